@@ -40,7 +40,7 @@ async def test_removing_the_label_cancels_its_jobs_but_not_those_of_comments(
     scenario: HandlerScenario,
 ) -> None:
     labeled = await scenario.label()
-    said = await scenario.request("@agent mend it")
+    said = await scenario.request("@agent fix it")
     away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
     await told(scenario, away, away)
     assert (await record(scenario, labeled.id)).result == Canceled(reason="unlabeled")
@@ -112,7 +112,7 @@ async def test_closing_the_thread_cancels_queued_and_running_jobs(
 async def test_closing_a_pull_request_cancels_its_jobs(scenario: HandlerScenario) -> None:
     scenario.repo.commit("topic", {"a.py": "x = 2\n"})
     pull = scenario.world.create_pull(scenario.repo, "topic", by="maintainer")
-    job = await scenario.deliver(await scenario.world.add_comment(pull, "@agent mend it", by="maintainer"))
+    job = await scenario.deliver(await scenario.world.add_comment(pull, "@agent fix it", by="maintainer"))
     elsewhere = await scenario.label()
     await told(scenario, await scenario.world.close_thread(pull, by="maintainer", merged=True))
     assert (await record(scenario, job.id)).result == Canceled(reason="closed")
@@ -124,7 +124,7 @@ async def test_requests_after_reopening_a_thread_are_handled(scenario: HandlerSc
     before = await scenario.label()
     closing = await scenario.world.close_thread(scenario.issue, by="reporter")
     scenario.issue.closed = None
-    after = await scenario.request("@agent mend it all the same")
+    after = await scenario.request("@agent fix it all the same")
     await told(scenario, closing)
     assert (await record(scenario, before.id)).result == Canceled(reason="closed")
     assert (await record(scenario, after.id)).state == "queued"

@@ -25,7 +25,7 @@ from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, RecordingHandler, running_worker
 
 What = Literal["label", "unlabel", "work", "retry", "stop", "close", "reopen", "edit"]
-WORDS: dict[What, str] = {"work": "@agent mend it", "retry": "@agent retry", "stop": "@agent stop"}
+WORDS: dict[What, str] = {"work": "@agent fix it", "retry": "@agent retry", "stop": "@agent stop"}
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 

@@ -164,7 +164,7 @@ async def test_an_invalid_request_is_explained_in_a_sentence(
             "a few more words.",
         ),
         (
-            "budget=lots mend it",
+            "budget=lots fix it",
             "command: `budget=lots` is not a dollar amount. Write, for example, `budget=1.50`.",
         ),
     ],

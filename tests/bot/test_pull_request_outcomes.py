@@ -59,7 +59,7 @@ class Shop:
         who = f"{login} <{person.id}+{login}@users.noreply.127.0.0.1> {len(bare.branches())} +0000"
         lines = (
             f"commit refs/heads/{branch}",
-            *(f"author {who}", f"committer {who}", "data 4", "Mend"),
+            *(f"author {who}", f"committer {who}", "data 4", "Fix"),
             f"from {bare.branch_sha(branch) or bare.branch_sha('main')}",
             *(f"M 644 inline {login}.py", "data 6", "x = 2", ""),
         )

@@ -43,7 +43,7 @@ async def test_work_requested_during_an_explanation_runs_after_it(scenario: Hand
     async with running_worker(scenario.queue, handler):
         run = await scenario.request("@agent explain how a is read")
         await handler.running.wait()
-        work = await scenario.request("@agent then mend it")
+        work = await scenario.request("@agent then fix it")
         assert await scenario.wait_for_reply("This is queued") == QUEUED_NOTICE
         assert await mail.fetch_new(run, Trajectory()) == ()
         handler.go.set()
@@ -61,7 +61,7 @@ def at_work(scenario: HandlerScenario, run: Job) -> Trajectory:
 async def test_a_label_after_a_mention_is_completed_by_its_run(scenario: HandlerScenario) -> None:
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
     async with running_worker(scenario.queue, handler):
-        run = await scenario.request("@agent please mend this, the sign is wrong")
+        run = await scenario.request("@agent please fix this, the sign is wrong")
         await handler.running.wait()
         label = await scenario.label()
         assert await scenario.wait_for_reactions(scenario.issue) == ["eyes"]
@@ -91,10 +91,10 @@ async def test_a_request_after_a_stop_is_not_read_by_the_canceled_run(
         return DONE
 
     async with running_worker(scenario.queue, handler):
-        run = await scenario.request("@agent mend it")
+        run = await scenario.request("@agent fix it")
         assert await begun.get() == run
         await scenario.request("@agent stop")
-        again = await (scenario.label() if label else scenario.request("@agent mend it otherwise"))
+        again = await (scenario.label() if label else scenario.request("@agent fix it otherwise"))
         assert await mail.fetch_new(run, at_work(scenario, run)) == ()
         ended.set()
         async with asyncio.timeout(20):
@@ -121,7 +121,7 @@ async def test_a_label_by_a_stranger_after_a_mention_is_rejected_and_a_stop_canc
     scenario.world.set_role(scenario.repo, "triager", "triage")
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
     async with running_worker(scenario.queue, handler):
-        run = await scenario.request("@agent mend it")
+        run = await scenario.request("@agent fix it")
         await handler.running.wait()
         await scenario.deliver(await scenario.world.add_label(scenario.issue, "fix-me", by="triager"))
         await mail.fetch_new(run, at_work(scenario, run))

@@ -71,11 +71,11 @@ async def test_the_pull_request_of_a_stranger_is_snapshotted_too(scenario: Handl
 
 
 async def test_the_triggering_comment_is_included(scenario: HandlerScenario) -> None:
-    told = await scenario.comment("@agent mend it")
+    told = await scenario.comment("@agent fix it")
     job = find_job(parse_delivery(told.event, told.body), scenario.handler.triggers)
     assert job is not None
     assert job.snapshot is not None and job.snapshot.title == "a is wrong"
-    assert [one.body for one in (await scenario.forge.get_thread(job)).comments] == ["@agent mend it"]
+    assert [one.body for one in (await scenario.forge.get_thread(job)).comments] == ["@agent fix it"]
 
 
 async def test_reviews_by_strangers_after_the_mention_are_ignored(scenario: HandlerScenario) -> None:

@@ -250,7 +250,7 @@ async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scena
         await scenario.request(words, by="stranger")
     record = await scenario.queue.get_record(job.id)
     assert record is not None and record.state == "queued"
-    await scenario.request("@agent mend it", by="stranger")
+    await scenario.request("@agent fix it", by="stranger")
     assert await RunMessages(scenario.queue, scenario.forge).fetch_new(job, Trajectory()) == ()
     await scenario.wait_for_reply("This is queued")  # For the maintainer, who added the label.
     assert len(scenario.replies) == 1

@@ -75,7 +75,7 @@ async def test_a_thread_is_the_issue_with_comments_and_trusted_authors(
     issue = world.create_issue(repo, title="Sum is wrong", body=None, by="stranger")
     for number in range(101):
         world.add_comment_silently(issue, f"me too, {number}", by="triager")
-    world.add_comment_silently(issue, "Please mend it.", by="maintainer")
+    world.add_comment_silently(issue, "Please fix it.", by="maintainer")
     await forge.upsert_comment(SAMPLE, issue.number, TAG, "I am working on this.")
 
     stranger, triager, maintainer = (user(world, login) for login in ("stranger", "triager", "maintainer"))
@@ -89,7 +89,7 @@ async def test_a_thread_is_the_issue_with_comments_and_trusted_authors(
         url=f"{world.server_url}/acme/sample/issues/{issue.number}",
         comments=(
             *(Comment(author=triager, body=f"me too, {number}", trusted=False) for number in range(101)),
-            Comment(author=maintainer, body="Please mend it.", trusted=True),
+            Comment(author=maintainer, body="Please fix it.", trusted=True),
         ),
         reported_runs=(TAG,),
     )

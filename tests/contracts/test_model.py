@@ -48,7 +48,7 @@ from tests.resolver.scripted_model import ScriptedModel
 
 KEY = "sk-test-0123456789"
 TOOLS = [tool.spec for tool in build_control_tools()]
-BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You mend."), UserMessage(text="Issue 7"))
+BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You fix."), UserMessage(text="Issue 7"))
 
 Script = Sequence[RecordedTurn | ModelFault]
 Open = Callable[[Script], Awaitable[Model]]

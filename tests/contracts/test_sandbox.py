@@ -207,8 +207,8 @@ async def test_an_edit_returns_its_diff_and_can_be_undone(sandbox: Sandbox) -> N
     assert isinstance(made, EditResult) and made.diff.startswith(
         "--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -0,0 +1,2 @@\n"
     )
-    mended = await sandbox.act(ReplaceText(path="pkg/calc.py", old="a - b", new="a + b"))
-    assert mended == EditResult(
+    corrected = await sandbox.act(ReplaceText(path="pkg/calc.py", old="a - b", new="a + b"))
+    assert corrected == EditResult(
         path="pkg/calc.py",
         diff="--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -1,2 +1,2 @@\n"
         " def add(a, b):\n-    return a - b\n+    return a + b\n",

@@ -1,4 +1,4 @@
-"""Comments that are heard as a server hears them, and worked on in this process."""
+"""Turns comments into jobs as the server does, and resolves them in this process."""
 
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_job
@@ -10,7 +10,7 @@ from tests.end_to_end.conftest import Scenario
 async def comment_job(
     scenario: Scenario, text: str, by: str = "maintainer", on: Issue | FakePullRequest | None = None
 ) -> Job:
-    """What a person's comment asks for."""
+    """Adds a comment and returns the job that it requests."""
     scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     delivery = await scenario.world.add_comment(on or scenario.issue, text, by=by)
     job = find_job(parse_delivery("issue_comment", delivery.body), Triggers())
@@ -19,7 +19,7 @@ async def comment_job(
 
 
 async def rejection_text(scenario: Scenario, text: str, by: str = "maintainer") -> str:
-    """What the bot says to a comment that it does not work on."""
+    """Adds a comment that is rejected and returns the bot's reply."""
     outcome = await scenario.resolve(await comment_job(scenario, text, by))
     assert isinstance(outcome, Rejected), outcome
     return scenario.comments[-1].strip()

@@ -1,4 +1,4 @@
-"""A whole run in one room: the fake server forge, a scripted model over HTTP, and the product as it is composed."""
+"""End-to-end fixtures: a fake GitHub, a scripted model over HTTP, and the product as it is composed in production."""
 
 import asyncio
 import os
@@ -42,19 +42,19 @@ NEW_TEST = ReplaceText(
 DONE = Finish(cause="add() subtracted.", change="It adds now.", testing="python3 -m pytest: all pass.")
 RUN_TESTS = RunShell(command="python3 -m pytest -q 2>&1 | tail -n 3")
 FIX_TURNS = (
-    RecordedTurn("Mend it.", FIX),
+    RecordedTurn("Fix it.", FIX),
     RecordedTurn("Test it.", NEW_TEST),
     RecordedTurn("Run them.", RUN_TESTS),
     RecordedTurn("Done.", DONE),
 )
-"""A model that does it right."""
+"""The turns of a model that fixes the issue and adds a test."""
 
 KEY = "sk-story-model-key"
 
 
 @dataclass
 class Scenario:
-    """One repository with one issue, and a model that follows a script."""
+    """A repository with one issue, and a scripted model."""
 
     world: FakeGitHub
     repo: Repository
@@ -71,13 +71,13 @@ class Scenario:
         on_request: RequestHook | None = None,
         key: str | None = KEY,
     ) -> None:
-        """What the model says, reply by reply. `key` None: its endpoint takes any."""
+        """Starts a model with these replies, in order. `key` None: its endpoint accepts any key."""
         endpoint = RecordedModel(turns, key=key, delay=delay, on_request=on_request)
         self.endpoint = await self.stack.enter_async_context(endpoint)
         self.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
 
     def job(self, requester: str = "maintainer") -> Job:
-        """The same job whenever it is asked for, and no other scene's: its name is that of its containers."""
+        """Returns the same job on each call. Its id is unique to this scenario, since it names containers."""
         person = self.world.user(requester)
         return Job(
             id=JobId(f"acme-calc-1-{self.data.name}"),
@@ -89,9 +89,9 @@ class Scenario:
     async def resolve(
         self, job: Job | None = None, interval: float = EDIT_INTERVAL_SECONDS, **overrides: Any
     ) -> Outcome:
-        """The job done in this process, composed as the server composes it; told `every` so many seconds.
+        """Runs the job in this process, composed as in the server. Edits the comment every `interval` seconds.
 
-        `beyond`: settings that no operator may have, such as a run of two seconds.
+        `overrides` are settings that bypass validation, such as a timeout of two seconds.
         """
         settings = composition_root.read_settings({}, self.environment, None, None).model_copy(
             update=overrides
@@ -110,7 +110,7 @@ class Scenario:
     async def cli(
         self, *arguments: str, environment: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> asyncio.subprocess.Process:
-        """`patchwright ARGUMENTS` as a process of its own, its output in pipes."""
+        """Starts `patchwright ARGUMENTS` as a process with piped output."""
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", "patchwright", *arguments,
             env=self.environment | dict(environment or {}), cwd=cwd or self.data,
@@ -118,7 +118,7 @@ class Scenario:
         )  # fmt: skip
 
     async def command(self, *arguments: str, **more: Any) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error of `patchwright ARGUMENTS`."""
+        """Returns exit code, standard output, and standard error of `patchwright ARGUMENTS`."""
         process = await self.cli(*arguments, **more)
         async with asyncio.timeout(120):
             out, error = await process.communicate()
@@ -126,7 +126,7 @@ class Scenario:
         return process.returncode, out.decode(), error.decode()
 
     def event(self, delivery: Delivery) -> dict[str, str]:
-        """What the step of a workflow is given that this delivery has started."""
+        """Returns the environment of a workflow step that this delivery triggered."""
         payload = self.data / "event.json"
         payload.write_bytes(delivery.body)
         return {
@@ -138,7 +138,7 @@ class Scenario:
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator["RunningServer"]:
-        """`patchwright serve` as a process, told of what happens in the world."""
+        """Runs `patchwright serve` as a process that receives the fake server's webhooks."""
         process = await self.cli("serve", "--port", "0")
         assert process.stdout is not None
         assert process.stderr is not None
@@ -160,7 +160,7 @@ class Scenario:
         return FileLogStore(self.data / "runs").read(JobId(run or self.runs[0]))
 
     async def wait_for_completion(self, runs: int = 1) -> None:
-        """Wait until so many runs have become something."""
+        """Waits until this number of runs is completed."""
         async with asyncio.timeout(90):
             while len([run for run in self.runs if self._is_completed(run)]) < runs:
                 await asyncio.sleep(0.1)
@@ -171,12 +171,12 @@ class Scenario:
 
     @property
     def comments(self) -> list[str]:
-        """What a person sees: without the hidden tag in the first line."""
+        """The comments on the issue without the hidden tag in the first line."""
         return [comment.body.partition("\n")[2] for comment in self.repo.comments(self.issue.number)]
 
     @property
     def comments_in_progress(self) -> list[str]:
-        """Those whose hidden tag says that the run is queued or running."""
+        """The comments whose hidden tag says that the run is queued or running."""
         ours = [parse_tag(comment.body) for comment in self.repo.comments(self.issue.number)]
         return [one.text.removeprefix("\n") for one in ours if one.is_in_progress]
 
@@ -198,13 +198,13 @@ class RunningServer:
 
 @pytest.fixture
 def image_build_environment() -> dict[str, str]:
-    """What an image build needs on a closed network."""
+    """Environment variables that an image build needs on a closed network."""
     return dict(composition_root.select_variables(os.environ, composition_root.IMAGE_VARIABLES))
 
 
 @pytest.fixture
 async def sources() -> AsyncIterator[list[str]]:
-    """The repositories whose layers are removed in the end."""
+    """Repositories whose image layers are removed after the test."""
     sources: list[str] = []
     yield sources
     for source in sources:
@@ -212,14 +212,14 @@ async def sources() -> AsyncIterator[list[str]]:
 
 
 def server_environment(world: FakeGitHub, app: GitHubApp, data: Path) -> dict[str, str]:
-    """What a server is told that acts as this App, without Docker."""
+    """Returns the environment of a server that acts as this App, without Docker."""
     return {
         "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(data),
         "PATCHWRIGHT_DATA": str(data),
         "PATCHWRIGHT_SANDBOX": "local",
         "PATCHWRIGHT_SANDBOX_FEATURES": "none",
-        "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the scripts leave traces outside of the work tree
+        "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the scripted models write outside of the work tree
         "PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0",  # the fake server has no rate limits
         "PATCHWRIGHT_MODEL": "openai/scripted",
         "PATCHWRIGHT_MODEL_API_KEY": KEY,
@@ -236,7 +236,7 @@ def server_environment(world: FakeGitHub, app: GitHubApp, data: Path) -> dict[st
 async def make_scenario(
     short_tmp: Path, image_build_environment: dict[str, str]
 ) -> AsyncIterator[Callable[..., Scenario]]:
-    """Makes the scene: `a_scene(files=..., title=..., body=...)`."""
+    """Returns a factory: `make_scenario(files=..., title=..., body=...)`."""
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(FakeGitHub())
 
@@ -265,7 +265,7 @@ async def scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
 
 @pytest.fixture
 async def publish_scenario(tmp_path: Path) -> AsyncIterator[PublishScenario]:
-    """acme/calc with one issue, where a run's work is to be delivered; no agent works."""
+    """acme/calc with one issue, for publishing a prepared result without an agent."""
     async with FakeGitHub() as world:
         repo = world.create_repository(
             "acme/calc",

@@ -1,4 +1,4 @@
-"""A scripted model over HTTP that several agents talk with at the same time: each is known by what it was asked."""
+"""A scripted model over HTTP for several concurrent agents, which it identifies by their first message."""
 
 import asyncio
 import inspect
@@ -12,11 +12,11 @@ from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedT
 from tests.end_to_end.conftest import KEY, Scenario
 
 BrowsingReply = Callable[[str], str]
-"""What the browsing agent replies to a prompt."""
+"""Returns the reply of the browsing agent to a prompt."""
 
 
 class MultiAgentModel(RecordedModel):
-    """The agent has the turns, each investigator those of its question, the browsing agent one reply for each step."""
+    """Has the turns of the agent and of each investigator, and one reply per step of the browsing agent."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class MultiAgentModel(RecordedModel):
         self._active = 0
         self.max_concurrent = 0
         self.requests_by_question: dict[str, list[dict[str, Any]]] = {}
-        """The requests of each, by question; those of the agent itself by ""."""
+        """The requests by question; the main agent's are under ""."""
         self.prompts: list[str] = []
-        """Of the browsing agent."""
+        """The prompts of the browsing agent."""
 
     async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
         self._active += 1
@@ -71,7 +71,7 @@ async def use_multi_agent_model(
     browsing: Sequence[BrowsingReply] = (),
     **more: Any,
 ) -> MultiAgentModel:
-    """Give the scene this model."""
+    """Starts this model and configures the scenario to use it."""
     model = await scenario.stack.enter_async_context(MultiAgentModel(turns, others or {}, browsing, **more))
     scenario.endpoint = model
     scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = model.base_url

@@ -1,4 +1,4 @@
-"""Our own pull request, and what programs find of it."""
+"""A pull request of the bot, and jobs for its failed checks."""
 
 from patchwright.demo.github import FakePullRequest
 from patchwright.demo.github.bare_repository import GIT_ENVIRONMENT
@@ -19,7 +19,7 @@ LOG = (
 def push_commit(
     scenario: Scenario, files: dict[str, str], message: str = FIRST_MESSAGE, by: str = "patchwright[bot]"
 ) -> str:
-    """A commit of this account on our branch; its id."""
+    """Pushes a commit by this account to the bot's branch and returns its SHA."""
     bare, person = scenario.repo.bare, scenario.world.user(by)
     plain = scenario.repo.commit(BRANCH, files, message)
     tree, parent = bare.git("rev-parse", f"{plain}^{{tree}}", f"{plain}^").decode().split()
@@ -39,7 +39,7 @@ def push_commit(
 def open_pull_request(
     scenario: Scenario, files: dict[str, str], title: str = "Fix: the sum"
 ) -> FakePullRequest:
-    """Our pull request, with one commit."""
+    """Opens a pull request of the bot with one commit."""
     push_commit(scenario, files)
     return scenario.world.create_pull(
         scenario.repo, BRANCH, by="patchwright[bot]", title=title, body="Fixes #1"
@@ -47,7 +47,7 @@ def open_pull_request(
 
 
 def failed_checks_job(scenario: Scenario, pull: FakePullRequest, sha: str = "") -> Job:
-    """The job that a failing check of its head makes."""
+    """Returns the job for failed checks on the head."""
     sha = sha or pull.head.sha
     return Job(
         id=JobId(f"acme-calc-{pull.number}-{sha[:8]}-{scenario.data.name}"),
@@ -59,7 +59,7 @@ def failed_checks_job(scenario: Scenario, pull: FakePullRequest, sha: str = "") 
 
 
 def own_comments(pull: FakePullRequest) -> list[str]:
-    """What we say in its conversation."""
+    """Returns the bot's comments in the conversation of the pull request."""
     return [one.body.partition("\n")[2].strip() for one in pull.comments if "patchwright:" in one.body]
 
 

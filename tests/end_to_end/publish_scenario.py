@@ -1,4 +1,4 @@
-"""Delivery alone: a run that has ended, with its patch and verdict, before the fake server; no agent, no sandbox."""
+"""Publishes a completed run with its patch and verdict to the fake server, without agent and sandbox."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -57,7 +57,7 @@ def verdict(kind: VerdictKind) -> Verdict:
 
 @dataclass
 class PublishScenario:
-    """acme/calc with one issue, and whatever is to be delivered there."""
+    """acme/calc with one issue, and what is needed to publish a result there."""
 
     world: FakeGitHub
     repo: Repository
@@ -67,9 +67,9 @@ class PublishScenario:
     settings: dict[str, Any] = field(default_factory=dict)
     command: str = ""
     uses_installation_token: bool = False
-    """Whether the token of the App's installation is given as it is, instead of the App's key."""
+    """True to use an installation token instead of the App's key."""
     before_publishing: Callable[[], object] = lambda: None
-    """What happens between the run's beginning and its delivery."""
+    """Called between the start of the run and publishing."""
 
     @property
     def pulls(self) -> tuple[Any, ...]:
@@ -92,7 +92,7 @@ class PublishScenario:
 
     @asynccontextmanager
     async def forge(self) -> AsyncIterator[GitHubForge]:
-        """As a process that has just started has it."""
+        """Opens a new client, as a restarted process would."""
         access: AppAuth | TokenAuth = AppAuth(str(self.app.id), SecretStr(self.app.private_key_pem))
         if self.uses_installation_token:
             installation = self.world.install_app(self.app, self.repo)
@@ -102,7 +102,7 @@ class PublishScenario:
             yield forge
 
     async def publish(self, *stream: bytes, kind: VerdictKind = "fixed") -> Outcome:
-        """A run from its beginning to its delivery, with this change and this verdict."""
+        """Publishes this change with this verdict, as a run would."""
         settings = Settings(
             data=self.data, github_server_url=self.world.server_url, **{"model": "m", **self.settings}
         )
@@ -144,5 +144,5 @@ class PublishScenario:
 
 
 def build_entries(*events: Event) -> list[Entry]:
-    at = datetime(2026, 1, 1, tzinfo=UTC)  # the same in every try: so is the commit
+    at = datetime(2026, 1, 1, tzinfo=UTC)  # a fixed time makes the commit the same on every attempt
     return [Entry(seq=seq, timestamp=at, event=event) for seq, event in enumerate(events)]

@@ -1,4 +1,4 @@
-"""Somebody's pull request with a review, and what people see of what became of it."""
+"""A pull request of a contributor with a review, and what people see of the result."""
 
 from typing import Any
 
@@ -39,16 +39,16 @@ FOUR = finish_with_replies(
     (4, False, "`mul` is what operator.mul is called."),
 )
 WORK = (
-    RecordedTurn("Mend.", MUL, NEG, TMP, TEST_MUL),
+    RecordedTurn("Fix.", MUL, NEG, TMP, TEST_MUL),
     RecordedTurn("Run.", RUN_TESTS),
     RecordedTurn("Done.", FOUR),
 )
-QUICK = (RecordedTurn("Mend.", MUL, NEG, TMP), RecordedTurn("Done.", FOUR), RecordedTurn("Done.", FOUR))
-"""The same where there are no tests; its finish is sent back once."""
+QUICK = (RecordedTurn("Fix.", MUL, NEG, TMP), RecordedTurn("Done.", FOUR), RecordedTurn("Done.", FOUR))
+"""The turns for a repository without tests; the finish is rejected once."""
 
 
 def open_pull_request(scenario: Scenario, files: dict[str, Any] | None = None, **how: Any) -> FakePullRequest:
-    """Somebody's pull request from `topic`."""
+    """Opens a contributor's pull request from `topic`."""
     repo = how.get("fork") or scenario.repo
     repo.commit("topic", files or {"calc.py": WIP})
     return scenario.world.create_pull(
@@ -75,7 +75,7 @@ def request_job(
 
 
 def own_thread_replies(pull: FakePullRequest) -> list[list[str]]:
-    """What we answered in each thread, as people see it."""
+    """Returns the bot's replies in each review thread, without the hidden tag."""
     ours = "<!-- patchwright:"
     return [
         [one.body.partition("\n")[2].strip() for one in thread.comments if one.body.startswith(ours)]
@@ -84,7 +84,7 @@ def own_thread_replies(pull: FakePullRequest) -> list[list[str]]:
 
 
 def status_comment(pull: FakePullRequest) -> str:
-    """The status comment, as people see it."""
+    """Returns the status comment without the hidden tag."""
     (comment,) = [one for one in pull.comments if one.body.startswith("<!-- patchwright:")]
     return comment.body.partition("\n")[2]
 

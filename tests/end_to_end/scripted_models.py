@@ -1,4 +1,4 @@
-"""Models for the stories of the mind: they say their turns one after the other, whatever they are asked."""
+"""Scripted models that reply in a fixed order, whatever the request is."""
 
 import inspect
 import json
@@ -24,7 +24,7 @@ PRICES = '{"openai/scripted": {"input": 1, "output": 10}, "openai/second": {"inp
 
 
 class OrderedModel(RecordedModel):
-    """Each turn once, in order, and the last one again and again. A fault takes the place of no turn."""
+    """Replies with each turn once, in order, and then repeats the last one. A fault consumes no turn."""
 
     def __init__(self, turns: Sequence[RecordedTurn], *, on_request: RequestHook | None = None) -> None:
         super().__init__(turns, key=KEY, on_request=on_request)
@@ -48,7 +48,7 @@ class OrderedModel(RecordedModel):
 async def use_ordered_model(
     scenario: Scenario, *turns: RecordedTurn, on_request: RequestHook | None = None, **settings: object
 ) -> OrderedModel:
-    """Give the scene a model that says these turns in order, and these settings."""
+    """Starts a model with these turns in order, and applies these settings."""
     endpoint = await scenario.stack.enter_async_context(OrderedModel(turns, on_request=on_request))
     scenario.endpoint = endpoint
     scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
@@ -57,7 +57,7 @@ async def use_ordered_model(
 
 
 async def resolve_to_pull_request(scenario: Scenario, **how: Any) -> str:
-    """The body of the pull request that the run comes to."""
+    """Resolves the issue and returns the body of the resulting pull request."""
     outcome = await scenario.resolve(**how)
     assert isinstance(outcome, Published), outcome
     assert scenario.pull.body is not None
@@ -65,7 +65,7 @@ async def resolve_to_pull_request(scenario: Scenario, **how: Any) -> str:
 
 
 async def resolve_to_report(scenario: Scenario) -> str:
-    """The comment of a run that comes to no pull request."""
+    """Resolves the issue without a pull request and returns the resulting comment."""
     outcome = await scenario.resolve()
     assert isinstance(outcome, Reported), outcome
     assert scenario.repo.pulls == ()
@@ -78,13 +78,13 @@ def events_of_kind(scenario: Scenario, kind: str) -> list[Event]:
 
 
 def messages_from(scenario: Scenario, source: str, run: str | None = None) -> list[str]:
-    """What the run was told by this source."""
+    """Returns the messages that the agent received from this source."""
     said = (event for event in scenario.trajectory(run) if isinstance(event, Message))
     return [event.text for event in said if event.source == source]
 
 
 def call_results(scenario: Scenario, run: str | None = None) -> Iterator[tuple[FrozenModel, FrozenModel]]:
-    """The calls of a run with what came of them."""
+    """Yields each call of a run with its result."""
     actions: dict[str, FrozenModel] = {}
     for event in scenario.trajectory(run):
         match event:

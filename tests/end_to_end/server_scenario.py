@@ -1,4 +1,4 @@
-"""A town of repositories before one `patchwright serve`: many conversations, and the server is started once."""
+"""One `patchwright serve` process with many repositories, so that many conversations need only one server start."""
 
 import asyncio
 import re
@@ -31,18 +31,18 @@ from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, TESTS, server_enviro
 
 SECRET = "story-webhook-secret"
 TAG_PREFIX = "<!-- patchwright:"
-MAX_WAIT_SECONDS = 120.0  # seconds that anything is waited for
+MAX_WAIT_SECONDS = 120.0  # for any wait
 ROLES: Mapping[str, Any] = {
     "maintainer": "write",
     "colleague": "write",
     "triager": "triage",
     "member": "read",
 }
-"""Who may what in a repository; others may what everybody may."""
+"""The access that each user has in a repository. Other users have public access only."""
 
 
 class PerIssueModel(RecordedModel):
-    """A model with a script for each issue, known by the title that its prompt quotes; the others are mended."""
+    """A model with a script per issue, identified by the title in the prompt. It fixes all other issues."""
 
     def __init__(self) -> None:
         super().__init__(FIX_TURNS, key=KEY)
@@ -55,13 +55,13 @@ class PerIssueModel(RecordedModel):
         return await super()._complete(request, api_format)
 
     def count_requests(self, title: str) -> int:
-        """How many requests were about this issue."""
+        """Returns the number of requests about this issue."""
         return sum(title in str(request["messages"]) for request in self.requests)
 
 
 @dataclass
 class ServerScenario:
-    """One fake, one App, one server, one model, and as many repositories as there are stories."""
+    """A fake GitHub with one App, a server, a model, and one repository per conversation."""
 
     world: FakeGitHub
     app: GitHubApp
@@ -69,17 +69,17 @@ class ServerScenario:
     model: PerIssueModel
     environment: dict[str, str]
     base_url: str = ""
-    """Where the server's own pages are."""
+    """The base URL of the server."""
     installations: dict[str, Installation] = field(default_factory=dict)
-    """By the name that `repository` was given."""
+    """The App's installations by the name passed to `repository`."""
     repositories: list[Repository] = field(default_factory=list)
     accepted_deliveries: list[Delivery] = field(default_factory=list)
-    """What is sent again by `again`."""
+    """The deliveries that `redeliver_all` sends again."""
 
     def repository(
         self, name: str, files: Mapping[str, str | bytes] | None = None, *, private: bool = False
     ) -> Repository:
-        """acme/NAME or OWNER/NAME, with the App installed. `files` None: add() subtracts, and one test passes."""
+        """Creates acme/NAME or OWNER/NAME with the App installed. By default add() subtracts, and one test passes."""
         files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
         full = name if "/" in name else f"acme/{name}"
         made = self.world.create_repository(full, files or None, permissions=ROLES, private=private)
@@ -88,12 +88,12 @@ class ServerScenario:
         return made
 
     def issue(self, name: str, by: str = "reporter", **how: Any) -> Issue:
-        """The one issue of a new repository of this name."""
+        """Creates a repository with this name and its only issue."""
         repo = self.repository(name, **how)
         return self.world.create_issue(repo, title=issue_title(name), body="It should add.", by=by)
 
     def block_run(self, name: str, turns: Sequence[RecordedTurn] = FIX_TURNS, *, after: int = 1) -> None:
-        """The work of that issue waits behind so many turns until `go_on`."""
+        """Makes the run on that issue wait after this number of turns until `unblock_run`."""
         wait = RunShell(command=f"until [ -e {self.data}/{name} ]; do sleep 0.1; done", timeout=590)
         self.model.scripts[issue_title(name)] = (*turns[:after], RecordedTurn("Wait.", wait), *turns[after:])
 
@@ -101,12 +101,12 @@ class ServerScenario:
         (self.data / name).touch()
 
     async def wait_for_requests(self, name: str, requests: int = 2) -> None:
-        """Wait until the model was asked so often about that issue."""
+        """Waits until the model received this number of requests about that issue."""
         await wait_until(lambda: self.model.count_requests(issue_title(name)) >= requests)
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
-        """`patchwright serve` as a process that hears of everything; what was told before is told to it by `again`."""
+        """Runs `patchwright serve` as a process that receives all webhooks. `redeliver_all` sends earlier ones."""
         with (self.data / "server.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "patchwright", "serve", "--port", "0",
@@ -132,11 +132,11 @@ class ServerScenario:
 
     @property
     def log(self) -> str:
-        """What the server has written for its operator."""
+        """The server's log."""
         return (self.data / "server.log").read_text(errors="replace")
 
     async def wait_until_idle(self) -> None:
-        """Wait until nothing is left to do: no delivery, and no job."""
+        """Waits until no deliveries and no jobs are left."""
         until_then = asyncio.get_running_loop().time() + MAX_WAIT_SECONDS
         async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             while True:
@@ -148,7 +148,7 @@ class ServerScenario:
                 await asyncio.sleep(0.1)
 
     async def redeliver_all(self) -> None:
-        """Everything that was ever told is told once more, and dealt with."""
+        """Redelivers every accepted delivery and waits until they are processed."""
         heard = {
             one.guid: one for one in (*self.accepted_deliveries, *self.world.deliveries) if one.status == 202
         }
@@ -159,9 +159,11 @@ class ServerScenario:
 
 @asynccontextmanager
 async def open_server_scenario(**settings: object) -> AsyncIterator[ServerScenario]:
-    """A town in its own directory; the settings are the server's, beside the usual ones."""
+    """Opens a scenario in its own directory. `settings` extend the usual settings of the server."""
     async with AsyncExitStack() as stack:
-        data = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))  # short: a Unix socket lies below it
+        data = Path(
+            tempfile.mkdtemp(prefix="pw-", dir="/tmp")
+        )  # short, because the path of a Unix socket in it is limited
         stack.callback(shutil.rmtree, data, ignore_errors=True)
         world = await stack.enter_async_context(FakeGitHub())
         app, model = world.create_app(), await stack.enter_async_context(PerIssueModel())
@@ -176,7 +178,7 @@ async def wait_until(holds: Callable[[], object]) -> None:
 
 
 def issue_title(name: str) -> str:
-    """Of the issue in the repository of this name."""
+    """Returns the title of the issue in the repository with this name."""
     return f"add() of {name} subtracts"
 
 
@@ -184,12 +186,12 @@ def issue_title(name: str) -> str:
 
 
 def timeline(thread: Issue) -> list[str]:
-    """All that was said and done in a thread, in its order; of ours the first paragraph, without what varies."""
+    """Returns everything in a thread, in order. Comments are cut to their first paragraph, without variable parts."""
     return [text for _, text in sorted(_timeline_entries(thread))]
 
 
 def own_comments(thread: Issue) -> list[str]:
-    """What we said in it, whole."""
+    """Returns the complete comments of the bot in a thread."""
     return [_without_variable_parts(one.body) for one in thread.comments if one.body.startswith(TAG_PREFIX)]
 
 
@@ -222,7 +224,7 @@ def _first_paragraph(comment: Comment) -> str:
 def _without_variable_parts(body: str) -> str:
     text = body.partition("\n")[2] if body.startswith(TAG_PREFIX) else body
     for pattern, instead in (
-        (r"\[([^\]]+)\]\([^)]*\)", r"\1"),  # where a link leads
+        (r"\[([^\]]+)\]\([^)]*\)", r"\1"),  # targets of links
         (r"[\d,]+ tokens", "N tokens"),
         (r"\b\d+(\.\d+)? s\b", "N s"),
         (r"\b[0-9a-f]{12}\b", "ID"),

@@ -1,4 +1,4 @@
-"""Published packages, for stories on real input: where a release is had, and what a run of ours on it may see."""
+"""Downloads source releases of published packages, and prepares runs on them."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ import pytest
 
 
 def download_source(release: tuple[str, str, str], place: Path) -> Path:
-    """The unpacked source release, from the package index that the environment names."""
+    """Downloads and unpacks a source release from the configured package index."""
     name, version, digest = release
     place.mkdir()
     wanted = place / "wanted.txt"
@@ -19,17 +19,17 @@ def download_source(release: tuple[str, str, str], place: Path) -> Path:
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", name, "--require-hashes"]
     where = ["--dest", str(place), "--requirement", str(wanted)]
     subprocess.run([*pip_command(), "download", *options, *where], check=True, timeout=240)
-    # Not by tarfile: Python 3.11.2 has no filter there that would leave out whose the files were.
+    # Not with tarfile: in Python 3.11.2 it has no filter that drops the owners of the files.
     unpack = ["tar", "--extract", "--no-same-owner", "--directory", str(place), "--file"]
     subprocess.run([*unpack, str(place / f"{name}-{version}.tar.gz")], check=True, timeout=60)
     return place / f"{name}-{version}"
 
 
 def pip_command() -> list[str]:
-    """How pip is called here; skips the test when there is none."""
+    """Returns the pip command. Skips the test if there is none."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
-    if found := shutil.which("pip") or shutil.which("pip3"):  # an environment that uv made has none
+    if found := shutil.which("pip") or shutil.which("pip3"):  # an environment made by uv has no pip
         return [found]
     pytest.skip("no pip is here to download a source release with: apt-get install python3-pip")
 

@@ -1,4 +1,4 @@
-"""The same pull request from a workflow's event file."""
+"""A workflow step opens the same pull request from an event file."""
 
 from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
 

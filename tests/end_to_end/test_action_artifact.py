@@ -41,7 +41,7 @@ def upload(publish_scenario: PublishScenario) -> UploadedArtifact:
 
 @pytest.fixture
 def on_pull(publish_scenario: PublishScenario) -> UploadedArtifact:
-    """On somebody's pull request, with a review thread; `release` is a branch that nobody asked about."""
+    """On a contributor's pull request with a review thread; `release` is an unrelated branch."""
     publish_scenario.repo.commit("release", {"VERSION": "1\n"})
     publish_scenario.repo.commit("topic", {"calc.py": "def add(a, b):\n    return a - b  # TODO\n"})
     pull = publish_scenario.world.create_pull(publish_scenario.repo, "topic", by="maintainer", title="Add")
@@ -50,7 +50,7 @@ def on_pull(publish_scenario: PublishScenario) -> UploadedArtifact:
 
 
 def forged(events: list[Event], **changes: Any) -> list[Event]:
-    """Its beginning with other facts."""
+    """Returns the log with changed facts in its first event."""
     return [events[0].model_copy(update=changes), *events[1:]]
 
 
@@ -188,7 +188,7 @@ LIVE = re.compile(r"@everyone|<img|!\[x\]|fixes #1", re.IGNORECASE)
 
 
 def live(text: str) -> list[str]:
-    """The lines in which something is live: not in code, where nothing is."""
+    """Returns the lines with active Markdown; text in code is inert."""
     outside = re.sub(r"(`{3,}).*?\\1|`[^`\n]+`", "", text, flags=re.DOTALL)
     return [line for line in outside.splitlines() if LIVE.search(line) and line != "Fixes #1"]
 
@@ -235,7 +235,7 @@ async def test_text_of_a_forged_log_is_shown_inert(upload: UploadedArtifact, kin
     assert len(texts) >= 2
     assert [line for text in texts for line in live(text)] == []
     assert "evil.test/run" not in "".join(texts)
-    assert live(f"so {LOUD} and `so`")  # a text that nobody quiets would be found
+    assert live(f"so {LOUD} and `so`")  # active text would be found
 
 
 async def test_a_patch_against_another_base_commit_is_rejected(

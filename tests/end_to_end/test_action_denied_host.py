@@ -1,4 +1,4 @@
-"""Complaint 11: what a repository depends on is behind the firewall (`copilot user-feedback#36`). Which host is it?"""
+"""Complaint 11: the firewall blocks a dependency (`copilot user-feedback#36`). The output names the host."""
 
 from collections.abc import Callable
 

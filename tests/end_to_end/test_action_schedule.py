@@ -1,4 +1,4 @@
-"""A workflow on a schedule: what nobody has answered is worked on, the oldest first, and once."""
+"""A scheduled workflow resolves each unanswered request once, the oldest first."""
 
 from datetime import timedelta
 
@@ -16,7 +16,7 @@ from tests.end_to_end.publish_scenario import CALC
 from tests.end_to_end.workflow_jobs import Workflow
 
 AT_ONCE = timedelta(minutes=-1)
-"""Each change is dated a second after the last one, so that the fake server's clock is ahead of ours."""
+"""Dates each change a second after the previous one, so that the fake server's clock is ahead."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def test_a_scheduled_run_finds_labels_without_a_reply(
 ) -> None:
     scenario, rules = scheduled.scene, Triggers()
     scenario.world.add_label_silently(scenario.issue, "fix-me", by="maintainer")
-    scenario.world.add_comment_silently(scenario.issue, "@agent mend it", by="maintainer")
+    scenario.world.add_comment_silently(scenario.issue, "@agent fix it", by="maintainer")
     urls = {name: getattr(scenario.world, name) for name in ("api_url", "graphql_url", "server_url")}
     async with GitHubForge(TokenAuth(SecretStr(scheduled.token("publish"))), **urls, policy=QUICK) as github:
         found = await find_missed_delivery(github, CALC, rules, AT_ONCE)

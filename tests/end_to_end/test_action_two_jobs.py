@@ -1,4 +1,4 @@
-"""A workflow in two jobs: one has the model's key and may only read, the other may write and has no model."""
+"""A workflow in two jobs: the first has the model's key and read access, the second has write access and no model."""
 
 import asyncio
 import signal
@@ -72,7 +72,7 @@ async def test_a_question_is_posted_in_the_issue(workflow: Workflow) -> None:
 
 async def test_the_second_job_posts_the_rejection(workflow: Workflow) -> None:
     await workflow.scene.script_model(*FIX_TURNS)
-    await workflow.comment("@agent mend this", by="stranger")
+    await workflow.comment("@agent fix this", by="stranger")
     first = await workflow.resolve()
     assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.output
     assert not workflow.scene.endpoint.requests

@@ -1,4 +1,4 @@
-"""The recommended workflow as it stands in .github/examples, run by act on this machine's engine."""
+"""Runs the recommended workflow of .github/examples with act on the local Docker engine."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ def stand_in(directory: Path, name: str) -> None:
 
 
 def release(place: Path) -> Path:
-    """The Action as a release has it."""
+    """Copies the Action's files as a release contains them."""
     place.mkdir()
     for name in SHIPPED:
         if (ROOT / name).is_dir():

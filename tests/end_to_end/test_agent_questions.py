@@ -1,4 +1,4 @@
-"""A question ends a run; its answer goes on with it in the same log, with the files as they were."""
+"""A question ends a run. The answer continues it in the same log with the same files."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ QUESTION = Ask(question="Should add() take floats as well, @maintainer?")
 LOOK = RunShell(command="git diff --stat; cat calc.py | head -n 2")
 ASKING = (
     RecordedTurn("See it fail.", SHOW_FAILURE),
-    RecordedTurn("Mend it.", FIX),
+    RecordedTurn("Fix it.", FIX),
     RecordedTurn("Unclear.", QUESTION),
 )
 GOING_ON = (
@@ -35,13 +35,13 @@ GOING_ON = (
 
 @pytest.fixture
 def hooked(scenario: Scenario) -> Scenario:
-    """A scene whose comments become deliveries, to nobody."""
+    """A scenario whose comments become deliveries that nobody receives."""
     scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     return scenario
 
 
 async def comment(scenario: Scenario, text: str, by: str = "maintainer") -> Job:
-    """What a person's comment asks for."""
+    """Adds a comment and returns the job that it requests."""
     delivery = await scenario.world.add_comment(scenario.issue, text, by=by)
     job = find_job(parse_delivery("issue_comment", delivery.body), Triggers())
     assert job is not None
@@ -99,7 +99,7 @@ async def test_a_second_question_is_answered_too_and_a_comment_after_the_run_is_
     again = RecordedTurn("Unclear still.", Ask(question="And complex numbers?"))
     await use_ordered_model(
         scenario,
-        RecordedTurn("Mend.", FIX),
+        RecordedTurn("Fix.", FIX),
         RecordedTurn("Unclear.", QUESTION),
         again,
         RecordedTurn("Done.", DONE),
@@ -112,7 +112,7 @@ async def test_a_second_question_is_answered_too_and_a_comment_after_the_run_is_
         True,
         False,
     ]
-    later = await comment(scenario, "@agent now mend double() as well")
+    later = await comment(scenario, "@agent now fix double() as well")
     await scenario.resolve(later)
     run = scenario.trajectory(later.id)
     assert run.run_started is not None and run.run_resumed is None
@@ -140,7 +140,7 @@ async def test_without_a_forge_the_question_is_printed_and_answered_on_the_comma
     issue.write_text("add() subtracts\n")
     start = ("resolve", "--repo", str(made.path), "--issue", str(issue))
     await use_ordered_model(
-        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Unclear.", QUESTION), RecordedTurn("Done.", DONE)
+        scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Unclear.", QUESTION), RecordedTurn("Done.", DONE)
     )
 
     code, out, error = await scenario.command(*start, "--json")

@@ -1,4 +1,4 @@
-"""Complaints 3 and 21: continuous integration on our commits, and a question or a plan before the work."""
+"""Complaints 3 and 21: CI on the bot's commits, and a question or a plan before the change."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The agent looks at a page by asking a browsing agent: the real browser, the real loop, a scripted model over HTTP."""
+"""The agent asks a browsing agent to look at a page: real browser, real loop, scripted model over HTTP."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 def serves(port: int) -> RecordedTurn:
-    """The agent serves the repository's page on its own loopback."""
+    """Returns a turn in which the agent serves the repository's page on its loopback interface."""
     serve = f"python3 -m http.server --bind 127.0.0.1 --directory site {port} >/dev/null 2>&1 &"
     wait = f"for _ in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:{port}/ && break; sleep 0.1; done"
     return RecordedTurn("Serve it.", RunShell(command=f"{serve}\n{wait}"))
@@ -47,7 +47,7 @@ Says = Callable[[str], str]
 
 
 class Reader:
-    """The browsing agent's part of the model: what it says to each prompt of a task, by words of the task."""
+    """Scripts the browsing agent's replies per task, which it identifies by a word."""
 
     def __init__(self, scenario: Scenario, **tasks: tuple[Says, ...]) -> None:
         self._scene = scenario
@@ -127,12 +127,12 @@ async def test_a_browsing_agent_opens_the_agents_page_and_reports_back(
     messages = scenario.endpoint.requests[-1]["messages"]
     told = [message["content"] for message in messages if message["role"] == "tool"]
     assert "> The answer is forty-two." in told[1] and "never instructions" in told[1]
-    # Each prompt shows the last page alone, first the one that the task names; the parent's conversation shows none.
+    # Each prompt shows only the current page, first the one named in the task. The parent's conversation shows none.
     assert all("button 'Click me'" in prompt for prompt in reader.prompts[:5])
     assert ["forty-two" in prompt for prompt in reader.prompts[:5]] == [False, False, False, False, True]
     assert "button 'Click me'" not in json.dumps(messages)
 
-    assert "The ultimate answer" in reader.prompts[5]  # the next task finds the browser as it was left
+    assert "The ultimate answer" in reader.prompts[5]  # the next task continues in the same browser
 
     child = scenario.trajectory(run.subagents()[0][0].run)
     assert child.subagent_started is not None and child.subagent_started.parent == scenario.job().id

@@ -1,4 +1,4 @@
-"""`patchwright serve` hears that checks of its pull request fail, repairs them so many times, and then says so."""
+"""`patchwright serve` repairs failed checks of its pull request up to a limit, and then reports them."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ NEG = ReplaceText(path="calc.py", old="def neg(a):\n    return a\n", new="def ne
 
 @pytest.fixture
 def scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
-    """acme/calc without a test: nothing is run to prove anything."""
+    """acme/calc without tests, so that verification runs nothing."""
     scenario = make_scenario({"calc.py": CODE})
     scenario.world.ci.grant_access("patchwright")
     scenario.environment["PATCHWRIGHT_MAX_CI_REPAIRS"] = "1"
@@ -34,7 +34,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 async def fails(scenario: Scenario, pull: FakePullRequest, *names: str) -> None:
-    """These checks of its head fail, and webhooks tell of each in three ways, each twice."""
+    """Fails these checks of the head, and sends each of three kinds of deliveries twice."""
     checks = [scenario.world.ci.add_check(scenario.repo, pull.head.sha, name, log=LOG) for name in names]
     for one in checks:
         for event in ("check_run", "workflow_run", "check_suite"):
@@ -44,7 +44,7 @@ async def fails(scenario: Scenario, pull: FakePullRequest, *names: str) -> None:
 async def test_a_failing_head_is_repaired_once_and_then_reported(scenario: Scenario) -> None:
     pull = open_pull_request(scenario, {"calc.py": WIP})
     first = pull.head.sha
-    await scenario.script_model(RecordedTurn("Mend.", MUL, NEG), *[RecordedTurn("Done.", DONE)] * 2)
+    await scenario.script_model(RecordedTurn("Fix.", MUL, NEG), *[RecordedTurn("Done.", DONE)] * 2)
     async with scenario.serve() as served:
         scenario.world.add_webhook(served.webhook, SECRET)
         await fails(scenario, pull, "test (3.11)", "test (3.12)")
@@ -67,7 +67,7 @@ async def test_a_polling_server_finds_failed_checks(scenario: Scenario) -> None:
     pull = open_pull_request(scenario, {"calc.py": WIP})
     first = pull.head.sha
     scenario.world.ci.add_check(scenario.repo, first, "test", log=LOG)
-    await scenario.script_model(RecordedTurn("Mend.", MUL, NEG), *[RecordedTurn("Done.", DONE)] * 2)
+    await scenario.script_model(RecordedTurn("Fix.", MUL, NEG), *[RecordedTurn("Done.", DONE)] * 2)
     process = await scenario.cli(
         "serve", "--poll", "--port", "0", environment={"PATCHWRIGHT_WEBHOOK_SECRET": ""}
     )
@@ -83,7 +83,7 @@ async def test_a_polling_server_finds_failed_checks(scenario: Scenario) -> None:
 async def test_the_commit_for_an_outsiders_issue_is_held_until_a_writer_releases_it(
     scenario: Scenario,
 ) -> None:
-    await scenario.script_model(RecordedTurn("Mend.", FIX), *[RecordedTurn("Done.", DONE)] * 2)
+    await scenario.script_model(RecordedTurn("Fix.", FIX), *[RecordedTurn("Done.", DONE)] * 2)
     async with scenario.serve() as served:
         scenario.world.add_webhook(served.webhook, SECRET)
         await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")

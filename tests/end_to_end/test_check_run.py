@@ -1,4 +1,4 @@
-"""Who may say so shows on the commit itself what the tests said of it."""
+"""The result of the tests is shown as a check run on the commit, if permissions allow it."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from tests.end_to_end.review_setup import THREADS, WORK, open_pull_request, requ
 
 
 def in_a_workflow(scenario: Scenario, **permissions: str) -> dict[str, str]:
-    """The variables of a workflow whose token may this."""
+    """Returns the environment of a workflow whose token has these permissions."""
     actions = scenario.world.create_app("github-actions", {**APP_PERMISSIONS, **permissions})
     token = scenario.world.create_installation_token(scenario.world.install_app(actions, scenario.repo))
     for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY"):
@@ -48,7 +48,7 @@ async def test_an_unproven_change_is_a_neutral_check_run_with_the_reason(
     scenario = make_scenario(files={"calc.py": CODE})
     scenario.environment |= in_a_workflow(scenario, checks="write")
     await scenario.script_model(
-        RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
+        RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
     )
     assert isinstance(outcome := await scenario.resolve(), Published) and outcome.draft
     (check,) = scenario.repo.checks
@@ -63,7 +63,7 @@ async def test_a_token_without_the_checks_permission_publishes_anyway(
     scenario = make_scenario(files={"calc.py": CODE})
     scenario.environment |= in_a_workflow(scenario)
     await scenario.script_model(
-        RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
+        RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
     )
     assert isinstance(await scenario.resolve(), Published)
     assert scenario.repo.checks == [] and len(scenario.comments) == 1
@@ -73,10 +73,10 @@ async def test_a_token_without_the_checks_permission_publishes_anyway(
 async def test_each_later_push_has_its_own_check_run(scenario: Scenario) -> None:
     scenario.environment |= in_a_workflow(scenario, checks="write")
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent please mend these")
+    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent please fix these")
     await scenario.script_model(*WORK)
     assert isinstance(
-        await scenario.resolve(request_job(scenario, pull, review, "please mend these")), Published
+        await scenario.resolve(request_job(scenario, pull, review, "please fix these")), Published
     )
     (check,) = scenario.repo.checks
     assert (check.sha, check.conclusion) == (pull.head.sha, "success")

@@ -1,4 +1,4 @@
-"""Commits that strangers could influence start nothing in CI until a writer has seen them."""
+"""CI does not start on commits that strangers could influence until a writer releases them."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ HELD = "Fix: the sum\n\n[skip ci]\n\nIssue: #1\nPatchwright-Run: first\n"
 
 
 def held(scenario: Scenario) -> FakePullRequest:
-    """Our own pull request, whose commit is held."""
+    """Opens the bot's pull request with a held commit."""
     scenario.repo.commit("patchwright/issue-1", {"calc.py": WIP}, HELD)
     return scenario.world.create_pull(
         scenario.repo, "patchwright/issue-1", by="patchwright[bot]", title="Fix: the sum"
@@ -92,7 +92,7 @@ async def test_a_writer_releases_a_held_commit_with_an_empty_commit(scenario: Sc
         "message, or GitHub skips it on `main` too."
     ]
     log = scenario.data / "runs" / job.id / "events.jsonl"
-    log.unlink()  # killed before it could note what it did
+    log.unlink()  # killed before it could log the effect
     await scenario.resolve(job)
     assert (pull.head.sha, len(answers(pull))) == (after, 1)
     again = request_job(scenario, pull, command="please run ci").model_copy(update={"id": "again"})
@@ -132,7 +132,7 @@ async def test_a_release_overtaken_by_a_push_does_nothing(scenario: Scenario) ->
 
 
 async def is_not_released(scenario: Scenario, pull: FakePullRequest, why: str) -> None:
-    """A writer's word for it is answered so, and no branch moves."""
+    """Asserts that a writer's release gets this reply and moves no branch."""
     before = pull.head.sha
     await scenario.script_model()
     outcome = await scenario.resolve(request_job(scenario, pull, command="run-ci"))
@@ -152,7 +152,7 @@ async def test_a_release_on_a_protected_fork_is_left_to_its_author(scenario: Sce
 
 
 async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Scenario) -> None:
-    """GitHub answers null for it. Its own description, which the fake server keeps to, has no null there."""
+    """GitHub returns null here, although its API description, which the fake server follows, does not allow it."""
     pull = held(scenario)
     job = request_job(scenario, pull, command="run-ci")
     settings = composition_root.read_settings({}, scenario.environment, None, None)
@@ -205,10 +205,10 @@ async def test_a_release_does_not_change_the_default_branch(scenario: Scenario) 
 
 
 async def follow(scenario: Scenario, pull: FakePullRequest, comment: str = "@agent") -> str:
-    """A writer's review of one thread, done; the status comment."""
+    """Completes a writer's review of one thread and returns the status comment."""
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body=comment)
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL),
+        RecordedTurn("Fix.", MUL),
         *[RecordedTurn("Done.", finish_with_replies((1, True, "It multiplies.")))] * 2,
     )
     assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Published)
@@ -260,7 +260,7 @@ async def test_an_app_token_is_not_mistaken_for_the_workflow_token(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.repo.commit("main", WORKFLOW)
-    publish_scenario.world.create_app("github-actions")  # its account is there, as it is on GitHub
+    publish_scenario.world.create_app("github-actions")  # its account exists, as on GitHub
     publish_scenario.uses_installation_token = True
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls

@@ -1,4 +1,4 @@
-"""Checks that fail on a pull request of ours are read and repaired, so many times; what is not is said once."""
+"""Failed checks on the bot's pull request are repaired up to a limit; the rest is reported once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,12 +20,12 @@ from tests.end_to_end.own_pull_request import (
 )
 from tests.end_to_end.review_setup import MUL, TEST_MUL, WIP, initial_prompt
 
-REPAIR_TURNS = (RecordedTurn("Mend.", MUL), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
+REPAIR_TURNS = (RecordedTurn("Fix.", MUL), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
 
 
 @pytest.fixture
 def untested(make_scenario: Callable[..., Scenario]) -> Scenario:
-    """acme/calc without a test: nothing is run to prove anything."""
+    """acme/calc without tests, so that verification runs nothing."""
     scenario = make_scenario({"calc.py": CODE})
     scenario.world.ci.grant_access("patchwright")
     return scenario
@@ -42,7 +42,7 @@ async def test_a_failing_check_is_repaired_and_verified_on_the_same_branch(
     scenario.world.ci.add_check(scenario.repo, failed, "test (3.12)", log=LOG, step="Run pytest")
     scenario.world.ci.add_check(scenario.repo, failed, "lint", "success")
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL, TEST_MUL), RecordedTurn("Run.", RUN_TESTS), RecordedTurn("Done.", DONE)
+        RecordedTurn("Fix.", MUL, TEST_MUL), RecordedTurn("Run.", RUN_TESTS), RecordedTurn("Done.", DONE)
     )
     outcome = await scenario.resolve(failed_checks_job(scenario, pull))
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", own_comments(pull)

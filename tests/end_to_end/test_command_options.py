@@ -1,4 +1,4 @@
-"""What a person sets for one run: model, budget, base; and what is answered where that cannot be."""
+"""Options of a single run: model, budget, and base; and the replies to invalid ones."""
 
 import pytest
 
@@ -36,7 +36,7 @@ async def test_a_forbidden_model_is_rejected_with_the_allowed_ones(scenario: Sce
     await use_ordered_model(
         scenario, *FIX_TURNS, allowed_models="openai/second", browsing_model="openai/small"
     )
-    assert await rejection_text(scenario, "@agent model=gpt-5 mend it") == (
+    assert await rejection_text(scenario, "@agent model=gpt-5 fix it") == (
         "I did not start a run: the model `gpt-5` is not available here. "
         "Available models: `openai/scripted`, `openai/small`, `openai/second`."
     )
@@ -49,20 +49,20 @@ async def test_a_requested_budget_ends_the_run_before_the_operators_limit(scenar
     await use_ordered_model(
         scenario,
         RecordedTurn("Look.", LOOK),
-        RecordedTurn("Mend.", FIX),
+        RecordedTurn("Fix.", FIX),
         AGAIN,
         model_prices=prices,
         max_usd=1000,
     )
-    outcome = await scenario.resolve(await comment_job(scenario, "@agent budget=0.01 mend it"))
+    outcome = await scenario.resolve(await comment_job(scenario, "@agent budget=0.01 fix it"))
     assert isinstance(outcome, Reported)
     assert "The budget of $0.01 is spent" in scenario.comments[-1]
     assert len(scenario.endpoint.requests) == 1
 
 
 SLIPS = {
-    "@agent modle=x mend it": "There is no option `modle=x`. Did you mean `model=`?",
-    "@agent mend it budget=lots": "`budget=lots` is not a dollar amount",
+    "@agent modle=x fix it": "There is no option `modle=x`. Did you mean `model=`?",
+    "@agent fix it budget=lots": "`budget=lots` is not a dollar amount",
     "@agent retyr": "`retyr` is not a command. Did you mean `retry`?",
     "@agent rebase": "this command works on pull requests only. Write it on the pull request.",
     "@agent run-ci": "this command works on pull requests only. Write it on the pull request.",
@@ -83,9 +83,9 @@ async def test_an_invalid_option_is_answered_and_starts_nothing(scenario: Scenar
 async def test_the_base_option_uses_the_same_parser(scenario: Scenario) -> None:
     scenario.repo.commit("release/1", {"calc.py": CODE})
     await use_ordered_model(scenario, *FIX_TURNS, AGAIN)
-    outcome = await scenario.resolve(await comment_job(scenario, "@agent mend it base=release/1"))
+    outcome = await scenario.resolve(await comment_job(scenario, "@agent fix it base=release/1"))
     assert isinstance(outcome, Published) and scenario.pull.base.ref == "release/1"
-    refused = await scenario.resolve(await comment_job(scenario, "@agent base=release/2 mend it"))
+    refused = await scenario.resolve(await comment_job(scenario, "@agent base=release/2 fix it"))
     assert isinstance(refused, Rejected) and "release/2" in refused.explanation
 
 

@@ -1,4 +1,4 @@
-"""A conversation with `patchwright serve` while it works: stop, a word in between, again, help."""
+"""Commands during a run of `patchwright serve`: stop, a comment, retry, and help."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ QUEUED = (
 
 
 def when(turn: int, asked: asyncio.Event) -> Callable[[int, Any], None]:
-    """Sets the event when the model is asked for this turn; the first is 0."""
+    """Returns a hook that sets the event at this turn of the model, counted from 0."""
 
     def note(number: int, body: object) -> None:
         if number == turn:
@@ -34,7 +34,7 @@ def when(turn: int, asked: asyncio.Event) -> Callable[[int, Any], None]:
 
 
 async def begun(scenario: Scenario, served: RunningServer, asked: asyncio.Event) -> None:
-    """The label is on, and the run has come to where the event is set."""
+    """Adds the label and waits until the run sets the event."""
     scenario.world.add_webhook(served.webhook, SECRET)
     await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
     async with asyncio.timeout(40):
@@ -52,13 +52,13 @@ def eyes(comment: Comment) -> bool:
 
 
 def answers(scenario: Scenario) -> list[str]:
-    """What the bot says in the thread."""
+    """Returns the bot's comments in the thread."""
     said = scenario.repo.comments(scenario.issue.number)
     return [one.body.partition("\n")[2].strip() for one in said if one.body.startswith("<!-- patchwright:")]
 
 
 def waiting(scenario: Scenario) -> tuple[RecordedTurn, ...]:
-    """A model that mends it, but waits on the way until there is a file `again`."""
+    """Returns the turns of a fix that waits until the file `again` exists."""
     first, *rest = FIX_TURNS
     hang = RunShell(command=f"[ -e {scenario.data / 'again'} ] || sleep 600", timeout=590)
     return (first, RecordedTurn("Wait.", hang), *rest)
@@ -118,7 +118,7 @@ async def test_a_comment_during_a_run_reaches_the_agent_before_its_next_step_onc
     asked_again = scenario.job().model_copy(
         update={"id": message.trigger_id, "command": "keep the signature"}
     )
-    outcome = await scenario.resolve(asked_again)  # where a wiped queue has forgotten it
+    outcome = await scenario.resolve(asked_again)  # even if a wiped queue has lost it
     assert isinstance(outcome, Rejected) and outcome.explanation == (
         "a run that was in progress has read it."
     )
@@ -134,7 +134,7 @@ async def test_a_comment_after_the_run_becomes_its_own_job(scenario: Scenario) -
     asked = asyncio.Event()
 
     def note(turn: int, body: object) -> None:
-        if len(scenario.endpoint.requests) == len(FIX_TURNS) + 1:  # its finish is sent back once
+        if len(scenario.endpoint.requests) == len(FIX_TURNS) + 1:  # its finish is rejected once
             asked.set()
 
     await scenario.script_model(*FIX_TURNS, delay=1.0, on_request=note)
@@ -199,7 +199,7 @@ async def test_retry_starts_from_scratch_after_a_stopped_run(scenario: Scenario)
         await scenario.world.add_comment(scenario.issue, "@agent retry", by="maintainer")
         await scenario.wait_for_completion()
     brief = scenario.endpoint.requests[2]["messages"]
-    assert "assistant" not in {each["role"] for each in brief}  # nothing of the run before
+    assert "assistant" not in {each["role"] for each in brief}  # nothing of the previous run
     assert not scenario.pull.draft
     assert [answer.split(".")[0] for answer in answers(scenario)] == [
         "I had to stop before I finished",
@@ -211,10 +211,10 @@ async def test_retry_starts_from_scratch_after_a_stopped_run(scenario: Scenario)
 async def test_a_label_during_a_run_starts_nothing_and_a_later_one_does(
     scenario: Scenario,
 ) -> None:
-    """Also where the queue has forgotten who was told: the run's log knows."""
+    """Applies even if the queue has lost the delivered comments: the run's log has them."""
     await scenario.script_model(*FIX_TURNS, *FIX_TURNS)
     asked = datetime.now(UTC)
-    mention = scenario.job().model_copy(update={"command": "please mend this"})
+    mention = scenario.job().model_copy(update={"command": "please fix this"})
     assert isinstance(await scenario.resolve(mention), Published)
     before = scenario.comments
 

@@ -1,4 +1,4 @@
-"""compose.yaml, started as docs/self-hosting.md says: labeled, upgraded in mid-run, backed up and restored."""
+"""Starts compose.yaml as in docs/self-hosting.md, adds a label, upgrades during a run, and restores a backup."""
 
 import asyncio
 import contextlib
@@ -29,12 +29,12 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.compose, pytest.
 
 
 def program() -> list[str]:
-    """The Compose that is here."""
+    """Returns the available Docker Compose command."""
     return ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
 
 
 def run(*command: str, timeout: float = 900, **more: object) -> str:
-    """What a command printed. Raises AssertionError with all of it when it fails."""
+    """Runs a command and returns its output. Raises AssertionError with the output if it fails."""
     environment = {**os.environ, "DOCKER_BUILDKIT": "0"}
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, env=environment, check=False, **more
@@ -45,7 +45,7 @@ def run(*command: str, timeout: float = 900, **more: object) -> str:
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
-    """The checkout's own Dockerfile; its base trusts what this machine trusts, and is asked for by an argument."""
+    """Builds the checkout's Dockerfile. Its base image, a build argument, trusts this machine's certificates."""
     base = f"{IMAGE.replace(':', '-base:')}"
     with tempfile.TemporaryDirectory() as place:
         lines = ["FROM debian:bookworm-slim"]
@@ -65,7 +65,7 @@ def image() -> Iterator[str]:
 
 @dataclass
 class Compose:
-    """One project of compose.yaml, with the settings of a scene."""
+    """A project of compose.yaml with the settings of a scenario."""
 
     place: Path
     name: str
@@ -85,7 +85,7 @@ class Compose:
                 await asyncio.sleep(0.5)
 
     async def runs(self) -> dict[str, str]:
-        """What `patchwright runs` lists in a worker: the state of each."""
+        """Returns the runs that `patchwright runs` lists in a worker, with their states."""
         listed = json.loads(await self("exec", "-T", "worker", "patchwright", "runs", "--json"))
         return {each["run"]: each["state"] for each in listed["runs"]}
 
@@ -100,7 +100,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def reachable(address: str, urls: Sequence[str]) -> AsyncIterator[None]:
-    """What listens on this machine's loopback is there for the containers of a network as well."""
+    """Makes ports on this machine's loopback interface available to the containers of a network."""
 
     async def meet(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far, on = await asyncio.open_connection("127.0.0.1", port)
@@ -125,7 +125,7 @@ async def reachable(address: str, urls: Sequence[str]) -> AsyncIterator[None]:
 async def composed(
     scenario: Scenario, image: str, tmp_path: Path, *, is_set_up: bool = True
 ) -> AsyncIterator[Compose]:
-    """The project, down and its volumes gone in the end. The model must be there already."""
+    """Starts the project, and removes it with its volumes at the end. The model must be running."""
     name = f"pw{secrets.token_hex(4)}"
     await asyncio.to_thread(run, "docker", "network", "create", name)
     try:
@@ -236,7 +236,7 @@ async def test_a_compose_deployment_is_set_up_in_the_browser_and_its_worker_star
             assert (await browser.get(made.headers["location"])).headers["location"] == "/welcome"
             app = scenario.world.apps[-1]
             scenario.world.install_app(app, scenario.repo)
-            await compose.ready()  # the worker too: it was started again until the App was there
+            await compose.ready()  # the worker too: it restarted until the App existed
             assert "It is installed for acme." in (await browser.get("/welcome")).text
         checked = json.loads(
             await compose("exec", "-T", "worker", "sh", "-c", "patchwright doctor --json || true")

@@ -1,4 +1,4 @@
-"""Tools that others bring, and what maintainers wrote down, in a whole run."""
+"""Custom tools and skills of maintainers in a complete run."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ from tests.end_to_end.scripted_models import (
 )
 from tests.resolver.mcp_http_server import serve_mcp_over_http
 
-AND_DONE = (RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
+AND_DONE = (RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
 SERVER = Path(__file__).parents[1] / "resolver" / "mcp_server.py"
 PACKAGE = '''
 import os
@@ -43,7 +43,7 @@ def call(name: str, **arguments: object) -> RecordedCall:
 
 
 def installed(where: Path) -> str:
-    """A package with an entry point of ours, as pip would leave it in this directory."""
+    """Installs a package with an entry point into this directory, as pip would."""
     (where / "counting.py").write_text(PACKAGE)
     facts = where / "counting-1.0.dist-info"
     facts.mkdir()

@@ -1,4 +1,4 @@
-"""What may be asked for in a day, as conversations: each limit is said once, and what was refused counts for none."""
+"""Daily limits: each one is reported once, and rejected jobs do not count."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.end_to_end.server_scenario import issue_title, open_server_scenario, 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 DEAR = {"prompt_tokens": 1_000_000, "completion_tokens": 1, "total_tokens": 1_000_001}
-"""A dollar for each reply."""
+"""One dollar per reply."""
 NOTHING_DONE = (RecordedTurn("Done.", DONE, usage=DEAR),)
 DAY = "Try again after midnight UTC, or ask the operator to raise the limit."
 
@@ -38,7 +38,7 @@ async def test_each_daily_limit_is_reported_and_rejected_jobs_do_not_count() -> 
 
         async with server.serve():
             for _ in range(3):
-                await server.world.add_comment(issues["one"], "@agent mend it", by="outsider")
+                await server.world.add_comment(issues["one"], "@agent fix it", by="outsider")
             await server.wait_until_idle()
             for name in ("one", "two", "three"):
                 await asks(issues[name], "maintainer")

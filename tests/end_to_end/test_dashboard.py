@@ -1,4 +1,4 @@
-"""The page of `patchwright serve` with a worker behind it: watched, stopped, tried again, found in the list."""
+"""The dashboard of `patchwright serve`: a run is watched, stopped, retried, and found in the list."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ async def press(browser: httpx.AsyncClient, run: str, verb: str) -> None:
 
 
 async def listed(browser: httpx.AsyncClient, state: str, count: int) -> list[str]:
-    """The runs in this state, once there are so many."""
+    """Waits for this number of runs in this state and returns them."""
     async with asyncio.timeout(60):
         while True:
             page = (await browser.get("/", params={"state": state})).text
@@ -49,7 +49,7 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
         (run,) = await listed(browser, "working", 1)
         async with watch_run(browser, run) as watch:
             seen = ""
-            while "a + b" not in seen:  # the first edit, live
+            while "a + b" not in seen:  # the first edit, shown live
                 seen += str((await watch.until("entries")).data)
             await press(browser, run, "stop")
             await until(lambda: answers(scenario)[0].startswith("I had to stop"))

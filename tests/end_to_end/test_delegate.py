@@ -1,4 +1,4 @@
-"""The agent asks investigators: two at once, each in a copy of the tree, with a scripted model over HTTP."""
+"""The agent delegates to two parallel investigators, each with its own copy of the tree."""
 
 import os
 import signal
@@ -42,12 +42,12 @@ async def test_two_investigators_work_in_parallel_and_the_run_continues_with_the
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE, "more.py": DOUBLED, "tests/test_calc.py": TESTS})
-    mend, *rest = FIX_TURNS
+    first_turn, *rest = FIX_TURNS
     model = await use_multi_agent_model(
-        scenario, mend, ASK, *rest, others={CALLERS: LOOKS, PROMISES: READS}, delay=0.2
+        scenario, first_turn, ASK, *rest, others={CALLERS: LOOKS, PROMISES: READS}, delay=0.2
     )
     assert isinstance(await scenario.resolve(), Published)
-    assert model.max_concurrent == 2  # two of them were thinking at the same time
+    assert model.max_concurrent == 2  # two of them waited for the model at the same time
 
     run = scenario.trajectory(scenario.job().id)
     (report,) = [
@@ -73,13 +73,13 @@ async def test_two_investigators_work_in_parallel_and_the_run_continues_with_the
         for event in first
         if isinstance(event, ToolResult) and isinstance(event.observation, ShellResult)
     ]
-    assert "return a + b" in looked.output and "calc.py | 2 +-" in looked.output  # the tree as it was then
+    assert "return a + b" in looked.output and "calc.py | 2 +-" in looked.output  # the tree at that time
     assert "D calc.py" in broke.output and "?? left.txt" in broke.output
-    # What it broke was its own.
+    # Its edit broke only its own copy.
     assert "left.txt" not in scenario.repo.diff(scenario.pull) and "a + b" in scenario.repo.diff(
         scenario.pull
     )
-    # It reads and runs, and edits and delegates nothing.
+    # It can read and run commands, but not edit or delegate.
     prompted = next(event for event in first if isinstance(event, SystemPrompt))
     names = {tool["function"]["name"] for tool in prompted.tools}
     assert {"run_shell", "view_file", "think", "report"} <= names
@@ -144,4 +144,4 @@ async def test_a_run_killed_during_delegation_counts_the_cost_and_continues(
     spent = scenario.trajectory(run).usage()
     assert spent.steps == len(scenario.trajectory(run).replies()) + sum(each.usage.steps for each in reports)
     assert "a + b" in fix.read_text()
-    assert len(model.requests_by_question[PROMISES]) == 2  # not taken up again
+    assert len(model.requests_by_question[PROMISES]) == 2  # not started again

@@ -1,4 +1,4 @@
-"""The first command of the README, from the checkout and from the wheel alone."""
+"""The demo command of the README, from the checkout and from the wheel."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ async def played(*command: str, cwd: Path, **environment: str) -> tuple[int, str
 def shown(out: str) -> None:
     assert "Pull request #2 (ready): Fix: show() writes" in out
     fixed = "**Fixed:** 3 new tests fail without this change and pass with it, and nothing that passed before fails."
-    assert fixed in " ".join(out.split())  # the lines are folded to the terminal's width
+    assert fixed in " ".join(out.split())  # lines are wrapped to the width of the terminal
     assert "+    rest = round(seconds)" in out
     assert "  passed          20      24" in out
     assert "  new tests: 3 failed, 1 passed before; now 4 passed" in out

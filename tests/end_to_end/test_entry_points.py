@@ -1,4 +1,4 @@
-"""One issue, three callers, and the few primitives that do all of it."""
+"""Server, workflow, and command line resolve the same issue with the same result."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ModelView = tuple[list[str], list[Any], bytes]
 
 
 def model_view(scenario: Scenario, run: str) -> ModelView:
-    """What happened in a run: its events, its calls and its patch."""
+    """Returns the events, calls, and patch of a run."""
     trajectory = scenario.trajectory(run)
     calls = [call.action for event in trajectory if isinstance(event, ModelReply) for call in event.calls]
     patch = trajectory.last_checkpoint()
@@ -68,7 +68,7 @@ async def test_shell_and_python_are_enough_for_an_issue(scenario: Scenario) -> N
     test = "printf 'from calc import add\\n\\n\\ndef test_add():\\n    assert add(2, 3) == 5\\n' > tests/test_add.py"
     await scenario.script_model(
         RecordedTurn("See it fail.", RunShell(command=test), RunShell(command="python3 -m pytest -q")),
-        RecordedTurn("Mend it.", RunPython(code=edit)),
+        RecordedTurn("Fix it.", RunPython(code=edit)),
         RecordedTurn("Run them.", RunShell(command="python3 -m pytest -q")),
         RecordedTurn("Done.", DONE),
     )

@@ -1,4 +1,4 @@
-"""`finish` is answered, not obeyed; and what the agent planned is seen by people."""
+"""`finish` can be rejected, and people see the agent's plan."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def plan(*states: str) -> Plan:
 
 
 def refusals(scenario: Scenario) -> list[str]:
-    """What the wishes to finish were answered."""
+    """Returns the errors that calls of `finish` received."""
     return [
         str(getattr(result, "message", "granted"))
         for action, result in call_results(scenario)
@@ -40,7 +40,7 @@ async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenari
     again = RecordedTurn("Show that it failed.", UndoEdit(path="calc.py"), SHOW_FAILURE, FIX, NEW_TEST)
     await use_ordered_model(
         scenario,
-        RecordedTurn("Mend.", FIX),
+        RecordedTurn("Fix.", FIX),
         RecordedTurn("Done.", DONE),
         again,
         RecordedTurn("Run.", RUN_TESTS),
@@ -62,7 +62,7 @@ async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_fini
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE}, body=WISHES)
     endpoint = await use_ordered_model(
-        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done!", DONE)
+        scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done!", DONE)
     )
     body = await resolve_to_pull_request(scenario)
     refused, granted = refusals(scenario)
@@ -88,7 +88,7 @@ async def test_the_plan_is_shown_as_checkboxes_during_and_after_the_run(
 
     await use_ordered_model(
         scenario, RecordedTurn("Plan.", plan("open", "open", "open"), SHOW_FAILURE),
-        RecordedTurn("Mend.", FIX, plan("done", "doing", "dropped")),
+        RecordedTurn("Fix.", FIX, plan("done", "doing", "dropped")),
         RecordedTurn("Test.", RUN_TESTS, plan("done", "done", "dropped")), RecordedTurn("Done.", DONE),
         on_request=shown,
     )  # fmt: skip

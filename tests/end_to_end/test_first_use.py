@@ -1,4 +1,4 @@
-"""What keeps people from hosting such a bot, and from trusting it: complaints 13, 14, 15 and 23, as they go here."""
+"""Obstacles to hosting and trusting such a bot: complaints 13, 14, 15, and 23."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @asynccontextmanager
 async def way_out() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
-    """The variables of a proxy to everywhere but this machine, and what it was asked for."""
+    """Yields proxy variables for everything but this machine, and the list of requested hosts."""
     asked: list[str] = []
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +36,7 @@ async def way_out() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
 
 
 async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: Scenario) -> None:
-    # Complaint 14: GitHub Enterprise Server. the fake server has its paths: /api/v3, /api/graphql, and a port.
+    # Complaint 14: GitHub Enterprise Server. The fake server has its paths: /api/v3, /api/graphql, and a port.
     await scenario.script_model(*FIX_TURNS)
     url = f"{scenario.world.server_url}/acme/calc/issues/1"
     async with way_out() as (proxy, asked):
@@ -50,7 +50,9 @@ async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: 
         elsewhere = {**proxy, "GITHUB_API_URL": "https://api.github.com"}
         code, _, _ = await scenario.command("resolve", url.removesuffix("1") + "7", environment=elsewhere)
         assert code != 0
-        assert {line.split()[1] for line in asked} == {"api.github.com:443"}  # so it would have been seen
+        assert {line.split()[1] for line in asked} == {
+            "api.github.com:443"
+        }  # so a request would have been recorded
 
 
 async def test_an_issue_of_another_server_is_rejected_with_the_setting_to_change(
@@ -65,7 +67,7 @@ async def test_an_issue_of_another_server_is_rejected_with_the_setting_to_change
 async def test_a_run_reports_the_same_in_terminal_file_and_pull_request(
     scenario: Scenario,
 ) -> None:
-    # Complaint 15: a log that a person can read.
+    # Complaint 15: a log that people can read.
     await scenario.script_model(*FIX_TURNS)
     code, out, error = await scenario.command("resolve", "acme/calc#1")
     assert code == 0, error
@@ -75,13 +77,13 @@ async def test_a_run_reports_the_same_in_terminal_file_and_pull_request(
     page = (scenario.data / "run.html").read_text()
     seen = " ".join(unescape(re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)).split())
     thoughts, deeds = (
-        ("Mend it.", "Test it.", "Run them.", "Done."),
+        ("Fix it.", "Test it.", "Run them.", "Done."),
         ("calc.py", "tests/test_calc.py", "python3 -m pytest"),
     )
     for place in (error, seen, str(scenario.pull.body)):
         found = [place.find(deed) for deed in deeds]
         assert -1 not in found, place
-    for place in (error, seen):  # in order, and in words: not a line of JSON, no control character
+    for place in (error, seen):  # in order and in plain text: no JSON, no control characters
         assert [place.find(thought) for thought in thoughts] == sorted(
             place.find(thought) for thought in thoughts
         )
@@ -122,12 +124,14 @@ async def test_a_second_run_reuses_the_image_without_a_notice(scenario: Scenario
 async def test_the_readme_commands_start_a_server_that_prints_the_next_step(
     scenario: Scenario, tmp_path: Path
 ) -> None:
-    # Complaint 13: simple self-hosting. What the browser does from there on: tests/bot/setup/test_in_browser.py.
+    # Complaint 13: simple self-hosting. The next steps in the browser: tests/bot/setup/test_in_browser.py.
     (section,) = re.findall(
         r"### On a server\n.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
     )
     install, serve = section.splitlines()
-    assert install == "python3 -m venv .venv && .venv/bin/pip install ."  # timed in docs/self-hosting.md
+    assert (
+        install == "python3 -m venv .venv && .venv/bin/pip install ."
+    )  # the time is stated in docs/self-hosting.md
     (tmp_path / ".venv").symlink_to(sys.prefix)
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", f"exec {serve} --port 0",
@@ -153,5 +157,5 @@ async def test_the_readme_commands_start_a_server_that_prints_the_next_step(
 
 
 def from_page(address: str) -> dict[str, str]:
-    """What a browser says of where a form was."""
+    """Returns the headers that a browser sends with a form."""
     return {"origin": address.removesuffix("/setup")}

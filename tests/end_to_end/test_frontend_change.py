@@ -1,4 +1,4 @@
-"""An issue on a page: the agent mends it, looks at it in a browser in its own sandbox, and lets others look too."""
+"""An issue about a web page: the agent fixes it and inspects it in a browser in its sandbox."""
 
 import re
 from collections.abc import Callable
@@ -57,7 +57,7 @@ async def test_a_page_is_fixed_browsed_and_inspected(
     served = RunShell(command=f"(: </dev/tcp/127.0.0.1/{port}) 2>&1 || echo unserved")
     model = await use_multi_agent_model(
         scenario,
-        RecordedTurn("Mend it.", ReplaceText(path="site/index.html", old="Sumbit", new="Submit")),
+        RecordedTurn("Fix it.", ReplaceText(path="site/index.html", old="Sumbit", new="Submit")),
         RecordedTurn("Serve it.", RunShell(command=f"{serve}\n{wait}", timeout=30)),
         RecordedTurn("Look at it.", browse),
         RecordedTurn("Let others look.", Delegate(tasks=(SEEN, WHERE))),
@@ -77,14 +77,14 @@ async def test_a_page_is_fixed_browsed_and_inspected(
     assert where is not None and where.status == "answered"
     assert run.usage().steps == len(run.replies()) + 2 + 2 + 2
 
-    # What the page looked like after the change is kept, for the one who reads the run.
+    # The screenshot after the change is kept for readers of the run.
     child = scenario.trajectory(run.subagents()[0][0].run)
     *_, page = [event.observation for event in child if isinstance(event, ToolResult)]
     assert isinstance(page, PageSnapshot) and "button 'Submit'" in page.tree
     assert page.screenshot is not None and page.screenshot.data.startswith((b"\x89PNG", b"\xff\xd8"))
 
     tried = model.requests_by_question[WHERE][-1]["messages"][-1]["content"]
-    # A sandbox of its own has a loopback of its own.
+    # Each sandbox has its own loopback interface.
     assert ("\nunserved\n" in tried) == (kind == "docker")
     assert "<button>Submit</button>" in scenario.repo.diff(scenario.pull)
     assert scenario.pull.body is not None and "Browsed 1 time, in 2 of the steps" in scenario.pull.body

@@ -1,4 +1,4 @@
-"""A run on the image that the operator names for the language of its tests: agent, setup and proof."""
+"""The operator's image for a language is used by agent, setup, and verification."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ async def test_agent_setup_and_verification_use_the_image_for_the_language(
 ) -> None:
     scenario = make_scenario(files=FILES)
     look = RecordedTurn("Where am I?", RunShell(command=f"echo made for $(cat {MARK})"))
-    await scenario.script_model(look, RecordedTurn("Mend it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
+    await scenario.script_model(look, RecordedTurn("Fix it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
     async with marked_images("python", "go") as images:
         scenario.environment |= {
             "PATCHWRIGHT_SANDBOX": "docker",
@@ -59,7 +59,7 @@ async def test_an_unavailable_image_is_reported_once_on_the_command_line(
 ) -> None:
     absent = "localhost:1/no/such:image"
     scenario.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({"python": absent})
-    await scenario.script_model(RecordedTurn("Mend it.", FIX), RecordedTurn("Done.", DONE))
+    await scenario.script_model(RecordedTurn("Fix it.", FIX), RecordedTurn("Done.", DONE))
     made = Repository(tmp_path / "calc")
     made.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     (tmp_path / "issue.md").write_text("add() subtracts\n\nIt should add.")
@@ -109,7 +109,7 @@ async def test_an_unavailable_image_is_reported_and_replaced_by_the_default(
         "PATCHWRIGHT_SANDBOX": "docker",
         "PATCHWRIGHT_LANGUAGE_IMAGES": json.dumps(absent),
     }
-    await scenario.script_model(RecordedTurn("Mend it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
+    await scenario.script_model(RecordedTurn("Fix it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", outcome
     body = " ".join(str(scenario.pull.body).split())

@@ -1,4 +1,4 @@
-"""What a run stands on goes away in the middle of it (Redis, the worker, the sandbox, the engine, the disk)."""
+"""Infrastructure fails during a run: Redis, worker, sandbox, engine, and disk."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ async def test_wiping_redis_affects_neither_running_nor_queued_jobs(
                 await redis.aclose()
 
         await scenario.script_model(*FIX_TURNS, on_request=wipe)
-        scenario.world.advance_time(hours=-1)  # what is younger than two minutes is left to its delivery
+        scenario.world.advance_time(hours=-1)  # anything younger than two minutes is left to its delivery
         one_at_a_time = {"PATCHWRIGHT_MAX_CONCURRENT_JOBS": "1", "PATCHWRIGHT_POLL": "true"}
         async with run_worker(scenario, url, tmp_path / "data", **one_at_a_time):
             await label_issues(scenario, url, scenario.issue, second)
@@ -100,10 +100,10 @@ async def test_a_stalled_worker_whose_run_was_taken_over_stays_silent(
     async def sleep(turn: int, body: object) -> None:
         if (
             turn == 2 and not two.signal_active_worker(signal.SIGSTOP) and not woken.is_set()
-        ):  # the other one has gone on
+        ):  # the other worker has continued
             woken.set()
             two.send(signal.SIGCONT)
-            await asyncio.sleep(10)  # time to find out, and to do wrong
+            await asyncio.sleep(10)  # time to notice the takeover, and to make mistakes
 
     await scenario.script_model(*FIX_TURNS, on_request=sleep)
     async with two.run_both() as url:
@@ -198,7 +198,7 @@ async def test_a_worker_with_a_full_disk_reports_it_and_continues_with_free_spac
 
 
 async def under_way(scenario: Scenario) -> None:
-    """Wait until the model has asked for the slow command, and a little longer: it need not have begun."""
+    """Waits until the model has requested the slow command, and a little longer, since it may not have started."""
     async with asyncio.timeout(150):
         while len(scenario.endpoint.requests) < 3:
             await asyncio.sleep(0.2)
@@ -206,7 +206,7 @@ async def under_way(scenario: Scenario) -> None:
 
 
 def told(data: Path) -> list[str]:
-    """Where what the agent was told in its one run came from."""
+    """Returns the sources of the messages in the only run."""
     run = find_run(data)
     assert run is not None
     return [
@@ -223,7 +223,7 @@ def remove(run: str) -> None:
 
 @contextlib.contextmanager
 def small_disk(path: Path, mib: int) -> Iterator[None]:
-    """A file system of its own at this path, where this user may mount one."""
+    """Mounts a small file system at this path, if this user may mount."""
     path.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "none", str(path)], check=False)
     if mounted.returncode:

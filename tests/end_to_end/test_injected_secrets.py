@@ -1,6 +1,6 @@
-"""A secret that is lent, and keys of ours on the same machine: whatever an evil model tries, nobody reads them.
+"""A malicious model cannot read an injected secret, nor the host's keys on the same machine.
 
-The sandbox is local here, so that nothing but the masks stands in the way; the walls have their own story.
+The sandbox is local, so that masking is the only barrier. The other barriers have their own tests.
 """
 
 import json
@@ -38,7 +38,7 @@ ENCODED = "import base64; print(t, t[::-1], t.encode().hex(), t.encode().hex().u
 
 
 def tries(name: str, kept: Path) -> tuple[RecordedTurn, ...]:
-    """Print it, encode it, keep it in a file, and read that by every tool there is."""
+    """Returns turns that print the variable, encode it, save it to a file, and read that with every tool."""
     read = f"t = open('{kept}').read().strip(); {ENCODED}"
     return (
         RecordedTurn("Print.", RunShell(command=f'echo "${name}"; echo "${name}" | rev; echo -n "${name}" | base64')),
@@ -120,7 +120,7 @@ async def test_the_commit_message_contains_no_secret_from_the_prompt(
         files={"calc.py": CODE}, title=f"add() subtracts, {KEY}", body=f"Our key is {KEY}."
     )
     done = Finish(cause=spoken, change=spoken, testing=spoken)
-    await use_ordered_model(scenario, RecordedTurn("Mend.", FIX), *[RecordedTurn("Done.", done)] * 2)
+    await use_ordered_model(scenario, RecordedTurn("Fix.", FIX), *[RecordedTurn("Done.", done)] * 2)
     assert isinstance(await scenario.resolve(), Published)
     message = scenario.repo.bare.git("log", "-1", "--format=%an %ae %B", "patchwright/issue-1").decode()
     assert message.count("secret-hidden") >= 5

@@ -1,4 +1,4 @@
-"""What goes wrong gets one clear sentence, the right exit code, and leaves nothing half done."""
+"""Every mistake yields one clear sentence and the right exit code, and leaves nothing half done."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def issue(tmp_path: Path) -> Path:
 
 
 async def refused(scenario: Scenario, *arguments: str, code: int = 2) -> str:
-    """The one sentence that `patchwright ARGUMENTS` ends with."""
+    """Returns the one-sentence error of `patchwright ARGUMENTS`."""
     left, out, error = await scenario.command(*arguments)
     assert (left, out) == (code, ""), error
     assert "Traceback" not in error
@@ -133,7 +133,7 @@ async def test_a_token_without_permissions_opens_no_pull_request(scenario: Scena
     left, out, _ = await scenario.command("resolve", url)
     assert (left, out.splitlines()[0][:16]) == (3, "no pull request:")
     assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
-    (comment,) = scenario.comments  # that anybody may write: no branch took the work, and it is not lost
+    (comment,) = scenario.comments  # writable by anybody, so no branch is used and the work is not lost
     assert "+    return a + b" in comment
 
 
@@ -145,8 +145,8 @@ async def test_a_password_in_a_url_is_not_printed(scenario: Scenario) -> None:
 async def test_a_server_with_unknown_credentials_reports_it_at_start(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["PATCHWRIGHT_APP_ID"] = "999999"
-    mend = "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key."
-    assert mend in await refused(scenario, "serve", "--port", "0")
+    advice = "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key."
+    assert advice in await refused(scenario, "serve", "--port", "0")
     del scenario.environment["PATCHWRIGHT_APP_ID"], scenario.environment["PATCHWRIGHT_PRIVATE_KEY"]
     scenario.environment["GITHUB_TOKEN"] = "ghp_unknown"
     assert "Check GITHUB_TOKEN" in await refused(scenario, "serve", "--port", "0")
@@ -244,7 +244,7 @@ async def test_a_directory_without_a_commit_is_reported(
         scenario, "resolve", "--repo", str(tmp_path / "plain"), "--issue", str(issue), code=2
     )
     assert "is not a git repository" in sentence
-    assert scenario.runs == ()  # what was refused is in no list
+    assert scenario.runs == ()  # rejected runs are not listed
 
 
 async def test_an_empty_repository_on_the_forge_is_reported(
@@ -283,7 +283,7 @@ async def test_hanging_tests_are_stopped_and_reported(
         {"calc.py": CODE, "tests/test_hang.py": "import time\ndef test_hang():\n    time.sleep(600)\n"}
     )
     scenario.environment["PATCHWRIGHT_TEST_TIMEOUT"] = "2"
-    await scenario.script_model(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
+    await scenario.script_model(RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE))
     code, out, error = await scenario.command(
         "resolve", "--repo", str(made.path), "--issue", str(issue), "--json"
     )
@@ -295,7 +295,7 @@ async def test_hanging_tests_are_stopped_and_reported(
 async def test_json_is_the_only_thing_on_standard_output(
     scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
-    await scenario.script_model(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
+    await scenario.script_model(RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE))
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--json")
     code, out, _ = await scenario.command(*start, "--out", str(tmp_path / "fix.diff"))
     told = json.loads(out)
@@ -304,7 +304,7 @@ async def test_json_is_the_only_thing_on_standard_output(
         "unproven",
         3,
         None,
-    )  # its finish is sent back once
+    )  # its finish is rejected once
     assert told["patch"] == (tmp_path / "fix.diff").read_text()
     code, out, _ = await scenario.command("resolve", "--json")
     assert (code, json.loads(out)["outcome"]) == (2, "error")
@@ -337,7 +337,7 @@ async def test_model_output_cannot_control_the_terminal(
 ) -> None:
     evil = RunShell(command=r"printf '\033]0;owned\007\033[2Jgone'")
     await scenario.script_model(
-        RecordedTurn("\x1b[2JLook.", evil), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
+        RecordedTurn("\x1b[2JLook.", evil), RecordedTurn("Fix.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
     )
     code, out, error = await scenario.command("resolve", "--repo", str(repository), "--issue", str(issue))
     assert code == 0

@@ -1,4 +1,4 @@
-"""Whatever a model sends, the run goes on with a message that it can act on."""
+"""After any invalid reply of the model, the run continues with a helpful message."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ BAD = {
 FLOOD = RunShell(command="seq 1 2000000")
 MEND = (
     RecordedTurn("See it.", SHOW_FAILURE),
-    RecordedTurn("Mend.", FIX, NEW_TEST),
+    RecordedTurn("Fix.", FIX, NEW_TEST),
     RecordedTurn("Run.", RUN_TESTS),
     RecordedTurn("Done.", DONE),
 )
@@ -111,7 +111,7 @@ async def test_an_oversized_prompt_is_shortened_or_ends_the_run(
             endpoint.add_faults(context_overflow())
 
     much = RecordedTurn("Much.", *[FLOOD] * 4)
-    done = (RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
+    done = (RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE))
     endpoint = await use_ordered_model(
         scenario, RecordedTurn("z" * 10_000_000), much, *done, on_request=overflow
     )

@@ -1,6 +1,6 @@
-"""A worker is killed (SIGKILL) in the middle of a run, and another one goes on: nothing is lost or done twice.
+"""A worker is killed (SIGKILL) during a run, and another one continues: nothing is lost or duplicated.
 
-A few of the points of `benchmarks/kills.py`, which takes all of them.
+Covers some of the points of `benchmarks/kills.py`, which covers all of them.
 """
 
 import pytest
@@ -35,5 +35,5 @@ async def test_a_run_killed_at_any_point_has_the_same_result() -> None:
         assert one.twice == 0, one
         assert one.resumed <= 60, one
         assert one.outlived <= OUTLIVE, one
-    assert max(one.resumed for one in results) > 10  # somebody really had to wait for a lease
+    assert max(one.resumed for one in results) > 10  # at least one worker had to wait for a lease
     assert sum(one.sandbox == "docker" for one in results) == 4

@@ -1,4 +1,4 @@
-"""The program of docs/library.md, word for word."""
+"""Runs the program of docs/library.md exactly as shown."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""A run that outgrows what the model takes goes on, and its account is still true."""
+"""A run that exceeds the context window continues, and its summary stays correct."""
 
 import json
 from collections.abc import Callable
@@ -28,13 +28,13 @@ NOTES = (
 
 
 class Tireless(RecordedModel):
-    """Mends the code, looks around for very long, and finishes; it goes by what it was asked, not by the prompt."""
+    """Fixes the code, looks around for many steps, and finishes. It counts requests instead of reading the prompt."""
 
     def __init__(self, *, steps: int = STEPS, takes: int | None = None) -> None:
         super().__init__((), key=KEY)
         self.steps = steps
         self.takes = takes
-        """Tokens; a longer prompt is refused."""
+        """In tokens. Longer prompts are rejected."""
         self.replies = 0
         self.summaries: list[dict[str, Any]] = []
 
@@ -57,7 +57,7 @@ class Tireless(RecordedModel):
     def _next(self) -> RecordedTurn:
         match self.replies:
             case 0:
-                return RecordedTurn("Mend it.", FIX, NEW_TEST)
+                return RecordedTurn("Fix it.", FIX, NEW_TEST)
             case n if n < self.steps - 1 and n % 25 == 0:
                 return RecordedTurn(f"Print {n}.", RunShell(command=f"echo {n}"))
             case n if n < self.steps - 1:
@@ -83,7 +83,7 @@ async def told(scenario: Scenario, endpoint: Tireless, **settings: int) -> Traje
 
 
 def changed_prefixes(requests: list[dict[str, Any]]) -> int:
-    """How often a request did not begin with the whole of the one before."""
+    """Returns how many requests did not start with the complete previous one."""
     return sum(
         later["messages"][: len(one["messages"])] != one["messages"] for one, later in pairwise(requests)
     )

@@ -1,4 +1,4 @@
-"""Complaint 8: sign-in and token failures. What is said, where, and that it works when it was fixed."""
+"""Complaint 8: login and token failures are reported in the right place, and a retry works once they are fixed."""
 
 import asyncio
 import json
@@ -132,7 +132,7 @@ async def test_a_missing_app_permission_is_reported_with_its_page_and_a_retry_wo
     try:
         await server.world.add_label(one, "fix-me", by="maintainer")
         await server.wait_until_idle()
-        await server.world.add_comment(two, "@agent mend it", by="maintainer")
+        await server.world.add_comment(two, "@agent fix it", by="maintainer")
         await server.wait_until_idle()
     finally:
         server.app.permissions.update(had)
@@ -144,7 +144,7 @@ async def test_a_missing_app_permission_is_reported_with_its_page_and_a_retry_wo
     ]
     said = f"{server.world.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
     assert timeline(two) == [
-        "maintainer: @agent mend it [eyes]",
+        "maintainer: @agent fix it [eyes]",
         "patchwright[bot]: I did not start a run: the GitHub App still needs `contents: write` here. See "
         f"{said} for how to grant it.",
     ]
@@ -184,7 +184,7 @@ async def test_a_run_whose_app_is_uninstalled_stops_and_reports_it_after_reinsta
     await server.world.add_label(issue, "fix-me", by="maintainer")
     await server.wait_for_requests("taken")
     place.repositories.remove(issue.repo)
-    # The next that is asked is whether whoever wanted the work may still write: then it is there again.
+    # The next request checks the requester's write access; by then the App is installed again.
     server.world.before_next_request(
         "GET", "/taken/collaborators/maintainer/permission", lambda: place.repositories.append(issue.repo)
     )
@@ -202,7 +202,7 @@ async def test_a_run_whose_app_is_uninstalled_stops_and_reports_it_after_reinsta
 
 
 def taken_away(server: ServerScenario, name: str) -> Delivery:
-    """What an App is told when an owner takes it out of a repository."""
+    """Returns the delivery that an App receives when an owner removes it from a repository."""
     gone = {"full_name": f"acme/{name}"}
     body = {
         "action": "removed",

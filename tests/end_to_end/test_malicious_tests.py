@@ -1,4 +1,4 @@
-"""A model that leaves a trap where tests are run, and says that they pass."""
+"""A model plants a trap where the tests run, and claims that they pass."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.end_to_end.scripted_models import use_ordered_model
 pytestmark = pytest.mark.slow
 
 BREAK = ReplaceText(path="calc.py", old="a * 2", new="a * 3")
-# Python takes it up in every process of this home; a runner of that name stands first on PATH as well.
+# Python loads it in every process of this home. A program named like the runner also comes first on PATH.
 TRAP = RunShell(
     command="""
 set -e
@@ -67,7 +67,7 @@ async def test_planted_test_hooks_are_excluded_from_verification_and_named(scena
     seen = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)]
     assert any(
         isinstance(o, ShellResult) and "2 passed" in o.output for o in seen
-    )  # so the agent's own run says
+    )  # so the agent's own test run says
     assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, outcome.draft) == ("unproven", True)
     assert outcome.verdict.reverted_test_config == ("conftest.py",)

@@ -1,4 +1,4 @@
-"""Many sandboxes at once, some of which break off, leave nothing behind. `benchmarks/many.py` opens 200."""
+"""Many concurrent sandboxes, some of them aborted, leave nothing behind. `benchmarks/many.py` opens 200."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A base branch is merged on request: by git alone or by the agent, and proven on both sides."""
+"""The base branch is merged on request, by git or by the agent, and both sides are verified."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ async def test_a_merge_conflict_is_resolved_on_request_and_verified_on_both_side
         "main", {"calc.py": CODE.replace("a * 2", "a + a"), "tests/test_base.py": BASE_TEST}
     )
     head = pull.head.sha
-    # The lines of our side stay, those of the other go.
+    # The lines of the head stay; those of the base are dropped.
     take = RunShell(command="grep '^<<<<<<<' calc.py && sed -i '/^=======/,/^>>>>>>>/d; /^<<<<<<</d' calc.py")
     await scenario.script_model(
         RecordedTurn("Look.", take),
@@ -66,7 +66,7 @@ async def test_a_request_with_a_merge_is_a_commit_on_top_of_it(
     scenario.world.add_review(pull, THREADS[0], by="maintainer")
     base, head = scenario.repo.commit("main", {"notes.txt": "new\n"}), pull.head.sha
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
+        RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
     outcome = await scenario.resolve(request_job(scenario, pull, command="rebase, and mind the review"))
     assert isinstance(outcome, Published)

@@ -1,4 +1,4 @@
-"""A file of the repository makes a micro agent, and a run asks it, with a scripted model over HTTP."""
+"""A file of the repository defines a micro agent, and a run calls it."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ async def test_a_file_defines_a_micro_agent_with_validated_input_and_output(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files=FILES)
-    mend, *rest = FIX_TURNS
+    first_turn, *rest = FIX_TURNS
     asks = RecordedTurn(
         "Ask.", calls=(call("ask_find-callers", name="add"), call("ask_find-callers", **INPUT))
     )
@@ -42,7 +42,7 @@ async def test_a_file_defines_a_micro_agent_with_validated_input_and_output(
         RecordedTurn("There.", calls=(call("report", text="more.py:2"),)),
         RecordedTurn("There.", calls=(call("report", **OUTPUT),)),
     )
-    model = await use_multi_agent_model(scenario, mend, asks, *rest, others={TASK: works})
+    model = await use_multi_agent_model(scenario, first_turn, asks, *rest, others={TASK: works})
     assert isinstance(await scenario.resolve(), Published)
 
     first, *_ = model.requests_by_question[""]
@@ -71,7 +71,7 @@ async def test_a_file_defines_a_micro_agent_with_validated_input_and_output(
         if message["role"] == "tool"
     ]
     assert "This call was not run." in told[-1] and "`places`: array, required." in told[-1]
-    assert "a + b" in scenario.repo.diff(scenario.pull)  # what it removed was its own
+    assert "a + b" in scenario.repo.diff(scenario.pull)  # what it removed was in its own copy
 
 
 @pytest.mark.slow

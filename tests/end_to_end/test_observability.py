@@ -1,4 +1,4 @@
-"""A server that is watched: a program begins a job on it, and finds it again in every place that tells of jobs."""
+"""A job started through the API appears in logs, metrics, traces, and the archive."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Other bots, and our own words: nobody of them is answered, however often they call."""
+"""The bot does not reply to other bots or to its own texts, however often they mention it."""
 
 import json
 from typing import Literal, Self
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
 class Chatterbox:
-    """A bot that answers every comment of anybody else, and calls us each time."""
+    """A bot that replies to every comment of others with a mention."""
 
     def __init__(self, server: ServerScenario, most: int = 100) -> None:
         self._town, self._most = server, most
@@ -44,7 +44,7 @@ class Chatterbox:
     async def say(self, number: int) -> None:
         self.said += 1
         (repo,) = (one for one in self._town.repositories if number in one.threads)
-        words = f"@agent thank you for that, number {self.said}. Mend it."
+        words = f"@agent thank you for that, number {self.said}. Fix it."
         await self._town.world.add_comment(repo.threads[number], words, by=self.login)
 
 
@@ -56,8 +56,10 @@ async def test_two_bots_do_not_reply_to_each_other(kind: Literal["Bot", "User"])
             server.world.user(other.login).kind = kind
             server.world.add_webhook(other.url, SECRET)
             await server.world.add_comment(issue, "@agent help", by="maintainer")
-            await wait_until(lambda: other.said >= 2)  # it has answered the maintainer, and us
-            if kind == "User":  # the control: the same words by one that does not say what it is are answered
+            await wait_until(lambda: other.said >= 2)  # it replied to the maintainer and to Patchwright
+            if (
+                kind == "User"
+            ):  # the control: the same text by an account that does not identify as a bot gets replies
                 await wait_until(lambda: len(own_comments(issue)) == 5)
                 return
             while other.said < 100:
@@ -72,7 +74,7 @@ async def test_quoted_bot_comments_mention_nobody() -> None:
         del server.environment["PATCHWRIGHT_APP_ID"]
         server.environment["GITHUB_TOKEN"] = server.world.create_token(
             "maintainer"
-        )  # we write as the person whose token it is
+        )  # the bot writes as the person who owns the token
         issue = server.issue("own")
         async with server.serve():
             await server.world.add_comment(issue, "@agent help", by="maintainer")

@@ -1,4 +1,4 @@
-"""A plan before the work, and a question instead of it: conversations with their exact words."""
+"""Plans before a change, and questions instead of one, with their exact texts."""
 
 from datetime import timedelta
 
@@ -32,7 +32,7 @@ ANSWER = Report(
     text="It subtracts: `calc.py:2` says `return a - b`.\n\nI did not look at the tests, @maintainer."
 )
 WORK = (
-    RecordedTurn("Mend.", FIX),
+    RecordedTurn("Fix.", FIX),
     RecordedTurn("Test it.", NEW_TEST),
     RecordedTurn("Run them.", RUN_TESTS),
     RecordedTurn("Done.", DONE),
@@ -41,7 +41,7 @@ WORK = (
 
 
 def place(scenario: Scenario) -> str:
-    """The place that they name, as it is shown."""
+    """Returns the permalink that they mention."""
     at = f"{scenario.world.server_url}/acme/calc/blob/{scenario.repo.bare.branch_sha('main')}"
     return f"[`calc.py:2`]({at}/calc.py#L2)"
 
@@ -62,7 +62,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
         model_prices=PRICES,
     )
 
-    plan = await comment_job(scenario, "@agent plan $1.50 how to mend this")
+    plan = await comment_job(scenario, "@agent plan $1.50 how to fix this")
     asked = await scenario.resolve(plan)
     assert isinstance(asked, InputRequired) and asked.question == "The plan of 2 steps waits for approval."
     posted = scenario.comments[-1]
@@ -81,9 +81,9 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert "5 steps of `openai/scripted` · $0." in posted
     assert (scenario.repo.pulls, scenario.repo.branches) == ((), ("main",))
     refusals = [seen.message for action, seen in call_results(scenario) if isinstance(seen, ActionFailure)]
-    assert [one.partition(":")[0] for one in refusals] == ["Not done", "Not done"]  # the edit, the finish
+    assert [one.partition(":")[0] for one in refusals] == ["Not done", "Not done"]  # the edit and the finish
     brief = str(scenario.endpoint.requests[0]["messages"][1])
-    assert "# The task: a plan first" in brief and "> how to mend this" in brief
+    assert "# The task: a plan first" in brief and "> how to fix this" in brief
 
     refused = await rejection_text(scenario, "@agent go", by="stranger")
     assert refused.startswith("I did not start a run: stranger does not have write access to this repository")
@@ -99,7 +99,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert isinstance(done, Published) and done.verdict.kind == "fixed"
     assert scenario.repo.read(done.branch, "calc.py") == CODE.replace(
         "a - b", "a + b"
-    )  # nothing of the plan's tries
+    )  # nothing from the planning phase
     assert await scenario.resolve(go) == done, "the same delivery again"
 
     run = scenario.trajectory(plan.id)
@@ -116,7 +116,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
         n for n, event in enumerate(run) if isinstance(event, Message) and event.approves_plan
     )
     configured = run.run_configured
-    assert configured is not None and str(configured.usd) == "1.50"  # the go said nothing else
+    assert configured is not None and str(configured.usd) == "1.50"  # the approval contained nothing else
 
     assert await rejection_text(scenario, "@agent go") == (
         "I did not start a run: I know of no plan that waits for approval here. Ask me for one with "
@@ -237,7 +237,7 @@ async def test_an_approved_plan_on_a_pull_request_becomes_a_commit(scenario: Sce
         scenario.repo, "topic", by="contributor", title="Add X", body="I need X."
     )
     await use_ordered_model(scenario, RecordedTurn("Try.", FIX), RecordedTurn("So.", PLAN), *WORK)
-    asked = await scenario.resolve(await comment_job(scenario, "@agent plan to mend add() too", on=pull))
+    asked = await scenario.resolve(await comment_job(scenario, "@agent plan to fix add() too", on=pull))
     assert isinstance(asked, InputRequired) and len(scenario.repo.branches) == 2
     before = scenario.repo.read("topic", "calc.py")
     done = await scenario.resolve(await comment_job(scenario, "@agent go", on=pull))

@@ -1,4 +1,4 @@
-"""`patchwright serve --poll`: behind a firewall, without a webhook, and nothing asked for is missed."""
+"""`patchwright serve --poll` works behind a firewall without a webhook, and misses no request."""
 
 import asyncio
 

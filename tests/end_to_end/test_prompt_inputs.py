@@ -1,4 +1,4 @@
-"""What a run is told beside the issue: the maintainers' instructions, and what people attached."""
+"""Inputs of a run besides the issue: the maintainers' instructions and attachments."""
 
 import asyncio
 from collections.abc import Callable
@@ -65,7 +65,7 @@ async def test_without_instructions_there_is_no_tool_for_them(scenario: Scenario
 async def test_the_operators_custom_prompt_reaches_the_model(scenario: Scenario, tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     shown = "Once `sub()` added: its test failed, `+` became `-`, and the test passed."
-    (tmp_path / "prompts/system.md.j2").write_text(f"You mend what is broken in {{{{ root }}}}. {shown}")
+    (tmp_path / "prompts/system.md.j2").write_text(f"You fix what is broken in {{{{ root }}}}. {shown}")
     scenario.environment["PATCHWRIGHT_TEMPLATES"] = str(tmp_path)
     await scenario.script_model(*FIX_TURNS)
     try:
@@ -73,7 +73,7 @@ async def test_the_operators_custom_prompt_reaches_the_model(scenario: Scenario,
     finally:
         set_template_directory(None)
     system, task, *_ = [message["content"] for message in scenario.endpoint.requests[0]["messages"]]
-    assert system.startswith("You mend what is broken in /") and system.rstrip().endswith(shown)
+    assert system.startswith("You fix what is broken in /") and system.rstrip().endswith(shown)
     assert scenario.issue.title in task, "what is shown stands before the task"
 
 
@@ -85,7 +85,7 @@ async def test_an_image_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenario
         command=f"find {scenario.data} -name '?-*' -path '*/attachments/*' -size +0 | xargs -n 1 basename | sort"
     )
     await scenario.script_model(
-        RecordedTurn("Look.", look), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
+        RecordedTurn("Look.", look), RecordedTurn("Fix.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
     )
     assert isinstance(await scenario.resolve(), Published)
     told = first_message(scenario)

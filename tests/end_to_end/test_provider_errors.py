@@ -1,4 +1,4 @@
-"""Providers that fail: the run goes on, or ends with the reason where people read it; money is always counted."""
+"""Provider errors: the run continues, or ends with a visible reason; costs are always counted."""
 
 import asyncio
 import json
@@ -51,12 +51,12 @@ WRONG_KEY = refusal(401, "invalid_api_key", "Incorrect API key provided.")
 
 @pytest.fixture
 def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
-    """Without tests: what was done until the end is offered as a draft that says how it ended."""
+    """A repository without tests: unfinished work is offered as a draft with the reason."""
     return make_scenario(files={"calc.py": CODE})
 
 
 async def worked(scenario: Scenario) -> object:
-    """The job as the server's worker does it: what the machine did wrong is told in the thread."""
+    """Runs the job as the server's worker does: errors are reported in the thread."""
     settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with composition_root.open_forge(
         settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
@@ -80,8 +80,8 @@ async def test_temporary_errors_are_retried_and_billed_failures_are_counted(
             endpoint.add_faults(fault)
         elif turn == len(PASSING) - 1 and not slow:
             slow.append(turn)
-            await asyncio.sleep(3.2)  # longer than anybody waits here
-            endpoint.add_faults(server_error())  # heard by nobody
+            await asyncio.sleep(3.2)  # longer than any test waits
+            endpoint.add_faults(server_error())  # nobody receives it
 
     endpoint = await use_ordered_model(
         scenario, *TURNS, on_request=trouble, model_timeout=3, model_prices=PRICES
@@ -115,7 +115,7 @@ async def test_a_permanent_error_ends_the_run_and_its_work_is_offered_with_the_r
             endpoint.add_faults(faults.pop(0))
 
     endpoint = await use_ordered_model(
-        quick, RecordedTurn("Mend.", FIX), on_request=fail, model_retry_timeout=1.5, model_prices=PRICES
+        quick, RecordedTurn("Fix.", FIX), on_request=fail, model_retry_timeout=1.5, model_prices=PRICES
     )
     body = await resolve_to_pull_request(quick)
     (ended,) = events_of_kind(quick, "agent_stopped")
@@ -136,14 +136,14 @@ async def test_a_second_model_without_a_price_is_not_reported_as_free(quick: Sce
     def fail(turn: int, body: dict[str, Any]) -> None:
         if (
             turn == 1 and body["model"] == "scripted"
-        ):  # it breaks off, billed; asked again, it is out of credit
+        ):  # it fails after billing, and the retry is out of credit
             endpoint.add_faults(NO_CREDIT if "cut" in left else truncated_reply())
             left.append("cut")
 
     left: list[str] = []
     prices = json.dumps({"openai/scripted": json.loads(PRICES)["openai/scripted"]})
     endpoint = await use_ordered_model(
-        quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=fail,
+        quick, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), on_request=fail,
         model_fallbacks="openai/second", model_prices=prices,
     )  # fmt: skip
     body = await resolve_to_pull_request(quick)
@@ -175,7 +175,7 @@ async def test_a_rejected_account_is_reported_in_the_thread_and_the_run_continue
             endpoint.add_faults(fault)
 
     endpoint = await use_ordered_model(
-        quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=refuse
+        quick, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), on_request=refuse
     )
     assert isinstance(await worked(quick), Failed)
     (comment,) = quick.comments

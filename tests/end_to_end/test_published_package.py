@@ -1,7 +1,7 @@
-"""Real input: a published release with a real bug, mended by a run that never sees the tests of the release after it.
+"""Real input: a published release with a real bug, fixed by a run that never sees the tests of the release after it.
 
-`parse` 1.20.1 does not know a field whose name has a hyphen; 1.20.2 does. The issue is told in our words and the
-scripted change is ours; what proves it is the suite of 1.20.2.
+`parse` 1.20.1 does not know a field whose name has a hyphen; 1.20.2 does. The issue text and the
+scripted change were written for this test; the suite of 1.20.2 verifies the change.
 """
 
 import asyncio
@@ -150,7 +150,7 @@ SCRIPT = (
 
 
 def run_tests(tree: Path) -> tuple[int, str]:
-    """Exit code of pytest in the tree, and the end of what it printed."""
+    """Returns the exit code of pytest in the tree, and the end of its output."""
     command = [
         sys.executable,
         "-m",
@@ -170,7 +170,7 @@ def run_tests(tree: Path) -> tuple[int, str]:
 @pytest.mark.slow
 async def test_a_published_release_is_fixed_and_passes_the_next_releases_tests(short_tmp: Path) -> None:
     tree = await asyncio.to_thread(download_source, BUGGY, short_tmp / "buggy")
-    later = await asyncio.to_thread(download_source, FIXED_RELEASE, short_tmp / "mended")
+    later = await asyncio.to_thread(download_source, FIXED_RELEASE, short_tmp / "fixed")
     run_git(tree, "init", "--quiet", "--initial-branch=main")
     run_git(tree, "add", "--all", "--force")
     run_git(tree, "commit", "--quiet", "-m", "Release 1.20.1")
@@ -197,7 +197,7 @@ async def test_a_published_release_is_fixed_and_passes_the_next_releases_tests(s
     ]
     assert "1.20.2" not in json.dumps(endpoint.requests[-1]["messages"])
 
-    # The release that fixed it agrees; its tests fail without the patch.
+    # The release with the fix agrees; its tests fail without the patch.
     shutil.rmtree(tree / "tests")
     shutil.copytree(later / "tests", tree / "tests")
     code, printed = run_tests(tree)

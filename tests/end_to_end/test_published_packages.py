@@ -1,8 +1,8 @@
-"""Two more published releases with a real bug, each mended by a run that never sees the tests of the release after it.
+"""Two more published releases with a real bug, each fixed by a run that never sees the tests of the release after it.
 
-sqlparse 0.6.0 writes PHP in which dollars of the statement are interpolated (mended in 0.6.1), and minimist 1.2.7
-takes a dash behind a long option for no value (mended in 1.2.8). Issues and changes are told in our words; what
-proves them is the suite of the release that mended them.
+sqlparse 0.6.0 writes PHP in which dollars of the statement are interpolated (fixed in 0.6.1), and minimist 1.2.7
+treats a dash after a long option as a missing value (fixed in 1.2.8). Issues and changes were written for these
+tests; the suite of the fixed release verifies them.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 async def resolved(
     tree: Path, issue: str, script: Sequence[RecordedTurn], place: Path, *options: str, **environ: str
 ) -> tuple[dict[str, Any], Path]:
-    """What `patchwright resolve` says of the run, and its patch."""
+    """Runs `patchwright resolve` and returns its output and its patch."""
     run_git(tree, "init", "--quiet", "--initial-branch=main")
     run_git(tree, "add", "--all", "--force")
     run_git(tree, "commit", "--quiet", "-m", "The release as it was published")
@@ -49,7 +49,7 @@ async def resolved(
 
 
 def run(tree: Path, *command: str, **environ: str) -> tuple[int, str]:
-    """Exit code and output of the later release's tests."""
+    """Returns exit code and output of the later release's tests."""
     done = subprocess.run(
         command, cwd=tree, capture_output=True, text=True, timeout=200, env={**os.environ, **environ}
     )
@@ -59,7 +59,7 @@ def run(tree: Path, *command: str, **environ: str) -> tuple[int, str]:
 # --- Python ---------------------------------------------------------------------------------------------------------
 
 SQLPARSE = ("sqlparse", "0.6.0", "113c35c75365ab9cc9c7231d68c6428fb11c085fc8e9eb1ad659b7ddbf6cd2b9")
-SQLPARSE_MENDED = ("sqlparse", "0.6.1", "ca722573f848ff2d30e40ea30f53a104b7dea7635ea9285891263eb2c58fb6e7")
+SQLPARSE_FIXED = ("sqlparse", "0.6.1", "ca722573f848ff2d30e40ea30f53a104b7dea7635ea9285891263eb2c58fb6e7")
 
 DOLLARS = """\
 # `format(..., output_format="php")` lets PHP interpolate what stands in the statement
@@ -121,9 +121,9 @@ async def test_a_published_python_release_is_fixed_and_passes_the_next_releases_
     short_tmp: Path,
 ) -> None:
     tree = await asyncio.to_thread(download_source, SQLPARSE, short_tmp / "buggy")
-    later = await asyncio.to_thread(download_source, SQLPARSE_MENDED, short_tmp / "mended")
+    later = await asyncio.to_thread(download_source, SQLPARSE_FIXED, short_tmp / "fixed")
     (tree / ".github").mkdir(exist_ok=True)
-    (tree / ".github" / "patchwright.toml").write_text('setup = ""\n')  # it needs nothing but pytest
+    (tree / ".github" / "patchwright.toml").write_text('setup = ""\n')  # it needs only pytest
     outcome, fix = await resolved(tree, DOLLARS, SQLPARSE_SCRIPT, short_tmp, "--sandbox", "docker")
     assert (outcome["verdict"], outcome["pass_to_fail"]) == ("fixed", [])
     new = "tests/test_format.py::TestOutputFormat::test_php_does_not_interpolate"
@@ -193,7 +193,7 @@ test_command = "tape 'test/*.js'"
 
 
 def packed(version: str, place: Path) -> Path:
-    """The unpacked release, from the registry that npm is configured for."""
+    """Downloads and unpacks the release from npm's configured registry."""
     place.mkdir()
     subprocess.run(["npm", "pack", "--silent", f"minimist@{version}"], cwd=place, check=True, timeout=120)
     archive = place / f"minimist-{version}.tgz"
@@ -208,10 +208,10 @@ async def test_a_published_javascript_release_is_fixed_and_passes_the_next_relea
     if shutil.which("npm") is None:
         pytest.skip("there is no npm: apt-get install npm")
     tree = await asyncio.to_thread(packed, "1.2.7", short_tmp / "buggy")
-    later = await asyncio.to_thread(packed, "1.2.8", short_tmp / "mended")
+    later = await asyncio.to_thread(packed, "1.2.8", short_tmp / "fixed")
     (tree / ".github").mkdir(exist_ok=True)
     (tree / ".github" / "patchwright.toml").write_text(CONFIG)
-    # The local sandbox has what this machine has: node looks for packages in the directories above, too.
+    # The local sandbox uses this machine: node also searches for packages in parent directories.
     install = ("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "tape@5.6.1")
     (short_tmp / "package.json").write_text("{}")
     await asyncio.to_thread(run, short_tmp, *install)

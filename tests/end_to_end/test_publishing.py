@@ -1,4 +1,4 @@
-"""What becomes of a run's work on the forge: once, where it was wanted, as it was judged, and never lost."""
+"""The result of a run is published once, in the right place, exactly as verified, and never lost."""
 
 import pytest
 
@@ -43,11 +43,11 @@ async def test_no_change_becomes_a_comment_without_a_branch(publish_scenario: Pu
     assert comment.startswith("I did not open a pull request: the run ended without a change to the code.")
 
 
-# --- the complaints of the field ----------------------------------------------------------------------------
+# --- complaints about other bots ----------------------------------------------------------------------------
 
 
 async def test_success_is_not_reported_without_a_push(publish_scenario: PublishScenario) -> None:
-    """Complaint 5: what is called delivered was read back, tree and pull request."""
+    """Complaint 5: the tree and the pull request are read back before success is reported."""
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Published)
     (pull,) = publish_scenario.pulls
@@ -57,7 +57,7 @@ async def test_success_is_not_reported_without_a_push(publish_scenario: PublishS
 async def test_success_is_not_reported_if_the_pull_request_has_another_head(
     publish_scenario: PublishScenario,
 ) -> None:
-    """Complaint 5, and the positive control: here somebody is faster, and nobody is told of success."""
+    """Complaint 5, positive control: another commit arrives first, and no success is reported."""
     publish_scenario.world.before_next_request(
         "POST", "/pulls", lambda: publish_scenario.repo.commit(BRANCH, {"theirs.py": "1\n"})
     )
@@ -77,7 +77,7 @@ async def test_the_pull_request_is_opened_automatically(publish_scenario: Publis
 async def test_a_commit_is_verified_and_names_the_requester_as_co_author(
     publish_scenario: PublishScenario,
 ) -> None:
-    """Complaint 10: signed by GitHub, in the app's own name, the requester as its co-author."""
+    """Complaint 10: signed by GitHub, with the App as author and the requester as co-author."""
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
     sha = pull.head.sha
@@ -88,7 +88,7 @@ async def test_a_commit_is_verified_and_names_the_requester_as_co_author(
     trailers = (
         publish_scenario.repo.bare.git("show", "-s", "--format=%(trailers:only)", sha).decode().split("\n")
     )
-    host = "127.0.0.1"  # of the fake server, where github.com would stand
+    host = "127.0.0.1"  # of the fake server; normally github.com
     assert trailers[0] == "Issue: #1" and trailers[1].startswith("Patchwright-Run: ")
     assert trailers[2:3] == [
         f"Co-authored-by: maintainer <{person.id}+maintainer@users.noreply.{host}>",
@@ -109,7 +109,7 @@ async def test_an_unsigned_commit_is_reported_and_still_has_the_bot_as_author(
 
 
 async def test_branch_name_and_base_follow_the_configuration(publish_scenario: PublishScenario) -> None:
-    """Complaint 17: by the operator, by the repository, and by a word of the requester."""
+    """Complaint 17: set by the operator, by the repository, and by the requester."""
     publish_scenario.repo.commit("release/1.x", {"old.py": "1\n"})
     publish_scenario.settings = {"branch_prefix": "bot/", "branch": "{slug}-{number}"}
     publish_scenario.command = "please, base=release/1.x."
@@ -153,7 +153,7 @@ async def test_a_missing_base_is_one_clear_error(publish_scenario: PublishScenar
 async def test_a_branch_pattern_without_a_placeholder_is_ignored(
     publish_scenario: PublishScenario,
 ) -> None:
-    """It is told of it before the work: tests/end_to_end/test_repo_config.py."""
+    """The comment before the run reports it: tests/end_to_end/test_repo_config.py."""
     publish_scenario.repo.commit("main", {".github/patchwright.toml": 'branch = "always-the-same"\n'})
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Published) and outcome.branch == BRANCH
@@ -214,7 +214,7 @@ async def test_an_issue_locked_during_the_run_still_gets_its_pull_request(
     assert (len(publish_scenario.pulls), publish_scenario.comments) == (1, [])
 
 
-# --- once ---------------------------------------------------------------------------------------------------
+# --- no duplicates ------------------------------------------------------------------------------------------
 
 WRITES = ["/git/refs", "/graphql", "/pulls", "/comments"]
 
@@ -232,7 +232,7 @@ async def test_a_lost_response_to_any_write_duplicates_nothing(
 async def test_a_worker_killed_at_any_write_is_replaced_without_duplicates(
     publish_scenario: PublishScenario, path: str
 ) -> None:
-    publish_scenario.world.fail_next_request("POST", path, status=401, times=2)  # nothing is tried after it
+    publish_scenario.world.fail_next_request("POST", path, status=401, times=2)  # nothing follows it
     with pytest.raises(ForgeError):
         await publish_scenario.publish()
     assert isinstance(await publish_scenario.publish(), Published)
@@ -258,9 +258,9 @@ async def test_a_token_that_expires_during_the_run_is_renewed(publish_scenario: 
     assert isinstance(await publish_scenario.publish(), Published)
     assert (
         len(publish_scenario.world.tokens) == before + 2
-    )  # one for the run's beginning, one after it expired
+    )  # one at the start of the run, one after it expired
     publish_scenario.repo.protect(BRANCH, "No more.")
-    await publish_scenario.publish(file("run.sh", b"#!/bin/sh\n", "100755"))  # the way by git, too
+    await publish_scenario.publish(file("run.sh", b"#!/bin/sh\n", "100755"))  # also when it pushes with git
     assert len(publish_scenario.world.tokens) == before + 4
 
 
@@ -281,7 +281,7 @@ async def test_publishing_waits_until_the_pull_request_shows_the_push(
     assert not pull.draft
 
 
-# --- the repository's own form ------------------------------------------------------------------------------
+# --- pull request template ----------------------------------------------------------------------------------
 
 FORM = """<!-- Thanks! Fill this in. -->
 ## What does this change?

@@ -1,4 +1,4 @@
-"""GitHub refuses, and nothing is lost: another branch, a patch in the comment, a file in the run's directory."""
+"""GitHub rejects a write, and nothing is lost: another branch, a patch in the comment, or a file."""
 
 import subprocess
 from pathlib import Path
@@ -67,7 +67,7 @@ async def test_a_patch_in_a_comment_preserves_arbitrary_bytes(
 
 
 def apply(publish_scenario: PublishScenario, comment: str, tree: Path) -> Path:
-    """A fresh clone with the comment's patch, as a person would apply it."""
+    """Applies the comment's patch to a new clone, as a person would."""
     _, _, rest = comment.partition("diff\n")
     fence = comment[: comment.index("diff\n")].rpartition("\n")[2]
     patch, end, _ = rest.partition(f"\n{fence}\n")

@@ -1,4 +1,4 @@
-"""Where work on a pull request goes: over nobody's push, to forks as they allow it, and by nothing that a head says."""
+"""Runs on pull requests overwrite no push, respect the settings of forks, and ignore instructions in the head."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def untested(make_scenario: Callable[..., Scenario]) -> Scenario:
-    """acme/calc without a test: nothing is run to prove anything."""
+    """acme/calc without tests, so that verification runs nothing."""
     return make_scenario({"calc.py": CODE})
 
 
@@ -48,7 +48,7 @@ async def test_a_push_during_the_run_is_kept_and_the_change_is_verified_on_top_o
             theirs.append(scenario.repo.commit("topic", {"notes.txt": "mine\n"}))
 
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL, TEST_MUL),
+        RecordedTurn("Fix.", MUL, TEST_MUL),
         RecordedTurn("Run.", RUN_TESTS),
         RecordedTurn("Done.", finish_with_replies((1, True, "Yes."))),
         on_request=push,
@@ -87,7 +87,7 @@ async def test_a_conflicting_push_is_not_overwritten_and_the_work_is_saved_elsew
             )
 
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL),
+        RecordedTurn("Fix.", MUL),
         *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2,
         on_request=push,
     )
@@ -109,7 +109,7 @@ async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested: Sce
         scenario.world.close_silently(pull)
 
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL),
+        RecordedTurn("Fix.", MUL),
         *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2,
         on_request=close,
     )
@@ -128,7 +128,7 @@ async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(unteste
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = scenario.repo.bare.branch_sha("main")
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
+        RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
     assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Reported)
     assert scenario.repo.bare.branch_sha("main") == before
@@ -144,7 +144,7 @@ async def test_a_protected_branch_is_not_pushed_to_and_the_work_is_saved_elsewhe
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = pull.head.sha
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
+        RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
     outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported) and outcome.branch is not None
@@ -163,7 +163,7 @@ async def test_a_fork_that_allows_maintainer_edits_gets_the_commit(untested: Sce
     pull = open_pull_request(scenario, fork=fork, maintainer_can_modify=True)
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
+        RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
     outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Published)
@@ -177,14 +177,14 @@ async def test_a_fork_that_allows_maintainer_edits_gets_the_commit(untested: Sce
 async def test_a_fork_that_rejects_the_push_gets_the_patch_in_a_comment(
     untested: Scenario,
 ) -> None:
-    """GitHub shows the promise of a fork that an organization owns, and refuses the push."""
+    """GitHub shows the setting of an organization's fork, but rejects the push."""
     scenario = untested
     fork = scenario.world.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork, maintainer_can_modify=True)
     fork.protect("topic", "Not for you.")
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
+        RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
     outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported) and outcome.branch is None
@@ -196,7 +196,7 @@ async def test_a_fork_that_rejects_the_push_gets_the_patch_in_a_comment(
 async def test_a_failed_run_on_a_fork_brings_none_of_its_code_into_the_repository(
     untested: Scenario,
 ) -> None:
-    """A branch here would run the repository's workflows, with its secrets, on a stranger's code."""
+    """A branch in the repository would run its workflows, with its secrets, on a stranger's code."""
     scenario = untested
     fork = scenario.world.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork, maintainer_can_modify=True)
@@ -207,7 +207,7 @@ async def test_a_failed_run_on_a_fork_brings_none_of_its_code_into_the_repositor
             model.add_faults(NO_CREDIT)
 
     model = await use_ordered_model(
-        scenario, RecordedTurn("Mend.", MUL), RecordedTurn("Done.", DONE), on_request=refuse
+        scenario, RecordedTurn("Fix.", MUL), RecordedTurn("Done.", DONE), on_request=refuse
     )
     async with service(scenario) as served:
         assert isinstance(await served.done(request_job(scenario, pull, review)), Failed)
@@ -223,7 +223,7 @@ async def test_a_fork_without_maintainer_edits_gets_the_patch_in_a_comment(untes
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = pull.head.sha
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
+        RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
     outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported) and outcome.branch is None
@@ -240,7 +240,7 @@ async def test_a_fork_without_maintainer_edits_gets_the_patch_in_a_comment(untes
     assert pull.review_threads[0].resolved_by is None
 
 
-# --- whose word counts ------------------------------------------------------------------------------------------
+# --- trust ------------------------------------------------------------------------------------------------------
 
 
 async def test_instructions_and_test_commands_of_a_foreign_head_have_no_effect(
@@ -264,7 +264,7 @@ async def test_instructions_and_test_commands_of_a_foreign_head_have_no_effect(
     pull = open_pull_request(scenario, head)
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL, TEST_MUL),
+        RecordedTurn("Fix.", MUL, TEST_MUL),
         RecordedTurn("Run.", RUN_TESTS),
         RecordedTurn("Done.", finish_with_replies((1, True, "Yes."))),
     )
@@ -309,7 +309,7 @@ async def test_a_label_on_a_pull_request_starts_a_run_on_all_open_threads(untest
     scenario.world.add_review(pull, THREADS[0], by="maintainer")
     scenario.world.add_review(pull, THREADS[1], by="maintainer", verdict="changes_requested")
     both = finish_with_replies((1, True, "Yes."), (2, True, "Yes too."))
-    await scenario.script_model(RecordedTurn("Mend.", MUL, NEG), *[RecordedTurn("Done.", both)] * 2)
+    await scenario.script_model(RecordedTurn("Fix.", MUL, NEG), *[RecordedTurn("Done.", both)] * 2)
     assert isinstance(await scenario.resolve(request_job(scenario, pull)), Published)
     assert "Work through threads 1, 2;" in initial_prompt(scenario)
     assert [len(one) for one in own_thread_replies(pull)] == [1, 1]

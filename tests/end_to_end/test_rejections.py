@@ -1,4 +1,4 @@
-"""Every refusal as a conversation: why, in these words and once, whatever is told again or started again."""
+"""Every rejection is posted once with its reason, also after redeliveries and restarts."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,12 +25,12 @@ NO_WRITE = (
 
 @dataclass
 class RejectionCase:
-    """What somebody does in a thread of its own, and what is seen there in the end."""
+    """What a person does in a thread, and its expected timeline."""
 
     play: Callable[[ServerScenario, str], Awaitable[Issue]]
     seen: list[str]
     logged: str = ""
-    """What its operator reads where nobody else can be told."""
+    """The expected log message, if nobody can be notified on GitHub."""
 
 
 CASES: dict[str, RejectionCase] = {}
@@ -57,13 +57,13 @@ async def asked(server: ServerScenario, thread: Issue, said: str, by: str) -> Is
 
 
 def contributed(server: ServerScenario, name: str) -> FakePullRequest:
-    """A pull request of somebody else's."""
+    """Opens a pull request of a contributor."""
     repo = server.repository(name)
     repo.commit("topic", {"calc.py": "def add(a, b):\n    return a + b\n"})
     return server.world.create_pull(repo, "topic", by="contributor")
 
 
-# --- who may not --------------------------------------------------------------------------------------------
+# --- missing permissions ------------------------------------------------------------------------------------
 
 
 @scenario("triager labels it fix-me", NO_WRITE.format("triager"))
@@ -71,14 +71,14 @@ async def a_triagers_label(server: ServerScenario, name: str) -> Issue:
     return await labeled(server, server.issue(name), by="triager")
 
 
-@scenario("member: @agent mend it", NO_WRITE.format("member"))
+@scenario("member: @agent fix it", NO_WRITE.format("member"))
 async def a_member_without_write(server: ServerScenario, name: str) -> Issue:
-    return await asked(server, server.issue(name), "@agent mend it", by="member")
+    return await asked(server, server.issue(name), "@agent fix it", by="member")
 
 
-@scenario("outsider: @agent mend it", NO_WRITE.format("outsider"))
+@scenario("outsider: @agent fix it", NO_WRITE.format("outsider"))
 async def an_outsiders_comment(server: ServerScenario, name: str) -> Issue:
-    return await asked(server, server.issue(name), "@agent mend it", by="outsider")
+    return await asked(server, server.issue(name), "@agent fix it", by="outsider")
 
 
 @scenario("outsider: @agent stop", NO_WRITE.format("outsider"))
@@ -103,12 +103,12 @@ async def who_cannot_see_it_any_more(server: ServerScenario, name: str) -> Issue
     return await labeled(server, server.issue(name, private=True), by="leaver")
 
 
-@scenario("member: @agent mend it", NO_WRITE.format("member"))
+@scenario("member: @agent fix it", NO_WRITE.format("member"))
 async def who_sees_it_but_may_not(server: ServerScenario, name: str) -> Issue:
-    return await asked(server, server.issue(name, private=True), "@agent mend it", by="member")
+    return await asked(server, server.issue(name, private=True), "@agent fix it", by="member")
 
 
-# --- where nothing can be done ------------------------------------------------------------------------------
+# --- unsuitable threads and repositories --------------------------------------------------------------------
 
 
 @scenario(
@@ -164,12 +164,12 @@ async def an_empty_repository(server: ServerScenario, name: str) -> Issue:
 
 
 @scenario(
-    "maintainer: @agent base=nope mend it [eyes]",
+    "maintainer: @agent base=nope fix it [eyes]",
     "patchwright[bot]: I did not start a run: the branch `nope` does not exist in this repository. Name "
     "another branch and ask me again.",
 )
 async def a_branch_that_is_not_there(server: ServerScenario, name: str) -> Issue:
-    return await asked(server, server.issue(name), "@agent base=nope mend it", by="maintainer")
+    return await asked(server, server.issue(name), "@agent base=nope fix it", by="maintainer")
 
 
 @scenario("maintainer labels it fix-me", logged="it was deleted or transferred, or I have no access to it")
@@ -198,12 +198,12 @@ async def a_repository_that_is_not_listed(server: ServerScenario, name: str) -> 
     return await labeled(server, server.issue("elsewhere/calc"), by="maintainer")
 
 
-# --- all of them together -----------------------------------------------------------------------------------
+# --- all cases together -------------------------------------------------------------------------------------
 
 
 @dataclass
 class Played:
-    """All scenes, as they are seen when they are over, when all was told again, and behind a new start."""
+    """The timelines of all cases: at the end, after redelivery, and after a restart."""
 
     town: ServerScenario
     threads: dict[str, Issue]
@@ -211,7 +211,7 @@ class Played:
 
 
 def has_its_reactions(scenario: tuple[str, Issue]) -> bool:
-    """They are given beside the work."""
+    """Reactions are added in parallel to the run."""
     name, thread = scenario
     return "[eyes]" in str(timeline(thread)) or "[eyes]" not in str(CASES[name].seen)
 

@@ -1,4 +1,4 @@
-"""What people complain of with bots of this kind, as conversations that go otherwise here."""
+"""Common complaints about such bots, as conversations in which they do not occur."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,17 +33,17 @@ async def server() -> AsyncIterator[ServerScenario]:
 
 
 async def test_every_rejected_requester_gets_a_reply_with_the_reason(server: ServerScenario) -> None:
-    # Complaint 2: a trigger that is refused or ignored in silence.
+    # Complaint 2: a trigger that is rejected or ignored silently.
     issue = server.issue("silence")
-    await server.world.add_comment(issue, "@agent please mend this", by="outsider")
+    await server.world.add_comment(issue, "@agent please fix this", by="outsider")
     await server.wait_until_idle()
-    await server.world.add_comment(issue, "@agent yes, mend it", by="maintainer")
+    await server.world.add_comment(issue, "@agent yes, fix it", by="maintainer")
     await server.wait_until_idle()
     assert timeline(issue) == [
-        "outsider: @agent please mend this",
+        "outsider: @agent please fix this",
         "patchwright[bot]: I did not start a run: outsider does not have write access to this "
         "repository. Someone with write access can add the label or ask me in a comment.",
-        "maintainer: @agent yes, mend it [eyes]",
+        "maintainer: @agent yes, fix it [eyes]",
         OPENED.format(2),
     ]
 
@@ -121,16 +121,16 @@ async def test_two_simultaneous_requests_do_not_cancel_each_other(server: Server
     two = server.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
     await asyncio.gather(
         server.world.add_label(one, "fix-me", by="maintainer"),
-        server.world.add_comment(one, "@agent mend it", by="colleague"),
+        server.world.add_comment(one, "@agent fix it", by="colleague"),
         server.world.add_label(two, "fix-me", by="colleague"),
-        server.world.add_comment(two, "@agent mend it", by="maintainer"),
+        server.world.add_comment(two, "@agent fix it", by="maintainer"),
     )
     await server.wait_until_idle()
     for issue, pull in zip((one, two), sorted(one.repo.pulls, key=lambda pull: pull.head_ref), strict=True):
         said = [line for line in timeline(issue) if line.startswith("patchwright[bot]")]
         assert set(said) == {
             OPENED.format(pull.number)
-        }  # whoever came second was read by the run, or ran behind it
+        }  # the second request was read by the run, or queued behind it
         assert issue.repo.read(f"patchwright/issue-{issue.number}", "calc.py") == MENDED_CODE
 
 
@@ -139,18 +139,18 @@ MENDED_CODE = CODE.replace("a - b", "a + b")
 ACCIDENTS = (
     "the @agents are at it again",
     "see @agent-smith and @agent/team",
-    "/agent mend it",
+    "/agent fix it",
     "write to help@agent.example or me@agent",
     "https://example.org/@agent",
-    "> @agent mend it\n\nNo, do not.",
-    "say `@agent mend it` when you are ready",
-    "```\n@agent mend it\n```",
-    "    @agent mend it",
-    "<!-- @agent mend it -->",
+    "> @agent fix it\n\nNo, do not.",
+    "say `@agent fix it` when you are ready",
+    "```\n@agent fix it\n```",
+    "    @agent fix it",
+    "<!-- @agent fix it -->",
     "a word that is \\@agent escaped",
     "<pre>\n@agent stop\n</pre>",
     "<code>@agent retry</code>",
-    "<blockquote>\n\n@agent mend it\n\n</blockquote>",
+    "<blockquote>\n\n@agent fix it\n\n</blockquote>",
 )
 
 
@@ -160,21 +160,21 @@ async def test_a_text_that_only_resembles_a_mention_starts_nothing(server: Serve
     for said in ACCIDENTS:
         await server.world.add_comment(issue, said, by="maintainer")
     innocent = server.world.add_comment_silently(issue, "It happens on Mondays.", by="maintainer")
-    async with httpx.AsyncClient(trust_env=False) as client:  # edited in the browser, as whoever wrote it
+    async with httpx.AsyncClient(trust_env=False) as client:  # edited in the browser by its author
         await client.patch(
             f"{server.world.api_url}/repos/acme/accidents/issues/comments/{innocent.id}",
-            json={"body": "@agent mend it"},
+            json={"body": "@agent fix it"},
             headers={"Authorization": f"Bearer {server.world.create_token('maintainer')}"},
         )
     for bot in ("dependabot[bot]", "patchwright[bot]"):
         server.world.user(bot).kind = "Bot"
-        await server.world.add_comment(issue, "@agent mend it", by=bot)
+        await server.world.add_comment(issue, "@agent fix it", by=bot)
     await wait_until(lambda: any(one.action == "edited" for one in server.world.deliveries))
     await server.wait_until_idle()
     assert server.model.count_requests(issue.title) == 0
     assert [one for one in issue.comments if one.reactions or one.author.login == "patchwright[bot]"] == [
-        issue.comments[-1]  # by somebody who uses our name: it was not answered either
+        issue.comments[-1]  # by a person who uses the bot's name: it got no reply either
     ]
-    await server.world.add_comment(issue, "Now, @agent, mend it.", by="maintainer")
+    await server.world.add_comment(issue, "Now, @agent, fix it.", by="maintainer")
     await server.wait_until_idle()
-    assert timeline(issue)[-2:] == ["maintainer: Now, @agent, mend it. [eyes]", OPENED.format(2)]
+    assert timeline(issue)[-2:] == ["maintainer: Now, @agent, fix it. [eyes]", OPENED.format(2)]

@@ -1,4 +1,4 @@
-"""A repository whose configuration has mistakes is worked for all the same, and told of them in one comment."""
+"""A repository with configuration mistakes still gets its run, and one comment about the mistakes."""
 
 from collections.abc import Callable
 
@@ -28,13 +28,13 @@ async def test_an_invalid_setting_is_reported_once_with_its_line_and_the_rest_ap
     make_scenario: Callable[..., Scenario],
 ) -> None:
     config = (
-        '# how we work\nbranch = "mend-{number}"\ntest_timout = 60\n'
+        '# how we work\nbranch = "fix-{number}"\ntest_timout = 60\n'
         'test_timeout = "long"\n\n[[tests]]\ncomand = "@maintainer"\n'
     )
     scenario = make_scenario(files=a_tree(config))
     await scenario.script_model(*FIX_TURNS, *FIX_TURNS)
     assert isinstance(await scenario.resolve(), Published)
-    assert scenario.pull.head_ref == "patchwright/mend-1"
+    assert scenario.pull.head_ref == "patchwright/fix-1"
     again = scenario.job().model_copy(update={"id": "a-second-trigger"})
     await scenario.resolve(again)
     (told,) = complaints(scenario)

@@ -1,4 +1,4 @@
-"""What people complain of with bots of this kind, and what is told here instead: ends, costs, tests, status."""
+"""Common complaints about such bots, and what is reported instead: stop reasons, costs, tests, and status."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -21,7 +21,7 @@ BOAST = Finish(cause="add() subtracted.", change="It adds.", testing="All 214 te
 
 @pytest.fixture
 def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
-    """Without tests, so that a run is over soon."""
+    """A repository without tests, for a short run."""
     return make_scenario(files={"calc.py": CODE})
 
 
@@ -37,11 +37,11 @@ def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
 async def test_at_a_limit_the_work_is_published_and_the_limit_is_reported_first(
     quick: Scenario, cap: dict[str, Any], said: str
 ) -> None:
-    # Complaint 1: work thrown away at a turn or time cap.
+    # Complaint 1: work is thrown away at a turn or time limit.
     wait = (RunShell(command="sleep 3"),) if "timeout" in cap else ()
     await use_ordered_model(
         quick,
-        RecordedTurn("Mend.", FIX, *wait),
+        RecordedTurn("Fix.", FIX, *wait),
         RecordedTurn("More.", RunShell(command="ls")),
         model_prices=PRICES,
         **cap,
@@ -55,10 +55,10 @@ async def test_at_a_limit_the_work_is_published_and_the_limit_is_reported_first(
 
 
 async def test_the_cost_of_a_run_is_reported_as_text_and_json(quick: Scenario) -> None:
-    # Complaint 9: cost and tokens are hidden; outputs are not for machines.
+    # Complaint 9: costs and tokens are hidden; output is not machine-readable.
     quick.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     await use_ordered_model(
-        quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), model_prices=PRICES
+        quick, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), model_prices=PRICES
     )
     delivery = await quick.world.add_label(quick.issue, "fix-me", by="maintainer")
     code, out, error = await quick.command("action", environment=quick.event(delivery))
@@ -77,8 +77,8 @@ async def test_the_cost_of_a_run_is_reported_as_text_and_json(quick: Scenario) -
 
 
 async def test_an_agent_that_says_the_tests_pass_is_not_believed(scenario: Scenario) -> None:
-    # Complaint 12: it says that the tests pass.
-    await use_ordered_model(scenario, RecordedTurn("Mend.", FIX, BREAK), RecordedTurn("Done.", BOAST))
+    # Complaint 12: it claims that the tests pass.
+    await use_ordered_model(scenario, RecordedTurn("Fix.", FIX, BREAK), RecordedTurn("Done.", BOAST))
     outcome = await scenario.resolve()
     assert isinstance(outcome, Reported) and outcome.verdict.kind == "regressed"
     assert scenario.repo.pulls == ()
@@ -98,12 +98,12 @@ async def test_tests_that_cannot_run_are_no_success_and_the_reason_is_reported(
         "See.", RunShell(command="python3 -c 'import calc; assert calc.add(2, 3) == 5'")
     )
     endpoint = await use_ordered_model(
-        scenario, reproduced, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", BOAST)
+        scenario, reproduced, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", BOAST)
     )
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, outcome.draft) == ("untested", True)
-    assert len(endpoint.requests) == 3  # it is not sent back to run what cannot be run
+    assert len(endpoint.requests) == 3  # it is not told to run tests that cannot run
     body = str(scenario.pull.body)
     assert body.startswith("**Untested:** the tests could not be run, so nothing proves this change")
     assert (
@@ -128,7 +128,7 @@ ENDINGS: dict[str, tuple[tuple[RecordedTurn, ...], type[Published | Reported | I
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_the_status_comment_is_accurate_from_start_to_end(scenario: Scenario, ending: str) -> None:
-    # Complaint 19: status messages that mislead.
+    # Complaint 19: misleading status messages.
     turns, kind, last = ENDINGS[ending]
     while_working: list[str] = []
 
@@ -142,7 +142,7 @@ async def test_the_status_comment_is_accurate_from_start_to_end(scenario: Scenar
     (comment,) = scenario.comments
     assert comment.startswith(last) and "I am working" not in comment
     made = [write.path.rpartition("/")[2] for write in scenario.world.writes]
-    if kind is Published:  # told last, when it had been seen
+    if kind is Published:  # posted last, when it had been read
         assert made.index("pulls") < len(made) - 1 and scenario.world.writes[-1].method == "PATCH"
         assert "pull request" not in "".join(while_working).replace("open a pull request", "")
     else:

@@ -1,4 +1,4 @@
-"""Nothing is lost, and nothing is done twice, whoever is killed."""
+"""Nothing is lost and nothing is duplicated, whichever process is killed."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.resolver.git_repository import Repository
 
 
 def once(path: Path, note: str, after: str = "") -> RunShell:
-    """Leaves a trace outside of the sandbox each time it is run."""
+    """Returns a command that writes to a file outside of the sandbox on each execution."""
     return RunShell(command=f"echo {note} >> {path}; {after}")
 
 
@@ -86,7 +86,7 @@ async def test_an_interrupted_command_is_reported_as_lost_and_never_repeated(
     fix = tmp_path / "fix.diff"
     hanging = once(traces, "hanging", after=f"[ -e {tmp_path / 'again'} ] || sleep 600")
     await scenario.script_model(
-        RecordedTurn("Mend.", FIX, NEW_TEST),
+        RecordedTurn("Fix.", FIX, NEW_TEST),
         RecordedTurn("Hang.", hanging),
         RecordedTurn("Test.", RUN_TESTS),
         RecordedTurn("Done.", DONE),
@@ -98,7 +98,7 @@ async def test_an_interrupted_command_is_reported_as_lost_and_never_repeated(
     process.kill()
     await process.communicate()
 
-    (tmp_path / "again").touch()  # the model, told that it was lost, asks for it once more
+    (tmp_path / "again").touch()  # the model, informed of the loss, requests it again
     (run,) = scenario.runs
     assert "a + b" in await resolved(scenario, fix, "--continue", run, "--out", str(fix))
     events = tuple(scenario.trajectory(run))

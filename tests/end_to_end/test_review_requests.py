@@ -1,4 +1,4 @@
-"""A review is one job: one commit on the same branch, and an answer in each of its threads."""
+"""A review is one job: one commit on the same branch, and a reply in each thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from tests.end_to_end.review_setup import (
 
 @pytest.fixture
 def untested(make_scenario: Callable[..., Scenario]) -> Scenario:
-    """acme/calc without a test: nothing is run to prove anything."""
+    """acme/calc without tests, so that verification runs nothing."""
     return make_scenario({"calc.py": CODE})
 
 
@@ -41,10 +41,10 @@ async def test_a_review_of_five_threads_gets_one_commit_four_replies_and_resolve
     pull = open_pull_request(scenario)
     scenario.world.add_review(pull, ("calc.py", LINES["tmp"], "Typo."), by="maintainer")
     scenario.world.resolve_thread(pull.review_threads[0], by="contributor")
-    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent please mend these")
+    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent please fix these")
     before = pull.head.sha
     await scenario.script_model(*WORK)
-    outcome = await scenario.resolve(request_job(scenario, pull, review, "please mend these"))
+    outcome = await scenario.resolve(request_job(scenario, pull, review, "please fix these"))
     assert isinstance(outcome, Published)
     assert (outcome.number, outcome.branch, outcome.verdict.kind) == (pull.number, "topic", "fixed")
     assert outcome.verdict.fail_to_pass == ("tests/test_calc.py::test_mul",)
@@ -80,19 +80,19 @@ async def test_a_review_of_five_threads_gets_one_commit_four_replies_and_resolve
 async def test_the_initial_prompt_contains_the_review_the_conversation_and_the_diff(
     untested: Scenario,
 ) -> None:
-    """Complaint 18: answers inside the review threads, the whole thread read."""
+    """Complaint 18: replies in the review threads, and the complete thread is read."""
     scenario = untested
     pull = open_pull_request(scenario, body="Two small functions.")
     old = scenario.world.add_review(pull, THREADS[0], by="stranger", body="I am not sure about this.")
     scenario.world.add_reply(pull.review_threads[0], "Agreed: it must multiply.", by="maintainer")
     scenario.world.add_comment_silently(pull, "Please keep it small.", by="maintainer")
-    review = scenario.world.add_review(pull, THREADS[1], by="maintainer", body="@agent mend neg")
+    review = scenario.world.add_review(pull, THREADS[1], by="maintainer", body="@agent fix neg")
     await scenario.script_model(
-        RecordedTurn("Mend.", NEG),
+        RecordedTurn("Fix.", NEG),
         *[RecordedTurn("Done.", finish_with_replies((2, True, "It negates.")))] * 2,
     )
     assert old.body and isinstance(
-        await scenario.resolve(request_job(scenario, pull, review, "mend neg")), Published
+        await scenario.resolve(request_job(scenario, pull, review, "fix neg")), Published
     )
     text = initial_prompt(scenario)
     for line in (
@@ -105,7 +105,7 @@ async def test_the_initial_prompt_contains_the_review_the_conversation_and_the_d
         "stranger (may not write to the repository):\n> This adds.",
         "maintainer (may write to the repository):\n> Agreed: it must multiply.",
         "## Thread 2: calc.py:14\n",
-        "wrote in the review that started you:\n> @agent mend neg",
+        "wrote in the review that started you:\n> @agent fix neg",
         "Work through thread 2.",
     ):
         assert line in text, line
@@ -143,7 +143,7 @@ async def test_a_thread_without_a_reply_is_requested_again_and_then_reported(
     review = scenario.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
     silent = finish_with_replies((1, True, "It multiplies now."))
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL), RecordedTurn("Done.", silent), RecordedTurn("So.", silent)
+        RecordedTurn("Fix.", MUL), RecordedTurn("Done.", silent), RecordedTurn("So.", silent)
     )
     assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Published)
     assert "`thread_replies` does not answer them: 2." in str(scenario.endpoint.requests[-1]["messages"])
@@ -160,7 +160,7 @@ async def test_a_change_that_breaks_a_test_is_not_pushed_and_resolves_no_thread(
     before, broken = pull.head.sha, ReplaceText(path="calc.py", old="a * 2", new="a * 3")
     answer = finish_with_replies((1, True, "It multiplies now."))
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL, broken),
+        RecordedTurn("Fix.", MUL, broken),
         RecordedTurn("Run.", RUN_TESTS),
         *[RecordedTurn("Done.", answer)] * 4,
     )
@@ -234,7 +234,7 @@ async def test_work_published_before_a_crash_is_not_published_again(untested: Sc
     review = scenario.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
     job = request_job(scenario, pull, review)
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL, NEG),
+        RecordedTurn("Fix.", MUL, NEG),
         *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes."), (2, True, "Yes.")))] * 2,
     )
     assert isinstance(await scenario.resolve(job), Published)
@@ -251,7 +251,7 @@ async def test_work_published_before_a_crash_is_not_published_again(untested: Sc
 
 
 def finish_takes(scenario: Scenario) -> dict[str, object]:
-    """The arguments of `finish`, as the model is told of them."""
+    """Returns the JSON schema of the arguments of `finish`."""
     tools = {tool["function"]["name"]: tool["function"] for tool in scenario.endpoint.requests[0]["tools"]}
     taken: dict[str, object] = tools["finish"]["parameters"]["properties"]
     return taken
@@ -261,7 +261,7 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     scenario = untested
     account = DONE.model_copy(update={"cause": "The sign was wrong in add()."})
     await scenario.script_model(
-        RecordedTurn("Mend.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
+        RecordedTurn("Fix.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
         *[RecordedTurn("Done.", account)] * 2,
     )
     first = scenario.job()
@@ -299,7 +299,7 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
 async def test_a_foreign_pull_request_has_no_previous_run(untested: Scenario) -> None:
     scenario = untested
     await scenario.script_model(
-        RecordedTurn("Mend.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
+        RecordedTurn("Fix.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
         *[RecordedTurn("Done.", DONE)] * 2,
     )
     assert isinstance(await scenario.resolve(), Published)
@@ -316,7 +316,7 @@ async def test_the_command_line_resolves_the_open_threads_of_a_pull_request(unte
     pull = open_pull_request(scenario)
     scenario.world.add_review(pull, THREADS[0], by="maintainer")
     await scenario.script_model(
-        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
+        RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
     code, out, error = await scenario.command(
         "resolve", f"{scenario.world.server_url}/acme/calc/pull/{pull.number}"

@@ -1,4 +1,4 @@
-"""A budget that is spent in the middle of a step: what was done by then is proven and offered, and said."""
+"""The budget runs out during a step: the work so far is verified, published, and reported."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def limit(scenario: Scenario, body: str) -> str:
-    """How the run ended, by its log and by the pull request."""
+    """Returns the stop reason in the log, which the pull request must mention."""
     (ended,) = events_of_kind(scenario, "agent_stopped")
     assert isinstance(ended, AgentStopped) and ended.reason == "limit"
     assert (
@@ -35,7 +35,7 @@ def limit(scenario: Scenario, body: str) -> str:
 async def test_a_reply_that_exceeds_the_budget_is_still_executed(scenario: Scenario) -> None:
     endpoint = await use_ordered_model(
         scenario,
-        RecordedTurn("Mend.", FIX, NEW_TEST),
+        RecordedTurn("Fix.", FIX, NEW_TEST),
         RecordedTurn("Never said."),
         model_prices=PRICES,
         max_usd="0.001",
@@ -50,7 +50,7 @@ async def test_a_reply_that_exceeds_the_budget_is_still_executed(scenario: Scena
 
 async def test_without_a_price_tokens_are_limited(scenario: Scenario) -> None:
     endpoint = await use_ordered_model(
-        scenario, RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Never said."), max_tokens=1000
+        scenario, RecordedTurn("Fix.", FIX, NEW_TEST), RecordedTurn("Never said."), max_tokens=1000
     )
     body = await resolve_to_pull_request(scenario)
     assert "\n\n**Fixed:**" in body
@@ -67,7 +67,7 @@ async def test_a_command_is_stopped_at_the_timeout_of_its_run(
     scenario = make_scenario(files={"calc.py": CODE})
     wait = RunShell(command="echo started; sleep 60; echo late")
     endpoint = await use_ordered_model(
-        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Wait.", wait), RecordedTurn("Never said.")
+        scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Wait.", wait), RecordedTurn("Never said.")
     )
     body = await resolve_to_pull_request(scenario, timeout=6)
     assert "\n\n**Untested:**" in body

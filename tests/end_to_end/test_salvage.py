@@ -1,4 +1,4 @@
-"""Work that was paid for is never thrown away: however a run stops, its tree is on a branch and somebody can go on."""
+"""However a run stops, its work tree is saved on a branch and can be continued."""
 
 import asyncio
 import signal
@@ -40,13 +40,13 @@ BRANCH = "patchwright/issue-1-after-1-steps"
 
 @dataclass
 class Service:
-    """The server's queue and worker, in this process."""
+    """The server's queue and worker in this process."""
 
     queue: InlineQueue
     worker: JobRunner
 
     async def done(self, job: Job) -> JobResult:
-        """What the job came to."""
+        """Runs the job and returns its result."""
         await self.queue.put(job)
         async with asyncio.timeout(90):
             while (
@@ -62,7 +62,7 @@ class Service:
 async def service(
     scenario: Scenario, sandboxes: Callable[[Sandboxes], Sandboxes] = lambda own: own
 ) -> AsyncIterator[Service]:
-    """The jobs of a scene done as `patchwright serve` does them."""
+    """Runs the jobs of a scenario as `patchwright serve` does."""
     settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with (
         composition_root.build_run_dependencies(settings, trusted=False, notify=print) as made,
@@ -89,7 +89,7 @@ async def service(
 async def broke_off(
     scenario: Scenario, *turns: RecordedTurn, before: Callable[[], None] = lambda: None
 ) -> str:
-    """What the thread reads of a run whose provider refuses the account after these turns; `before`: happens first."""
+    """Fails the provider after these turns and returns the resulting comment. Calls `before` first."""
     left = [NO_CREDIT]
 
     def refuse(turn: int, body: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ async def test_a_failed_run_saves_its_work_tree_on_a_branch_and_explains_how_to_
     hooked: Scenario,
 ) -> None:
     scenario = hooked
-    told = await broke_off(scenario, RecordedTurn("Mend.", FIX))
+    told = await broke_off(scenario, RecordedTurn("Fix.", FIX))
     assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
     first, kept, way, far, *_ = told.split("\n\n")
     assert first.startswith("I had to stop before I finished.") and "no credit left" in first
@@ -134,7 +134,7 @@ async def test_a_failed_run_of_a_requester_without_write_access_reports_its_cost
     def revoke() -> None:
         hooked.world.set_role(hooked.repo, "maintainer", "read")
 
-    told = await broke_off(hooked, RecordedTurn("Mend.", FIX), before=revoke)
+    told = await broke_off(hooked, RecordedTurn("Fix.", FIX), before=revoke)
     said, bill = told.strip().split("\n\n")
     assert said.startswith(
         "I worked on this but did not publish the result: maintainer no longer has write access"
@@ -146,7 +146,7 @@ async def test_a_failed_run_of_a_requester_without_write_access_reports_its_cost
 @pytest.mark.slow
 async def test_resume_continues_a_failed_run_and_completes_it(hooked: Scenario) -> None:
     scenario = hooked
-    await broke_off(scenario, RecordedTurn("Mend.", FIX))
+    await broke_off(scenario, RecordedTurn("Fix.", FIX))
     asked = len(scenario.endpoint.requests)
     on = await comment(scenario, "@agent resume, and test it")
     endpoint = await use_ordered_model(
@@ -165,7 +165,7 @@ async def test_resume_continues_a_failed_run_and_completes_it(hooked: Scenario) 
 
 @pytest.mark.slow
 async def test_repeating_the_salvage_changes_nothing(hooked: Scenario) -> None:
-    await broke_off(hooked, RecordedTurn("Mend.", FIX))
+    await broke_off(hooked, RecordedTurn("Fix.", FIX))
     commit, comments = hooked.repo.bare.branch_sha(BRANCH), hooked.comments
     settings = composition_root.read_settings({}, hooked.environment, None, None)
     async with (
@@ -184,10 +184,10 @@ async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(hooked: S
     async def stop(turn: int, body: dict[str, Any]) -> None:
         if turn == 1:
             assert await at_work.queue.cancel(scenario.job().id)
-            await asyncio.sleep(30)  # the model thinks; nobody waits for it
+            await asyncio.sleep(30)  # the model does not reply; nobody waits for it
 
     await use_ordered_model(
-        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=stop
+        scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Never.", DONE), on_request=stop
     )
     async with service(scenario) as at_work:
         await at_work.queue.put(scenario.job())
@@ -202,7 +202,7 @@ async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(hooked: S
 
 
 class Going:
-    """An engine that goes away when it is told to."""
+    """An engine that can be made unavailable."""
 
     gone = False
 
@@ -248,7 +248,7 @@ async def test_an_engine_lost_before_verification_leaves_the_finished_work(hooke
 
 async def test_forbidden_files_are_not_on_the_branch_and_the_comment_says_so(hooked: Scenario) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
-    told = await broke_off(hooked, RecordedTurn("Mend.", FIX, workflow))
+    told = await broke_off(hooked, RecordedTurn("Fix.", FIX, workflow))
     assert "Not on the branch:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in told
     assert hooked.repo.bare.diff("main", BRANCH, "--name-only").split() == ["calc.py"]
 
@@ -258,14 +258,14 @@ async def test_a_work_tree_that_contains_a_secret_is_not_pushed_and_the_comment_
 ) -> None:
     monkeypatch.setenv("STORY_API_KEY", "sk-story-4711-and-more")
     reversed_key = CreateFile(path="notes.txt", content="sk-story-4711-and-more"[::-1])
-    told = await broke_off(hooked, RecordedTurn("Mend.", FIX, reversed_key))
+    told = await broke_off(hooked, RecordedTurn("Fix.", FIX, reversed_key))
     assert "The work was not pushed to a branch: notes.txt contains a secret of this installation." in told
     assert hooked.repo.branches == ("main",)
 
 
 async def test_if_no_branch_can_be_pushed_the_comment_contains_the_patch(hooked: Scenario) -> None:
     hooked.repo.protect("*", "Only people push here.")
-    told = await broke_off(hooked, RecordedTurn("Mend.", FIX))
+    told = await broke_off(hooked, RecordedTurn("Fix.", FIX))
     assert "The work could not be pushed to a branch:" in told and "is in the run's log and here:" in told
     assert "+    return a + b\n" in told and "comment `@agent resume`" in told
     assert hooked.repo.branches == ("main",)
@@ -282,7 +282,7 @@ async def test_a_failed_branch_does_not_prevent_the_comment(hooked: Scenario) ->
             scenario.world.fail_next_request("GET", "/repos/acme/calc", status=403)
 
     endpoint = await use_ordered_model(
-        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=refuse
+        scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), on_request=refuse
     )
     async with service(scenario) as at_work:
         assert isinstance(await at_work.done(scenario.job()), Failed)
@@ -303,7 +303,7 @@ async def test_after_a_limit_without_a_patch_resume_starts_with_new_limits(hooke
         assert isinstance(await at_work.done(scenario.job()), Reported)
     (told,) = scenario.comments
     assert "The limit on model replies is reached (2)." in told and "`@agent resume`" in told
-    await use_ordered_model(scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Test it.", NEW_TEST))
+    await use_ordered_model(scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Test it.", NEW_TEST))
     async with service(scenario) as at_work:
         outcome = await at_work.done(await comment(scenario, "@agent resume"))
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
@@ -321,7 +321,7 @@ async def test_a_canceled_workflow_saves_its_work_before_its_machine_ends(hooked
             await asyncio.sleep(60)
 
     await use_ordered_model(
-        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=think
+        scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Never.", DONE), on_request=think
     )
     delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
     process = await scenario.cli("action", environment=scenario.event(delivery))
@@ -355,7 +355,7 @@ async def test_on_the_command_line_the_partial_patch_is_written_to_the_requested
             await asyncio.sleep(60)
 
     endpoint = await use_ordered_model(
-        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=think
+        scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Never.", DONE), on_request=think
     )
     start = ("resolve", "--repo", str(made.path), "--issue", str(issue), "--out", str(fix))
     process = await scenario.cli(*start)

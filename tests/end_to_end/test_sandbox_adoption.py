@@ -1,4 +1,4 @@
-"""A run in Docker whose process is killed: the next one goes on in the same sandbox, or in one like it."""
+"""The process of a Docker run is killed: the next one continues in the same sandbox, or in a new one like it."""
 
 import asyncio
 import os
@@ -109,14 +109,14 @@ async def test_a_running_command_survives_a_kill_and_its_result_reaches_the_run(
         SECRET_PLACEHOLDER,
         f"{SECRET_PLACEHOLDER}\n1\n",
         "kept\n1\n",
-    ]  # half of the key by each process
+    ]  # each process has half of the key
     assert count_lost_calls(scenario.trajectory(run)) == 0
     assert client.containers.list(all=True, filters={"id": there}, ignore_removed=True) == []
     client.close()
 
 
 def at_work(client: docker.DockerClient, scenario: Scenario) -> str:
-    """The container in which the run's slow command has begun; empty: it has not yet."""
+    """Returns the id of the container that runs the slow command, or "" before it starts."""
     for run in scenario.runs:
         named = {"label": f"{LABEL}={run}-agent"}
         for container in client.containers.list(filters=named, ignore_removed=True):

@@ -1,4 +1,4 @@
-"""Searching the code and the web in a whole run."""
+"""A complete run that searches the code and the web."""
 
 import pytest
 
@@ -49,6 +49,6 @@ async def test_an_agent_searches_code_and_the_web_without_leaking_the_key(scenar
     assert names.index("search_code") < names.index("view_file") and "search_web" in names
     messages = str(scenario.endpoint.requests)
     logs = "".join(path.read_text() for path in scenario.data.glob("runs/*/*") if path.is_file())
-    said = f"who has {KEY}"  # the model's own words, which it knew
+    said = f"who has {KEY}"  # the model's own text, which it knew
     for text in (messages, logs, body):
         assert KEY not in text.replace(said, "")

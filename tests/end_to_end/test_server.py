@@ -1,4 +1,4 @@
-"""`patchwright serve` as people meet it: label, mention, redelivery, refusal, crash."""
+"""`patchwright serve` with labels, mentions, redeliveries, rejections, and crashes."""
 
 import asyncio
 
@@ -41,7 +41,7 @@ async def test_the_same_delivery_again_changes_nothing(scenario: Scenario) -> No
         await asyncio.sleep(1)
     assert len(scenario.repo.pulls) == len(scenario.comments) == len(scenario.runs) == 1
     assert scenario.repo.branches == ("main", "patchwright/issue-1")
-    assert len(scenario.endpoint.requests) == len(FIX_TURNS) + 1  # its finish is sent back once
+    assert len(scenario.endpoint.requests) == len(FIX_TURNS) + 1  # its finish is rejected once
 
 
 @pytest.mark.slow
@@ -79,10 +79,10 @@ async def test_a_stranger_cannot_start_a_run_and_learns_why(scenario: Scenario) 
         scenario.world.add_webhook(served.webhook, "story-webhook-secret")
         await scenario.world.add_label(
             scenario.issue, "fix-me", by="triager"
-        )  # a label proves no more than triage rights
+        )  # a label proves only triage access
         await scenario.world.add_comment(scenario.issue, "@agent do it", by="stranger")
         await wait_until(lambda: len(scenario.comments) == 3)
-    assert (scenario.endpoint.requests, scenario.runs) == ([], ())  # they do not even wait in the queue
+    assert (scenario.endpoint.requests, scenario.runs) == ([], ())  # they are not even queued
     assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
     ours = [comment for comment in scenario.comments if comment.startswith("I did not start")]
     assert {comment.split()[6] for comment in ours} == {"triager", "stranger"}
@@ -100,7 +100,7 @@ async def test_a_restarted_server_continues_the_run_of_a_killed_one(scenario: Sc
         if turn == 2:
             asked.set()
 
-    # The hanging command is the third turn: by then the first edit is saved.
+    # The hanging command is the third turn; by then the first edit is saved.
     await scenario.script_model(first, rest[0], RecordedTurn("Wait.", hang), *rest[1:], on_request=note)
     async with scenario.serve() as served:
         scenario.world.add_webhook(served.webhook, "story-webhook-secret")

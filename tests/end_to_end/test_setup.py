@@ -1,4 +1,4 @@
-"""What a repository depends on is there when its issue is worked on, and when its patch is proven."""
+"""The dependencies of a repository are installed for the agent and for verification."""
 
 from collections.abc import Callable
 

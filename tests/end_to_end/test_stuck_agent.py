@@ -1,4 +1,4 @@
-"""Runs that go in circles: told once, then ended, with words that a maintainer can use."""
+"""Stuck runs are warned once and then stopped, with a reason that helps the maintainer."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ LIST = RunShell(command="ls")
 
 @pytest.fixture
 def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
-    """Without tests, since these runs come to nothing that could be tested."""
+    """A repository without tests, since these runs produce nothing to verify."""
     return make_scenario(files={"calc.py": CODE})
 
 
@@ -102,12 +102,12 @@ async def test_a_prompt_that_stays_too_long_ends_the_run_with_the_reason(quick: 
 
 async def test_a_run_that_follows_a_reminder_completes(scenario: Scenario) -> None:
     loop = [RecordedTurn("See it fail.", SHOW_FAILURE)] * 3
-    mended = (
+    fix_turns = (
         RecordedTurn("Oh.", FIX, NEW_TEST),
         RecordedTurn("Run them.", RUN_TESTS),
         RecordedTurn("Done.", DONE),
     )
-    await use_ordered_model(scenario, *loop, *mended)
+    await use_ordered_model(scenario, *loop, *fix_turns)
     assert (await resolve_to_pull_request(scenario)).startswith("**Fixed:**")
     (nudge,) = messages_from(scenario, "nudge")
     assert "the same call 3 times in a row" in nudge and "assert add(2, 3) == 5" in nudge

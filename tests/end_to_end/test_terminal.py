@@ -1,4 +1,4 @@
-"""A person at a terminal: what stands there while a run goes on, when it is stopped, and when it goes on."""
+"""The terminal display of a run: while it runs, when it is stopped, and when it continues."""
 
 import json
 import re
@@ -16,13 +16,13 @@ from tests.bot.screens import open_screen
 from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scenario
 from tests.resolver.git_repository import Repository
 
-PLAN = Plan(items=(PlanItem(text="Mend add()", status="doing"), PlanItem(text="Test it", status="open")))
-ALL_DONE = Plan(items=(PlanItem(text="Mend add()", status="done"), PlanItem(text="Test it", status="done")))
+PLAN = Plan(items=(PlanItem(text="Fix add()", status="doing"), PlanItem(text="Test it", status="open")))
+ALL_DONE = Plan(items=(PlanItem(text="Fix add()", status="done"), PlanItem(text="Test it", status="done")))
 
 
 @pytest.fixture
 def asked(tmp_path: Path) -> tuple[str, ...]:
-    """The arguments that ask for a fix of a repository on this disk."""
+    """The arguments to fix a repository on this disk."""
     made = Repository(tmp_path / "calc")
     made.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     issue = tmp_path / "issue.md"
@@ -43,7 +43,7 @@ async def test_a_run_is_displayed_stopped_and_continued(
         process = screen.run([sys.executable, "-m", "patchwright", *asked], scenario.environment)
         await screen.until(r"> \$ touch .*  [1-9] s")
         assert "local/calc#1 add() subtracts" in screen.lines
-        assert "  [>] Mend add()" in screen.lines and "  [ ] Test it" in screen.lines
+        assert "  [>] Fix add()" in screen.lines and "  [ ] Test it" in screen.lines
         assert re.search(r"^  \d+ s · .*tokens", screen.lines[-1])
         screen.press("\x03")
         await screen.until(lambda _: process.poll() is not None)
@@ -53,11 +53,11 @@ async def test_a_run_is_displayed_stopped_and_continued(
             f"patchwright resolve --continue {run}" in "".join(screen.lines)
             and screen.lines[-1] == "Stopped."
         )
-        assert "[>]" not in "\n".join(screen.scrolled)  # the picture is gone
+        assert "[>]" not in "\n".join(screen.scrolled)  # the live display is erased
         assert screen.cursor == (len(screen.lines), 0) and termios.tcgetattr(screen.slave) == modes
 
         await scenario.script_model(
-            RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Mend.", FIX),
+            RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Fix.", FIX),
             RecordedTurn("Prove.", NEW_TEST), RecordedTurn("Test.", RUN_TESTS, ALL_DONE), RecordedTurn("Done.", DONE),
         )  # fmt: skip
         goes_on = [sys.executable, "-m", "patchwright", "resolve", "--continue", run[:12]]
@@ -74,7 +74,7 @@ async def test_a_dry_run_prints_its_writes_above_the_live_display(
 ) -> None:
     scenario = make_scenario(title="add() \x1b[2J subtracts")
     await scenario.script_model(
-        RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Test.", RUN_TESTS), RecordedTurn("Done.", DONE)
+        RecordedTurn("Fix.", FIX, NEW_TEST), RecordedTurn("Test.", RUN_TESTS), RecordedTurn("Done.", DONE)
     )
     scenario.environment["TERM"] = "xterm-256color"
     url = f"{scenario.world.server_url}/acme/calc/issues/1"
@@ -96,7 +96,7 @@ async def test_a_pipe_gets_plain_lines_and_quiet_prints_only_the_result(
 ) -> None:
     for flag, told in (("--verbose", True), ("--quiet", False)):
         await scenario.script_model(
-            RecordedTurn("Mend.", FIX, NEW_TEST),
+            RecordedTurn("Fix.", FIX, NEW_TEST),
             RecordedTurn("Test.", RUN_TESTS),
             RecordedTurn("Done.", DONE),
         )
@@ -110,7 +110,7 @@ async def test_a_pipe_gets_plain_lines_and_quiet_prints_only_the_result(
 async def test_the_agents_summary_is_printed_beside_the_verdict(
     scenario: Scenario, asked: tuple[str, ...]
 ) -> None:
-    """Where nothing was changed, it is all that a run came to."""
+    """Without a change, it is the only result of a run."""
     account = Finish(cause="add() adds.", change="None: there is no such bug.", testing="Ran it.")
     await scenario.script_model(RecordedTurn("Nothing to do.", account))
     code, out, error = await scenario.command(*asked)

@@ -1,4 +1,4 @@
-"""What the tests say about a patch decides what becomes of it."""
+"""The verdict on a patch decides what is published."""
 
 from collections.abc import Callable
 
@@ -47,10 +47,10 @@ async def test_the_default_branch_may_have_any_name(scenario: Scenario) -> None:
 
 
 async def test_a_patch_that_breaks_a_test_is_saved_on_a_branch_and_reported(scenario: Scenario) -> None:
-    # Sent back twice, the model insists.
+    # Rejected twice, the model insists.
     insists = RecordedTurn("It is right.", DONE)
     await scenario.script_model(
-        RecordedTurn("Mend.", FIX, BREAK), RecordedTurn("Done.", DONE), insists, insists
+        RecordedTurn("Fix.", FIX, BREAK), RecordedTurn("Done.", DONE), insists, insists
     )
     outcome = await scenario.resolve()
     assert isinstance(outcome, Reported)
@@ -64,11 +64,11 @@ async def test_a_patch_that_breaks_a_test_is_saved_on_a_branch_and_reported(scen
 
 
 async def test_a_patch_that_breaks_a_test_is_returned_to_the_agent_for_repair(scenario: Scenario) -> None:
-    mended = ReplaceText(path="calc.py", old="a * 3", new="a * 2")
+    repair = ReplaceText(path="calc.py", old="a * 3", new="a * 2")
     await scenario.script_model(
-        RecordedTurn("Mend.", FIX, NEW_TEST, BREAK),
+        RecordedTurn("Fix.", FIX, NEW_TEST, BREAK),
         RecordedTurn("Done.", DONE),
-        RecordedTurn("Oh.", mended),
+        RecordedTurn("Oh.", repair),
         RecordedTurn("Done.", DONE),
     )
     outcome = await scenario.resolve()
@@ -76,14 +76,14 @@ async def test_a_patch_that_breaks_a_test_is_returned_to_the_agent_for_repair(sc
     assert outcome.verdict.kind == "fixed"
     (told,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "verification"]
     assert "breaks tests that passed before it:\n  tests/test_calc.py::test_double" in told
-    assert "assert 12 == 8" in told  # with the output that shows why
+    assert "assert 12 == 8" in told  # with the output that shows the reason
 
 
 async def test_without_tests_the_pull_request_is_a_draft_that_says_so(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE})
-    await scenario.script_model(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
+    await scenario.script_model(RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE))
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, scenario.pull.draft) == ("untested", True)
@@ -93,7 +93,7 @@ async def test_without_tests_the_pull_request_is_a_draft_that_says_so(
 
 async def test_a_new_test_that_asserts_nothing_proves_nothing(scenario: Scenario) -> None:
     vain = CreateFile(path="tests/test_new.py", content="def test_new():\n    assert True\n")
-    await scenario.script_model(RecordedTurn("Mend.", FIX, vain), RecordedTurn("Done.", DONE))
+    await scenario.script_model(RecordedTurn("Fix.", FIX, vain), RecordedTurn("Done.", DONE))
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, scenario.pull.draft) == ("unproven", True)
@@ -132,7 +132,7 @@ async def test_a_workflow_change_is_excluded_and_the_rest_is_verified_and_publis
 ) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
     await scenario.script_model(
-        RecordedTurn("Mend.", FIX, NEW_TEST, workflow),
+        RecordedTurn("Fix.", FIX, NEW_TEST, workflow),
         RecordedTurn("Done.", DONE),
         RecordedTurn("Done.", DONE),
     )
@@ -145,7 +145,7 @@ async def test_a_workflow_change_is_excluded_and_the_rest_is_verified_and_publis
 
 @pytest.mark.slow
 async def test_a_change_that_needs_an_excluded_file_is_verified_without_it(scenario: Scenario) -> None:
-    # With the file that maintainers alone may change, the new test would pass.
+    # With the file that only maintainers may change, the new test would pass.
     reads = "import pathlib\n\n\ndef test_ci():\n    assert 'push' in pathlib.Path('.gitlab-ci.yml').read_text()\n"
     await scenario.script_model(
         RecordedTurn("CI.", CreateFile(path=".gitlab-ci.yml", content="push\n")),
@@ -162,7 +162,7 @@ async def test_a_change_that_needs_an_excluded_file_is_verified_without_it(scena
 async def test_a_change_to_only_a_workflow_is_only_reported(scenario: Scenario) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
     await scenario.script_model(
-        RecordedTurn("Mend.", workflow), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
+        RecordedTurn("Fix.", workflow), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
     )
     outcome = await scenario.resolve()
     assert isinstance(outcome, Reported)
@@ -201,7 +201,7 @@ async def test_a_permission_revoked_during_the_run_prevents_publishing(
     assert await scenario.resolve() == Rejected(explanation=why)
     assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
     (comment,) = scenario.comments
-    if not locked:  # else nobody could be told
+    if not locked:  # otherwise nobody could be notified
         said, bill = comment.strip().split("\n\n")
         assert said == f"I worked on this but did not publish the result: {why}"
         assert "steps of `openai/scripted` · " in bill
@@ -226,7 +226,7 @@ async def test_binary_and_non_utf8_files_are_published_unchanged(
     change = RunShell(
         command=r"printf '\x00\xff\r\n' >> logo.bin; printf 'c\r\n' >> dos.txt; sed -i 's/a - b/a + b/' calc.py"
     )
-    await scenario.script_model(RecordedTurn("Mend.", change), RecordedTurn("Done.", DONE))
+    await scenario.script_model(RecordedTurn("Fix.", change), RecordedTurn("Done.", DONE))
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     head = scenario.pull.head.sha

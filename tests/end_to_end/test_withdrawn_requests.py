@@ -1,4 +1,4 @@
-"""What a run is for goes away while it works: it stops, keeps its work, and says so in its one comment."""
+"""A request is withdrawn during its run: the run stops, saves its work, and reports it in its status comment."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from tests.end_to_end.test_commands import answers, begun, until, waiting, when
 
 
 async def _is_stopped(scenario: Scenario, because: str, gone: Delivery) -> None:
-    """Its one comment says why, its work is on a branch, and the same news again changes nothing."""
+    """Asserts that the comment gives the reason, the work is on a branch, and a redelivery changes nothing."""
     await until(lambda: any(answer.startswith("I had to stop") for answer in answers(scenario)))
     await scenario.world.redeliver(gone)
     await scenario.world.redeliver(scenario.world.deliveries[0])
@@ -54,7 +54,7 @@ async def test_a_run_ends_when_its_label_is_removed(scenario: Scenario) -> None:
 async def test_a_stop_just_after_a_run_changes_nothing(
     scenario: Scenario,
 ) -> None:
-    """Such as a merge of its own pull request, which closes the issue."""
+    """For example, merging its own pull request closes the issue."""
     await scenario.script_model(*FIX_TURNS)
     assert isinstance(await scenario.resolve(), Published)
     before = answers(scenario)

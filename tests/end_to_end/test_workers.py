@@ -1,4 +1,4 @@
-"""`patchwright work` alone does what a receiver has stored in the Redis that they share, and what another left."""
+"""`patchwright work` runs the jobs that a receiver stored in the shared Redis, and those of a killed worker."""
 
 import signal
 from pathlib import Path
@@ -35,7 +35,7 @@ async def test_the_run_of_a_killed_worker_is_completed_by_another_on_another_dis
     two = TwoWorkers(scenario, tmp_path)
 
     def kill(turn: int, body: object) -> None:
-        """While the model thinks of its third reply."""
+        """While the model computes its third reply."""
         if turn == 2:
             two.signal_active_worker(signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""An artifact as the first job uploads it, to be forged in one place at a time."""
+"""An artifact as the first workflow job uploads it, which tests forge in one place at a time."""
 
 import shutil
 from collections.abc import Iterable
@@ -40,20 +40,20 @@ def number_entries(events: Iterable[Event]) -> tuple[Entry, ...]:
 
 @dataclass
 class UploadedArtifact:
-    """Between the two jobs."""
+    """The state between the two workflow jobs."""
 
     scenario: PublishScenario
     pull: FakePullRequest | None = None
-    """What the job is on; None: the issue."""
+    """The pull request of the job, or None for the issue."""
 
     @property
     def job(self) -> Job:
         if self.pull is None:
             return self.scenario.job
-        return self.scenario.job.model_copy(update={"number": self.pull.number, "command": "mend it"})
+        return self.scenario.job.model_copy(update={"number": self.pull.number, "command": "fix it"})
 
     async def events(self, *stream: bytes, kind: VerdictKind = "fixed", base: str = "") -> list[Event]:
-        """What an honest job has in its log: Started, Decided, Checkpointed, Ended, Judged."""
+        """Returns the events in the log of a valid first job."""
         async with self.scenario.forge() as forge:
             facts, thread = await forge.get_repo_facts(CALC), await forge.get_thread(self.job)
         repo, base_branch = self.scenario.repo, "main"
@@ -84,7 +84,7 @@ class UploadedArtifact:
     async def publish(
         self, events: Iterable[Event], *, is_validated: bool = True, **settings: Any
     ) -> Outcome:
-        """What comes of it; not `checked`: by a job that takes a log for what it says."""
+        """Publishes the artifact and returns the outcome. `is_validated` False skips the checks of the log."""
         place = self.scenario.data / "artifact"
         entries = number_entries(events)
         artifact.write_artifact(place, self.job.id, None, "", Secrets())

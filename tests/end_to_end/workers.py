@@ -1,4 +1,4 @@
-"""`patchwright work` as processes of their own, and a receiver that stores what they do."""
+"""`patchwright work` as separate processes, and a receiver that stores deliveries."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ SECRET = "story-webhook-secret"
 async def run_worker(
     scenario: Scenario, redis: str, data: Path, **more: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A worker with a data directory of its own, ready for jobs; `more` goes into its environment."""
+    """Runs a worker with its own data directory until it is ready for jobs. `more` extends its environment."""
     environment = scenario.environment | {"REDIS_URL": redis, "PATCHWRIGHT_DATA": str(data)} | more
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "patchwright", "work"), env=environment, stdout=subprocess.PIPE
@@ -42,17 +42,17 @@ async def run_worker(
 
 
 class TwoWorkers:
-    """Each has a disk of its own, and they share a Redis; whichever does the run is sent a signal in its middle."""
+    """Two workers with separate disks and a shared Redis. The one that does the run can get a signal."""
 
     def __init__(self, scenario: Scenario, place: Path) -> None:
         self._scene = scenario
         self.disks = (place / "one", place / "two")
         self.processes: list[asyncio.subprocess.Process] = []
         self.signaled: list[int] = []
-        """Which of them was sent a signal; empty before."""
+        """The index of the worker that was sent a signal; empty before."""
 
     def signal_active_worker(self, number: signal.Signals) -> bool:
-        """Send it to the one that has made the run's steps, unless one was struck before: then False."""
+        """Sends the signal to the worker that made the run's steps. Returns False if one was sent before."""
         if self.signaled:
             return False
         self.signaled.append(find_active_worker(self.disks))
@@ -60,17 +60,17 @@ class TwoWorkers:
         return True
 
     def send(self, number: signal.Signals) -> None:
-        """To the one that was struck."""
+        """Sends a signal to the same worker again."""
         os.kill(self.processes[self.signaled[0]].pid, number)
 
     @property
     def other_worker(self) -> int:
-        """The other one."""
+        """The index of the worker without a signal."""
         return 1 - self.signaled[0]
 
     @asynccontextmanager
     async def run_both(self) -> AsyncIterator[str]:
-        """Both, with the URL of their Redis."""
+        """Runs both workers and yields the URL of their Redis."""
         async with (
             run_embedded_redis(self._scene.data / "shared") as url,
             run_worker(self._scene, url, self.disks[0]) as one,
@@ -82,7 +82,7 @@ class TwoWorkers:
 
 @asynccontextmanager
 async def receive_deliveries(scenario: Scenario, redis: str) -> AsyncIterator[None]:
-    """A receiver stores what happens meanwhile, and is gone."""
+    """Runs a receiver that stores all deliveries in the meantime."""
     inbox = DeliveryInbox(redis)
     with open_listener("127.0.0.1", 0) as socket:
         server = HttpServer(Receiver(inbox, SECRET))
@@ -95,19 +95,19 @@ async def receive_deliveries(scenario: Scenario, redis: str) -> AsyncIterator[No
 
 
 async def label_issues(scenario: Scenario, redis: str, *issues: Issue) -> None:
-    """Somebody labels the issues, or else the scene's own, and that is stored."""
+    """Labels these issues, or the scenario's own, while a receiver stores the deliveries."""
     async with receive_deliveries(scenario, redis):
         for issue in issues or (scenario.issue,):
             await scenario.world.add_label(issue, "fix-me", by="maintainer")
 
 
 def find_run(data: Path) -> str | None:
-    """The one run that is kept there."""
+    """Returns the id of the only run in this directory."""
     return next((path.name for path in (data / "runs").glob("*")), None)
 
 
 def find_active_worker(disks: Sequence[Path]) -> int:
-    """Which worker has made the run's steps; on a slow machine another may have opened its log before."""
+    """Returns the index of the worker that made the run's steps; the other one may have opened its log first."""
     logs = [path.read_text() if (path := _log(disk)) else "" for disk in disks]
     (found,) = [number for number, text in enumerate(logs) if '"kind":"model_reply"' in text]
     return found
@@ -118,7 +118,7 @@ def _log(data: Path) -> Path | None:
 
 
 def has_pull_request_comment(scenario: Scenario, issue: Issue | None = None) -> bool:
-    """Whether the status comment of an issue tells of a pull request."""
+    """Returns True if the status comment of an issue mentions a pull request."""
     comments = scenario.repo.comments((issue or scenario.issue).number)
     return any("I opened pull request" in comment.body for comment in comments)
 
@@ -126,7 +126,7 @@ def has_pull_request_comment(scenario: Scenario, issue: Issue | None = None) -> 
 async def wait_for_pull_requests(
     scenario: Scenario, redis: str, *issues: Issue, seconds: float = 150
 ) -> None:
-    """Wait until each issue tells of its pull request, and no job is left."""
+    """Waits until each issue has its pull request, and no job is left."""
     client = redis_client(redis)
     async with asyncio.timeout(seconds):
         while not all(has_pull_request_comment(scenario, issue) for issue in issues or (scenario.issue,)):

@@ -1,4 +1,4 @@
-"""A workflow's jobs, each a process with the token that its permissions give it."""
+"""The jobs of a workflow as separate processes, each with a token of its own permissions."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ MODEL = ("PATCHWRIGHT_MODEL", "PATCHWRIGHT_MODEL_API_KEY", "PATCHWRIGHT_MODEL_BA
 
 @dataclass
 class StepResult:
-    """What a step left behind."""
+    """The result of a step."""
 
     code: int
     outputs: dict[str, str]
@@ -31,7 +31,7 @@ class StepResult:
 
 
 class Workflow:
-    """The two jobs on one event: each on a machine of its own, the artifact between them."""
+    """The two jobs for one event, each on its own machine, with the artifact between them."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scene = scenario
@@ -59,7 +59,7 @@ class Workflow:
         self.event_environment = self.scene.event(delivery)
 
     async def run_single_job(self, **environment: str) -> StepResult:
-        """In one job."""
+        """Runs everything in one job."""
         given = self.scene.environment
         model = {name: given[name] for name in MODEL if name in given}
         return await self._job("publish", "", model | environment)
@@ -100,7 +100,7 @@ class Workflow:
 
 
 def outputs_in(file: Path) -> dict[str, str]:
-    """Read as the runner does."""
+    """Parses the output file as the runner does."""
     text = file.read_text() if file.exists() else ""
     found = re.findall(r"^(.+?)<<(.+)\n((?s:.*?))\n\2\n", text, re.MULTILINE)
     return {name: value for name, _, value in found}

@@ -91,7 +91,7 @@ async def run_agent(
     """Runs an agent from start to stop. Returns the model with the prompts that it got."""
     model = ScriptedModel(script, usd=Decimal("0.01"))
     worker = make_agent(model, box or FakeSandbox(), limits)
-    await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+    await record_prompts(log, "You fix.", "Issue 7", worker.tools)
     await worker.run(log)
     return model
 

@@ -46,7 +46,7 @@ class MultiAgentModel:
     async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
         system, first = messages[0], messages[1]
         assert isinstance(system, SystemMessage) and isinstance(first, UserMessage)
-        who = self.parent if system.text == "You mend." else self.others[first.text]
+        who = self.parent if system.text == "You fix." else self.others[first.text]
         return await who.reply(messages, tools)
 
 
@@ -140,7 +140,7 @@ async def delegating_run(
             scratch="/tmp/scratch",
             recover_result=investigating.recover,
         )
-        await record_prompts(log, "You mend.", "Issue 7", agent.tools)
+        await record_prompts(log, "You fix.", "Issue 7", agent.tools)
         yield SimpleNamespace(log=log, agent=agent, sent=sent, investigating=investigating)
 
 

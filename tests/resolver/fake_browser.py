@@ -101,7 +101,7 @@ async def browsing_parent(
             scratch=box.scratch,
             recover_result=browsing.recover,
         )
-        await record_prompts(log, "You mend.", told, agent.tools)
+        await record_prompts(log, "You fix.", told, agent.tools)
         yield log, agent, model
 
 

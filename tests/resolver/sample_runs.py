@@ -149,7 +149,7 @@ def verdict() -> Verdict:
 
 def full_run() -> Trajectory:
     """A run with one event of each kind."""
-    plan = Plan(items=(PlanItem(text="Reproduce it", status="done"), PlanItem(text="Mend it")))
+    plan = Plan(items=(PlanItem(text="Reproduce it", status="done"), PlanItem(text="Fix it")))
     told = Published(
         url="https://forge.test/acme/calc/pull/8", number=8, branch="b", draft=False, verdict=verdict()
     )
@@ -165,7 +165,7 @@ def full_run() -> Trajectory:
             settings={"planning_interval": 10}, repository={"test_command": None},
         ),
         EnvironmentPrepared(commands=("pip install -e .",), was_cached=False, seconds=12),
-        SystemPrompt(text="You mend.", tools=()),
+        SystemPrompt(text="You fix.", tools=()),
         Message(text="The brief of issue 7", source="initial_prompt", images=(png(9),)),
         *step("plan", plan, ActionFailure(reason="io", message="lost")),
         *step("test", RunShell(command="pytest -q"), shell_result("1 failed", 1), thought="Reproduce it first."),

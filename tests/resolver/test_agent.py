@@ -63,7 +63,7 @@ async def test_a_run_goes_from_the_initial_prompt_to_the_finish(log: FileRunLog)
 async def test_a_swallowed_cancellation_ends_the_run_before_its_next_step(log: FileRunLog) -> None:
     model = UncancelableModel()
     worker = make_agent(model, FakeSandbox())
-    await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+    await record_prompts(log, "You fix.", "Issue 7", worker.tools)
     task = asyncio.create_task(worker.run(log))
     await model.request_started.wait()
     task.cancel()

@@ -42,7 +42,7 @@ async def condensing(
     """Runs an agent with this context policy."""
     worker = make_agent(ScriptedModel(script, usd=Decimal("0.01")), FakeSandbox(), limits)
     worker.context_policy = room
-    await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+    await record_prompts(log, "You fix.", "Issue 7", worker.tools)
     await worker.run(log)
 
 

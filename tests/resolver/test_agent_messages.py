@@ -25,7 +25,7 @@ async def work(
     worker = make_agent(model, FakeSandbox())
     worker.finish_checks = lambda trajectory: find_missing_steps(trajectory, None)
     worker.planning_interval = planning_interval
-    await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+    await record_prompts(log, "You fix.", "Issue 7", worker.tools)
     await worker.run(log)
     log.close()
     return log, model
@@ -112,7 +112,7 @@ async def test_a_new_message_is_delivered_once_before_the_next_model_call(tmp_pa
         return (news,) if len(log.trajectory.replies()) > 1 else ()
 
     worker.get_new_messages = learnt
-    await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+    await record_prompts(log, "You fix.", "Issue 7", worker.tools)
     await worker.run(log)
     log.close()
     assert words(log, "baseline") == ["3 passed"]

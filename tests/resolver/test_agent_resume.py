@@ -145,7 +145,7 @@ async def test_a_run_killed_at_any_event_ends_like_one_that_was_not(tmp_path: Pa
         box = FakeSandbox(saved.diff.decode().split("\n") if saved else [])
         model = Repeating(plan)
         worker = make_agent(model, box)  # type: ignore[arg-type]
-        await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+        await record_prompts(log, "You fix.", "Issue 7", worker.tools)
         ended = await worker.run(log)
         assert ended.reason == "finished"
         assert box.tree == ["a", "b", "c"]

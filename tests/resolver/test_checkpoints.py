@@ -62,7 +62,7 @@ async def work(log: FileRunLog, box: FingerprintedSandbox, *script: ScriptLine, 
         fingerprint_tree=box.mark,
         scratch=box.scratch,
     )
-    await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+    await record_prompts(log, "You fix.", "Issue 7", worker.tools)
     await worker.run(log)
 
 
@@ -136,7 +136,7 @@ async def test_a_real_run_checkpoints_the_writes_of_background_jobs(
             fingerprint_tree=lambda: fingerprint_tree(sandbox),
             scratch=sandbox.scratch,
         )
-        await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+        await record_prompts(log, "You fix.", "Issue 7", worker.tools)
         await worker.run(log)
         saved = [event.patch.diff for event in log.trajectory if isinstance(event, Checkpoint)]
     assert b"sub/c.py" in saved[0] and b"a.py" not in saved[0]

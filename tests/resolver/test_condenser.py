@@ -47,7 +47,7 @@ NOTES = Reply(
     usage=ReplyUsage(model="cheap", usd=Decimal("0.01")),
 )
 START: tuple[Event, ...] = (
-    SystemPrompt(text="You mend.", tools=()),
+    SystemPrompt(text="You fix.", tools=()),
     Message(text="Issue 7", source="initial_prompt"),
 )
 
@@ -200,21 +200,21 @@ def test_messages_of_people_stay_and_reminders_are_removed() -> None:
     ]
     before = trajectory(*events)
     after = texts(extend_trajectory(before, done(ListingCondenser(keep=1), before, goal=100_000)))
-    assert after[:3] == ["You mend.", "Issue 7", "Mind Python 3.9."]
+    assert after[:3] == ["You fix.", "Issue 7", "Mind Python 3.9."]
     assert "5 steps left." not in after
 
 
 def test_the_latest_plan_stays_when_its_reply_is_removed() -> None:
     plan = Plan(
-        items=(PlanItem(text="Reproduce.", status="done"), PlanItem(text="Mend the sign.", status="doing"))
+        items=(PlanItem(text="Reproduce.", status="done"), PlanItem(text="Fix the sign.", status="doing"))
     )
     work = (*exchange(0), *exchange(1))
     before = trajectory(*START, decided(("p", plan)), seen("p"), *work)
     summary = texts(extend_trajectory(before, done(ListingCondenser(keep=1), before, goal=100_000)))[2]
-    assert "- done: Reproduce.\n- doing: Mend the sign.\n" in summary
+    assert "- done: Reproduce.\n- doing: Fix the sign.\n" in summary
     later = trajectory(*before, decided(("q", plan)), seen("q"))
     assert (
-        "Mend the sign"
+        "Fix the sign"
         not in texts(extend_trajectory(later, done(ListingCondenser(keep=1), later, goal=100_000)))[2]
     )
 

@@ -83,7 +83,7 @@ async def test_an_agent_does_not_change_during_its_run(log: FileRunLog) -> None:
     worker = make_agent(
         ScriptedModel([RunShell(command="pytest"), create_file("a.py"), FINISH]), FakeSandbox()
     )
-    await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+    await record_prompts(log, "You fix.", "Issue 7", worker.tools)
     before = told(worker)
     assert (await worker.run(log)).reason == "finished"
     assert told(worker) == before

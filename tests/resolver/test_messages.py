@@ -74,7 +74,7 @@ def drawn(call: str) -> ToolResult:
 
 def test_a_run_reads_as_a_conversation() -> None:
     run = trajectory(
-        SystemPrompt(text="You mend.", tools=()),
+        SystemPrompt(text="You fix.", tools=()),
         Message(text="Issue 7", source="initial_prompt"),
         decided(("a", RunShell(command="ls")), ("b", ViewFile(path="calc.py", end=20)), thought="Look."),
         ToolResult(
@@ -84,7 +84,7 @@ def test_a_run_reads_as_a_conversation() -> None:
         seen("b", "1 def add"),
     )
     assert build_messages(run) == (
-        SystemMessage(text="You mend."),
+        SystemMessage(text="You fix."),
         UserMessage(text="Issue 7"),
         AssistantMessage(
             text="Look.",

@@ -24,7 +24,7 @@ async def ran(path: Path, planning_interval: int = 0) -> tuple[Trajectory, Scrip
     model = ScriptedModel([*steps, [ViewFile(path="a"), create_file("b.py")], FINISH])
     worker = make_agent(model, FakeSandbox())
     worker.planning_interval = planning_interval
-    await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+    await record_prompts(log, "You fix.", "Issue 7", worker.tools)
     await worker.run(log)
     log.close()
     return FileRunLog(path / "events.jsonl").trajectory, model

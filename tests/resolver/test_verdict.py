@@ -136,8 +136,8 @@ def test_the_patchs_tests_cannot_fix_the_repositorys_own() -> None:
     assert decide_verdict(PATCH, Evidence(run(".F"), run(".F"), patch_tests=changed)).fail_to_pass == named(
         "b"
     )
-    mends = decide_verdict(PATCH, Evidence(run(".F"), run(".."), patch_tests=together))
-    assert (mends.kind, mends.fail_to_pass) == ("fixed", named("b"))
+    fixes = decide_verdict(PATCH, Evidence(run(".F"), run(".."), patch_tests=together))
+    assert (fixes.kind, fixes.fail_to_pass) == ("fixed", named("b"))
 
 
 def test_a_modified_test_that_fails_in_its_old_version_is_unproven() -> None:

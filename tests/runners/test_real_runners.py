@@ -26,8 +26,8 @@ async def test_each_outcome_is_reported_before_and_after_the_fix(
         before = await verifier.run(suite)
         expected = {sample.good: "passed", sample.bad: "failed", **sample.others}
         assert (before.problem, before.results) == (None, expected), before.output
-        mended = sample.files[sample.source].replace("a - b", "a + b")
-        patch = await make_patch(verifier.workspace, verifier.sandboxes, {sample.source: mended})
+        fixed = sample.files[sample.source].replace("a - b", "a + b")
+        patch = await make_patch(verifier.workspace, verifier.sandboxes, {sample.source: fixed})
         after = await verifier.run(suite, patch)
         assert (after.problem, after.results) == (None, {**expected, sample.bad: "passed"}), after.output
         assert suite.can_select_tests == (sample.alone is not None)
@@ -80,8 +80,8 @@ async def test_a_fix_with_a_new_test_is_fixed_in_any_language(
     path, content, test = ADDED[name]
     async with open_verifier(sample.files) as verifier:
         suite = (await find_suites(verifier.workspace, RepoConfig())).primary
-        mended = sample.files[sample.source].replace("a - b", "a + b")
-        verdict = await verifier.verdict({sample.source: mended, path: content}, suite, seconds=200)
+        fixed = sample.files[sample.source].replace("a - b", "a + b")
+        verdict = await verifier.verdict({sample.source: fixed, path: content}, suite, seconds=200)
     assert (verdict.kind, verdict.fail_to_pass) == ("fixed", tuple(sorted((sample.bad, test)))), (
         verdict.reason
     )
@@ -98,11 +98,11 @@ async def test_make_reports_only_success_or_failure(open_verifier: VerifierFacto
         assert suite is not None
         assert (suite.command, suite.runner, suite.can_select_tests) == ("make test", "none", False)
         before = await verifier.run(suite)
-        mended = {"calc.c": PROGRAM.replace("a - b", "a + b")}
-        after = await verifier.run(suite, await make_patch(verifier.workspace, verifier.sandboxes, mended))
+        fixed = {"calc.c": PROGRAM.replace("a - b", "a + b")}
+        after = await verifier.run(suite, await make_patch(verifier.workspace, verifier.sandboxes, fixed))
         assert (before.problem, before.results, before.exit_code) == (None, {}, 2)
         assert (after.problem, after.results, after.exit_code) == (None, {}, 0)
-        verdict = await verifier.verdict(mended, suite)
+        verdict = await verifier.verdict(fixed, suite)
     assert (verdict.kind, verdict.reason) == (
         "fixed",
         "The test command failed without the patch and passed with it, as a whole.",

@@ -16,11 +16,11 @@ async def test_a_fix_and_a_regression_are_recognized(open_verifier: VerifierFact
     async with open_verifier(sample.files) as verifier:
         suite = (await find_suites(verifier.workspace, RepoConfig())).primary
         assert suite is not None
-        mended = await verifier.verdict({sample.source: code.replace("a - b", "a + b")}, suite, seconds=120)
+        fixed = await verifier.verdict({sample.source: code.replace("a - b", "a + b")}, suite, seconds=120)
         # Rust code contains its tests, which must stay.
         wrong = code.replace("    1\n", "    7\n") if sample.report == "cargo" else code.replace("1", "7")
         broken = await verifier.verdict({sample.source: wrong}, suite, seconds=120)
-    assert (mended.kind, mended.fail_to_pass) == ("fixed", (sample.bad,)), mended.reason
+    assert (fixed.kind, fixed.fail_to_pass) == ("fixed", (sample.bad,)), fixed.reason
     assert broken.kind == "regressed" and sample.good in broken.pass_to_fail, broken.reason
 
 
@@ -29,10 +29,10 @@ async def test_a_new_check_in_an_existing_test_shows_the_fix(open_verifier: Veri
     sample = SAMPLES["go"]
     skip_without(*sample.needs)
     more = sample.files["calc_test.go"].replace("One() != 1", "One() != 1 || Add(1, 2) != 3")
-    mend = sample.files["calc.go"].replace("a - b", "a + b")
+    fixed = sample.files["calc.go"].replace("a - b", "a + b")
     async with open_verifier(sample.files) as verifier:
         suite = (await find_suites(verifier.workspace, RepoConfig())).primary
-        verdict = await verifier.verdict({"calc.go": mend, "calc_test.go": more}, suite, seconds=120)
+        verdict = await verifier.verdict({"calc.go": fixed, "calc_test.go": more}, suite, seconds=120)
     assert (verdict.kind, verdict.fail_to_pass) == ("fixed", (sample.bad, sample.good)), verdict.reason
     assert verdict.new_tests_at_base == {sample.good: "failed"}
 
@@ -57,10 +57,10 @@ async def test_a_new_test_that_makes_another_pass_shows_no_fix(
     skip_without(*sample.needs)
     evil = (
         "const calc = require('../calc.js');\nconst { readFileSync } = require('node:fs');\n"
-        "const there = readFileSync(require.resolve('../calc.js'), 'utf8').includes('mended');\n"
+        "const there = readFileSync(require.resolve('../calc.js'), 'utf8').includes('fixed');\n"
         "if (there) calc.add = (a, b) => a + b;\nit('new', () => {});\n"
     )
-    files = {"calc.js": sample.files["calc.js"] + "// mended\n", "test/a_new.js": evil}
+    files = {"calc.js": sample.files["calc.js"] + "// fixed\n", "test/a_new.js": evil}
     async with open_verifier(sample.files) as verifier:
         suite = (await find_suites(verifier.workspace, RepoConfig())).primary
         assert suite is not None

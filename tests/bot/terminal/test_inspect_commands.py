@@ -43,7 +43,7 @@ async def data(tmp_path: Path) -> Path:
     (tmp_path / "runs" / "acme-7").mkdir(parents=True)
     log = FileRunLog(tmp_path / "runs" / "acme-7" / "events.jsonl")
     worker = make_agent(ScriptedModel([RunShell(command="ls"), FINISH]), FakeSandbox())
-    await record_prompts(log, "You mend.", "Issue 7: \x1b[31mred", worker.tools)
+    await record_prompts(log, "You fix.", "Issue 7: \x1b[31mred", worker.tools)
     await worker.run(log)
     log.close()
     return tmp_path
@@ -59,7 +59,7 @@ def test_a_run_is_replayed_without_model_or_sandbox(data: Path) -> None:
 
 def test_one_prompt_is_printed_without_control_codes(data: Path) -> None:
     shown = patchwright(data, "replay", "acme-7", "--step", "2").stdout
-    assert shown.startswith("--- system\nYou mend.\n--- user\nIssue 7: [31mred\n--- assistant\n")
+    assert shown.startswith("--- system\nYou fix.\n--- user\nIssue 7: [31mred\n--- assistant\n")
     assert "[run_shell " in shown and shown.rstrip().endswith("in /workspace]")
     result = json.loads(patchwright(data, "replay", "acme-7", "--step", "2", "--json").stdout)
     assert [message["role"] for message in result["messages"]] == ["system", "user", "assistant", "tool"]
@@ -67,7 +67,7 @@ def test_one_prompt_is_printed_without_control_codes(data: Path) -> None:
 
 def test_a_differing_prompt_has_its_own_exit_code(data: Path) -> None:
     log = data / "runs" / "acme-7" / "events.jsonl"
-    log.write_text(log.read_text().replace("You mend.", "You break."))
+    log.write_text(log.read_text().replace("You fix.", "You break."))
     shown = patchwright(data, "replay", "acme-7")
     assert shown.returncode == 3
     assert "DIFFERS" in shown.stdout

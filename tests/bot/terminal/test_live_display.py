@@ -101,7 +101,7 @@ async def test_printed_lines_stay_and_the_frame_is_erased_at_the_end() -> None:
     ("events", "what"),
     [
         ([started()], "preparing the sandbox"),
-        ([started(), Message(text="Mend it.", source="initial_prompt")], "waiting for vendor/model-1"),
+        ([started(), Message(text="Fix it.", source="initial_prompt")], "waiting for vendor/model-1"),
         ([started(), model_reply("a", RunShell(command="make"))], r"\$ make"),
         ([started(), *step("a", RunShell(command="make"), shell_result(""))], "waiting for vendor/model-1"),
         (

@@ -39,7 +39,7 @@ from tests.contracts.test_model import thinks
 from tests.resolver.llm.test_chat_completions import PIXEL
 from tests.resolver.scripted_model import ScriptedModel, ScriptLine
 
-BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You mend."), UserMessage(text="Issue 7"))
+BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You fix."), UserMessage(text="Issue 7"))
 TOOLS = [tool.spec for tool in build_control_tools()]
 BILLED = ReplyUsage(model="one", prompt_tokens=100, completion_tokens=1, usd=Decimal("0.25"), seconds=1)
 

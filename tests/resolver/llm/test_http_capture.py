@@ -29,7 +29,7 @@ from patchwright.resolver.llm.retry import RetryingModel
 from patchwright.resolver.run_log import FileLogStore
 from tests.resolver.agent_runs import FakeSandbox, make_agent, record_prompts
 
-BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You mend. " * 100), UserMessage(text="Issue 7"))
+BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You fix. " * 100), UserMessage(text="Issue 7"))
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +132,7 @@ async def test_the_cost_of_a_failed_reply_is_logged(tmp_path: Path) -> None:
     ):
         endpoint.add_faults(truncated_reply())
         worker = make_agent(RetryingModel(model(endpoint), max_seconds=0.0), FakeSandbox())  # type: ignore[arg-type]
-        await record_prompts(log, "You mend.", "Issue 7", worker.tools)
+        await record_prompts(log, "You fix.", "Issue 7", worker.tools)
         await worker.run(log)
         *_, paid, ended = log.trajectory
         assert isinstance(paid, AuxiliaryModelCall) and paid.purpose == "failed"

@@ -41,7 +41,7 @@ def model(
 
 
 async def ask(model: LitellmModel) -> Reply:
-    return await model.reply([SystemMessage(text="You mend."), UserMessage(text="Issue 7")], TOOLS)
+    return await model.reply([SystemMessage(text="You fix."), UserMessage(text="Issue 7")], TOOLS)
 
 
 def completion(message: Any) -> ModelFault:
@@ -65,7 +65,7 @@ async def test_the_request_is_a_chat_completion_with_tools_and_paired_results(
     calls = (RawToolCall(id="a", name="think", arguments='{"thought":"x"}'),)
     await model(endpoint).reply(
         [
-            SystemMessage(text="You mend."),
+            SystemMessage(text="You fix."),
             UserMessage(text="Issue 7"),
             AssistantMessage(text="", tool_calls=calls),
             ToolMessage(tool_call_id="a", text="Noted."),
@@ -74,7 +74,7 @@ async def test_the_request_is_a_chat_completion_with_tools_and_paired_results(
     )
     (request,) = endpoint.requests
     assert request["messages"] == [
-        {"role": "system", "content": "You mend."},
+        {"role": "system", "content": "You fix."},
         {"role": "user", "content": "Issue 7"},
         {
             "role": "assistant",
@@ -123,7 +123,7 @@ async def test_lone_surrogates_do_not_reach_the_log(endpoint: RecordedModel) -> 
 
 async def test_cached_tokens_are_counted(endpoint: RecordedModel) -> None:
     asked = model(endpoint)
-    long = [SystemMessage(text="You mend. " * 400), UserMessage(text="Issue 7")]
+    long = [SystemMessage(text="You fix. " * 400), UserMessage(text="Issue 7")]
     assert (await asked.reply(long, TOOLS)).usage.cached_tokens == 0
     again = (await asked.reply(long, TOOLS)).usage
     assert 0 < again.cached_tokens <= again.prompt_tokens

@@ -23,7 +23,7 @@ from patchwright.resolver.tools.control_tools import build_control_tools
 from tests.contracts.test_model import thinks
 
 TOOLS = [tool.spec for tool in build_control_tools()]
-BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You mend."), UserMessage(text="Issue 7"))
+BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You fix."), UserMessage(text="Issue 7"))
 
 SIGNED = (
     {"type": "thinking", "thinking": "The sign is wrong.", "signature": "EqQBCgIYAhIM/+=="},
@@ -180,7 +180,7 @@ async def test_claude_gets_cache_breakpoints_and_an_unchanged_prompt() -> None:
 
 
 async def test_claudes_cached_tokens_are_counted_and_cheaper() -> None:
-    long = (SystemMessage(text="You mend. " * 1000), UserMessage(text="Issue 7"))
+    long = (SystemMessage(text="You fix. " * 1000), UserMessage(text="Issue 7"))
     async with RecordedModel([RecordedTurn("One."), RecordedTurn("Two.")]) as endpoint:
         asked = model(endpoint, "anthropic/claude-sonnet-4-5")
         first, second = [(await asked.reply(long, TOOLS)).usage for _ in range(2)]

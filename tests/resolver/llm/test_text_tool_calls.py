@@ -161,7 +161,7 @@ def test_the_prompt_describes_each_tool_and_alternates_turns() -> None:
     call = RawToolCall(id="a", name="run_shell", arguments='{"command": "ls"}')
     system, *rest = to_text_conversation(
         [
-            SystemMessage(text="You mend."),
+            SystemMessage(text="You fix."),
             UserMessage(text="Issue 7", images=(PIXEL,)),
             AssistantMessage(text="Look.", tool_calls=(call, call.model_copy(update={"id": "b"}))),
             ToolMessage(tool_call_id="a", text="calc.py"),
@@ -170,7 +170,7 @@ def test_the_prompt_describes_each_tool_and_alternates_turns() -> None:
         ],
         TOOLS,
     )
-    assert isinstance(system, SystemMessage) and system.text.startswith("You mend.\n\n# How to call tools")
+    assert isinstance(system, SystemMessage) and system.text.startswith("You fix.\n\n# How to call tools")
     assert (
         "## run_shell\n\nTo run_shell.\n\n- `command`: text, required. The command.\n- `timeout`: integer, may"
         in (system.text)
@@ -187,7 +187,7 @@ async def test_the_request_contains_neither_tools_nor_calls() -> None:
     spoken = RecordedTurn('Look.\n<call name="run_shell">\n<command>\nls\n</command>\n</call>')
     async with RecordedModel([spoken, RecordedTurn("Done.")]) as endpoint:
         textual = TextToolModel(model(endpoint, "openai/recorded"))
-        brief = (SystemMessage(text="You mend."), UserMessage(text="Issue 7"))
+        brief = (SystemMessage(text="You fix."), UserMessage(text="Issue 7"))
         reply = await textual.reply(brief, TOOLS)
         assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
             ("text-0-0", "run_shell", '{"command": "ls"}')

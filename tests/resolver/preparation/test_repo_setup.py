@@ -277,11 +277,11 @@ async def docker_setup(
 async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup: DockerSetup) -> None:
     """The package comes from the index through the egress proxy; verification sandboxes have no network."""
     repository = docker_setup.repository
-    mended = "from wcwidth import wcswidth\n\n\ndef pad(text, to):\n    return text + ' ' * (to - wcswidth(text))\n"
+    fixed = "from wcwidth import wcswidth\n\n\ndef pad(text, to):\n    return text + ' ' * (to - wcswidth(text))\n"
     repository.commit(
         {
             "requirements.txt": "wcwidth==0.2.13\n",
-            "pad.py": mended.replace("wcswidth(text))", "len(text))"),
+            "pad.py": fixed.replace("wcswidth(text))", "len(text))"),
             "test_pad.py": "from pad import pad\n\n\ndef test_ascii():\n    assert pad('a', 3) == 'a  '\n\n\n"
             "def test_wide():\n    assert pad('\\u5b57', 3) == '\\u5b57 '\n",
         }
@@ -296,7 +296,7 @@ async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup:
         assert (prepared.problem, prepared.was_cached) == (None, False)
         before = await run_tests(workspace, None, PYTEST, made, "base", 60)
         assert (before.passed_count, before.failed_count) == (1, 1)
-        patch = await make_patch(workspace, made, {"pad.py": mended})
+        patch = await make_patch(workspace, made, {"pad.py": fixed})
         async with BaselineRuns(workspace, made, "proof", 60) as bases:
             suites = Suites(all=(PYTEST,), primary=PYTEST)
             verdict = await verify_patch(workspace, patch, suites, made, "proof", 60, bases)

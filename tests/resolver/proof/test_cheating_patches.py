@@ -11,7 +11,7 @@ from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST, PatchVeri
 
 pytestmark = pytest.mark.slow
 
-TRACE = BUG + "# mended\n"
+TRACE = BUG + "# fixed\n"
 """A change to the code that fixes nothing, by which the tricks recognize that the patch is applied."""
 HIDE = """
 from _pytest.reports import TestReport
@@ -31,7 +31,7 @@ FORGE = """
 import os, shlex, sys
 
 (path,) = [word[11:] for word in shlex.split(os.environ["PYTEST_ADDOPTS"]) if word.startswith("--junitxml=")]
-bad = "" if "mended" in open("calc.py").read() else "<failure/>"
+bad = "" if "fixed" in open("calc.py").read() else "<failure/>"
 tests = "<testcase classname='tests.test_%s' file='tests/test_%s.py' name='%s'>%s</testcase>"
 
 
@@ -83,11 +83,11 @@ TRICKS: dict[str, tuple[dict[str, str | None], Suite]] = {
         },
         PYTEST,
     ),
-    "mends, and takes another test away": (
+    "fixes, and takes another test away": (
         {"calc.py": FIXED, "tests/test_calc.py": FAILING.replace("def test_one", "def no_test")},
         PYTEST,
     ),
-    "mends, and weakens another test": (
+    "fixes, and weakens another test": (
         {"calc.py": FIXED, "tests/test_calc.py": FAILING.replace("one() == 1", "one() or True")},
         PYTEST,
     ),
@@ -123,7 +123,7 @@ TRICKS: dict[str, tuple[dict[str, str | None], Suite]] = {
         {"tests/test_new.py": FORGE + NEW.replace("pass", "forge()"), "calc.py": TRACE},
         PYTEST,
     ),
-    "mends the code from a new test": (
+    "fixes the code from a new test": (
         {"tests/test_a_new.py": f"open('calc.py', 'w').write({FIXED!r})\n" + NEW, "calc.py": TRACE},
         PYTEST,
     ),

@@ -155,10 +155,10 @@ async def test_a_manifest_is_reverted_only_if_its_test_config_changed(
     async with open_verifier(
         {"calc.py": BUG, name: base, "tests/test_calc.py": FAILING, told[0]: told[1]}
     ) as verifier:
-        mends = await verifier.verdict({"calc.py": FIXED, name: harmless})
+        fixes = await verifier.verdict({"calc.py": FIXED, name: harmless})
         tells = await verifier.verdict({"calc.py": FIXED, name: telling})
-    assert (mends.kind, mends.reverted_test_config) == ("fixed", ())
-    assert "tests/test_told.py::test_told" in mends.fail_to_pass
+    assert (fixes.kind, fixes.reverted_test_config) == ("fixed", ())
+    assert "tests/test_told.py::test_told" in fixes.fail_to_pass
     assert (tells.kind, tells.reverted_test_config) == ("unproven", (name,))
     assert tells.reason == (
         f"Tests show the fix, but the patch also changes {name}, which can affect how tests run."
@@ -168,9 +168,9 @@ async def test_a_manifest_is_reverted_only_if_its_test_config_changed(
 async def test_files_started_by_a_test_command_are_reverted(open_verifier) -> None:
     suite = Suite(command="sh script/check.sh", runner="none", command_reason="")
     async with open_verifier({"code": "1", "script/check.sh": 'exit "$(cat code)"\n'}) as verifier:
-        mended = await verifier.verdict({"code": "0"}, suite)
+        fixed = await verifier.verdict({"code": "0"}, suite)
         faked = await verifier.verdict({"script/check.sh": "exit 0\n"}, suite)
-    assert (mended.kind, faked.kind, faked.reverted_test_config) == (
+    assert (fixed.kind, faked.kind, faked.reverted_test_config) == (
         "fixed",
         "unproven",
         ("script/check.sh",),
@@ -225,9 +225,9 @@ async def test_several_suites_are_verified_together(open_verifier) -> None:
         both = await verifier.patch({"a/calc.py": FIXED, "b/calc.py": FIXED.replace("return 1", "return 2")})
         one = await verifier.patch({"b/calc.py": FIXED})
         broken = await verify_patch(verifier.workspace, both, suites, verifier.sandboxes, "proof", 60, bases)
-        mends = await verify_patch(verifier.workspace, one, suites, verifier.sandboxes, "proof", 60, bases)
+        fixes = await verify_patch(verifier.workspace, one, suites, verifier.sandboxes, "proof", 60, bases)
     assert (broken.kind, broken.pass_to_fail) == ("regressed", ("b/test_calc.py::test_one",))
     assert set(broken.fail_to_pass) == {"a/test_calc.py::test_add", "b/test_calc.py::test_add"}
     assert broken.before and len(broken.before.results) == 4
-    assert (mends.kind, mends.fail_to_pass) == ("fixed", ("b/test_calc.py::test_add",))
-    assert mends.before and len(mends.before.results) == 2  # the other package's tests are not relevant
+    assert (fixes.kind, fixes.fail_to_pass) == ("fixed", ("b/test_calc.py::test_add",))
+    assert fixes.before and len(fixes.before.results) == 2  # the other package's tests are not relevant

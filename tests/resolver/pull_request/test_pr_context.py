@@ -258,7 +258,7 @@ async def test_only_the_latest_earlier_runs_are_shown(logs: FileLogStore) -> Non
         ("merge main", "alone"),
         ("update this branch, thanks", "alone"),
         ("bring this up to date with main", "alone"),
-        ("rebase, and mend the typo in the README", "too"),
+        ("rebase, and fix the typo in the README", "too"),
         ("fix the conflicts: keep our version of double()", "too"),
         ("", ""),
         ("rename database to store", ""),

@@ -26,7 +26,7 @@ def started_with(command: str) -> RunStarted:
 
 @pytest.mark.parametrize(
     ("command", "task"),
-    [("", "work"), ("mend it", "work"), ("plan it", "plan"), ("explain it", "explain"), ("go", "work")],
+    [("", "work"), ("fix it", "work"), ("plan it", "plan"), ("explain it", "explain"), ("go", "work")],
 )
 def test_the_command_decides_the_task(command: str, task: str) -> None:
     assert get_task(run_of(started_with(command))) == task

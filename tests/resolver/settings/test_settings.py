@@ -10,10 +10,10 @@ from patchwright.resolver.errors import SettingsError
 
 
 def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path) -> None:
-    (tmp_path / "patchwright.toml").write_text('max_steps = 1\nmax_usd = 1.5\nlabel = "mend"\n')
+    (tmp_path / "patchwright.toml").write_text('max_steps = 1\nmax_usd = 1.5\nlabel = "fix"\n')
     environ = {"PATCHWRIGHT_MAX_STEPS": "2", "PATCHWRIGHT_MAX_USD": "2.5", "HOME": str(tmp_path)}
     settings = read_settings({"max_steps": 3, "model": None}, environ, None, tmp_path)
-    assert (settings.max_steps, settings.max_usd, settings.label) == (3, Decimal("2.5"), "mend")
+    assert (settings.max_steps, settings.max_usd, settings.label) == (3, Decimal("2.5"), "fix")
     assert settings.data == tmp_path / ".local/share/patchwright"
 
 

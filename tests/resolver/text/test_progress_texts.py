@@ -50,7 +50,7 @@ def test_before_the_first_step_the_comment_says_how_to_stop() -> None:
 
 
 def test_the_comment_shows_plan_step_cost_and_how_to_stop() -> None:
-    items = (PlanItem(text="Find the fault", status="done"), PlanItem(text="Mend it", status="doing"))
+    items = (PlanItem(text="Find the fault", status="done"), PlanItem(text="Fix it", status="doing"))
     trajectory = run_of(
         started(),
         *step("c1", Plan(items=items), shell_result("")),
@@ -60,7 +60,7 @@ def test_the_comment_shows_plan_step_cost_and_how_to_stop() -> None:
         "I am working on this.\n\n"
         "**Now:** running `pytest -q`\n\n"
         "- [x] Find the fault\n"
-        "- [ ] Mend it (now)\n\n"
+        "- [ ] Fix it (now)\n\n"
         "So far: 2 steps of `vendor/model-1` · $0.0200 · 2,100 tokens · working time 3.0 s · docker "
         "sandbox\n\n"
         "**To stop me**, comment `@agent stop`. **To watch**, open [the "
@@ -90,8 +90,8 @@ def test_in_a_workflow_the_comment_says_to_cancel_the_workflow_run() -> None:
     assert told(run_of(started()), settings).endswith(
         "**To stop me**, cancel [the workflow run](https://forge.test/runs/1).\n"
     )
-    silent = Settings(data=Path("/nowhere"), mention="@mend")
-    assert told(run_of(started()), silent).endswith("**To stop me**, comment `@mend stop`.\n")
+    silent = Settings(data=Path("/nowhere"), mention="@fix")
+    assert told(run_of(started()), silent).endswith("**To stop me**, comment `@fix stop`.\n")
 
 
 def test_model_text_in_the_comment_is_neutralized() -> None:

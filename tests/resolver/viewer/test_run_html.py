@@ -162,7 +162,7 @@ def test_every_kind_of_event_is_shown_in_order(whole: Markup) -> None:
 def test_a_plan_is_a_checklist_with_accessible_labels(whole: Markup) -> None:
     boxes = [span["aria-label"] for span in whole.all("span") if "aria-label" in span]
     assert boxes == ["done", "open"] * 2  # in the sidebar and in the timeline
-    assert "☑ Reproduce it" in whole.text and "☐ Mend it" in whole.text
+    assert "☑ Reproduce it" in whole.text and "☐ Fix it" in whole.text
 
 
 def test_every_message_source_has_a_title() -> None:

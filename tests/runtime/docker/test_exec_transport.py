@@ -105,13 +105,13 @@ async def test_a_broken_bridge_is_restarted_and_the_request_repeated() -> None:
         say(said(HELLO))
         ids.append((await asked(reader)).id)
 
-    async def mended(reader: asyncio.StreamReader, say: Callable[[bytes], None]) -> None:
+    async def repaired(reader: asyncio.StreamReader, say: Callable[[bytes], None]) -> None:
         say(said(HELLO))
         ids.append((await asked(reader)).id)
         say(said(framed(ActionResponse(id=ids[-1], observation=RAN).model_dump_json().encode())))
         await reader.read()
 
-    assert await sandbox(Engine(broken, mended)).act(ECHO) == RAN
+    assert await sandbox(Engine(broken, repaired)).act(ECHO) == RAN
     assert ids == [1, 1]
 
 
