@@ -97,7 +97,7 @@ class JobsApi:
         if response.status in (401, 408, 413):
             headers.append(
                 (b"connection", b"close")
-            )  # The rest of the request may still arrive and is not read.
+            )  # Closed, because the unread rest of the request may still arrive.
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

@@ -160,7 +160,7 @@ async def _locked(locks: StartLocks, job: JobId) -> AsyncIterator[None]:
 
 
 def wait_for_start_lock(resolve: JobResolver, locks: StartLocks) -> JobResolver:
-    """Wraps `resolve` so that it first waits until the job's notice is posted."""
+    """Wraps `resolve` so that it first waits while a notice about the job is being posted."""
 
     async def resolve_when_unlocked(job: Job) -> Outcome:
         with contextlib.suppress(QueueDown):

@@ -127,7 +127,7 @@ def _build_local_sandboxes(settings: Settings, environ: Mapping[str, str]) -> "S
 
     host = dict(environ)
     if not _can_run_pytest(host.get("PATH")):
-        # pytest is installed with patchwright, so Python tests also run on a machine without pytest.
+        # Adds the pytest that was installed with Patchwright, for machines without another one.
         host["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), host.get("PATH")]))
     return LocalSandboxes(
         settings.data / "sandboxes",

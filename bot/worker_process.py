@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 ResultListener = Callable[[JobId, JobResult], Awaitable[Usage | None]]
 """Receives the result of a job, possibly twice. Returns the usage of the job; None if it is unknown."""
 Watcher = Callable[[TriggerHandler, str], Coroutine[Any, Any, None]]
-"""Until canceled, finds events that no delivery reported and passes them to the handler. The text is the
-worker's name.
+"""Until canceled, finds events that no delivery reported and passes them to the handler. The arguments are
+the handler and the worker's name.
 """
 
 # The time that running jobs have to save their work. The server kills a worker after 40 s.

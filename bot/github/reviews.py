@@ -21,7 +21,7 @@ from patchwright.resolver.forge import MAX_BODY
 T = TypeVar("T")
 N = TypeVar("N")
 
-MAX_ITEMS = 500  # threads, or reviews
+MAX_ITEMS = 500  # maximum number of threads, and of reviews
 HUNK_LINES = 40  # the last lines of a diff hunk; a comment refers to the last line
 
 AUTHOR_FIELDS = "author { __typename login ... on User { databaseId } ... on Bot { databaseId } }"

@@ -18,7 +18,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LabeledValues = Mapping[tuple[str, ...], float]
-MAX_LABEL_VALUES = 60  # per metric; the rest is summed up as `other`
+MAX_LABEL_VALUES = 60  # label values per metric; the rest is summed up as `other`
 
 COUNTER_DEFINITIONS = (
     ("outcomes", "completed_jobs", "Jobs that ended, by outcome.", ("outcome",)),

@@ -28,7 +28,8 @@ from patchwright.resolver.domain import Job, Repo, User
 from patchwright.resolver.errors import NotFound, Unauthorized
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
-# An inline comment is created with its draft review, and updated when the review is submitted.
+# GitHub updates an inline comment when its review is submitted. Later updates are edits, which do not trigger
+# runs.
 PUBLISH_TOLERANCE = timedelta(seconds=5)
 
 TriggerDelivery: TypeAlias = LabelAdded | CommentCreated | ReviewSubmitted

@@ -320,7 +320,7 @@ class ArqQueue:
 
     async def _release_thread_lock(self, record: JobRecord) -> None:
         key, job_id = _thread_lock_key(record.job), record.job.id.encode()
-        with contextlib.suppress(RedisError, OSError, QueueDown):  # the lock expires with its lease
+        with contextlib.suppress(RedisError, OSError, QueueDown):  # the lock expires by itself
             if await self._redis.get(key) == job_id and await self._is_current_attempt(record):
                 await self._redis.delete(key)
 

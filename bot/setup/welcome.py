@@ -74,7 +74,7 @@ class WelcomePage:
         """
         if not self._session.is_valid(request.cookies.get(SESSION_COOKIE, "")):
             return RedirectResponse(f"{self._base_path(request)}/", 303)
-        if request.query_params:  # GitHub appends the installation to the URL
+        if request.query_params:  # GitHub appends the id of the installation
             return RedirectResponse(f"{self._base_path(request)}{PATH}", 303)
         steps = (
             await self._installation_step(),

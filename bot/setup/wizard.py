@@ -83,7 +83,7 @@ class SetupWizard:
         self._unpriced_model: ModelConnection | None = None
         self._form_values: dict[str, str] = {}
         self._pending_app: tuple[str, AppForm] | None = None
-        """The `state` parameter sent to GitHub, and the App that it belongs to."""
+        """The `state` parameter that was sent to GitHub, and the App to create."""
         self._unsaved_app: RegisteredApp | None = None
         self._lock = asyncio.Lock()
         self.done = asyncio.Event()
