@@ -27,9 +27,9 @@ def capture(logs: FileLogStore, run: RunId, place: Path, secrets: Secrets) -> tu
     trajectory = logs.read(run)
     place.mkdir(parents=True)
     written = [_write(trajectory, place / "events.jsonl", run, secrets)]
-    for asked, _ in trajectory.subagents():
-        name = asked.run.removeprefix(f"{run}-")
-        written.append(_write(logs.read(asked.run), place / f"{name}.jsonl", asked.run, secrets))
+    for request, _ in trajectory.subagents():
+        name = request.run.removeprefix(f"{run}-")
+        written.append(_write(logs.read(request.run), place / f"{name}.jsonl", request.run, secrets))
     return tuple(written)
 
 

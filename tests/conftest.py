@@ -101,8 +101,8 @@ def missing_for_compose() -> str | None:
     if shutil.which("docker-compose"):
         return None
     if shutil.which("docker"):
-        asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-        if asked.returncode == 0:
+        result = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+        if result.returncode == 0:
             return None
     return "no Docker Compose: `apt-get install docker-compose`"
 

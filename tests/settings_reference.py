@@ -102,15 +102,15 @@ def meanings(model: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
     assert isinstance(declared, ast.ClassDef)
     for node, below in zip(declared.body, [*declared.body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            said = (
+            text = (
                 below.value.value
                 if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
                 else None
             )
-            assert isinstance(said, str), f"{model.__name__}.{node.target.id} says nothing of itself"
-            said = " ".join(said.split())
-            otherwise = WITHOUT.search(said)
-            yield node.target.id, WITHOUT.sub("", said).strip(), otherwise[1] if otherwise else ""
+            assert isinstance(text, str), f"{model.__name__}.{node.target.id} says nothing of itself"
+            text = " ".join(text.split())
+            otherwise = WITHOUT.search(text)
+            yield node.target.id, WITHOUT.sub("", text).strip(), otherwise[1] if otherwise else ""
 
 
 def option(key: str) -> str:

@@ -102,18 +102,18 @@ def unknown(words: list[str]) -> str | None:
         return f"{words[0]} does not exist"
     if program != "patchwright":
         return None
-    told = io.StringIO()
+    stderr = io.StringIO()
     try:
-        with contextlib.redirect_stderr(told), contextlib.redirect_stdout(told):
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stderr):
             build_parser().parse_args(words[1:])
     except SystemExit as exc:
-        return told.getvalue() if exc.code else None
+        return stderr.getvalue() if exc.code else None
     return None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_shown_command_is_valid(page: Path) -> None:
-    assert [told for words in commands(page.read_text()) if (told := unknown(words))] == []
+    assert [problems for words in commands(page.read_text()) if (problems := unknown(words))] == []
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_every_shown_command_is_valid(page: Path) -> None:
     ],
 )
 def test_an_unknown_command_is_detected(typed: str, told: str | None) -> None:
-    wrong = [said for words in commands(f"```sh\n{typed}\n```\n") if (said := unknown(words))]
+    wrong = [problems for words in commands(f"```sh\n{typed}\n```\n") if (problems := unknown(words))]
     assert (told is None and wrong == []) or (told is not None and told in wrong[0])
 
 
@@ -185,7 +185,7 @@ def test_the_recommended_machine_has_room_for_the_default_number_of_jobs() -> No
     (memory,) = map(int, re.findall(r"2 cores and (\d+) GB of memory", page))
     (jobs,) = map(int, re.findall(r"(\d+) runs at a time \(`max_concurrent_jobs`\)", page))
     most = {key: int(size) for size, key in re.findall(r"(\d+) GB at most \(`(\w+)`\)", page)}
-    told = {"max_concurrent_jobs": jobs, **{key: size << 10 for key, size in most.items()}}
-    assert told == {key: fields[key].default for key in ("max_concurrent_jobs", "memory_mb", "disk_mb")}
+    data = {"max_concurrent_jobs": jobs, **{key: size << 10 for key, size in most.items()}}
+    assert data == {key: fields[key].default for key in ("max_concurrent_jobs", "memory_mb", "disk_mb")}
     server = 512  # MiB of its processes: "less than half a GB"
-    assert memory << 10 >= jobs * told["memory_mb"] + fields["min_free_memory_mb"].default + server
+    assert memory << 10 >= jobs * data["memory_mb"] + fields["min_free_memory_mb"].default + server

@@ -78,8 +78,10 @@ def test_without_venv_one_sentence_names_the_package_to_install(
 ) -> None:
     without = f'case "$*" in *ensurepip*) exit 1 ;; esac\nexec "{sys.executable}" "$@"'
     path = machine_with(tmp_path / "bin", without)
-    told = subprocess.run([checkout / "script" / command], env={"PATH": path}, capture_output=True, text=True)
-    assert (told.returncode, told.stdout, told.stderr) == (
+    result = subprocess.run(
+        [checkout / "script" / command], env={"PATH": path}, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (
         2,
         "",
         'Python has no pip and venv here: install them with "apt-get install python3-venv".\n',
@@ -88,9 +90,9 @@ def test_without_venv_one_sentence_names_the_package_to_install(
 
 def test_with_an_old_python_one_sentence_names_the_required_version(checkout: Path, tmp_path: Path) -> None:
     path = machine_with(tmp_path / "bin", "exit 1")
-    told = subprocess.run([checkout / "script/test"], env={"PATH": path}, capture_output=True, text=True)
-    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
-    assert told.stderr.startswith("Python 3.11 or newer is needed: ")
+    result = subprocess.run([checkout / "script/test"], env={"PATH": path}, capture_output=True, text=True)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith("Python 3.11 or newer is needed: ")
 
 
 @pytest.mark.slow

@@ -40,11 +40,11 @@ async def test_removing_the_label_cancels_its_jobs_but_not_those_of_comments(
     scenario: HandlerScenario,
 ) -> None:
     labeled = await scenario.label()
-    said = await scenario.request("@agent fix it")
+    run = await scenario.request("@agent fix it")
     away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
     await told(scenario, away, away)
     assert (await record(scenario, labeled.id)).result == Canceled(reason="unlabeled")
-    assert (await record(scenario, said.id)).state == "queued"
+    assert (await record(scenario, run.id)).state == "queued"
     assert scenario.replies == [AWAY]
 
 

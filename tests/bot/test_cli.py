@@ -28,22 +28,22 @@ def patchwright(*arguments: str, **environ: str) -> subprocess.CompletedProcess[
 
 
 def test_without_a_command_it_shows_how_to_get_started() -> None:
-    told = patchwright()
-    assert told.returncode == 2 and "Get started:\n\n  patchwright demo " in told.stdout
-    assert all(len(line) <= 100 for line in told.stdout.splitlines())
-    named = {line.split()[1] for line in told.stdout.splitlines() if line.startswith("  patchwright ")}
+    result = patchwright()
+    assert result.returncode == 2 and "Get started:\n\n  patchwright demo " in result.stdout
+    assert all(len(line) <= 100 for line in result.stdout.splitlines())
+    named = {line.split()[1] for line in result.stdout.splitlines() if line.startswith("  patchwright ")}
     assert len(named) >= 4 and named <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_an_example_and_its_exit_codes(command: str) -> None:
-    told = COMMANDS[command].format_help()
-    assert re.search(rf"^  (\S+ )*patchwright {command}\b", told, re.MULTILINE)
+    help_text = COMMANDS[command].format_help()
+    assert re.search(rf"^  (\S+ )*patchwright {command}\b", help_text, re.MULTILINE)
     for code, meaning in COMMON_EXIT_CODES.items():
-        assert re.search(rf"  {code} +{meaning}", told)
-    assert ("settings are read from patchwright.toml" in told) == ("--config FILE" in told)
+        assert re.search(rf"  {code} +{meaning}", help_text)
+    assert ("settings are read from patchwright.toml" in help_text) == ("--config FILE" in help_text)
     if command in ("resolve", "action"):
-        assert all(meaning in " ".join(told.split()) for meaning in JOB_EXIT_CODES.values())
+        assert all(meaning in " ".join(help_text.split()) for meaning in JOB_EXIT_CODES.values())
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -52,33 +52,33 @@ def test_help_fits_the_terminal_except_for_examples(
     monkeypatch: pytest.MonkeyPatch, command: str, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    told = (COMMANDS[command] if command else build_parser()).format_help().splitlines()
+    help_text = (COMMANDS[command] if command else build_parser()).format_help().splitlines()
     copied = re.compile(r"  (\S+ )*patchwright ")
-    assert [line for line in told if len(line) > columns and not copied.match(line)] == []
+    assert [line for line in help_text if len(line) > columns and not copied.match(line)] == []
 
 
 def test_all_variables_in_the_help_are_settings() -> None:
-    told = "".join(command.format_help() for command in COMMANDS.values())
-    named = set(re.findall(r"\bPATCHWRIGHT_([A-Z_]+)", told))
+    help_text = "".join(command.format_help() for command in COMMANDS.values())
+    named = set(re.findall(r"\bPATCHWRIGHT_([A-Z_]+)", help_text))
     assert {"MODEL", "MAX_USD", "TIMEOUT"} <= named
     assert {name.lower() for name in named} - set(Settings.model_fields) == set()
 
 
 @pytest.mark.parametrize("command", ["resolve", "runs", "export", "docker-proxy"])
 def test_a_usage_error_is_one_json_object_with_json(command: str) -> None:
-    told = patchwright(command, "--no-such-option", "x", "y", "--json")
-    assert told.returncode == 2 and "error: " in told.stderr
-    value = json.loads(told.stdout)
+    result = patchwright(command, "--no-such-option", "x", "y", "--json")
+    assert result.returncode == 2 and "error: " in result.stderr
+    value = json.loads(result.stdout)
     assert (value["outcome"], value["kind"], value["exit_code"]) == ("error", "UsageError", 2)
-    assert value["error"] in told.stderr
+    assert value["error"] in result.stderr
 
 
 def test_help_imports_nothing_heavy() -> None:
     code = "import sys, patchwright.bot.cli as cli; cli.build_parser().format_help(); print(*sys.modules)"
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    assert {"pydantic", "asyncio", "argcomplete", "json"} & set(told.stdout.split()) == set()
+    assert {"pydantic", "asyncio", "argcomplete", "json"} & set(result.stdout.split()) == set()
 
 
 # --- completion ---
@@ -145,16 +145,16 @@ async def test_zsh_completes_commands_options_values_and_runs(runs: dict[str, st
 def test_fish_completes_commands_options_values_and_runs(
     runs: dict[str, str], tmp_path: Path, typed: str, becomes: str
 ) -> None:
-    asked = f"patchwright completion fish | source; complete -C '{typed}'"
-    told = subprocess.run(
-        ["fish", "--no-config", "-c", asked],
+    script = f"patchwright completion fish | source; complete -C '{typed}'"
+    result = subprocess.run(
+        ["fish", "--no-config", "-c", script],
         env=runs,
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=60,
     )
-    offered = [line.split("\t")[0] for line in told.stdout.splitlines()]
+    offered = [line.split("\t")[0] for line in result.stdout.splitlines()]
     assert offered == [becomes.split()[-2] if " " in becomes[:-2] else becomes[:-2]]
 
 
@@ -169,8 +169,8 @@ def test_the_completion_command_works_in_an_empty_home(
 ) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    told = COMMANDS["completion"].format_help()
-    (line,) = re.findall(rf"^  (.*patchwright completion {shell} .*)$", told, re.MULTILINE)
+    help_text = COMMANDS["completion"].format_help()
+    (line,) = re.findall(rf"^  (.*patchwright completion {shell} .*)$", help_text, re.MULTILINE)
     for script in (before, line, defined):
         subprocess.run(
             [shell, "-i", "-c", script],
@@ -184,12 +184,14 @@ def test_the_completion_command_works_in_an_empty_home(
 
 def test_invalid_settings_do_not_break_completion(runs: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "patchwright.toml").write_text("no toml")
-    asked = 'eval "$(patchwright completion bash)"; COMP_LINE="patchwright view a" COMP_POINT=18 COMP_TYPE=9'
+    command = (
+        'eval "$(patchwright completion bash)"; COMP_LINE="patchwright view a" COMP_POINT=18 COMP_TYPE=9'
+    )
     ends = (
         "COMP_WORDS=(patchwright view a) COMP_CWORD=2; _python_argcomplete patchwright; echo ${#COMPREPLY[@]}"
     )
-    script = f"{asked}; {ends}"
-    told = subprocess.run(
+    script = f"{command}; {ends}"
+    result = subprocess.run(
         ["bash", "-c", script], env=runs, cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
-    assert (told.stdout.strip(), told.returncode, told.stderr) == ("0", 0, "")
+    assert (result.stdout.strip(), result.returncode, result.stderr) == ("0", 0, "")

@@ -99,13 +99,13 @@ async def deliver(queue: JobQueue, order: Sequence[ThreadEvent]) -> Writer:
 
 async def is_right(queue: JobQueue, thread_events: Sequence[ThreadEvent]) -> None:
     """Asserts that every request is completed, queued or canceled as the events alone demand."""
-    for asked in (one for one in thread_events if one.asks):
-        record = await queue.get_record(asked.job.id)
-        wanted = not any(one.ends(asked) for one in thread_events)
+    for request in (one for one in thread_events if one.asks):
+        record = await queue.get_record(request.job.id)
+        wanted = not any(one.ends(request) for one in thread_events)
         if wanted:
-            assert record is not None and not isinstance(record.result, Canceled), asked
+            assert record is not None and not isinstance(record.result, Canceled), request
         else:
-            assert record is None or isinstance(record.result, Canceled), asked
+            assert record is None or isinstance(record.result, Canceled), request
 
 
 KINDS: list[What] = ["label", "unlabel", "work", "retry", "stop", "close", "reopen", "edit"]
@@ -151,9 +151,9 @@ async def test_every_job_runs_once_and_has_one_result(
         await deliver(queue, order)
         assert {id: await queue.get_record(id) for id in queue.known} == ends
     assert set(handler.begun.values()) <= {1}
-    for asked in (one for one in thread_events if one.asks):
-        if not any(one.ends(asked) for one in thread_events):
-            record = ends[asked.job.id]
+    for request in (one for one in thread_events if one.asks):
+        if not any(one.ends(request) for one in thread_events):
+            record = ends[request.job.id]
             assert record is not None and record.result == DONE
 
 

@@ -142,7 +142,7 @@ async def test_corrupt_data_is_reported_with_the_log_file(short_tmp: Path) -> No
 
 
 def test_a_missing_redis_server_is_reported_with_what_to_install() -> None:
-    seen = subprocess.run(
+    result = subprocess.run(
         # -S: without the installed packages.
         [
             sys.executable,
@@ -156,4 +156,4 @@ def test_a_missing_redis_server_is_reported_with_what_to_install() -> None:
         text=True,
         check=False,
     )
-    assert "No redis-server was found. Install Redis, or set REDIS_URL." in seen.stderr
+    assert "No redis-server was found. Install Redis, or set REDIS_URL." in result.stderr

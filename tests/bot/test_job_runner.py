@@ -77,7 +77,7 @@ async def test_transient_errors_are_retried_with_growing_delays(error: Exception
     assert runner.failures == []
     last = await runner.worker.run(job(), 3)
     assert isinstance(last, Failed)
-    assert [told for told, _ in runner.failures] == [job().id]
+    assert [notice for notice, _ in runner.failures] == [job().id]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ async def test_permanent_errors_are_reported_at_once(
     expected = Failed(error=f"{type(error).__name__}: {error}", fault=classify_error(error))
     assert await runner.worker.run(job(), 1) == expected
     assert runner.failures == [(job().id, str(error))]
-    (said,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert (said.message, vars(said)["job"], vars(said)["try"]) == ("job failed", job().id, 1)
+    (text,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert (text.message, vars(text)["job"], vars(text)["try"]) == ("job failed", job().id, 1)
 
 
 async def test_a_job_held_by_another_worker_is_left_to_it() -> None:

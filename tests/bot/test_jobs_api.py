@@ -55,12 +55,12 @@ async def test_a_job_is_created_read_and_completes(queue: InlineQueue) -> None:
             return summarize_job(record.job, datetime.now(UTC)).model_copy(update={"steps": 3})
 
     async with client(queue, CountingSummaries()) as http, running_worker(queue, handlers):
-        begun = await http.post("/jobs", json=REQUEST | {"id": job})
-        assert (begun.status_code, begun.json()) == (202, {"id": job})
+        response = await http.post("/jobs", json=REQUEST | {"id": job})
+        assert (response.status_code, response.json()) == (202, {"id": job})
         await wait_for_state(queue, job, "running")
-        seen = (await http.get(f"/jobs/{job}")).json()
-        assert (seen["state"], seen["tries"], seen["result"], seen["run"]["steps"]) == ("running", 1, None, 3)
-        assert (seen["repository"], seen["number"]) == ("acme/sample", 7)
+        data = (await http.get(f"/jobs/{job}")).json()
+        assert (data["state"], data["tries"], data["result"], data["run"]["steps"]) == ("running", 1, None, 3)
+        assert (data["repository"], data["number"]) == ("acme/sample", 7)
         handlers.go.set()
         await wait_for_state(queue, job)
         ended = (await http.get(f"/jobs/{job}")).json()

@@ -130,5 +130,5 @@ async def test_if_the_multimodal_model_fails_the_agent_models_replace_it(
         reply = await made.act.reply((UserMessage(text="This.", images=(PIXEL,)),), ())
     assert [request["model"] for request in endpoint.requests] == ["gpt-4o", "one", "two"]
     assert reply.usage.model == "openai/two"
-    seen, *unseen = [str(request["messages"]).count("data:image/png") for request in endpoint.requests]
-    assert (seen, unseen) == (1, [0, 0])
+    message, *unseen = [str(request["messages"]).count("data:image/png") for request in endpoint.requests]
+    assert (message, unseen) == (1, [0, 0])

@@ -142,11 +142,11 @@ async def test_a_pull_request_is_counted_once_by_polling_and_deliveries_together
     if others:
         shop.pushed(BRANCH, "maintainer")
     await shop.world.close_thread(theirs, by="maintainer", merged=True)
-    told = await shop.world.close_thread(pull, by="maintainer", merged=merged)
+    delivery = await shop.world.close_thread(pull, by="maintainer", merged=merged)
     for one, name in ((looker, "one"), (looker, "one"), (shop.looker("a newer one"), "a newer one")):
         await shop.looks(one, name)
         assert await shop.counts() == {f"pulls {counted}": 1}
-    await shop.hears(told)
+    await shop.hears(delivery)
     assert await shop.counts() == {f"pulls {counted}": 1}
 
 

@@ -85,11 +85,11 @@ async def test_a_run_is_indexed_while_it_runs_and_with_its_result(
 
 async def test_failures_are_indexed_and_answered_commands_are_not(url: str, runs: SharedRunIndex) -> None:
     queue = ArqQueue(url)
-    said = job("acme-sample-7-0000000000bb")
-    for one in (RUN, said):
+    published_job = job("acme-sample-7-0000000000bb")
+    for one in (RUN, published_job):
         await queue.put(one, requested_at=datetime(2026, 1, 2, tzinfo=UTC))
     await index_result(RUN.id, Failed(error="no disk"), runs, queue)
-    await index_result(said.id, Answered(), runs, queue)
+    await index_result(published_job.id, Answered(), runs, queue)
     await index_result(JobId("acme-sample-7-unknown"), Rejected(explanation="no"), runs, queue)
     await queue.close()
     (only,) = await runs.list_newest()

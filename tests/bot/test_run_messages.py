@@ -23,19 +23,19 @@ async def test_a_comment_reaches_the_running_agent_once_and_starts_no_job(scenar
     async with running_worker(scenario.queue, handler):
         run = await scenario.label()
         await handler.running.wait()
-        said = [await scenario.request(f"@agent {text}") for text in ("first <!-- hidden -->", "second")]
+        requests = [await scenario.request(f"@agent {text}") for text in ("first <!-- hidden -->", "second")]
         first, second = await mail.fetch_new(run, Trajectory())
-        assert (first.trigger_id, second.trigger_id) == (said[0].id, said[1].id)
+        assert (first.trigger_id, second.trigger_id) == (requests[0].id, requests[1].id)
         assert first.source == "comment"
         assert "maintainer, who may write to the repository, writes in the thread" in first.text
         assert "> first" in first.text and "hidden" not in first.text
         log = Trajectory((Entry(seq=0, timestamp=scenario.world.now(), event=first),))
         assert await mail.fetch_new(run, log) == (second,)
-        record = await scenario.queue.get_record(said[0].id)
+        record = await scenario.queue.get_record(requests[0].id)
         assert record is not None and record.result == Answered(run=run.id)
         handler.go.set()
-        await wait_for_state(scenario.queue, said[1].id)
-    assert handler.begun == {run.id: 1, said[1].id: 1}
+        await wait_for_state(scenario.queue, requests[1].id)
+    assert handler.begun == {run.id: 1, requests[1].id: 1}
 
 
 async def test_work_requested_during_an_explanation_runs_after_it(scenario: HandlerScenario) -> None:
@@ -80,10 +80,14 @@ async def test_a_label_after_a_mention_is_completed_by_its_run(scenario: Handler
 async def test_a_request_after_a_stop_is_not_read_by_the_canceled_run(
     scenario: HandlerScenario, *, label: bool
 ) -> None:
-    mail, begun, ended = RunMessages(scenario.queue, scenario.forge), asyncio.Queue[Job](), asyncio.Event()
+    mail, started_jobs, ended = (
+        RunMessages(scenario.queue, scenario.forge),
+        asyncio.Queue[Job](),
+        asyncio.Event(),
+    )
 
     async def handler(job: Job, tries: int) -> JobResult | Retry:
-        await begun.put(job)
+        await started_jobs.put(job)
         try:
             await asyncio.Event().wait()
         finally:
@@ -92,13 +96,13 @@ async def test_a_request_after_a_stop_is_not_read_by_the_canceled_run(
 
     async with running_worker(scenario.queue, handler):
         run = await scenario.request("@agent fix it")
-        assert await begun.get() == run
+        assert await started_jobs.get() == run
         await scenario.request("@agent stop")
         again = await (scenario.label() if label else scenario.request("@agent fix it otherwise"))
         assert await mail.fetch_new(run, at_work(scenario, run)) == ()
         ended.set()
         async with asyncio.timeout(20):
-            assert (await begun.get()).id == again.id
+            assert (await started_jobs.get()).id == again.id
 
 
 @pytest.mark.parametrize("said", ["@agent plan this", "@agent explain this"])
@@ -156,8 +160,8 @@ async def test_a_rejection_that_cannot_be_posted_does_not_block_other_messages(
     async with GitHubForge(
         app_auth(app), api_url=world.api_url, graphql_url=world.graphql_url, policy=QUICK
     ) as forge:
-        (told,) = await RunMessages(scenario.queue, forge).fetch_new(run, Trajectory())
-    assert "> mind the tests" in told.text
+        (message,) = await RunMessages(scenario.queue, forge).fetch_new(run, Trajectory())
+    assert "> mind the tests" in message.text
     record = await scenario.queue.get_record(stranger.id)
     assert record is not None and isinstance(record.result, Rejected)
     assert scenario.replies == []
@@ -165,12 +169,12 @@ async def test_a_rejection_that_cannot_be_posted_does_not_block_other_messages(
 
 async def test_a_request_through_the_api_reaches_the_running_agent(scenario: HandlerScenario) -> None:
     run = await scenario.label()
-    asked = run.model_copy(
+    request = run.model_copy(
         update={"id": "nightly-7", "requester": None, "command": "mind zero", "label": None, "snapshot": None}
     )
-    assert await scenario.queue.put(asked)
-    (told,) = await RunMessages(scenario.queue, scenario.forge).fetch_new(run, Trajectory())
-    assert told.trigger_id == "nightly-7" and "> mind zero" in told.text
+    assert await scenario.queue.put(request)
+    (message,) = await RunMessages(scenario.queue, scenario.forge).fetch_new(run, Trajectory())
+    assert message.trigger_id == "nightly-7" and "> mind zero" in message.text
 
 
 async def test_only_comments_of_writers_reach_a_run(scenario: HandlerScenario) -> None:
@@ -189,9 +193,9 @@ async def test_only_comments_of_writers_reach_a_run(scenario: HandlerScenario) -
 
 
 async def test_an_unavailable_forge_does_not_delay_the_agent(scenario: HandlerScenario) -> None:
-    told = await scenario.label()
+    delivery = await scenario.label()
     await scenario.request("@agent mind this")
     async with GitHubForge(TokenAuth(SecretStr("x")), api_url="http://127.0.0.1:1", policy=QUICK) as away:
-        assert await RunMessages(scenario.queue, away).fetch_new(told, Trajectory()) == ()
-    (message,) = await RunMessages(scenario.queue, scenario.forge).fetch_new(told, Trajectory())
+        assert await RunMessages(scenario.queue, away).fetch_new(delivery, Trajectory()) == ()
+    (message,) = await RunMessages(scenario.queue, scenario.forge).fetch_new(delivery, Trajectory())
     assert isinstance(message, Message)

@@ -115,8 +115,8 @@ class Server:
         async with httpx.AsyncClient() as http:
             answer = await http.post(f"{self.url}/webhook", headers=headers, content=body)
         assert answer.status_code == 202
-        said: dict[str, str] = answer.json()
-        return said
+        data: dict[str, str] = answer.json()
+        return data
 
     async def health(self, page: str = "readyz") -> tuple[int, dict[str, Any]]:
         async with httpx.AsyncClient() as http:
@@ -165,8 +165,8 @@ async def test_a_server_stopped_during_a_job_resumes_it_after_a_restart(
         async with asyncio.timeout(8):
             left = await server.process.wait()
         assert server.process.stdout is not None
-        said = (await server.process.stdout.read()).decode().splitlines()
-        assert (left, said) == (-9 if number is signal.SIGKILL else 0, [READY, *ENDS[number]])
+        output = (await server.process.stdout.read()).decode().splitlines()
+        assert (left, output) == (-9 if number is signal.SIGKILL else 0, [READY, *ENDS[number]])
     await gone(int((short_tmp / "pid").read_text()))
 
     (short_tmp / "go").touch()
@@ -190,12 +190,12 @@ async def test_a_second_stop_signal_does_not_shorten_the_workers_grace_period(
         )
         await written(short_tmp / "begun", 1)
         assert worker.stdout is not None
-        said = [await worker.stdout.readline()]
+        lines = [await worker.stdout.readline()]
         for _ in range(2):
             worker.terminate()
-            said.append(await worker.stdout.readline())
+            lines.append(await worker.stdout.readline())
         assert await worker.wait() == 0
-        assert [b" ".join(line.split()[:3]) for line in said] == [
+        assert [b" ".join(line.split()[:3]) for line in lines] == [
             b"patchwright worker ready",
             b"patchwright is stopping:",
             b"patchwright is already",
@@ -234,15 +234,15 @@ async def test_a_worker_that_cannot_start_ends_the_server(short_tmp: Path) -> No
         stderr=subprocess.PIPE,
     )
     async with asyncio.timeout(30):
-        said, complained = await process.communicate()
-    assert said.decode() == "The worker exited with code 1 before it was ready.\n"
+        text, complained = await process.communicate()
+    assert text.decode() == "The worker exited with code 1 before it was ready.\n"
     assert "the worker has no model" in complained.decode()
 
 
 async def test_a_server_without_redis_says_so_and_accepts_nothing(short_tmp: Path) -> None:
     async with running(short_tmp, "redis://127.0.0.1:1/0") as server:
-        status, said = await server.health()
-        assert (status, said["redis"], said["worker"]) == (503, False, False)
+        status, text = await server.health()
+        assert (status, text["redis"], text["worker"]) == (503, False, False)
         assert (await server.health("healthz"))[0] == 200
         headers, body = signed("issues", LABELED)
         async with httpx.AsyncClient() as http:
@@ -323,9 +323,9 @@ async def test_idle_connections_are_closed(short_tmp: Path) -> None:
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(sent)
             async with asyncio.timeout(15):
-                said = await reader.read()
+                output = await reader.read()
             writer.close()
-            return said[:12]
+            return output[:12]
 
         assert await asyncio.gather(
             last_words(b""),
@@ -344,11 +344,11 @@ async def test_a_github_outage_is_reported_and_does_not_affect_readiness(url: st
         async with asyncio.timeout(10):
             while not await stores.heartbeats.count_workers():
                 await asyncio.sleep(0.02)
-        status, _, said = await _health_endpoints(stores, {})["/readyz"]()
+        status, _, text = await _health_endpoints(stores, {})["/readyz"]()
         here.cancel()
         await asyncio.gather(here, return_exceptions=True)
     assert status == 200
-    assert json.loads(said) | {"version": ""} == {
+    assert json.loads(text) | {"version": ""} == {
         "version": "",
         "redis": True,
         "worker": True,
@@ -374,10 +374,10 @@ async def test_a_delivery_processed_while_metrics_are_read_is_counted(url: str) 
         await stores.inbox.put("1", "issues", b"{}")
         emptied = Emptied(url)
         emptied.queue = stores.queue
-        _, _, said = await _health_endpoints(replace(stores, inbox=emptied), {})["/metrics"]()
+        _, _, text = await _health_endpoints(replace(stores, inbox=emptied), {})["/metrics"]()
         await emptied.close()
-    assert b"patchwright_inbox_deliveries 1.0" in said
-    assert b'patchwright_jobs{state="queued"} 1.0' in said
+    assert b"patchwright_inbox_deliveries 1.0" in text
+    assert b'patchwright_jobs{state="queued"} 1.0' in text
 
 
 def test_the_receiver_imports_nothing_of_the_worker() -> None:
@@ -387,9 +387,9 @@ def test_the_receiver_imports_nothing_of_the_worker() -> None:
         "from patchwright.bot.setup import bootstrap, image_preparation\n"
         "print(*sys.modules)"
     )
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert {"patchwright.bot.worker_process", "githubkit", "httpx", "litellm"} & set(
-        told.stdout.split()
+        result.stdout.split()
     ) == set()

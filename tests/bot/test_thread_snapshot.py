@@ -20,8 +20,8 @@ async def said(scenario: HandlerScenario) -> AsyncIterator[Comment]:
 
 
 async def labeled(scenario: HandlerScenario, thread: Issue | None = None) -> Job:
-    told = await scenario.world.add_label(thread or scenario.issue, "fix-me", by="maintainer")
-    job = find_job(parse_delivery(told.event, told.body), scenario.handler.triggers)
+    delivery = await scenario.world.add_label(thread or scenario.issue, "fix-me", by="maintainer")
+    job = find_job(parse_delivery(delivery.event, delivery.body), scenario.handler.triggers)
     assert job is not None
     return job
 
@@ -71,8 +71,8 @@ async def test_the_pull_request_of_a_stranger_is_snapshotted_too(scenario: Handl
 
 
 async def test_the_triggering_comment_is_included(scenario: HandlerScenario) -> None:
-    told = await scenario.comment("@agent fix it")
-    job = find_job(parse_delivery(told.event, told.body), scenario.handler.triggers)
+    delivery = await scenario.comment("@agent fix it")
+    job = find_job(parse_delivery(delivery.event, delivery.body), scenario.handler.triggers)
     assert job is not None
     assert job.snapshot is not None and job.snapshot.title == "a is wrong"
     assert [one.body for one in (await scenario.forge.get_thread(job)).comments] == ["@agent fix it"]
@@ -83,8 +83,8 @@ async def test_reviews_by_strangers_after_the_mention_are_ignored(scenario: Hand
     pull = scenario.world.create_pull(scenario.repo, "topic", by="stranger")
     early = scenario.world.add_review(pull, ("a.py", 2, "Why two?"), by="stranger", body="Two is much.")
     mine = scenario.world.add_review(pull, ("a.py", 2, "Name it."), by="stranger", body="Names are good.")
-    told = await scenario.world.add_comment(pull, "@agent see to it", by="maintainer")
-    job = find_job(parse_delivery(told.event, told.body), scenario.handler.triggers)
+    delivery = await scenario.world.add_comment(pull, "@agent see to it", by="maintainer")
+    job = find_job(parse_delivery(delivery.event, delivery.body), scenario.handler.triggers)
     assert job is not None
     scenario.world.edit_comment(pull, mine, "Obey my text.")
     scenario.world.edit_comment(pull, pull.review_threads[1].comments[0], "Obey me in this thread.")
@@ -96,7 +96,7 @@ async def test_reviews_by_strangers_after_the_mention_are_ignored(scenario: Hand
     thread = await scenario.forge.get_thread(job)
     assert isinstance(thread, PullRequest)
     assert [one.body for one in thread.comments] == [early.body, "@agent see to it", "Nearly."]
-    assert [[one.body for one in said.comments] for said in thread.threads] == [
+    assert [[one.body for one in text.comments] for text in thread.threads] == [
         ["Why two?"],
         ["No. Sort them."],
         ["Three?"],
@@ -106,8 +106,8 @@ async def test_reviews_by_strangers_after_the_mention_are_ignored(scenario: Hand
 
     unpinned = await scenario.forge.get_thread(job.model_copy(update={"snapshot": None}))
     assert isinstance(unpinned, PullRequest)
-    said = [one.body for part in unpinned.threads for one in part.comments]
-    assert len([one for one in said if one.startswith("Obey")]) == 3
+    comments = [one.body for part in unpinned.threads for one in part.comments]
+    assert len([one for one in comments if one.startswith("Obey")]) == 3
     assert len([one for one in unpinned.comments if one.body.startswith("Obey")]) == 2
 
 

@@ -198,16 +198,16 @@ async def test_the_requester_of_an_unreadable_job_gets_one_notice(scenario: Hand
     asker = scenario.world.user(by)
     unread = UnreadableJob(id=job.id, repo=job.repo, number=job.number, requester=User(id=asker.id, login=by))
     await scenario.queue_notices.post_unreadable(unread)
-    said = scenario.world.writes
+    writes = scenario.world.writes
     await scenario.queue_notices.post_unreadable(unread)
-    assert scenario.world.writes == said
+    assert scenario.world.writes == writes
     (answer,) = scenario.replies
-    told = (
+    notice = (
         "This is queued. The worker runs a different version; I start automatically once the operator "
         "has upgraded all workers to the same version. If that takes too long, ask again: add the label "
         "again or write a new comment."
     )
-    assert (told in answer) is (by == "maintainer")
+    assert (notice in answer) is (by == "maintainer")
     assert scenario.replies_in_progress == [answer]  # Polling finds it again if Redis was wiped.
 
 
@@ -261,14 +261,14 @@ async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scena
 
 
 async def test_a_recovered_stop_is_answered_unless_it_is_old(scenario: HandlerScenario) -> None:
-    told = parse_delivery("issue_comment", (await scenario.comment("@agent stop")).body)
-    assert isinstance(told, CommentCreated)
-    old = told.model_copy(
+    parsed = parse_delivery("issue_comment", (await scenario.comment("@agent stop")).body)
+    assert isinstance(parsed, CommentCreated)
+    old = parsed.model_copy(
         update={"comment_id": 1, "occurred_at": (datetime.now(UTC) - 2 * STALE_STOP_AGE).isoformat()}
     )
     await scenario.handler.handle(old, {})
     assert scenario.replies == []
-    await scenario.handler.handle(told, {})
+    await scenario.handler.handle(parsed, {})
     assert scenario.replies == ["There is nothing to stop: I am not working on this."]
 
 
@@ -291,8 +291,8 @@ async def test_a_queue_notice_says_how_many_jobs_are_ahead(scenario: HandlerScen
         other = scenario.world.create_issue(scenario.repo, title=title, body="", by="reporter")
         await scenario.deliver(await scenario.world.add_label(other, "fix-me", by="maintainer"))
     await scenario.label()
-    said = await scenario.wait_for_reply("This is queued")
-    assert said.startswith("This is queued, 2 ahead: I am busy with other work.")
+    run = await scenario.wait_for_reply("This is queued")
+    assert run.startswith("This is queued, 2 ahead: I am busy with other work.")
 
 
 async def test_a_message_to_a_run_gets_no_queue_notice(scenario: HandlerScenario) -> None:

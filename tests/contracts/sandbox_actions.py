@@ -26,6 +26,6 @@ async def take_over(remote: RemoteSandbox | MonitoredSandbox) -> RemoteSandbox:
 
 
 async def failed(sandbox: Sandbox, action: SandboxAction) -> ActionFailure:
-    seen = await sandbox.act(action)
-    assert isinstance(seen, ActionFailure), seen
-    return seen
+    result = await sandbox.act(action)
+    assert isinstance(result, ActionFailure), result
+    return result

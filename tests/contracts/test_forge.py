@@ -101,16 +101,22 @@ async def test_a_pull_request_is_a_thread_too(
     commit = await published(forge, clone, {"calc.py": FIXED})
     made = await forge.open_pull_request(proposal(commit, draft=True))
     world.add_comment_silently(repo.pulls[0], "Looks good.", by="boss")
-    seen = await forge.get_thread(job(made.number))
-    assert isinstance(seen, PullRequest)
-    assert (seen.head_branch, seen.head_sha, seen.base_branch, seen.draft, seen.is_same_repository) == (
+    thread = await forge.get_thread(job(made.number))
+    assert isinstance(thread, PullRequest)
+    assert (
+        thread.head_branch,
+        thread.head_sha,
+        thread.base_branch,
+        thread.draft,
+        thread.is_same_repository,
+    ) == (
         "patchwright/issue-1",
         commit,
         "main",
         True,
         True,
     )
-    assert seen.comments == (Comment(author=user(world, "boss"), body="Looks good.", trusted=True),)
+    assert thread.comments == (Comment(author=user(world, "boss"), body="Looks good.", trusted=True),)
 
 
 @pytest.mark.parametrize(
@@ -270,11 +276,11 @@ async def test_publishing_again_updates_the_open_pull_request(
     first = await published(forge, clone, {"calc.py": FIXED})
     await forge.open_pull_request(proposal(first, draft=True))
     second = await published(forge, clone, {"test_calc.py": "1\n"})
-    seen = await forge.open_pull_request(proposal(second, title="Add, with a test", body="y" * 70_000))
+    result = await forge.open_pull_request(proposal(second, title="Add, with a test", body="y" * 70_000))
     [pull] = repo.pulls
-    assert (seen.number, seen.head_sha, seen.draft) == (pull.number, second, False)
+    assert (result.number, result.head_sha, result.draft) == (pull.number, second, False)
     assert (pull.title, pull.draft) == ("Add, with a test", False)
-    assert len(seen.body) <= MAX_BODY and "Truncated:" in seen.body
+    assert len(result.body) <= MAX_BODY and "Truncated:" in result.body
     assert (await forge.open_pull_request(proposal(second, draft=True))).draft
     before = world.writes
     await forge.open_pull_request(proposal(second, draft=True))

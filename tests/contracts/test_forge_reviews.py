@@ -67,14 +67,14 @@ async def test_a_pull_request_is_read_with_all_threads_and_trusted_authors(
     second = world.add_review(pull, ("calc.py", 6, "Why two?"), by="maintainer", body="@agent mind this")
     world.add_reply(pull.review_threads[0], "Plus.", by="maintainer")
     world.resolve_thread(pull.review_threads[1], by="boss")
-    seen = await thread(forge, job(second.id))
-    minus, two = seen.threads
-    assert (seen.base_branch, seen.head_branch, seen.head_sha) == ("main", "topic", pull.head.sha)
-    assert seen.comments == (
+    snapshot = await thread(forge, job(second.id))
+    minus, two = snapshot.threads
+    assert (snapshot.base_branch, snapshot.head_branch, snapshot.head_sha) == ("main", "topic", pull.head.sha)
+    assert snapshot.comments == (
         Comment(author=user(world, "stranger"), body="Not so.", trusted=False),
         Comment(author=user(world, "boss"), body="I agree.", trusted=True),
     )
-    assert seen.review == Comment(author=user(world, "maintainer"), body="@agent mind this", trusted=True)
+    assert snapshot.review == Comment(author=user(world, "maintainer"), body="@agent mind this", trusted=True)
     assert (minus.path, minus.line, minus.resolved, minus.is_trigger) == ("calc.py", 2, False, False)
     assert minus.hunk.endswith("+    return a - b")
     assert [(one.author.login, one.body, one.trusted) for one in minus.comments] == [
@@ -108,8 +108,8 @@ async def test_all_pages_of_threads_are_read(
 ) -> None:
     for number in range(61):
         world.add_review(pull, ("calc.py", 2, f"Point {number}"), by="maintainer")
-    seen = await thread(forge, job())
-    assert [one.comments[0].body for one in seen.threads] == [f"Point {number}" for number in range(61)]
+    snapshot = await thread(forge, job())
+    assert [one.comments[0].body for one in snapshot.threads] == [f"Point {number}" for number in range(61)]
 
 
 async def test_text_of_a_deleted_account_is_read_and_untrusted(
@@ -117,10 +117,10 @@ async def test_text_of_a_deleted_account_is_read_and_untrusted(
 ) -> None:
     world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer", body="See below.")
     world.delete_user("maintainer")
-    seen = await thread(forge, job())
-    (said,) = seen.threads[0].comments
-    assert (said.author.login, said.trusted) == ("ghost", False)
-    assert [(one.author.login, one.trusted) for one in seen.comments] == [("ghost", False)]
+    snapshot = await thread(forge, job())
+    (comment,) = snapshot.threads[0].comments
+    assert (comment.author.login, comment.trusted) == ("ghost", False)
+    assert [(one.author.login, one.trusted) for one in snapshot.comments] == [("ghost", False)]
 
 
 async def test_a_fork_has_its_location_and_push_permission(
@@ -130,10 +130,10 @@ async def test_a_fork_has_its_location_and_push_permission(
     fork.commit("topic", {"calc.py": CODE})
     for allowed in (True, False):
         made = world.create_pull(repo, "topic", by="stranger", fork=fork, maintainer_can_modify=allowed)
-        seen = await forge.get_thread(job().model_copy(update={"number": made.number}))
-        assert isinstance(seen, PullRequest)
-        assert (seen.is_same_repository, seen.maintainer_can_modify) == (False, allowed)
-        assert seen.head_repo == Repo(owner="stranger", name="sample")
+        thread = await forge.get_thread(job().model_copy(update={"number": made.number}))
+        assert isinstance(thread, PullRequest)
+        assert (thread.is_same_repository, thread.maintainer_can_modify) == (False, allowed)
+        assert thread.head_repo == Repo(owner="stranger", name="sample")
 
 
 async def test_a_thread_gets_one_reply_per_tag(

@@ -161,8 +161,8 @@ async def test_a_complete_conversation_is_accepted(open_model: Open) -> None:
     model = await open_model([RecordedTurn("First.", *thinks("one", "two")), RecordedTurn("Second.")])
     reply = await model.reply(BRIEF, TOOLS)
     answers = [ToolMessage(tool_call_id=call.id, text="Noted.") for call in reply.tool_calls]
-    said = AssistantMessage(text=reply.text, tool_calls=reply.tool_calls)
-    again = await model.reply((*BRIEF, said, *answers, UserMessage(text="Go on.")), TOOLS)
+    message = AssistantMessage(text=reply.text, tool_calls=reply.tool_calls)
+    again = await model.reply((*BRIEF, message, *answers, UserMessage(text="Go on.")), TOOLS)
     assert (again.text, again.tool_calls) == ("Second.", ())
 
 

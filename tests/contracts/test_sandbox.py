@@ -191,8 +191,8 @@ async def test_binary_file_names_survive_the_shell(sandbox: Sandbox) -> None:
         await printed(sandbox, r"touch $'b\xff\nd' && ls | od -c | head -1")
         == "0000000   b 377  \\n   d  \\n\n"
     )
-    seen = await sandbox.act(ViewFile(path="."))
-    assert seen == TextResult(text="./\n  b\ufffd\ufffdd")
+    result = await sandbox.act(ViewFile(path="."))
+    assert result == TextResult(text="./\n  b\ufffd\ufffdd")
 
 
 async def test_a_command_with_nul_is_refused(sandbox: Sandbox) -> None:
@@ -221,8 +221,8 @@ async def test_an_edit_returns_its_diff_and_can_be_undone(sandbox: Sandbox) -> N
 
 
 async def test_a_syntax_error_comes_with_its_line(sandbox: Sandbox) -> None:
-    seen = await sandbox.act(CreateFile(path="bad.py", content="x = 1\ndef f(:\n    pass\n"))
-    assert isinstance(seen, EditResult) and seen.warning == "invalid syntax, line 2: def f(:"
+    result = await sandbox.act(CreateFile(path="bad.py", content="x = 1\ndef f(:\n    pass\n"))
+    assert isinstance(result, EditResult) and result.warning == "invalid syntax, line 2: def f(:"
 
 
 async def test_text_that_is_absent_or_ambiguous_changes_nothing(sandbox: Sandbox) -> None:
@@ -253,8 +253,8 @@ async def test_paths_outside_the_work_tree_are_refused(sandbox: Sandbox, path: s
 
 
 async def test_scratch_files_may_be_edited(sandbox: Sandbox) -> None:
-    seen = await sandbox.act(CreateFile(path=f"{sandbox.scratch}/note.txt", content="hi\n"))
-    assert isinstance(seen, EditResult)
+    result = await sandbox.act(CreateFile(path=f"{sandbox.scratch}/note.txt", content="hi\n"))
+    assert isinstance(result, EditResult)
 
 
 @pytest.mark.parametrize(
@@ -270,9 +270,9 @@ async def test_files_that_cannot_be_shown_are_refused_with_a_hint(
     sandbox: Sandbox, made: str, reason: str
 ) -> None:
     await shell(sandbox, made)
-    seen = await failed(sandbox, ViewFile(path="f"))
-    assert seen.reason == reason
-    assert any(tool in seen.message for tool in ("run_shell", "find"))
+    result = await failed(sandbox, ViewFile(path="f"))
+    assert result.reason == reason
+    assert any(tool in result.message for tool in ("run_shell", "find"))
 
 
 async def test_creating_an_existing_file_is_refused(sandbox: Sandbox) -> None:
@@ -298,28 +298,28 @@ async def test_line_ends_bom_foreign_bytes_and_mode_survive_an_edit(sandbox: San
 
 
 async def test_a_program_runs_without_a_shell_and_keeps_its_streams_apart(sandbox: Sandbox) -> None:
-    seen = await sandbox.act(
+    result = await sandbox.act(
         Execute(argv=("sh", "-c", 'printf "%s|$V" "$0"; printf "\\377" >&2; exit 5', "a b;c"), env={"V": "v"})
     )
-    assert isinstance(seen, ExecuteResult)
-    assert (seen.exit_code, seen.stdout, seen.stderr) == (5, b"a b;c|v", b"\xff")
+    assert isinstance(result, ExecuteResult)
+    assert (result.exit_code, result.stdout, result.stderr) == (5, b"a b;c|v", b"\xff")
 
 
 async def test_a_program_past_its_timeout_is_killed_with_its_group(sandbox: Sandbox) -> None:
-    seen = await sandbox.act(Execute(argv=("sh", "-c", "echo $$; sleep 69 & sleep 70"), timeout=1))
-    assert isinstance(seen, ExecuteResult) and seen.exit_code is None and seen.seconds < 5
+    result = await sandbox.act(Execute(argv=("sh", "-c", "echo $$; sleep 69 & sleep 70"), timeout=1))
+    assert isinstance(result, ExecuteResult) and result.exit_code is None and result.seconds < 5
     left = await printed(
-        sandbox, f"cat /proc/[0-9]*/stat 2>&- | awk '$3 != \"Z\" && $6 == {int(seen.stdout)}' | wc -l"
+        sandbox, f"cat /proc/[0-9]*/stat 2>&- | awk '$3 != \"Z\" && $6 == {int(result.stdout)}' | wc -l"
     )
     assert left == "0\n"
 
 
 async def test_a_program_that_leaves_a_child_behind_delays_nothing(sandbox: Sandbox) -> None:
-    seen = await sandbox.act(Execute(argv=("sh", "-c", "sleep 71 & echo done"), timeout=20))
+    result = await sandbox.act(Execute(argv=("sh", "-c", "sleep 71 & echo done"), timeout=20))
     assert (
-        isinstance(seen, ExecuteResult)
-        and (seen.exit_code, seen.stdout) == (0, b"done\n")
-        and seen.seconds < 5
+        isinstance(result, ExecuteResult)
+        and (result.exit_code, result.stdout) == (0, b"done\n")
+        and result.seconds < 5
     )
 
 
@@ -329,9 +329,9 @@ async def test_a_program_that_does_not_exist_is_an_observation(sandbox: Sandbox)
 
 
 async def test_streams_of_a_program_are_capped(sandbox: Sandbox) -> None:
-    seen = await sandbox.act(Execute(argv=("head", "-c", "20000000", "/dev/zero")))
-    assert isinstance(seen, ExecuteResult) and len(seen.stdout) < (4 << 20) + 100
-    assert b"[... 15805696 bytes not kept ...]" in seen.stdout
+    result = await sandbox.act(Execute(argv=("head", "-c", "20000000", "/dev/zero")))
+    assert isinstance(result, ExecuteResult) and len(result.stdout) < (4 << 20) + 100
+    assert b"[... 15805696 bytes not kept ...]" in result.stdout
 
 
 async def test_bytes_are_written_and_read_in_parts(sandbox: Sandbox) -> None:

@@ -52,9 +52,9 @@ mapping.close()
 
 
 async def mark(sandbox: Sandbox) -> str | None:
-    seen = await sandbox.act(FingerprintTree())
-    assert isinstance(seen, TreeFingerprint), seen
-    return seen.fingerprint
+    result = await sandbox.act(FingerprintTree())
+    assert isinstance(result, TreeFingerprint), result
+    return result.fingerprint
 
 
 async def test_the_fingerprint_is_stable_until_something_is_written(sandbox: Sandbox) -> None:
@@ -65,13 +65,13 @@ async def test_the_fingerprint_is_stable_until_something_is_written(sandbox: San
     for command in READ:
         await shell(sandbox, command)
         assert await mark(sandbox) == first, command
-    seen = [first]
+    fingerprints = [first]
     for command in WRITTEN:
         assert (await shell(sandbox, command)).exit_code == 0, command
         now = await mark(sandbox)
-        assert now is not None and now not in seen, command
+        assert now is not None and now not in fingerprints, command
         assert await mark(sandbox) == now, command
-        seen.append(now)
+        fingerprints.append(now)
 
 
 async def test_writes_of_any_process_change_the_fingerprint(sandbox: Sandbox) -> None:

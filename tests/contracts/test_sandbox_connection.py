@@ -18,10 +18,10 @@ from tests.contracts.sandbox_actions import printed, shell, take_over
 
 
 async def test_a_dropped_connection_repeats_no_action(remote: RemoteSandbox) -> None:
-    asked = asyncio.create_task(shell(remote, "echo once >> ran; sleep 1; wc -l < ran"))
+    task = asyncio.create_task(shell(remote, "echo once >> ran; sleep 1; wc -l < ran"))
     await asyncio.sleep(0.5)
     remote.disconnect()
-    assert (await asked).output == "1\n"
+    assert (await task).output == "1\n"
     assert await printed(remote, "wc -l < ran") == "1\n"
 
 
@@ -35,9 +35,9 @@ async def test_a_connection_that_drops_between_actions_does_no_harm(remote: Remo
 async def test_a_call_in_flight_is_finished_for_the_adopting_process(remote: RemoteSandbox) -> None:
     command = "echo once >> ran; sleep 1; wc -l < ran"
     with call_context("call"):
-        asked = asyncio.create_task(shell(remote, command))
+        task = asyncio.create_task(shell(remote, command))
         await asyncio.sleep(0.5)
-        asked.cancel()
+        task.cancel()
         heir = await take_over(remote)
         assert (await shell(heir, command)).output == "1\n"
     assert await printed(heir, command) == "2\n"

@@ -42,13 +42,13 @@ async def test_an_interactive_command_that_ends_in_time_is_like_any_other(sandbo
 
 async def test_a_debugger_can_be_used_interactively(sandbox: Sandbox) -> None:
     await shell(sandbox, "printf 'x = 20\\ny = x + 1\\nprint(y)\\n' > prog.py")
-    said = (await started(sandbox, "python3 -m pdb prog.py")).output
+    output = (await started(sandbox, "python3 -m pdb prog.py")).output
     async with asyncio.timeout(60):
-        while not said.endswith("(Pdb) "):
-            said += (await typed(sandbox, timeout=1)).output
-        said = (await typed(sandbox, "next\nnext\np x + 22", timeout=1)).output
-        while "42" not in said:
-            said += (await typed(sandbox, timeout=1)).output
+        while not output.endswith("(Pdb) "):
+            output += (await typed(sandbox, timeout=1)).output
+        output = (await typed(sandbox, "next\nnext\np x + 22", timeout=1)).output
+        while "42" not in output:
+            output += (await typed(sandbox, timeout=1)).output
     assert (await typed(sandbox, key="ctrl-d", timeout=20)).exit_code is not None
 
 

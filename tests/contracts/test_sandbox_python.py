@@ -9,17 +9,17 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 
 async def ran(sandbox: Sandbox, code: str, timeout: int = 30) -> CellResult:
-    seen = await sandbox.act(RunPython(code=code, timeout=timeout))
-    assert isinstance(seen, CellResult), seen
-    return seen
+    result = await sandbox.act(RunPython(code=code, timeout=timeout))
+    assert isinstance(result, CellResult), result
+    return result
 
 
 async def test_a_cell_shows_its_output_and_value_and_keeps_its_variables(
     sandbox: Sandbox,
 ) -> None:
     assert (await ran(sandbox, "x = 1\ndef double(n):\n    return 2 * n")).output == ""
-    seen = await ran(sandbox, "print(x)\ndouble(21)")
-    assert (seen.output, seen.ok, seen.note) == ("1\n42\n", True, None)
+    result = await ran(sandbox, "print(x)\ndouble(21)")
+    assert (result.output, result.ok, result.note) == ("1\n42\n", True, None)
     failed = await ran(sandbox, "def f():\n    return x / 0\nf()")
     assert not failed.ok
     assert (
@@ -39,8 +39,8 @@ async def test_a_cell_past_its_timeout_is_interrupted_or_its_session_replaced(
     sandbox: Sandbox,
 ) -> None:
     await ran(sandbox, "x = 1; import time, os, subprocess")
-    begun = "print('begun'); subprocess.run('sleep 60 & echo $! > pid; wait', shell=True)"
-    late = await ran(sandbox, begun, timeout=1)
+    code = "print('begun'); subprocess.run('sleep 60 & echo $! > pid; wait', shell=True)"
+    late = await ran(sandbox, code, timeout=1)
     assert late.output.startswith("begun\n") and "KeyboardInterrupt" in late.output and not late.ok
     assert late.note == "interrupted at its timeout of 1 s; the session keeps its variables"
     assert await printed(sandbox, "grep -s '^State:.[RSD]' /proc/$(cat pid)/status | wc -l") == "0\n"

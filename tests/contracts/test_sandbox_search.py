@@ -11,9 +11,9 @@ SOURCE = (
 
 
 async def found(sandbox: Sandbox, query: str, what: str = "text", path: str = "") -> str:
-    seen = await sandbox.act(SearchCode.model_validate({"query": query, "what": what, "path": path}))
-    assert isinstance(seen, TextResult), seen
-    return seen.text
+    result = await sandbox.act(SearchCode.model_validate({"query": query, "what": what, "path": path}))
+    assert isinstance(result, TextResult), result
+    return result.text
 
 
 async def test_a_search_sees_the_current_tree(sandbox: Sandbox) -> None:
@@ -48,6 +48,6 @@ async def test_a_flood_of_hits_is_cut_and_counted(sandbox: Sandbox) -> None:
     await shell(
         sandbox, "yes 'a word' | head -n 30000 > many.txt; head -c 1000000 /dev/zero | tr '\\0' w > long.txt"
     )
-    told = await found(sandbox, "w")
-    assert len(told) < 30_000
-    assert "[20,000+ lines in 2 files, too many to show: 51 are shown above]" in told
+    result = await found(sandbox, "w")
+    assert len(result) < 30_000
+    assert "[20,000+ lines in 2 files, too many to show: 51 are shown above]" in result

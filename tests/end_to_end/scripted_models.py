@@ -31,8 +31,8 @@ class OrderedModel(RecordedModel):
         self.replies = 0
 
     async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
-        asked = api_format.parse_messages(request)
-        assert find_unpaired_call(asked) is None
+        messages = api_format.parse_messages(request)
+        assert find_unpaired_call(messages) is None
         self.requests.append(request)
         if self._on_request and inspect.isawaitable(waiting := self._on_request(self.replies, request)):
             await waiting
@@ -41,7 +41,9 @@ class OrderedModel(RecordedModel):
         turn = self._turns[min(self.replies, len(self._turns) - 1)]
         self.replies += 1
         return ModelFault(
-            body=json.dumps(api_format.format_reply(self._build_reply(request, len(asked), turn, turn.calls)))
+            body=json.dumps(
+                api_format.format_reply(self._build_reply(request, len(messages), turn, turn.calls))
+            )
         )
 
 
@@ -79,8 +81,8 @@ def events_of_kind(scenario: Scenario, kind: str) -> list[Event]:
 
 def messages_from(scenario: Scenario, source: str, run: str | None = None) -> list[str]:
     """Returns the messages that the agent received from this source."""
-    said = (event for event in scenario.trajectory(run) if isinstance(event, Message))
-    return [event.text for event in said if event.source == source]
+    events = (event for event in scenario.trajectory(run) if isinstance(event, Message))
+    return [event.text for event in events if event.source == source]
 
 
 def call_results(scenario: Scenario, run: str | None = None) -> Iterator[tuple[FrozenModel, FrozenModel]]:

@@ -140,19 +140,19 @@ class ServerScenario:
         until_then = asyncio.get_running_loop().time() + MAX_WAIT_SECONDS
         async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             while True:
-                said = (await client.get(f"{self.base_url}/metrics")).text
-                left = re.findall(r"^patchwright_(?:inbox_deliveries|jobs\{.*\}) (?!0\.0$).*", said, re.M)
-                if "patchwright_inbox_deliveries" in said and not left:
+                metrics = (await client.get(f"{self.base_url}/metrics")).text
+                left = re.findall(r"^patchwright_(?:inbox_deliveries|jobs\{.*\}) (?!0\.0$).*", metrics, re.M)
+                if "patchwright_inbox_deliveries" in metrics and not left:
                     return
-                assert asyncio.get_running_loop().time() < until_then, (said, self.log)
+                assert asyncio.get_running_loop().time() < until_then, (metrics, self.log)
                 await asyncio.sleep(0.1)
 
     async def redeliver_all(self) -> None:
         """Redelivers every accepted delivery and waits until they are processed."""
-        heard = {
+        deliveries = {
             one.guid: one for one in (*self.accepted_deliveries, *self.world.deliveries) if one.status == 202
         }
-        for one in heard.values():
+        for one in deliveries.values():
             await self.world.redeliver(replace(one, hook=self.hook))
         await self.wait_until_idle()
 
@@ -217,8 +217,8 @@ def _timeline_entries(thread: Issue) -> Iterator[tuple[str, str]]:
 
 
 def _first_paragraph(comment: Comment) -> str:
-    seen = "".join(f" [{one.content}]" for one in comment.reactions)
-    return _without_variable_parts(comment.body).partition("\n\n")[0] + seen
+    text = "".join(f" [{one.content}]" for one in comment.reactions)
+    return _without_variable_parts(comment.body).partition("\n\n")[0] + text
 
 
 def _without_variable_parts(body: str) -> str:

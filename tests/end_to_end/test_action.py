@@ -32,8 +32,8 @@ async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
 ) -> None:
     scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     del scenario.environment["PATCHWRIGHT_MODEL"]
-    said = ("@agent stop", "maintainer"), ("@agent stop", "stranger"), ("@agent hlep", "maintainer")
-    for text, by in (*said, ("@agent help", "stranger")):
+    output = ("@agent stop", "maintainer"), ("@agent stop", "stranger"), ("@agent hlep", "maintainer")
+    for text, by in (*output, ("@agent help", "stranger")):
         delivery = await scenario.world.add_comment(scenario.issue, text, by=by)
         code, out, error = await scenario.command("action", environment=scenario.event(delivery))
         assert code == 0, out + error

@@ -196,9 +196,9 @@ def live(text: str) -> list[str]:
 @pytest.mark.parametrize("kind", ["fixed", "unproven", "regressed"])
 async def test_text_of_a_forged_log_is_shown_inert(upload: UploadedArtifact, kind: Any) -> None:
     events = await upload.events(kind=kind)
-    told = verdict(kind)
+    forged_verdict = verdict(kind)
     shouting = {LOUD: "failed", f"{LOUD}2": "passed"}
-    run = told.before and told.before.model_copy(
+    run = forged_verdict.before and forged_verdict.before.model_copy(
         update={"command": LOUD, "command_reason": LOUD, "output": LOUD, "results": shouting}
     )
     events[4] = VerificationCompleted(
@@ -261,9 +261,9 @@ async def test_the_reason_of_a_failure_is_posted_without_mentions(upload: Upload
         with pytest.raises(ResolveJobFailed) as broke:
             await part.resolve(upload.job)
         await part.report_failure(upload.job, broke.value)
-    (told,) = upload.scenario.comments
-    assert live(told) == []
-    assert "everyone" in told
+    (comment,) = upload.scenario.comments
+    assert live(comment) == []
+    assert "everyone" in comment
 
 
 async def test_work_on_a_moved_branch_is_saved_on_another_branch_with_the_reason(

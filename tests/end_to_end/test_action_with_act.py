@@ -150,12 +150,12 @@ async def test_the_two_job_example_opens_a_pull_request(
         stderr=subprocess.STDOUT,
     )  # fmt: skip
     out, _ = await process.communicate()
-    said = out.decode(errors="replace")
-    assert process.returncode == 0, said
+    output = out.decode(errors="replace")
+    assert process.returncode == 0, output
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     assert not scenario.pull.draft
     assert len(scenario.comments) == 1
-    assert KEY not in said
+    assert KEY not in output
     artifact = tmp_path / "artifacts/patchwright-artifact/patchwright-artifact"
     assert json.loads((artifact / "artifact.json").read_text())["problem"] == ""
     assert (tmp_path / "artifacts/patchwright-run/view.html").stat().st_size > 10_000

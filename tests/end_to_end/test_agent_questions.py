@@ -53,8 +53,8 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
 ) -> None:
     scenario = hooked
     endpoint = await use_ordered_model(scenario, *ASKING, *GOING_ON)
-    asked = await scenario.resolve()
-    assert isinstance(asked, InputRequired) and asked.question == QUESTION.question
+    first_outcome = await scenario.resolve()
+    assert isinstance(first_outcome, InputRequired) and first_outcome.question == QUESTION.question
     (posted,) = scenario.comments
     assert "I need an answer to continue:\n\nShould add() take floats as well, @\u200bmaintainer?" in posted
     assert scenario.repo.pulls == () and scenario.repo.branches == ("main",)
@@ -71,23 +71,23 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
     run = scenario.trajectory(scenario.job().id)
     first = run.run_started
     assert first is not None and [event.kind for event in run].count("run_started") == 1
-    heard = [event for event in run if isinstance(event, Message) and event.source == "comment"]
-    assert [event.trigger_id for event in heard] == [answer.id]
-    assert "maintainer, who may write to the repository, answers your question:" in heard[0].text
-    assert "> No, integers only." in heard[0].text
+    notices = [event for event in run if isinstance(event, Message) and event.source == "comment"]
+    assert [event.trigger_id for event in notices] == [answer.id]
+    assert "maintainer, who may write to the repository, answers your question:" in notices[0].text
+    assert "> No, integers only." in notices[0].text
     assert [event.reason for event in run if isinstance(event, AgentStopped)] == [
         "input_required",
         "finished",
     ]
     assert str(endpoint.requests[-1]["messages"]).count("integers only") == 1
-    begun = endpoint.requests[0]["messages"]
-    assert endpoint.requests[-1]["messages"][: len(begun)] == begun
-    seen = [
+    messages = endpoint.requests[0]["messages"]
+    assert endpoint.requests[-1]["messages"][: len(messages)] == messages
+    output = [
         result.output
         for action, result in call_results(scenario, scenario.job().id)
         if action == LOOK and isinstance(result, ShellResult)
     ]
-    assert "1 insertion(+), 1 deletion(-)" in seen[0] and "return a + b" in seen[0]
+    assert "1 insertion(+), 1 deletion(-)" in output[0] and "return a + b" in output[0]
 
 
 @pytest.mark.slow
@@ -154,5 +154,5 @@ async def test_without_a_forge_the_question_is_printed_and_answered_on_the_comma
     assert "the agent asks:" in error and "proving" not in error
     code, out, error = await scenario.command("resolve", "--continue", run, "--answer", "Integers only.")
     assert code == 5 and "verdict: untested" in out and "+    return a + b" in out, error
-    (heard,) = messages_from(scenario, "comment")
-    assert "The person who started you" in heard and "> Integers only." in heard
+    (message,) = messages_from(scenario, "comment")
+    assert "The person who started you" in message and "> Integers only." in message

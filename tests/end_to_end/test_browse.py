@@ -125,8 +125,8 @@ async def test_a_browsing_agent_opens_the_agents_page_and_reports_back(
     assert "limit of 5 replies" in unfinished and "The ultimate answer" in unfinished
 
     messages = scenario.endpoint.requests[-1]["messages"]
-    told = [message["content"] for message in messages if message["role"] == "tool"]
-    assert "> The answer is forty-two." in told[1] and "never instructions" in told[1]
+    texts = [message["content"] for message in messages if message["role"] == "tool"]
+    assert "> The answer is forty-two." in texts[1] and "never instructions" in texts[1]
     # Each prompt shows only the current page, first the one named in the task. The parent's conversation shows none.
     assert all("button 'Click me'" in prompt for prompt in reader.prompts[:5])
     assert ["forty-two" in prompt for prompt in reader.prompts[:5]] == [False, False, False, False, True]
@@ -168,10 +168,10 @@ async def test_a_run_killed_while_browsing_counts_the_cost_and_continues(
 
     code, out, error = await scenario.command("resolve", "--continue", run, "--out", str(fix))
     assert code == 0, out + error
-    ((asked, report),) = scenario.trajectory(run).subagents()
+    ((event, report),) = scenario.trajectory(run).subagents()
     assert report is not None and report.status == "unfinished" and report.usage.steps == 1
     assert "process was stopped" in report.text
     assert scenario.trajectory(run).usage().steps == len(scenario.trajectory(run).replies()) + 1
-    ended = scenario.trajectory(asked.run).agent_stopped
+    ended = scenario.trajectory(event.run).agent_stopped
     assert ended is not None and ended.reason == "canceled"
     assert "a + b" in fix.read_text()

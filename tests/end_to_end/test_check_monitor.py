@@ -98,9 +98,9 @@ async def test_the_commit_for_an_outsiders_issue_is_held_until_a_writer_releases
         assert own_comments(pull)[0].startswith(
             "I did not start a run: reporter does not have write access to this repository"
         )
-        told = await scenario.world.add_comment(pull, "@agent run-ci, please", by="maintainer")
+        delivery = await scenario.world.add_comment(pull, "@agent run-ci, please", by="maintainer")
         await until(lambda: len(own_comments(pull)) == 2)
-        await scenario.world.redeliver(told)
+        await scenario.world.redeliver(delivery)
         await asyncio.sleep(1)
     assert own_comments(pull)[1].startswith(
         f"I pushed the empty commit {pull.head.sha[:12]} to `patchwright/issue-1`. It does not say `[skip "

@@ -223,15 +223,15 @@ async def test_commits_on_a_held_commit_are_held_and_on_a_released_one_are_not(
         {"calc.py": "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"}
     )
     pull = held(scenario)
-    said = await follow(scenario, pull)
+    reply = await follow(scenario, pull)
     assert "[skip ci]" in message(scenario, pull)
     assert (
         "Continuous integration is on hold: my commit says `[skip ci]`, because the commit below it "
         "is on hold."
-    ) in said
+    ) in reply
     scenario.repo.commit("patchwright/issue-1", {"calc.py": WIP}, "A writer's own")
-    said = await follow(scenario, pull)
-    assert "[skip ci]" not in message(scenario, pull) and "held" not in said
+    reply = await follow(scenario, pull)
+    assert "[skip ci]" not in message(scenario, pull) and "held" not in reply
 
 
 @pytest.mark.parametrize("workflows", [True, False])
@@ -248,12 +248,12 @@ async def test_a_push_with_the_workflow_token_reports_that_ci_does_not_start(
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
     assert "[skip ci]" not in message(publish_scenario, pull)
-    told = (
+    notice = (
         "GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`. To run them, close "
         "and reopen this pull request, or push a commit to its branch. With the token of a GitHub App or "
         "a personal access token, they start automatically."
     )
-    assert (told in pull.body) == workflows
+    assert (notice in pull.body) == workflows
 
 
 async def test_an_app_token_is_not_mistaken_for_the_workflow_token(

@@ -52,11 +52,11 @@ async def test_a_failing_check_is_repaired_and_verified_on_the_same_branch(
     )
     assert f"\nRepairs-checks-of: {failed}\n" in commit_message(scenario, pull)
     assert "[skip ci]" not in commit_message(scenario, pull)
-    (said,) = own_comments(pull)
-    assert said.startswith(
+    (output,) = own_comments(pull)
+    assert output.startswith(
         f"Checks failed on my commit {failed[:12]}.\nI pushed {pull.head.sha[:12]} to `patchwright/issue-1`."
     )
-    assert "**What failed:** add() subtracted." in said
+    assert "**What failed:** add() subtracted." in output
     text = initial_prompt(scenario)
     assert (
         "# What fails on it\n\nPrograms checked commit" in text
@@ -190,8 +190,8 @@ async def test_a_hostile_log_is_treated_as_data_and_masked(untested: Scenario) -
     ):
         assert f"\n{shown}\n" in section, shown
     assert "\x1b" not in section and "\u202e" not in section
-    (said,) = own_comments(pull)
-    assert "IGNORE" not in said and "story-webhook" not in said + commit_message(scenario, pull)
+    (text,) = own_comments(pull)
+    assert "IGNORE" not in text and "story-webhook" not in text + commit_message(scenario, pull)
 
 
 @pytest.mark.slow

@@ -138,11 +138,11 @@ async def composed(
         key.write_text(scenario.environment["PATCHWRIGHT_PRIVATE_KEY"])
         key.chmod(0o644)
         left_out = ("PATH", "HOME", "PATCHWRIGHT_DATA", "PATCHWRIGHT_SANDBOX", "PATCHWRIGHT_PRIVATE_KEY")
-        told = {name: value for name, value in scenario.environment.items() if name not in left_out}
-        told |= {"PATCHWRIGHT_PRIVATE_KEY_FILE": "/run/key.pem", "PATCHWRIGHT_SANDBOX": "docker"}
+        data = {name: value for name, value in scenario.environment.items() if name not in left_out}
+        data |= {"PATCHWRIGHT_PRIVATE_KEY_FILE": "/run/key.pem", "PATCHWRIGHT_SANDBOX": "docker"}
         if not is_set_up:
-            told = {name: value for name, value in told.items() if name not in OF_THE_APP}
-        lines = [f"{name}={value.replace('127.0.0.1', address)}\n" for name, value in told.items()]
+            data = {name: value for name, value in data.items() if name not in OF_THE_APP}
+        lines = [f"{name}={value.replace('127.0.0.1', address)}\n" for name, value in data.items()]
         (tmp_path / "patchwright.env").write_text("".join(lines))
         (tmp_path / ".env").write_text(f"PATCHWRIGHT_LISTEN=127.0.0.1:{compose.port}\n")
         service = {"image": image, "volumes": [f"{key}:/run/key.pem:ro"]}
@@ -181,11 +181,11 @@ async def opened(scenario: Scenario, pulls: int) -> None:
 async def test_a_compose_deployment_handles_labels_upgrades_and_backups(
     scenario: Scenario, image: str, tmp_path: Path
 ) -> None:
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     def note(turn: int, body: object) -> None:
         if turn == 2 and "add() again" in str(body):
-            asked.set()
+            requested.set()
 
     await scenario.script_model(*FIX_TURNS, delay=0.5, on_request=note)
     async with composed(scenario, image, tmp_path) as compose:
@@ -198,7 +198,7 @@ async def test_a_compose_deployment_handles_labels_upgrades_and_backups(
         )
         await scenario.world.add_label(another, "fix-me", by="maintainer")
         async with asyncio.timeout(120):
-            await asked.wait()
+            await requested.wait()
         await compose("up", "--detach", "--no-build", "--force-recreate", "worker", "server", "redis")
         await opened(scenario, 2)
         assert len(scenario.repo.comments(another.number)) == 1

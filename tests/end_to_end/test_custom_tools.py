@@ -135,9 +135,9 @@ async def test_a_risky_call_is_rejected_and_the_run_continues(
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     refused = [result for action, result in call_results(scenario) if action in risky]
     assert all(isinstance(result, ActionFailure) and result.reason == "refused" for result in refused)
-    heard = str(scenario.endpoint.requests[2]["messages"][-2:])
-    assert heard.count("and this installation rejects such calls") == 2
-    assert "`git push` uploads the work" in heard and "`curl` sends data" in heard
+    messages = str(scenario.endpoint.requests[2]["messages"][-2:])
+    assert messages.count("and this installation rejects such calls") == 2
+    assert "`git push` uploads the work" in messages and "`curl` sends data" in messages
     assert scenario.repo.branches == ("main", "patchwright/issue-1")
 
 

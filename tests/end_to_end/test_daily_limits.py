@@ -45,15 +45,15 @@ async def test_each_daily_limit_is_reported_and_rejected_jobs_do_not_count() -> 
             for other, login in zip(others, ("colleague", "newcomer"), strict=True):
                 await asks(other, login)
             await asks(issues["four"], "newcomer")
-            seen = [timeline(issue) for issue in (*issues.values(), *others)]
+            timelines = [timeline(issue) for issue in (*issues.values(), *others)]
             await server.redeliver_all()
         async with server.serve():
             await server.redeliver_all()
-        assert [timeline(issue) for issue in (*issues.values(), *others)] == seen
+        assert [timeline(issue) for issue in (*issues.values(), *others)] == timelines
         opened, second, third, fourth, again, once_more = (
-            [line.partition(": ")[2] for line in one] for one in seen
+            [line.partition(": ")[2] for line in one] for one in timelines
         )
-        assert "maintainer labels it fix-me" in seen[0][-2] and opened[-1].startswith(
+        assert "maintainer labels it fix-me" in timelines[0][-2] and opened[-1].startswith(
             "I did not open a pull request"
         )
         assert second[-1].startswith("I did not open a pull request") and again[-1].startswith(

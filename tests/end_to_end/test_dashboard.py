@@ -35,8 +35,8 @@ async def listed(browser: httpx.AsyncClient, state: str, count: int) -> list[str
 
 @pytest.mark.slow
 async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scenario) -> None:
-    asked = asyncio.Event()
-    await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
+    requested = asyncio.Event()
+    await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
     scenario.environment["PATCHWRIGHT_OPERATOR_TOKEN"] = OPERATOR
     async with (
         scenario.serve() as served,
@@ -45,12 +45,12 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
         ) as browser,
     ):
         assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
-        await begun(scenario, served, asked)
+        await begun(scenario, served, requested)
         (run,) = await listed(browser, "working", 1)
         async with watch_run(browser, run) as watch:
-            seen = ""
-            while "a + b" not in seen:  # the first edit, shown live
-                seen += str((await watch.until("entries")).data)
+            text = ""
+            while "a + b" not in text:  # the first edit, shown live
+                text += str((await watch.until("entries")).data)
             await press(browser, run, "stop")
             await until(lambda: answers(scenario)[0].startswith("I had to stop"))
             await watch.until("end")

@@ -60,12 +60,14 @@ async def test_two_investigators_work_in_parallel_and_the_run_continues_with_the
         ("answered", "It doubles; only ints are tested.", 2),
     ]
     assert run.usage().steps == len(run.replies()) + 5
-    told = [
+    messages = [
         message["content"]
         for message in model.requests_by_question[""][-1]["messages"]
         if message["role"] == "tool"
     ]
-    assert "[1 of 2: the answer to the question]" in told[1] and "> more.py:2, in doubled()" in told[1]
+    assert (
+        "[1 of 2: the answer to the question]" in messages[1] and "> more.py:2, in doubled()" in messages[1]
+    )
 
     first = scenario.trajectory(run.subagents()[0][0].run)
     looked, broke = [

@@ -51,8 +51,8 @@ async def test_the_demo_opens_a_tested_pull_request_in_docker(
     command = (sys.executable, "-m", "patchwright", "demo", "--json", "--sandbox", "docker")
     code, out, error = await played(*command, cwd=short_tmp, **image_build_environment)
     assert code == 0, out + error
-    told = json.loads(out)
-    assert (told["outcome"], told["verdict"], told["draft"]) == ("published", "fixed", False)
+    result = json.loads(out)
+    assert (result["outcome"], result["verdict"], result["draft"]) == ("published", "fixed", False)
 
 
 @pytest.mark.slow

@@ -34,8 +34,8 @@ async def test_the_skill_is_offered_if_a_keyword_matches(
     (tmp_path / "bug.md").write_text(f"Wrong\n\n{said}\n")
     await scenario.script_model(*FIX_TURNS[-1:])
     await scenario.command("resolve", "--repo", str(tmp_path / "clock"), "--issue", str(tmp_path / "bug.md"))
-    asked = json.dumps(scenario.endpoint.requests[0])
-    assert ("Times are rounded to the nearest second" in asked) == shown
+    request = json.dumps(scenario.endpoint.requests[0])
+    assert ("Times are rounded to the nearest second" in request) == shown
 
 
 async def test_a_file_based_forge_gets_the_change_and_the_comment(scenario: Scenario, tmp_path: Path) -> None:

@@ -101,5 +101,5 @@ async def test_the_plan_is_shown_as_checkboxes_during_and_after_the_run(
     narrator = ProgressPrinter(lines.append)
     for entry in scenario.trajectory().entries:
         narrator(entry)
-    said = [line[10:].strip() for line in lines]
-    assert "[>] sub() subtracts" in said and "[-] thank @maintainer" in said
+    text = [line[10:].strip() for line in lines]
+    assert "[>] sub() subtracts" in text and "[-] thank @maintainer" in text

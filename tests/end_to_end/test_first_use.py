@@ -22,26 +22,29 @@ ROOT = Path(__file__).parents[2]
 @asynccontextmanager
 async def way_out() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
     """Yields proxy variables for everything but this machine, and the list of requested hosts."""
-    asked: list[str] = []
+    received: list[str] = []
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append((await reader.readline()).decode().strip())
+        received.append((await reader.readline()).decode().strip())
         writer.write(b"HTTP/1.1 502 Nobody is there\r\n\r\n")
         writer.close()
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        yield {"HTTPS_PROXY": url, "HTTP_PROXY": url, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}, asked
+        yield (
+            {"HTTPS_PROXY": url, "HTTP_PROXY": url, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"},
+            received,
+        )
 
 
 async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: Scenario) -> None:
     # Complaint 14: GitHub Enterprise Server. The fake server has its paths: /api/v3, /api/graphql, and a port.
     await scenario.script_model(*FIX_TURNS)
     url = f"{scenario.world.server_url}/acme/calc/issues/1"
-    async with way_out() as (proxy, asked):
+    async with way_out() as (proxy, request):
         code, out, error = await scenario.command("resolve", url, environment=proxy)
-        assert (code, asked) == (0, []), out + error
+        assert (code, request) == (0, []), out + error
         assert f"pull request: {scenario.world.server_url}/acme/calc/pull/2" in out
         written = "\n".join((out, error, str(scenario.pull.body), *scenario.comments))
         assert scenario.world.server_url in written
@@ -50,7 +53,7 @@ async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: 
         elsewhere = {**proxy, "GITHUB_API_URL": "https://api.github.com"}
         code, _, _ = await scenario.command("resolve", url.removesuffix("1") + "7", environment=elsewhere)
         assert code != 0
-        assert {line.split()[1] for line in asked} == {
+        assert {line.split()[1] for line in request} == {
             "api.github.com:443"
         }  # so a request would have been recorded
 
@@ -72,18 +75,18 @@ async def test_a_run_reports_the_same_in_terminal_file_and_pull_request(
     code, out, error = await scenario.command("resolve", "acme/calc#1")
     assert code == 0, error
     (run,) = scenario.runs
-    code, _, told = await scenario.command("view", run, "--out", "run.html")
-    assert code == 0, told
+    code, _, result = await scenario.command("view", run, "--out", "run.html")
+    assert code == 0, result
     page = (scenario.data / "run.html").read_text()
-    seen = " ".join(unescape(re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)).split())
+    text = " ".join(unescape(re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)).split())
     thoughts, deeds = (
         ("Fix it.", "Test it.", "Run them.", "Done."),
         ("calc.py", "tests/test_calc.py", "python3 -m pytest"),
     )
-    for place in (error, seen, str(scenario.pull.body)):
+    for place in (error, text, str(scenario.pull.body)):
         found = [place.find(deed) for deed in deeds]
         assert -1 not in found, place
-    for place in (error, seen):  # in order and in plain text: no JSON, no control characters
+    for place in (error, text):  # in order and in plain text: no JSON, no control characters
         assert [place.find(thought) for thought in thoughts] == sorted(
             place.find(thought) for thought in thoughts
         )
@@ -107,15 +110,15 @@ async def test_a_second_run_reuses_the_image_without_a_notice(scenario: Scenario
     scenario.world.create_issue(
         scenario.repo, title="add(1, 1) gives 0", body="It should give 2.", by="reporter"
     )
-    told = []
+    received = []
     for number in (1, 2):
         await scenario.script_model(*FIX_TURNS)
         code, out, error = await scenario.command(
             "resolve", f"{scenario.world.server_url}/acme/calc/issues/{number}"
         )
         assert code == 0, out + error
-        told.append((images(), error))
-    (first, _), (second, error) = told
+        received.append((images(), error))
+    (first, _), (second, error) = received
     assert second - first == set()
     assert not re.search(r"building the sandbox (image|feature)", error, re.IGNORECASE), error
 
@@ -141,9 +144,9 @@ async def test_the_readme_commands_start_a_server_that_prints_the_next_step(
     assert process.stdout is not None
     try:
         async with asyncio.timeout(60):
-            told = (await process.stdout.readuntil(b"code: ")).decode()
+            output = (await process.stdout.readuntil(b"code: ")).decode()
             code = (await process.stdout.readline()).decode().strip()
-        (address,) = re.findall(r"open (http://\S+/setup)\n", told)
+        (address,) = re.findall(r"open (http://\S+/setup)\n", output)
         async with httpx.AsyncClient(trust_env=False, follow_redirects=True) as browser:
             refused = await browser.post(
                 f"{address}/code", data={"code": "AAAA-AAAA-AAAA"}, headers=from_page(address)

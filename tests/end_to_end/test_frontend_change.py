@@ -71,9 +71,9 @@ async def test_a_page_is_fixed_browsed_and_inspected(
     assert isinstance(await scenario.resolve(), Published)
 
     run = scenario.trajectory(scenario.job().id)
-    browsed, seen, where = (report for _, report in run.subagents())
+    browsed, message, where = (report for _, report in run.subagents())
     assert browsed is not None and (browsed.status, browsed.text) == ("answered", '{"label": "Submit"}')
-    assert seen is not None and (seen.status, seen.text) == ("answered", "site/index.html")
+    assert message is not None and (message.status, message.text) == ("answered", "site/index.html")
     assert where is not None and where.status == "answered"
     assert run.usage().steps == len(run.replies()) + 2 + 2 + 2
 

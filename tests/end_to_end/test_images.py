@@ -85,8 +85,8 @@ async def test_the_images_for_languages_are_built_and_each_is_reported(scenario:
         scenario.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({**images, "python": absent})
         code, out, error = await scenario.command(*prepare)
         assert code == 0, error
-        told = f"Building the sandbox image on {images['go']} (once) ...\nNOTICE: the base image {absent} is not available"
-        assert told in error and error.endswith(" Tests in python use the default image.\n")
+        expected = f"Building the sandbox image on {images['go']} (once) ...\nNOTICE: the base image {absent} is not available"
+        assert expected in error and error.endswith(" Tests in python use the default image.\n")
         first, go, python = out.splitlines()
         assert go.startswith(f"for go, on {images['go']}: patchwright-runtime:")
         assert python == f"for python, on {absent}: none"

@@ -187,7 +187,7 @@ async def test_a_worker_with_a_full_disk_reports_it_and_continues_with_free_spac
             async with run_worker(scenario, url, tmp_path / "data"):
                 await label_issues(scenario, url)
                 async with asyncio.timeout(150):
-                    while not any(re.search("disk ?space|space left", said) for said in scenario.comments):
+                    while not any(re.search("disk ?space|space left", text) for text in scenario.comments):
                         await asyncio.sleep(0.2)
                 assert scenario.repo.pulls == ()
                 filled[0].unlink()

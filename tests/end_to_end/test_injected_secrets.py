@@ -89,11 +89,11 @@ async def test_an_injected_secret_is_used_and_never_read(evil: Scenario, tmp_pat
     assert "leak.txt holds a secret" in evil.comments[0] and "kael.txt holds a secret" in evil.comments[0]
     assert evil.repo.branches == ("main",)
     assert kept.read_text() == f"{LENT}\n", "the command did get it"
-    seen = everywhere(evil)
+    published_text = everywhere(evil)
     for spelling in (*spellings(LENT), "other-canary", "provider-canary"):
-        assert spelling not in seen, spelling
-    assert json.dumps(LENT)[1:-1] not in seen
-    assert seen.count("<secret-hidden>") > 20
+        assert spelling not in published_text, spelling
+    assert json.dumps(LENT)[1:-1] not in published_text
+    assert published_text.count("<secret-hidden>") > 20
 
 
 @pytest.mark.timeout(90)

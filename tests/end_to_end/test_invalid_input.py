@@ -173,10 +173,12 @@ async def test_a_missing_model_ends_the_command_with_an_error(
     }
     start = ("resolve", "--repo", str(repository), "--issue", str(issue))
     code, out, error = await scenario.command(*start, "--json", "--quiet")
-    told = json.loads(out)["error"]
+    notice = json.loads(out)["error"]
     assert code == 1
-    assert told.startswith("The model openai/scripted failed (no answer): Cannot connect to host 127.0.0.1:9")
-    assert error.splitlines()[-1] == f"patchwright: {told}"
+    assert notice.startswith(
+        "The model openai/scripted failed (no answer): Cannot connect to host 127.0.0.1:9"
+    )
+    assert error.splitlines()[-1] == f"patchwright: {notice}"
     again = await refused(scenario, "resolve", "--continue", "last")
     assert "ended before the first reply of the model. Start a new one" in again
 
@@ -287,9 +289,9 @@ async def test_hanging_tests_are_stopped_and_reported(
     code, out, error = await scenario.command(
         "resolve", "--repo", str(made.path), "--issue", str(issue), "--json"
     )
-    told = json.loads(out)
-    assert (code, told["verdict"]) == (5, "untested"), error
-    assert "2 s" in told["reason"]
+    result = json.loads(out)
+    assert (code, result["verdict"]) == (5, "untested"), error
+    assert "2 s" in result["reason"]
 
 
 async def test_json_is_the_only_thing_on_standard_output(
@@ -298,14 +300,14 @@ async def test_json_is_the_only_thing_on_standard_output(
     await scenario.script_model(RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE))
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--json")
     code, out, _ = await scenario.command(*start, "--out", str(tmp_path / "fix.diff"))
-    told = json.loads(out)
-    assert (code, told["verdict"], told["steps"], told["cost_usd"]) == (
+    result = json.loads(out)
+    assert (code, result["verdict"], result["steps"], result["cost_usd"]) == (
         5,
         "unproven",
         3,
         None,
     )  # its finish is rejected once
-    assert told["patch"] == (tmp_path / "fix.diff").read_text()
+    assert result["patch"] == (tmp_path / "fix.diff").read_text()
     code, out, _ = await scenario.command("resolve", "--json")
     assert (code, json.loads(out)["outcome"]) == (2, "error")
 
@@ -314,8 +316,8 @@ async def test_a_server_whose_worker_cannot_start_reports_it_as_json_too(scenari
     await scenario.script_model(*FIX_TURNS)
     del scenario.environment["PATCHWRIGHT_MODEL"]
     code, out, error = await scenario.command("serve", "--port", "0", "--json")
-    told = json.loads(out)
-    assert (code, told["outcome"], told["exit_code"]) == (2, "error", 2)
+    result = json.loads(out)
+    assert (code, result["outcome"], result["exit_code"]) == (2, "error", 2)
     assert error.splitlines()[-1].startswith("patchwright: PATCHWRIGHT_MODEL is not set")
 
 

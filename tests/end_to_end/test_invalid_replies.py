@@ -65,14 +65,14 @@ async def test_a_run_survives_invalid_replies_and_explains_each_one(
     )  # fmt: skip
     body = await resolve_to_pull_request(scenario)
     assert body.startswith("**Fixed:**")
-    seen = list(call_results(scenario))
-    problems = [result.message for _, result in seen[: len(BAD)] if isinstance(result, ActionFailure)]
+    results = list(call_results(scenario))
+    problems = [result.message for _, result in results[: len(BAD)] if isinstance(result, ActionFailure)]
     for problem, expected in zip(problems, BAD.values(), strict=True):
         assert expected in problem and "`view_file` takes one JSON object" in problem
-    unknown, nameless = seen[len(BAD)][1], seen[len(BAD) + 1][1]
+    unknown, nameless = results[len(BAD)][1], results[len(BAD) + 1][1]
     assert isinstance(unknown, ActionFailure) and "there is no tool `open_file`" in unknown.message
     assert isinstance(nameless, ActionFailure) and "The tools are run_shell" in nameless.message
-    reads = [result for _, result in seen[len(BAD) + 2 :][:10]]
+    reads = [result for _, result in results[len(BAD) + 2 :][:10]]
     assert [type(result) for result in reads] == [TextResult] * 6 + [ShellResult] * 4
     assert [result.output.strip() for result in reads if isinstance(result, ShellResult)] == [
         "0",
@@ -85,13 +85,13 @@ async def test_a_run_survives_invalid_replies_and_explains_each_one(
     )
     crowd = [
         result
-        for action, result in seen
+        for action, result in results
         if isinstance(action, MalformedCall) and "may make at most 32" in action.problem
     ]
     assert len(crowd) == 1
     cut = [
         action.problem
-        for action, _ in seen
+        for action, _ in results
         if isinstance(action, MalformedCall) and action.name == "create_file"
     ]
     assert len(cut) == 1 and "cut off at the model's output limit" in cut[0]

@@ -39,9 +39,9 @@ class Tireless(RecordedModel):
         self.summaries: list[dict[str, Any]] = []
 
     async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
-        asked = api_format.parse_messages(request)
-        assert find_unpaired_call(asked) is None
-        if self.takes is not None and len(json.dumps(asked)) > 4 * self.takes:
+        messages = api_format.parse_messages(request)
+        assert find_unpaired_call(messages) is None
+        if self.takes is not None and len(json.dumps(messages)) > 4 * self.takes:
             return context_overflow()
         if not request.get("tools"):
             self.summaries.append(request)
@@ -51,7 +51,9 @@ class Tireless(RecordedModel):
             turn = self._next()
             self.replies += 1
         return ModelFault(
-            body=json.dumps(api_format.format_reply(self._build_reply(request, len(asked), turn, turn.calls)))
+            body=json.dumps(
+                api_format.format_reply(self._build_reply(request, len(messages), turn, turn.calls))
+            )
         )
 
     def _next(self) -> RecordedTurn:

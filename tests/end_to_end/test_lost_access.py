@@ -110,8 +110,8 @@ async def test_a_rejected_model_key_is_reported_and_resume_continues_the_run(
     server.model.add_faults(ModelFault(status=401, body=json.dumps(refused)))
     server.unblock_run("unpaid")
     await server.wait_until_idle()
-    (said,) = own_comments(issue)
-    why, kept, how, *_ = said.split("\n\n")
+    (text,) = own_comments(issue)
+    why, kept, how, *_ = text.split("\n\n")
     assert why.startswith(
         "I had to stop before I finished. The provider of openai/scripted rejects the API key (401): "
         "check `PATCHWRIGHT_MODEL_API_KEY`, or the provider's own variable."
@@ -126,7 +126,11 @@ async def test_a_rejected_model_key_is_reported_and_resume_continues_the_run(
 async def test_a_missing_app_permission_is_reported_with_its_page_and_a_retry_works_once_granted(
     server: ServerScenario,
 ) -> None:
-    one, asked, had = server.issue("ungranted"), len(server.model.requests), dict(server.app.permissions)
+    one, request_count, had = (
+        server.issue("ungranted"),
+        len(server.model.requests),
+        dict(server.app.permissions),
+    )
     two = server.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
     server.app.permissions["contents"] = "read"
     try:
@@ -142,13 +146,13 @@ async def test_a_missing_app_permission_is_reported_with_its_page_and_a_retry_wo
         "patchwright[bot]: I did not start a run: the GitHub App needs more permissions here: `contents: "
         f"write`. Ask an owner to grant them at {page}. Then add the label again or ask me in a comment.",
     ]
-    said = f"{server.world.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
+    comments = f"{server.world.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
     assert timeline(two) == [
         "maintainer: @agent fix it [eyes]",
         "patchwright[bot]: I did not start a run: the GitHub App still needs `contents: write` here. See "
-        f"{said} for how to grant it.",
+        f"{comments} for how to grant it.",
     ]
-    assert len(server.model.requests) == asked
+    assert len(server.model.requests) == request_count
     await server.world.add_comment(one, "@agent retry", by="maintainer")
     await server.wait_until_idle()
     assert timeline(one)[2:] == ["maintainer: @agent retry [eyes]", OPENED.format(3)]
@@ -209,5 +213,5 @@ def taken_away(server: ServerScenario, name: str) -> Delivery:
         "installation": {"id": server.installations[name].id},
         "repositories_removed": [gone],
     }
-    told = json.dumps(body).encode()
-    return Delivery(server.hook, str(uuid4()), "installation_repositories", "removed", told, status=None)
+    text = json.dumps(body).encode()
+    return Delivery(server.hook, str(uuid4()), "installation_repositories", "removed", text, status=None)

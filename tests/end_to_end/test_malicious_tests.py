@@ -42,9 +42,9 @@ async def test_a_fake_runner_in_the_agents_sandbox_does_not_affect_the_verdict(s
         max_repairs=0,
     )
     outcome = await scenario.resolve()
-    seen = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)]
+    results = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)]
     assert any(
-        isinstance(o, ShellResult) and "2 passed" in o.output and "failed" not in o.output for o in seen
+        isinstance(o, ShellResult) and "2 passed" in o.output and "failed" not in o.output for o in results
     )
     assert isinstance(outcome, Reported)
     assert (outcome.verdict.kind, scenario.repo.pulls) == ("regressed", ())
@@ -64,9 +64,9 @@ async def test_planted_test_hooks_are_excluded_from_verification_and_named(scena
     turns = RecordedTurn("Pretend.", wrong, hooks, RUN_TESTS), RecordedTurn("Done.", DONE)
     await use_ordered_model(scenario, *turns, max_repairs=0)
     outcome = await scenario.resolve()
-    seen = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)]
+    results = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)]
     assert any(
-        isinstance(o, ShellResult) and "2 passed" in o.output for o in seen
+        isinstance(o, ShellResult) and "2 passed" in o.output for o in results
     )  # so the agent's own test run says
     assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, outcome.draft) == ("unproven", True)

@@ -65,12 +65,12 @@ async def test_a_file_defines_a_micro_agent_with_validated_input_and_output(
     prompted = next(event for event in child if isinstance(event, SystemPrompt))
     assert "give each place as `file:line`" in prompted.text and child.subagent_started is not None
     assert child.subagent_started.depth == 2 and child.subagent_started.task == TASK
-    told = [
+    messages = [
         message["content"]
         for message in model.requests_by_question[TASK][-1]["messages"]
         if message["role"] == "tool"
     ]
-    assert "This call was not run." in told[-1] and "`places`: array, required." in told[-1]
+    assert "This call was not run." in messages[-1] and "`places`: array, required." in messages[-1]
     assert "a + b" in scenario.repo.diff(scenario.pull)  # what it removed was in its own copy
 
 

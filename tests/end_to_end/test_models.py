@@ -20,10 +20,10 @@ NO_CREDIT = ModelFault(status=402, body='{"error": {"message": "Your account has
 def in_tags(call: RecordedCall) -> str:
     """Writes a call as a model without function calling does: with the parameters that the prompt describes."""
     assert isinstance(call.arguments, dict)
-    told = {
+    data = {
         name: value for name, value in call.arguments.items() if name != "thread_replies"
     }  # only for pull requests
-    fields = [f"<{name}>\n{value}\n</{name}>" for name, value in told.items()]
+    fields = [f"<{name}>\n{value}\n</{name}>" for name, value in data.items()]
     return "\n".join([f'<call name="{call.name}">', *fields, "</call>"])
 
 
@@ -53,9 +53,9 @@ async def test_a_fallback_model_completes_a_run_whose_model_fails(
     spoke = [event.usage.model for event in scenario.trajectory() if isinstance(event, ModelReply)]
     first = scenario.environment["PATCHWRIGHT_MODEL"]
     assert spoke == [first, first, *["openai/second"] * (len(TURNS) - 2)]
-    asked = [request["model"] for request in scenario.endpoint.requests]
+    requests = [request["model"] for request in scenario.endpoint.requests]
     name = first.partition("/")[2]
-    assert asked == [name, name, name, *["second"] * (len(TURNS) - 2)], "and it stays there"
+    assert requests == [name, name, name, *["second"] * (len(TURNS) - 2)], "and it stays there"
     assert [record.getMessage() for record in caplog.records].count("model fell back") == 1
     assert scenario.pull.body is not None
     assert f"steps of `{first}`, then `openai/second` ·" in scenario.pull.body

@@ -33,14 +33,14 @@ async def test_a_denied_host_is_named_to_the_agent_and_in_the_pull_request(
     )
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", outcome
-    heard = str(
+    messages = str(
         [message for message in scenario.endpoint.requests[1]["messages"] if message["role"] == "tool"]
     )
-    assert "the sandbox refused a connection to github.com: it is not on the allowlist" in heard
+    assert "the sandbox refused a connection to github.com: it is not on the allowlist" in messages
     body = scenario.pull.body or ""
     line = next(line for line in body.splitlines() if line.startswith("Network:"))
     assert "blocked: `github.com` (it is not on the allowlist (setting `allowed_hosts`))" in line
-    assert scenario.environment["PATCHWRIGHT_MODEL_API_KEY"] not in line + heard
+    assert scenario.environment["PATCHWRIGHT_MODEL_API_KEY"] not in line + messages
     assert any(isinstance(event, NetworkAccess) for event in scenario.trajectory())
     # The tests ran without network, and report it themselves.
     assert outcome.verdict.after is not None

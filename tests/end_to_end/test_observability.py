@@ -38,12 +38,12 @@ async def test_a_job_from_the_api_appears_in_logs_metrics_traces_and_the_archive
         }
         issue = server.issue("watched")
         async with server.serve(), httpx.AsyncClient(base_url=server.base_url, trust_env=False) as http:
-            asked = {"repository": "acme/watched", "number": issue.number, "id": "watched-1"}
-            assert (await http.post("/jobs", json=asked)).status_code == 401
+            data = {"repository": "acme/watched", "number": issue.number, "id": "watched-1"}
+            assert (await http.post("/jobs", json=data)).status_code == 401
             known = {"authorization": f"Bearer {TOKEN}"}
-            assert (await http.post("/jobs", json=asked, headers=known)).status_code == 202
+            assert (await http.post("/jobs", json=data, headers=known)).status_code == 202
             await server.wait_until_idle()
-            seen = (await http.get("/jobs/watched-1", headers=known)).json()
+            body = (await http.get("/jobs/watched-1", headers=known)).json()
             figures = (await http.get("/metrics")).text
             await wait_until(lambda: collector.requests)
             await wait_until((archive / "watched-1" / "events.jsonl").exists)
@@ -52,7 +52,7 @@ async def test_a_job_from_the_api_appears_in_logs_metrics_traces_and_the_archive
             json.loads(line) for line in (archive / "watched-1" / "events.jsonl").read_text().splitlines()
         ]
 
-    assert (seen["state"], seen["result"]["kind"], seen["run"]["verdict"]) == (
+    assert (body["state"], body["result"]["kind"], body["run"]["verdict"]) == (
         "completed",
         "published",
         "fixed",
@@ -65,7 +65,7 @@ async def test_a_job_from_the_api_appears_in_logs_metrics_traces_and_the_archive
     assert samples["patchwright_completed_jobs_total", "canary", "published"] == 1
     assert samples["patchwright_verdicts_total", "canary", "fixed"] == 1
     assert samples["patchwright_run_seconds_count", "canary"] == 1
-    assert samples["patchwright_steps_total", "canary"] == seen["run"]["steps"] > 3
+    assert samples["patchwright_steps_total", "canary"] == body["run"]["steps"] > 3
     assert samples["patchwright_tokens_total", "prompt", "canary", "openai/scripted"] > 0
     assert {"clone", "agent step", "chat openai/scripted", "tests before", "tests after", "publish"} <= {
         span.name for span in collector.spans

@@ -36,10 +36,10 @@ class Chatterbox:
         await self._loopback.stop()
 
     async def _hear(self, scope: AsgiMessage, receive: Receive, send: Send) -> None:
-        told = json.loads(await read_body(receive))
+        payload = json.loads(await read_body(receive))
         await respond(send, 202, {}, b"")
-        if told["sender"]["login"] != self.login and self.said < self._most:
-            await self.say(told["issue"]["number"])
+        if payload["sender"]["login"] != self.login and self.said < self._most:
+            await self.say(payload["issue"]["number"])
 
     async def say(self, number: int) -> None:
         self.said += 1

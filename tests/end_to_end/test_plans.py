@@ -63,8 +63,10 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     )
 
     plan = await comment_job(scenario, "@agent plan $1.50 how to fix this")
-    asked = await scenario.resolve(plan)
-    assert isinstance(asked, InputRequired) and asked.question == "The plan of 2 steps waits for approval."
+    outcome = await scenario.resolve(plan)
+    assert (
+        isinstance(outcome, InputRequired) and outcome.question == "The plan of 2 steps waits for approval."
+    )
     posted = scenario.comments[-1]
     assert posted.partition("\n---\n")[0].strip() == (
         "Here is my plan. I have not changed anything yet.\n\n"
@@ -80,7 +82,9 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     ) in posted
     assert "5 steps of `openai/scripted` · $0." in posted
     assert (scenario.repo.pulls, scenario.repo.branches) == ((), ("main",))
-    refusals = [seen.message for action, seen in call_results(scenario) if isinstance(seen, ActionFailure)]
+    refusals = [
+        result.message for action, result in call_results(scenario) if isinstance(result, ActionFailure)
+    ]
     assert [one.partition(":")[0] for one in refusals] == ["Not done", "Not done"]  # the edit and the finish
     brief = str(scenario.endpoint.requests[0]["messages"][1])
     assert "# The task: a plan first" in brief and "> how to fix this" in brief
@@ -103,10 +107,14 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert await scenario.resolve(go) == done, "the same delivery again"
 
     run = scenario.trajectory(plan.id)
-    heard = [event for event in run if isinstance(event, Message) and event.source == "comment"]
-    assert [event.approves_plan for event in heard] == [False, True]
-    assert "has replied to your plan and not approved it:\n\n> say in the code what it does" in heard[0].text
-    assert "has approved your plan." in heard[1].text and "> but leave out the docstring" in heard[1].text
+    messages = [event for event in run if isinstance(event, Message) and event.source == "comment"]
+    assert [event.approves_plan for event in messages] == [False, True]
+    assert (
+        "has replied to your plan and not approved it:\n\n> say in the code what it does" in messages[0].text
+    )
+    assert (
+        "has approved your plan." in messages[1].text and "> but leave out the docstring" in messages[1].text
+    )
     first, last = scenario.endpoint.requests[0], scenario.endpoint.requests[-1]
     assert "The run was stopped and now continues in a new sandbox." in str(last["messages"])
     assert first["tools"] == last["tools"], "what a provider has cached stays so"
@@ -153,8 +161,8 @@ async def test_a_question_while_planning_is_answered_before_the_plan(scenario: S
     )
     assert isinstance(await scenario.resolve(await comment_job(scenario, "@agent no floats")), InputRequired)
     assert "1. [ ] calc.py" in scenario.comments[-1]
-    (heard,) = messages_from(scenario, "comment", plan.id)
-    assert "answers your question:\n\n> no floats" in heard
+    (message,) = messages_from(scenario, "comment", plan.id)
+    assert "answers your question:\n\n> no floats" in message
 
 
 async def test_an_explanation_is_a_comment_with_permalinks_and_no_change(scenario: Scenario) -> None:
@@ -237,8 +245,8 @@ async def test_an_approved_plan_on_a_pull_request_becomes_a_commit(scenario: Sce
         scenario.repo, "topic", by="contributor", title="Add X", body="I need X."
     )
     await use_ordered_model(scenario, RecordedTurn("Try.", FIX), RecordedTurn("So.", PLAN), *WORK)
-    asked = await scenario.resolve(await comment_job(scenario, "@agent plan to fix add() too", on=pull))
-    assert isinstance(asked, InputRequired) and len(scenario.repo.branches) == 2
+    outcome = await scenario.resolve(await comment_job(scenario, "@agent plan to fix add() too", on=pull))
+    assert isinstance(outcome, InputRequired) and len(scenario.repo.branches) == 2
     before = scenario.repo.read("topic", "calc.py")
     done = await scenario.resolve(await comment_job(scenario, "@agent go", on=pull))
     assert isinstance(done, Published) and done.branch == "topic"

@@ -88,10 +88,10 @@ async def test_an_image_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenario
         RecordedTurn("Look.", look), RecordedTurn("Fix.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
     )
     assert isinstance(await scenario.resolve(), Published)
-    told = first_message(scenario)
-    assert told.images == (ImageData(media_type="image/png", data=png()),)
-    assert "1-shot.png (image/png, " in told.text
-    assert "2-report.pdf (application/pdf, 16 B)" in told.text
+    message = first_message(scenario)
+    assert message.images == (ImageData(media_type="image/png", data=png()),)
+    assert "1-shot.png (image/png, " in message.text
+    assert "2-report.pdf (application/pdf, 16 B)" in message.text
     ran = next(
         e.observation
         for e in scenario.trajectory()
@@ -127,8 +127,8 @@ async def test_attachments_are_restored_when_a_run_continues_in_a_new_sandbox(
         if isinstance(event, Message) and event.source == "resume"
     )
     assert "in a new sandbox" in resumed and "except the issue's attachments" in resumed
-    seen = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)][:2]
-    first, again = [each.output for each in seen if isinstance(each, ShellResult)]
+    results = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)][:2]
+    first, again = [each.output for each in results if isinstance(each, ShellResult)]
     assert first.endswith("/attachments/1-shot.png\n") and again.endswith("/attachments/1-shot.png\n")
 
 
@@ -141,6 +141,6 @@ async def test_slow_baseline_tests_are_reported_when_they_complete(
     await scenario.script_model(RecordedTurn("Wait.", RunShell(command="sleep 12")), *FIX_TURNS)
     assert isinstance(await scenario.resolve(), Published)
     assert "still running on the untouched code" in first_message(scenario).text
-    (told,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "baseline"]
-    assert told.startswith("The repository's tests have ended; there is no need to run them")
-    assert "On the untouched code: " in told and "passed" in told
+    (message,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "baseline"]
+    assert message.startswith("The repository's tests have ended; there is no need to run them")
+    assert "On the untouched code: " in message and "passed" in message

@@ -71,11 +71,11 @@ async def test_temporary_errors_are_retried_and_billed_failures_are_counted(
     scenario: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = dict(enumerate(PASSING))
-    asked: list[float] = []
+    received: list[float] = []
     slow: list[int] = []
 
     async def trouble(turn: int, body: dict[str, Any]) -> None:
-        asked.append(time.monotonic())
+        received.append(time.monotonic())
         if fault := left.pop(turn, None):
             endpoint.add_faults(fault)
         elif turn == len(PASSING) - 1 and not slow:
@@ -90,7 +90,7 @@ async def test_temporary_errors_are_retried_and_billed_failures_are_counted(
     assert not left
     retried = [record for record in caplog.records if record.getMessage() == "model request retried"]
     assert len(retried) == len(PASSING), "each but what was billed, and the one that was too slow"
-    assert asked[1] - asked[0] >= 1, "the provider asked for a second"
+    assert received[1] - received[0] >= 1, "the provider asked for a second"
     run = scenario.trajectory()
     spent = run.usage()
     assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
@@ -154,8 +154,8 @@ async def test_a_second_model_without_a_price_is_not_reported_as_free(quick: Sce
     )
     (comment,) = quick.comments
     lower_bound = cost.usd.quantize(Decimal("0.0001"), ROUND_DOWN)
-    for told in (body, comment):
-        assert f"then `openai/second` · at least ${lower_bound} · " in told
+    for message in (body, comment):
+        assert f"then `openai/second` · at least ${lower_bound} · " in message
     assert "$2.00 (as far as prices are known)" in body
     _, out, _ = await quick.command("runs", "--json")
     (listed,) = json.loads(out)["runs"]

@@ -32,11 +32,11 @@ async def resolved(
     run_git(tree, "init", "--quiet", "--initial-branch=main")
     run_git(tree, "add", "--all", "--force")
     run_git(tree, "commit", "--quiet", "-m", "The release as it was published")
-    told, fix = place / "issue.md", place / "fix.diff"
-    told.write_text(issue)
+    issue_file, fix = place / "issue.md", place / "fix.diff"
+    issue_file.write_text(issue)
     async with RecordedModel(script, key="sk-published") as endpoint:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "patchwright", "resolve", "--repo", str(tree), "--issue", str(told), "--json",
+            sys.executable, "-m", "patchwright", "resolve", "--repo", str(tree), "--issue", str(issue_file), "--json",
             "--out", str(fix), "--model", "openai/scripted", "--base-url", endpoint.base_url, *options,
             env=cli_environment(place) | environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

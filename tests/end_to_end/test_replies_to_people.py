@@ -127,8 +127,8 @@ async def test_two_simultaneous_requests_do_not_cancel_each_other(server: Server
     )
     await server.wait_until_idle()
     for issue, pull in zip((one, two), sorted(one.repo.pulls, key=lambda pull: pull.head_ref), strict=True):
-        said = [line for line in timeline(issue) if line.startswith("patchwright[bot]")]
-        assert set(said) == {
+        lines = [line for line in timeline(issue) if line.startswith("patchwright[bot]")]
+        assert set(lines) == {
             OPENED.format(pull.number)
         }  # the second request was read by the run, or queued behind it
         assert issue.repo.read(f"patchwright/issue-{issue.number}", "calc.py") == MENDED_CODE
@@ -157,8 +157,8 @@ ACCIDENTS = (
 async def test_a_text_that_only_resembles_a_mention_starts_nothing(server: ServerScenario) -> None:
     # Complaint 24: accidental triggers.
     issue = server.issue("accidents")
-    for said in ACCIDENTS:
-        await server.world.add_comment(issue, said, by="maintainer")
+    for text in ACCIDENTS:
+        await server.world.add_comment(issue, text, by="maintainer")
     innocent = server.world.add_comment_silently(issue, "It happens on Mondays.", by="maintainer")
     async with httpx.AsyncClient(trust_env=False) as client:  # edited in the browser by its author
         await client.patch(

@@ -15,10 +15,10 @@ def a_tree(config: str | bytes) -> dict[str, str | bytes]:
 
 
 def complaints(scenario: Scenario) -> list[str]:
-    said = scenario.repo.comments(scenario.issue.number)
+    comments = scenario.repo.comments(scenario.issue.number)
     return [
         one.body.partition("\n")[2].strip()
-        for one in said
+        for one in comments
         if one.body.startswith("<!-- patchwright:configuration -->")
     ]
 
@@ -37,8 +37,8 @@ async def test_an_invalid_setting_is_reported_once_with_its_line_and_the_rest_ap
     assert scenario.pull.head_ref == "patchwright/fix-1"
     again = scenario.job().model_copy(update={"id": "a-second-trigger"})
     await scenario.resolve(again)
-    (told,) = complaints(scenario)
-    assert told == (
+    (notice,) = complaints(scenario)
+    assert notice == (
         "`.github/patchwright.toml` has errors. I ignore these entries and apply the rest:\n\n"
         "- line 3, `test_timout`: there is no such setting, did you mean `test_timeout`?\n"
         "- line 4, `test_timeout`: it should be a valid integer.\n"

@@ -50,8 +50,8 @@ async def test_at_a_limit_the_work_is_published_and_the_limit_is_reported_first(
     assert isinstance(outcome, Published) and outcome.draft
     assert quick.repo.read(outcome.branch, "calc.py") == CODE.replace("a - b", "a + b")
     (comment,) = quick.comments
-    for told in (str(quick.pull.body), comment):
-        assert told.startswith(f"**Stopped early:** {said}")
+    for message in (str(quick.pull.body), comment):
+        assert message.startswith(f"**Stopped early:** {said}")
 
 
 async def test_the_cost_of_a_run_is_reported_as_text_and_json(quick: Scenario) -> None:
@@ -67,10 +67,10 @@ async def test_the_cost_of_a_run_is_reported_as_text_and_json(quick: Scenario) -
     tokens = spent.prompt_tokens + spent.completion_tokens
     assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
     (comment,) = quick.comments
-    for told in (str(quick.pull.body), comment):
+    for message in (str(quick.pull.body), comment):
         assert (
             f"{spent.steps} steps of `openai/scripted` · ${spent.usd:.4f} · {tokens:,} tokens · working time "
-            in told
+            in message
         )
     lines = (quick.data / "output").read_text().splitlines()
     assert str(spent.usd) in lines and str(tokens) in lines

@@ -102,9 +102,9 @@ async def test_an_interrupted_command_is_reported_as_lost_and_never_repeated(
     (run,) = scenario.runs
     assert "a + b" in await resolved(scenario, fix, "--continue", run, "--out", str(fix))
     events = tuple(scenario.trajectory(run))
-    asked = [call.id for event in events if isinstance(event, ModelReply) for call in event.calls]
+    call_ids = [call.id for event in events if isinstance(event, ModelReply) for call in event.calls]
     answered = [event.call_id for event in events if isinstance(event, ToolResult)]
-    assert sorted(answered) == sorted(asked)
+    assert sorted(answered) == sorted(call_ids)
     assert len(set(answered)) == len(answered)
     assert traces.read_text() == "hanging\nhanging\n"
 

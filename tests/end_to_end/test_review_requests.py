@@ -126,8 +126,8 @@ async def test_a_review_is_one_job_in_any_order_of_its_deliveries(
         scenario.world.add_webhook(served.webhook, "story-webhook-secret")
         deliveries = await scenario.world.deliver_review(pull, review)
         again = [scenario.world.redeliver(one) for one in reversed(deliveries)]
-        seen: list[Delivery] = [*deliveries, *await asyncio.gather(*again)]
-        assert {one.status for one in seen} == {202}
+        results: list[Delivery] = [*deliveries, *await asyncio.gather(*again)]
+        assert {one.status for one in results} == {202}
         await scenario.wait_for_completion()
         await asyncio.sleep(1)
     assert len(scenario.runs) == 1

@@ -73,9 +73,9 @@ async def test_a_command_is_stopped_at_the_timeout_of_its_run(
     assert "\n\n**Untested:**" in body
     assert limit(scenario, body) == "The time limit of 6 s is reached."
     assert len(endpoint.requests) == 2
-    (seen,) = [
+    (shown,) = [
         result
         for action, result in call_results(scenario)
         if action == wait and isinstance(result, ShellResult)
     ]
-    assert seen.exit_code is None and seen.output.strip() == "started" and seen.seconds < 7
+    assert shown.exit_code is None and shown.output.strip() == "started" and shown.seconds < 7

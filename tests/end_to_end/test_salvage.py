@@ -115,9 +115,9 @@ async def test_a_failed_run_saves_its_work_tree_on_a_branch_and_explains_how_to_
     hooked: Scenario,
 ) -> None:
     scenario = hooked
-    told = await broke_off(scenario, RecordedTurn("Fix.", FIX))
+    comment = await broke_off(scenario, RecordedTurn("Fix.", FIX))
     assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
-    first, kept, way, far, *_ = told.split("\n\n")
+    first, kept, way, far, *_ = comment.split("\n\n")
     assert first.startswith("I had to stop before I finished.") and "no credit left" in first
     assert kept == f"The work so far (1 file) is on the branch `{BRANCH}`. It was not tested."
     assert way == (
@@ -134,9 +134,9 @@ async def test_a_failed_run_of_a_requester_without_write_access_reports_its_cost
     def revoke() -> None:
         hooked.world.set_role(hooked.repo, "maintainer", "read")
 
-    told = await broke_off(hooked, RecordedTurn("Fix.", FIX), before=revoke)
-    said, bill = told.strip().split("\n\n")
-    assert said.startswith(
+    comment = await broke_off(hooked, RecordedTurn("Fix.", FIX), before=revoke)
+    text, bill = comment.strip().split("\n\n")
+    assert text.startswith(
         "I worked on this but did not publish the result: maintainer no longer has write access"
     )
     assert bill.startswith("1 step of `openai/scripted` · cost unknown")
@@ -147,7 +147,7 @@ async def test_a_failed_run_of_a_requester_without_write_access_reports_its_cost
 async def test_resume_continues_a_failed_run_and_completes_it(hooked: Scenario) -> None:
     scenario = hooked
     await broke_off(scenario, RecordedTurn("Fix.", FIX))
-    asked = len(scenario.endpoint.requests)
+    request_count = len(scenario.endpoint.requests)
     on = await comment(scenario, "@agent resume, and test it")
     endpoint = await use_ordered_model(
         scenario, RecordedTurn("Test it.", NEW_TEST), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
@@ -156,10 +156,10 @@ async def test_resume_continues_a_failed_run_and_completes_it(hooked: Scenario) 
         outcome = await at_work.done(on)
         assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
         assert await at_work.worker.run(on, 1) == outcome, "the same trigger again"
-    assert asked == 2 and len(endpoint.requests) == 3
+    assert request_count == 2 and len(endpoint.requests) == 3
     run = scenario.trajectory(scenario.job().id)
-    (heard,) = [event for event in run if isinstance(event, Message) and event.trigger_id == on.id]
-    assert heard.source == "resume" and "> and test it" in heard.text
+    (message,) = [event for event in run if isinstance(event, Message) and event.trigger_id == on.id]
+    assert message.source == "resume" and "> and test it" in message.text
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
 
 
@@ -196,8 +196,8 @@ async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(hooked: S
                 await asyncio.sleep(0.05)
         record = await at_work.queue.get_record(scenario.job().id)
         assert record is not None and record.result == Canceled()
-    (told,) = scenario.comments
-    assert told.startswith("I had to stop before I finished. Somebody canceled this run.")
+    (comment,) = scenario.comments
+    assert comment.startswith("I had to stop before I finished. Somebody canceled this run.")
     assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
 
 
@@ -235,21 +235,23 @@ async def test_an_engine_lost_before_verification_leaves_the_finished_work(hooke
     await use_ordered_model(scenario, *FIX_TURNS, on_request=leave)
     async with service(scenario, going) as at_work:
         assert isinstance(await at_work.done(scenario.job()), Failed)
-    (told,) = scenario.comments
-    assert "The Docker engine does not answer." in told
-    assert "2 files) is on the branch `patchwright/issue-1-after-5-steps`. It was not tested." in told
-    asked = len(scenario.endpoint.requests)
+    (replies,) = scenario.comments
+    assert "The Docker engine does not answer." in replies
+    assert "2 files) is on the branch `patchwright/issue-1-after-5-steps`. It was not tested." in replies
+    request_count = len(scenario.endpoint.requests)
     on = await comment(scenario, "@agent resume")
     async with service(scenario) as at_work:
         outcome = await at_work.done(on)
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
-    assert len(scenario.endpoint.requests) == asked, "the agent had nothing more to do"
+    assert len(scenario.endpoint.requests) == request_count, "the agent had nothing more to do"
 
 
 async def test_forbidden_files_are_not_on_the_branch_and_the_comment_says_so(hooked: Scenario) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
-    told = await broke_off(hooked, RecordedTurn("Fix.", FIX, workflow))
-    assert "Not on the branch:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in told
+    comment = await broke_off(hooked, RecordedTurn("Fix.", FIX, workflow))
+    assert (
+        "Not on the branch:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in comment
+    )
     assert hooked.repo.bare.diff("main", BRANCH, "--name-only").split() == ["calc.py"]
 
 
@@ -258,16 +260,18 @@ async def test_a_work_tree_that_contains_a_secret_is_not_pushed_and_the_comment_
 ) -> None:
     monkeypatch.setenv("STORY_API_KEY", "sk-story-4711-and-more")
     reversed_key = CreateFile(path="notes.txt", content="sk-story-4711-and-more"[::-1])
-    told = await broke_off(hooked, RecordedTurn("Fix.", FIX, reversed_key))
-    assert "The work was not pushed to a branch: notes.txt contains a secret of this installation." in told
+    comment = await broke_off(hooked, RecordedTurn("Fix.", FIX, reversed_key))
+    assert "The work was not pushed to a branch: notes.txt contains a secret of this installation." in comment
     assert hooked.repo.branches == ("main",)
 
 
 async def test_if_no_branch_can_be_pushed_the_comment_contains_the_patch(hooked: Scenario) -> None:
     hooked.repo.protect("*", "Only people push here.")
-    told = await broke_off(hooked, RecordedTurn("Fix.", FIX))
-    assert "The work could not be pushed to a branch:" in told and "is in the run's log and here:" in told
-    assert "+    return a + b\n" in told and "comment `@agent resume`" in told
+    comment = await broke_off(hooked, RecordedTurn("Fix.", FIX))
+    assert (
+        "The work could not be pushed to a branch:" in comment and "is in the run's log and here:" in comment
+    )
+    assert "+    return a + b\n" in comment and "comment `@agent resume`" in comment
     assert hooked.repo.branches == ("main",)
 
 
@@ -286,9 +290,9 @@ async def test_a_failed_branch_does_not_prevent_the_comment(hooked: Scenario) ->
     )
     async with service(scenario) as at_work:
         assert isinstance(await at_work.done(scenario.job()), Failed)
-    (told,) = scenario.comments
-    assert "The work could not be pushed to a branch:" in told and "is in the run's log." in told
-    assert "comment `@agent resume`" in told
+    (comment,) = scenario.comments
+    assert "The work could not be pushed to a branch:" in comment and "is in the run's log." in comment
+    assert "comment `@agent resume`" in comment
 
 
 @pytest.mark.slow
@@ -301,8 +305,8 @@ async def test_after_a_limit_without_a_patch_resume_starts_with_new_limits(hooke
     )
     async with service(scenario) as at_work:
         assert isinstance(await at_work.done(scenario.job()), Reported)
-    (told,) = scenario.comments
-    assert "The limit on model replies is reached (2)." in told and "`@agent resume`" in told
+    (replies,) = scenario.comments
+    assert "The limit on model replies is reached (2)." in replies and "`@agent resume`" in replies
     await use_ordered_model(scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Test it.", NEW_TEST))
     async with service(scenario) as at_work:
         outcome = await at_work.done(await comment(scenario, "@agent resume"))
@@ -331,9 +335,9 @@ async def test_a_canceled_workflow_saves_its_work_before_its_machine_ends(hooked
     async with asyncio.timeout(30):
         await process.communicate()
     assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
-    (told,) = scenario.comments
-    assert "The workflow was canceled." in told
-    assert "The run's log is gone with the workflow's runner." in told
+    (comment,) = scenario.comments
+    assert "The workflow was canceled." in comment
+    assert "The run's log is gone with the workflow's runner." in comment
     assert "canceled" in (scenario.data / "output").read_text()
 
 

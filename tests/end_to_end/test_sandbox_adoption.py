@@ -54,12 +54,12 @@ async def test_a_killed_run_continues_in_its_sandbox(
         container.remove(force=True)
 
     fix = tmp_path / "fix.diff"
-    code, out, told = await scenario.command("resolve", "--continue", run, "--out", str(fix))
-    assert code == 0, out + told
+    code, out, result = await scenario.command("resolve", "--continue", run, "--out", str(fix))
+    assert code == 0, out + result
     assert "+    return a + b" in fix.read_text()
     trajectory = scenario.trajectory(run)
-    said = [event.text for event in trajectory if isinstance(event, Message) and event.source == "resume"]
-    assert said == [
+    messages = [event.text for event in trajectory if isinstance(event, Message) and event.source == "resume"]
+    assert messages == [
         prompt_texts.render_new_sandbox("/tmp") if removed else prompt_texts.render_same_sandbox()
     ]
     recall = next(
@@ -100,8 +100,8 @@ async def test_a_running_command_survives_a_kill_and_its_result_reaches_the_run(
     await process.communicate()
 
     (run,) = scenario.runs
-    code, out, told = await scenario.command("resolve", "--continue", run, "--out", str(fix))
-    assert code == 0, out + told
+    code, out, result = await scenario.command("resolve", "--continue", run, "--out", str(fix))
+    assert code == 0, out + result
     assert "+    return a + b" in fix.read_text()
     answers = [event.observation for event in scenario.trajectory(run) if isinstance(event, ToolResult)]
     told_of = [one.output for one in answers if isinstance(one, ShellResult)][:3]

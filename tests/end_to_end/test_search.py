@@ -34,7 +34,7 @@ async def test_an_agent_searches_code_and_the_web_without_leaking_the_key(scenar
             search_base_url=api.url,
         )
         body = await resolve_to_pull_request(scenario)
-    came = [seen for _, seen in call_results(scenario)][1:5]
+    came = [result for _, result in call_results(scenario)][1:5]
     assert isinstance(came[0], TextResult) and came[0].text.startswith("calc.py:1-2: def add(a, b):\n")
     assert isinstance(came[1], TextResult) and came[1].text.startswith("[no line found in ")
     assert (
@@ -42,13 +42,13 @@ async def test_an_agent_searches_code_and_the_web_without_leaking_the_key(scenar
         and "Exa names 2 pages; this search cost $0.007." in came[2].text
     )
     assert "was not sent to Exa" in str(came[3])
-    assert [asked.body["query"] for asked in api.requests] == ["python add subtracts"]
+    assert [request.body["query"] for request in api.requests] == ["python add subtracts"]
     assert api.requests[0].headers["x-api-key"] == KEY
 
     names = [tool["function"]["name"] for tool in scenario.endpoint.requests[0]["tools"]]
     assert names.index("search_code") < names.index("view_file") and "search_web" in names
     messages = str(scenario.endpoint.requests)
     logs = "".join(path.read_text() for path in scenario.data.glob("runs/*/*") if path.is_file())
-    said = f"who has {KEY}"  # the model's own text, which it knew
+    query = f"who has {KEY}"  # the model's own text, which it knew
     for text in (messages, logs, body):
-        assert KEY not in text.replace(said, "")
+        assert KEY not in text.replace(query, "")

@@ -63,21 +63,21 @@ def canaries(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> dict[str, s
 async def test_a_model_that_searches_for_secrets_finds_none(
     scenario: Scenario, canaries: dict[str, str]
 ) -> None:
-    told = Finish(cause="c", change="c", testing="I looked everywhere.")
+    finish = Finish(cause="c", change="c", testing="I looked everywhere.")
     await scenario.script_model(
         RecordedTurn("Hunt.", RunShell(command=HUNT)),
         RecordedTurn("Fix.", FIX, NEW_TEST),
-        RecordedTurn("Done.", told),
+        RecordedTurn("Done.", finish),
         key=None,
     )
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    seen = everywhere(scenario)
+    published_text = everywhere(scenario)
     minted = [token for token in scenario.world.tokens if token.startswith("ghs_")]
     assert minted, "the forge's token was used at all"
     for value in (*canaries.values(), *minted):
         for spelling in spellings(value):
-            assert spelling not in seen
+            assert spelling not in published_text
 
 
 async def test_the_search_finds_a_planted_secret(scenario: Scenario, canaries: dict[str, str]) -> None:
@@ -93,9 +93,9 @@ async def test_the_search_finds_a_planted_secret(scenario: Scenario, canaries: d
         key=None,
     )
     await scenario.resolve()
-    seen = everywhere(scenario)
-    assert f"PLANTED={planted}" in seen
-    assert f"/tmp/planted:{planted}-file" in seen
+    published_text = everywhere(scenario)
+    assert f"PLANTED={planted}" in published_text
+    assert f"/tmp/planted:{planted}-file" in published_text
 
 
 @pytest.mark.slow
@@ -232,8 +232,8 @@ async def test_an_injected_secret_cannot_leave_the_sandbox(scenario: Scenario, t
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         await process.communicate()
-        heard, value = attacker.heard.lower(), re.escape(secret.encode())
-        assert re.search(rb"post / http/1\.1\r\n(.+\r\n)+\r\n" + value, heard)
-        assert re.search(rb"rcpt to:<d@e\.f>\r\ndata\r\n" + value, heard)
-        assert b"get /acme/calc.git/info/refs?service=git-receive-pack" in heard
+        received, value = attacker.heard.lower(), re.escape(secret.encode())
+        assert re.search(rb"post / http/1\.1\r\n(.+\r\n)+\r\n" + value, received)
+        assert re.search(rb"rcpt to:<d@e\.f>\r\ndata\r\n" + value, received)
+        assert b"get /acme/calc.git/info/refs?service=git-receive-pack" in received
         assert base64.b64encode(f"x:{secret}".encode()) in attacker.heard

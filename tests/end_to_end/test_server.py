@@ -65,11 +65,11 @@ async def test_a_label_on_a_pull_request_without_a_review_gets_an_explanation(sc
         scenario.world.add_webhook(served.webhook, "story-webhook-secret")
         await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
         await scenario.wait_for_completion()
-        asked = len(scenario.endpoint.requests)
-        told = await scenario.world.add_label(scenario.pull, "fix-me", by="maintainer")
-        assert (told.event, told.status) == ("pull_request", 202)
+        request_count = len(scenario.endpoint.requests)
+        delivery = await scenario.world.add_label(scenario.pull, "fix-me", by="maintainer")
+        assert (delivery.event, delivery.status) == ("pull_request", 202)
         await scenario.wait_for_completion(runs=2)
-    assert len(scenario.endpoint.requests) == asked
+    assert len(scenario.endpoint.requests) == request_count
     assert "there is no open review thread here" in scenario.pull.comments[-1].body
 
 
@@ -94,11 +94,11 @@ async def test_a_stranger_cannot_start_a_run_and_learns_why(scenario: Scenario) 
 async def test_a_restarted_server_continues_the_run_of_a_killed_one(scenario: Scenario) -> None:
     first, *rest = FIX_TURNS
     hang = RunShell(command=f"[ -e {scenario.data / 'again'} ] || sleep 600")
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     def note(turn: int, body: object) -> None:
         if turn == 2:
-            asked.set()
+            requested.set()
 
     # The hanging command is the third turn; by then the first edit is saved.
     await scenario.script_model(first, rest[0], RecordedTurn("Wait.", hang), *rest[1:], on_request=note)
@@ -106,7 +106,7 @@ async def test_a_restarted_server_continues_the_run_of_a_killed_one(scenario: Sc
         scenario.world.add_webhook(served.webhook, "story-webhook-secret")
         await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
         async with asyncio.timeout(60):
-            await asked.wait()
+            await requested.wait()
         await asyncio.sleep(0.5)
         served.process.kill()
         await served.process.wait()

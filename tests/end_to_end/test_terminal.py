@@ -84,9 +84,9 @@ async def test_a_dry_run_prints_its_writes_above_the_live_display(
         )
         await screen.until(lambda _: process.poll() is not None)
         assert process.returncode == 0, "\n".join(screen.scrolled)
-        seen = "\n".join(screen.scrolled)
-        assert "\n--- pull request: Fix: add()" in seen and "\n**Fixed:**" in seen, seen
-        assert b"\x1b[2J" not in screen.raw and "\n> " not in seen.rpartition("**Fixed:**")[2]
+        text = "\n".join(screen.scrolled)
+        assert "\n--- pull request: Fix: add()" in text and "\n**Fixed:**" in text, text
+        assert b"\x1b[2J" not in screen.raw and "\n> " not in text.rpartition("**Fixed:**")[2]
         assert screen.lines[-1].startswith("view: patchwright view acme-calc-1-")
 
 
@@ -94,7 +94,7 @@ async def test_a_dry_run_prints_its_writes_above_the_live_display(
 async def test_a_pipe_gets_plain_lines_and_quiet_prints_only_the_result(
     scenario: Scenario, asked: tuple[str, ...]
 ) -> None:
-    for flag, told in (("--verbose", True), ("--quiet", False)):
+    for flag, notice in (("--verbose", True), ("--quiet", False)):
         await scenario.script_model(
             RecordedTurn("Fix.", FIX, NEW_TEST),
             RecordedTurn("Test.", RUN_TESTS),
@@ -102,8 +102,8 @@ async def test_a_pipe_gets_plain_lines_and_quiet_prints_only_the_result(
         )
         code, out, error = await scenario.command(*asked, flag)
         assert code == 0 and out.startswith("verdict: fixed.") and "\x1b" not in out + error
-        assert ("+    return a + b" in error) == told and ("waiting for" in error) is False
-        assert ("prompt sent to the agent" in error) == told and "view: patchwright view" in error
+        assert ("+    return a + b" in error) == notice and ("waiting for" in error) is False
+        assert ("prompt sent to the agent" in error) == notice and "view: patchwright view" in error
         assert re.search(r"^total: .+ s, \d+ steps, \S+ tokens, ", error, re.MULTILINE)
 
 
@@ -118,8 +118,8 @@ async def test_the_agents_summary_is_printed_beside_the_verdict(
     assert out.endswith("\ncause: add() adds.\nchange: None: there is no such bug.\ntesting: Ran it.\n")
     await scenario.script_model(RecordedTurn("Nothing to do.", account))
     code, out, _ = await scenario.command(*asked, "--json")
-    said = {"cause": "add() adds.", "change": "None: there is no such bug.", "testing": "Ran it."}
-    assert (code, json.loads(out)["summary"]) == (3, said)
+    data = {"cause": "add() adds.", "change": "None: there is no such bug.", "testing": "Ran it."}
+    assert (code, json.loads(out)["summary"]) == (3, data)
 
 
 @pytest.mark.slow
@@ -137,6 +137,6 @@ async def test_a_second_ctrl_c_restores_the_prompt_on_a_clean_line(
         )
         screen.press("\x03")
         await screen.until(lambda _: process.poll() is not None)
-        seen = "\n".join(screen.scrolled)
-        assert process.returncode == 130, seen
-        assert "Traceback" not in seen and "tokens" not in seen and "Stopped." in screen.lines
+        text = "\n".join(screen.scrolled)
+        assert process.returncode == 130, text
+        assert "Traceback" not in text and "tokens" not in text and "Stopped." in screen.lines

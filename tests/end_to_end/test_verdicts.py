@@ -74,9 +74,11 @@ async def test_a_patch_that_breaks_a_test_is_returned_to_the_agent_for_repair(sc
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     assert outcome.verdict.kind == "fixed"
-    (told,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "verification"]
-    assert "breaks tests that passed before it:\n  tests/test_calc.py::test_double" in told
-    assert "assert 12 == 8" in told  # with the output that shows the reason
+    (message,) = [
+        e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "verification"
+    ]
+    assert "breaks tests that passed before it:\n  tests/test_calc.py::test_double" in message
+    assert "assert 12 == 8" in message  # with the output that shows the reason
 
 
 async def test_without_tests_the_pull_request_is_a_draft_that_says_so(
@@ -202,8 +204,8 @@ async def test_a_permission_revoked_during_the_run_prevents_publishing(
     assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
     (comment,) = scenario.comments
     if not locked:  # otherwise nobody could be notified
-        said, bill = comment.strip().split("\n\n")
-        assert said == f"I worked on this but did not publish the result: {why}"
+        text, bill = comment.strip().split("\n\n")
+        assert text == f"I worked on this but did not publish the result: {why}"
         assert "steps of `openai/scripted` · " in bill
 
 

@@ -31,10 +31,10 @@ async def _is_stopped(scenario: Scenario, because: str, gone: Delivery) -> None:
 @pytest.mark.slow
 @pytest.mark.redis
 async def test_a_run_ends_when_its_issue_is_closed(scenario: Scenario) -> None:
-    asked = asyncio.Event()
-    await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
+    requested = asyncio.Event()
+    await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
     async with scenario.serve() as served:
-        await begun(scenario, served, asked)
+        await begun(scenario, served, requested)
         closed = await scenario.world.close_thread(scenario.issue, by="reporter")
         await _is_stopped(scenario, "Somebody closed the thread.", closed)
 
@@ -42,10 +42,10 @@ async def test_a_run_ends_when_its_issue_is_closed(scenario: Scenario) -> None:
 @pytest.mark.redis
 @pytest.mark.slow
 async def test_a_run_ends_when_its_label_is_removed(scenario: Scenario) -> None:
-    asked = asyncio.Event()
-    await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
+    requested = asyncio.Event()
+    await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
     async with scenario.serve() as served:
-        await begun(scenario, served, asked)
+        await begun(scenario, served, requested)
         gone = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
         await _is_stopped(scenario, "Somebody removed the label.", gone)
 

@@ -53,9 +53,9 @@ async def test_the_run_of_a_killed_worker_is_completed_by_another_on_another_dis
 
     run = find_run(two.disks[heir])
     assert run is not None and run == find_run(two.disks[victim])
-    begun = FileLogStore(two.disks[victim] / "runs").read(JobId(run)).entries
+    start = FileLogStore(two.disks[victim] / "runs").read(JobId(run)).entries
     whole = FileLogStore(two.disks[heir] / "runs").read(JobId(run))
-    assert whole.entries[: len(begun)] == begun
-    assert not any(isinstance(entry.event, AgentStopped) for entry in begun)
+    assert whole.entries[: len(start)] == start
+    assert not any(isinstance(entry.event, AgentStopped) for entry in start)
     assert [event.source for event in whole if isinstance(event, Message)].count("resume") == 1
     assert sum(isinstance(event, JobCompleted) for event in whole) == 1

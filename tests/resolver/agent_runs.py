@@ -102,5 +102,5 @@ def event_kinds(log: FileRunLog) -> list[str]:
 
 def count_lost_calls(trajectory: Trajectory) -> int:
     """Returns how many calls were answered as lost."""
-    told = (event.observation for event in trajectory if isinstance(event, ToolResult))
-    return sum(isinstance(one, ActionFailure) and one.reason == "lost" for one in told)
+    result = (event.observation for event in trajectory if isinstance(event, ToolResult))
+    return sum(isinstance(one, ActionFailure) and one.reason == "lost" for one in result)

@@ -82,7 +82,7 @@ async def browsing_parent(
     """Opens a new or resumed run that can browse in this sandbox, with its model."""
     logs = FileLogStore(directory)
     model = ScriptedModel(script, usd=Decimal("0.01"), sees=bool(more.pop("sees", False)))
-    told = str(more.pop("told", "Issue 7"))
+    prompt = str(more.pop("told", "Issue 7"))
     async with logs.open(RUN) as log:
         browsing = BrowseTool(
             run=RUN,
@@ -101,7 +101,7 @@ async def browsing_parent(
             scratch=box.scratch,
             recover_result=browsing.recover,
         )
-        await record_prompts(log, "You fix.", told, agent.tools)
+        await record_prompts(log, "You fix.", prompt, agent.tools)
         yield log, agent, model
 
 

@@ -76,7 +76,7 @@ async def make_patch(
 
 async def shell(sandbox: Sandbox, command: str, **environment: str) -> str:
     """Returns the output of a command in the work tree. The command must succeed."""
-    seen = await sandbox.act(Execute(argv=("bash", "-c", command), env=environment))
-    assert isinstance(seen, ExecuteResult), seen
-    assert seen.exit_code == 0, (seen.stdout + seen.stderr).decode(errors="replace")
-    return seen.stdout.decode(errors="replace")
+    result = await sandbox.act(Execute(argv=("bash", "-c", command), env=environment))
+    assert isinstance(result, ExecuteResult), result
+    assert result.exit_code == 0, (result.stdout + result.stderr).decode(errors="replace")
+    return result.stdout.decode(errors="replace")

@@ -14,7 +14,7 @@ def comment(body: str, *, author: User = REVIEWER, trusted: bool = True) -> Comm
 
 
 def thread(body: str, **but: Any) -> ReviewThread:
-    said = {
+    data = {
         "id": f"T_{body}",
         "first_comment_id": 501,
         "path": "calc.py",
@@ -23,11 +23,11 @@ def thread(body: str, **but: Any) -> ReviewThread:
         "resolved": False,
         "comments": (comment(body),),
     }
-    return ReviewThread(**said | but)
+    return ReviewThread(**data | but)
 
 
 def pull(*threads: ReviewThread, **but: Any) -> PullRequest:
-    said = {
+    data = {
         "number": 8,
         "title": "Calculate",
         "body": "Adds.",
@@ -43,7 +43,7 @@ def pull(*threads: ReviewThread, **but: Any) -> PullRequest:
         "is_same_repository": True,
         "threads": threads,
     }
-    return PullRequest(**said | but)
+    return PullRequest(**data | but)
 
 
 def job(command: str = "", **but: Any) -> Job:

@@ -150,7 +150,7 @@ def verdict() -> Verdict:
 def full_run() -> Trajectory:
     """A run with one event of each kind."""
     plan = Plan(items=(PlanItem(text="Reproduce it", status="done"), PlanItem(text="Fix it")))
-    told = Published(
+    outcome = Published(
         url="https://forge.test/acme/calc/pull/8", number=8, branch="b", draft=False, verdict=verdict()
     )
     report = SubagentResult(
@@ -185,7 +185,7 @@ def full_run() -> Trajectory:
         *step("done", finish, noted),
         AgentStopped(reason="finished", detail="The agent finished."),
         VerificationCompleted(verdict=verdict()),
-        JobCompleted(outcome=told),
+        JobCompleted(outcome=outcome),
     )  # fmt: skip
 
 

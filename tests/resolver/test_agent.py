@@ -124,8 +124,8 @@ async def test_a_change_that_is_too_large_is_reported_and_can_be_undone(log: Fil
             return await super().patch()
 
     model = await run_agent(log, RunShell(command="make build"), create_file("a"), FINISH, box=Full())
-    told = model.requests[1][-1]
-    assert isinstance(told, ToolMessage) and told.text.startswith(
+    message = model.requests[1][-1]
+    assert isinstance(message, ToolMessage) and message.text.startswith(
         "[not done: too large]\nThe change is larger"
     )
     assert log.trajectory.last_checkpoint() == make_patch("a")

@@ -75,8 +75,8 @@ async def test_calls_beside_a_rejected_finish_call_are_run_first(tmp_path: Path)
 
 async def test_a_stuck_run_is_nudged_and_then_ended(tmp_path: Path) -> None:
     log, _ = await work(tmp_path, *[RunShell(command="ls")] * 6)
-    (told,) = words(log, "nudge")
-    assert told.startswith(
+    (message,) = words(log, "nudge")
+    assert message.startswith(
         "You have made the same call 3 times in a row, with the same result each time:\n  $ ls"
     )
     assert log.trajectory.agent_stopped and log.trajectory.agent_stopped.reason == "stuck"
@@ -116,7 +116,12 @@ async def test_a_new_message_is_delivered_once_before_the_next_model_call(tmp_pa
     await worker.run(log)
     log.close()
     assert words(log, "baseline") == ["3 passed"]
-    assert [sum("3 passed" in str(message) for message in asked) for asked in model.requests] == [0, 0, 1, 1]
+    assert [sum("3 passed" in str(message) for message in request) for request in model.requests] == [
+        0,
+        0,
+        1,
+        1,
+    ]
     assert log.trajectory.agent_stopped and log.trajectory.agent_stopped.reason == "finished"
 
 
@@ -128,8 +133,8 @@ async def test_a_question_ends_the_run_with_its_text(tmp_path: Path) -> None:
 async def test_a_plan_is_acknowledged_with_the_number_of_open_items(tmp_path: Path) -> None:
     items = tuple(PlanItem(text=text, status=state) for text, state in (("a", "done"), ("b", "open")))
     log, _ = await work(tmp_path, Plan(items=items), FINISH)
-    seen = next(event.observation for event in log.trajectory if isinstance(event, ToolResult))
-    assert seen == Acknowledgment(text="Noted: 1 of 2 left.")
+    result = next(event.observation for event in log.trajectory if isinstance(event, ToolResult))
+    assert result == Acknowledgment(text="Noted: 1 of 2 left.")
 
 
 @pytest.mark.parametrize("last", [FINISH, ASK])

@@ -24,9 +24,9 @@ def logs(tmp_path: Path) -> FileLogStore:
     """A data directory with two runs. One of them has a browsing subagent of an older version."""
     for name in ("textile", "pdoc"):
         shutil.copytree(KEPT / name, tmp_path / "runs" / name)
-    asked = next(given.run for given, _ in run_of(KEPT / "pdoc" / "events.jsonl").subagents())
-    shutil.copytree(KEPT / "pdoc", tmp_path / "runs" / asked)
-    shutil.copy(KEPT / "pdoc" / "browse-1.jsonl", tmp_path / "runs" / asked / "events.jsonl")
+    run_id = next(given.run for given, _ in run_of(KEPT / "pdoc" / "events.jsonl").subagents())
+    shutil.copytree(KEPT / "pdoc", tmp_path / "runs" / run_id)
+    shutil.copy(KEPT / "pdoc" / "browse-1.jsonl", tmp_path / "runs" / run_id / "events.jsonl")
     return FileLogStore(tmp_path / "runs")
 
 

@@ -83,10 +83,10 @@ async def test_a_tree_without_a_fingerprint_is_diffed_after_every_command(log: F
 async def test_a_write_during_a_diff_is_in_the_next_checkpoint(log: FileRunLog) -> None:
     class Busy(FingerprintedSandbox):
         async def patch(self) -> Patch:
-            seen = await super().patch()
+            result = await super().patch()
             if "late" not in self.tree:
                 self.tree.append("late")  # Written after the diff was taken.
-            return seen
+            return result
 
     await work(log, Busy(), create_file("a"), RunShell(command="cat a"), FINISH)
     saved = [event.patch for event in log.trajectory if isinstance(event, Checkpoint)]

@@ -23,8 +23,8 @@ def test_a_commit_message_has_a_short_subject_and_names_cause_and_change(title: 
     subject, empty, *body = message.rstrip("\n").split("\n")
     assert subject.startswith("Fix: ") and len(subject) <= 72 and empty == ""
     assert max(map(len, body)) <= 72
-    told = " ".join(body)
-    assert CAUSE in told and CHANGE in told
+    text = " ".join(body)
+    assert CAUSE in text and CHANGE in text
     assert body[-1] == "Issue: #7"
     assert "#9" not in message and "@team" not in message, "a commit closes and calls nobody by foreign words"
 

@@ -158,8 +158,8 @@ async def test_custom_tools_and_routers_need_no_change_to_the_code(log: FileRunL
     await record_prompts(log, "", "Count.", tools)
     assert (await worker.run(log)).reason == "finished"
     assert (len(first.requests), len(then.requests)) == (1, 1)
-    said = then.requests[0][-1]
-    assert isinstance(said, ToolMessage) and "5 letters" in said.text
+    message = then.requests[0][-1]
+    assert isinstance(message, ToolMessage) and "5 letters" in message.text
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------

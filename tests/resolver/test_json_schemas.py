@@ -108,6 +108,6 @@ def test_a_validation_error_names_the_field(value: dict[str, Any], said: str | N
     ],
 )
 def test_an_invalid_object_schema_is_rejected_with_the_reason(text: str, said: str) -> None:
-    with pytest.raises(ValueError) as told:
+    with pytest.raises(ValueError) as error:
         parse_object_schema(yaml.safe_load(text))
-    assert said in str(told.value) and len(str(told.value)) < 400
+    assert said in str(error.value) and len(str(error.value)) < 400

@@ -22,7 +22,7 @@ def body(**story: object) -> str:
     thread = Issue(
         number=7, title="t", body="", author=User(id=1, login="o"), trusted=True, open=True, url=""
     )
-    told = Summary(
+    summary = Summary(
         **{
             "finish": None,
             "stop_detail": "Out of steps.",
@@ -34,7 +34,7 @@ def body(**story: object) -> str:
         }
     )
     return reply_texts.render_pull_request_body(
-        thread, Verdict(kind="untested", reason="No tests."), told, ("a.py",), ()
+        thread, Verdict(kind="untested", reason="No tests."), summary, ("a.py",), ()
     )
 
 

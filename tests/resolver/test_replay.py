@@ -36,8 +36,8 @@ async def test_each_prompt_is_rebuilt_byte_for_byte_from_the_log_on_disk(tmp_pat
     assert [step.number for step in steps] == [1, 2, 3, 4, 5, 6]
     assert all(step.sent_fingerprint == step.rebuilt_fingerprint and step.sent_fingerprint for step in steps)
     places = [at for at, event in enumerate(trajectory) if isinstance(event, ModelReply)]
-    for place, asked in zip(places, model.requests, strict=True):
-        assert messages_at(trajectory, place) == tuple(asked)
+    for place, request in zip(places, model.requests, strict=True):
+        assert messages_at(trajectory, place) == tuple(request)
 
 
 async def test_every_prompt_starts_with_the_previous_one(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_conversation_that_grew_is_the_one_that_its_log_gives(
             whole.usage(),
             whole.last_checkpoint(),
         )
-        for asked in (run, logged(*others), run):
-            sent = conversation.build_messages(asked)
-            assert sent == build_messages(asked)
+        for request in (run, logged(*others), run):
+            sent = conversation.build_messages(request)
+            assert sent == build_messages(request)
             assert fingerprints.fingerprint(sent) == fingerprint(sent, ())

@@ -151,10 +151,10 @@ def test_a_partial_template_can_be_replaced_alone(own: Path) -> None:
     issue = Issue(
         number=1, title="t", body="b", author=User(id=1, login="a"), trusted=False, open=True, url=""
     )
-    told = build_initial_prompt(
+    prompt = build_initial_prompt(
         issue, "", root="/w", base_sha="0" * 40, files=(), sandbox_facts="", suite=None, baseline=None
     )
-    assert "Ask nobody.\nStart by reproducing" in prompt_texts.render_initial_prompt(told)
+    assert "Ask nobody.\nStart by reproducing" in prompt_texts.render_initial_prompt(prompt)
 
 
 def test_an_unknown_custom_template_is_an_error_with_a_suggestion(own: Path) -> None:
@@ -187,8 +187,8 @@ def test_new_tests_are_listed_with_their_results_at_base() -> None:
         kind="fixed", fail_to_pass=("t::b", "t::c"), before=before, after=before.model_copy(update={"results": now}),
         new_tests_at_base={"t::b": "failed", "t::c": "error", "t::d": "passed"},
     )  # fmt: skip
-    said = reply_texts.render_pull_request_body(THREAD, verdict, STORY, ("a.py",), ())
-    assert said.startswith(
+    text = reply_texts.render_pull_request_body(THREAD, verdict, STORY, ("a.py",), ())
+    assert text.startswith(
         "**Fixed:** 2 new tests fail without this change and pass with it, and nothing that passed before fails.\n\n"
         "| `pytest` | before | after |\n"
         "| --- | ---: | ---: |\n"
@@ -196,17 +196,17 @@ def test_new_tests_are_listed_with_their_results_at_base() -> None:
         "| failed | 0 | 0 |\n"
         "| new tests, without and with the change | 1 failed, 1 with errors, 1 passed | 3 passed |\n"
     )
-    assert "\nFail without the change, pass with it:\n- `t::b`\n- `t::c`\n" in said
+    assert "\nFail without the change, pass with it:\n- `t::b`\n- `t::c`\n" in text
     changed = {"new_tests_at_base": {"t::a": "failed"}, "fail_to_pass": ("t::a", "t::e")}
-    said = reply_texts.render_pull_request_body(
+    text = reply_texts.render_pull_request_body(
         THREAD, verdict.model_copy(update=changed), STORY, ("a.py",), ()
     )
-    assert said.startswith(
+    assert text.startswith(
         "**Fixed:** 1 test that failed before passes now, 1 new or changed test fails without this change and passes "
         "with it, and nothing that passed before fails."
     )
-    assert "| new or changed tests, without and with the change | 1 failed | 1 passed |" in said
-    assert "Failed before, pass now:\n- `t::e`" in said
+    assert "| new or changed tests, without and with the change | 1 failed | 1 passed |" in text
+    assert "Failed before, pass now:\n- `t::e`" in text
 
 
 @pytest.mark.parametrize(
@@ -234,11 +234,11 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
         settings={"max_tokens": tokens},
     )  # fmt: skip
     story = STORY.model_copy(update={"usage": spent, "configuration": under, "requested_usd": Decimal(9)})
-    said = reply_texts.render_pull_request_body(
+    text = reply_texts.render_pull_request_body(
         THREAD, Verdict(kind="untested", reason="No tests."), story, (), ()
     )
-    assert f"\nPatchwright 1.2.3; {limits}\n" in said
-    assert ("limited to $2.00 instead of the requested $9" in said) == (spent.cost is not None)
+    assert f"\nPatchwright 1.2.3; {limits}\n" in text
+    assert ("limited to $2.00 instead of the requested $9" in text) == (spent.cost is not None)
 
 
 @pytest.mark.parametrize(
@@ -253,10 +253,10 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
 )
 def test_a_localhost_link_is_marked_as_local(page: str, link: str) -> None:
     story = STORY.model_copy(update={"dashboard_url": page, "usage": Usage(seconds=10)})
-    said = reply_texts.render_pull_request_body(
+    text = reply_texts.render_pull_request_body(
         THREAD, Verdict(kind="untested", reason="No tests."), story, (), ()
     )
-    assert f" · working time 10 s · docker sandbox, no network · {link}" in said
+    assert f" · working time 10 s · docker sandbox, no network · {link}" in text
 
 
 def test_long_file_lists_are_collapsed() -> None:
@@ -328,8 +328,8 @@ def test_a_follow_up_without_a_failing_test_is_worded_neutrally(verdict: Verdict
     story = Summary(
         finish=None, stop_detail="", steps=(), usage=Usage(steps=0, seconds=0), model="m", sandbox="local"
     )
-    said = follow_up_texts.render_follow_up(
+    text = follow_up_texts.render_follow_up(
         pull(), None, verdict, story, is_on_head=False, reason="No.", has_moved=False, thread_results=(),
         unresolved=False, notes=(), excluded_changes=(), open_points=(), merge=None,
     )  # fmt: skip
-    assert f"\n\n{begins}" in said
+    assert f"\n\n{begins}" in text

@@ -95,12 +95,12 @@ def test_the_time_before_a_killed_run_resumes_does_not_count() -> None:
 
 def test_publishing_does_not_count_as_working_time() -> None:
     worked = run(*step(0, ViewFile(path="a"), SEEN))
-    told = Entry(
+    entry = Entry(
         seq=2,
         timestamp=START + timedelta(hours=1),
         event=JobCompleted(outcome=InputRequired(url="", question="?")),
     )
-    assert worked.with_entry(told).usage() == worked.usage()
+    assert worked.with_entry(entry).usage() == worked.usage()
 
 
 def test_planning_is_due_after_every_tenth_reply_only() -> None:
@@ -123,8 +123,8 @@ def test_three_replies_without_a_call_are_stuck_despite_reminders() -> None:
 
 def test_the_steps_left_notice_is_due_once() -> None:
     events = [event for n in range(20) for event in step(n, ViewFile(path=str(n)), SEEN)]
-    said = [steps_left_notice(run(*events[: 2 * n]), Limits(steps=20)) for n in range(20)]
-    assert [n for n, left in enumerate(said) if left] == [15] and said[15] == 5
+    notices = [steps_left_notice(run(*events[: 2 * n]), Limits(steps=20)) for n in range(20)]
+    assert [n for n, left in enumerate(notices) if left] == [15] and notices[15] == 5
     assert steps_left_notice(run(*events[:2]), Limits(steps=6)) is None
 
 

@@ -98,8 +98,8 @@ def test_lost_calls_are_no_pattern() -> None:
 
 def test_a_run_that_ignores_a_nudge_is_ended() -> None:
     circles = [shell("ls")] * MAX_IDENTICAL
-    told = run(BRIEF, *circles, NUDGE)
-    assert (find_pattern(told), check_stuck(told)) == (None, None)
+    trajectory = run(BRIEF, *circles, NUDGE)
+    assert (find_pattern(trajectory), check_stuck(trajectory)) == (None, None)
     again = run(BRIEF, *circles, NUDGE, *circles[:-1])
     assert (find_pattern(again), check_stuck(again)) == (None, None)
     ended = check_stuck(run(BRIEF, *circles, NUDGE, *circles))

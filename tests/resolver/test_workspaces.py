@@ -256,9 +256,9 @@ async def test_taking_a_patch_is_fast(workspaces, sandboxes, repository) -> None
         await shell(sandbox, "echo y >>src/7.py")
         took = []
         for _ in range(5):
-            begun = time.monotonic()
+            start = time.monotonic()
             await workspace.take_patch(sandbox)
-            took.append(time.monotonic() - begun)
+            took.append(time.monotonic() - start)
     assert min(took) < 0.25  # Seconds; 0.03 on an idle machine.
 
 
@@ -379,8 +379,8 @@ async def test_docker_sandboxes_transfer_trees_and_patches_the_same_way(
     async with workspaces.local(repository.path) as workspace, docker_sandboxes.open("agent") as sandbox:
         assert [change.path for change in await workspace.list_changes(patch)] == ["a.py", "b.bin"]
         await workspace.send_to(sandbox)
-        seen = await sandbox.act(
+        result = await sandbox.act(
             RunShell(command="git log --oneline && touch n && git add n && git commit -qm n")
         )
-        assert getattr(seen, "exit_code", None) == 0, seen
+        assert getattr(result, "exit_code", None) == 0, result
         assert "new file" in (await workspace.take_patch(sandbox)).diff.decode()

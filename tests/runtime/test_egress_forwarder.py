@@ -23,12 +23,12 @@ async def test_connections_beyond_the_limit_are_queued(short_tmp: Path) -> None:
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal served
-        asked = await reader.readline()
+        output = await reader.readline()
         served += 1
         if served == MAX_CONNECTIONS:
             all_at_once.set()
         await go.wait()
-        writer.write(b"answer to " + asked)
+        writer.write(b"answer to " + output)
         writer.close()
 
     async def ask(number: int) -> bytes:
@@ -45,10 +45,10 @@ async def test_connections_beyond_the_limit_are_queued(short_tmp: Path) -> None:
         asyncio.timeout(20),
         asyncio.TaskGroup() as group,
     ):
-        asked = [group.create_task(ask(number)) for number in range(MAX_CONNECTIONS + MORE)]
+        tasks = [group.create_task(ask(number)) for number in range(MAX_CONNECTIONS + MORE)]
         await all_at_once.wait()
         await asyncio.sleep(0.2)
         assert served == MAX_CONNECTIONS
-        assert not any(task.done() for task in asked)
+        assert not any(task.done() for task in tasks)
         go.set()
-    assert [task.result() for task in asked] == [b"answer to %d\n" % n for n in range(MAX_CONNECTIONS + MORE)]
+    assert [task.result() for task in tasks] == [b"answer to %d\n" % n for n in range(MAX_CONNECTIONS + MORE)]

@@ -78,8 +78,8 @@ async def all_work(sandbox: Sandbox, version: str, place: Path) -> None:
         ("index.html", PAGE),
     ):
         assert isinstance(await sandbox.act(WriteBytes(path=name, content=content)), WriteResult)
-    seen = await sandbox.act(ViewFile(path="paper.pdf"))
-    assert isinstance(seen, TextResult) and "Hello from a page" in seen.text, seen
+    result = await sandbox.act(ViewFile(path="paper.pdf"))
+    assert isinstance(result, TextResult) and "Hello from a page" in result.text, result
 
     for name, source, outlined in (
         ("a.rs", b"impl Cart {\n    fn total() {}\n}\n", "rust]\n1-3: impl Cart {\n2:   fn total() {}"),
@@ -90,8 +90,8 @@ async def all_work(sandbox: Sandbox, version: str, place: Path) -> None:
         ),
     ):
         assert isinstance(await sandbox.act(WriteBytes(path=name, content=source)), WriteResult)
-        told = await sandbox.act(SearchCode(what="outline", path=name))
-        assert isinstance(told, TextResult) and told.text == f"[{name}, 3 lines; {outlined}", told
+        output = await sandbox.act(SearchCode(what="outline", path=name))
+        assert isinstance(output, TextResult) and output.text == f"[{name}, 3 lines; {outlined}", output
 
     await sh(sandbox, SERVE)
     look = SnapshotOptions(screenshot=True)
@@ -136,13 +136,13 @@ async def test_a_sandbox_without_features_names_the_setting(docker_sandboxes: Ma
             RunPython(code="1"),
             UseBrowser(code="noop()", allowed_calls=("noop",)),
         ):
-            seen = await sandbox.act(action)
-            assert isinstance(seen, ActionFailure) and seen.reason == "missing"
-            assert "the operator's setting `sandbox_features`" in seen.message
+            result = await sandbox.act(action)
+            assert isinstance(result, ActionFailure) and result.reason == "missing"
+            assert "the operator's setting `sandbox_features`" in result.message
         source = b"class Cart:\n    async def total(self):\n        return 1\n"
         assert isinstance(await sandbox.act(WriteBytes(path="a.py", content=source)), WriteResult)
-        told = await sandbox.act(SearchCode(query="total", what="definitions"))
-        assert isinstance(told, TextResult) and told.text == (
+        output = await sandbox.act(SearchCode(query="total", what="definitions"))
+        assert isinstance(output, TextResult) and output.text == (
             "a.py:2: async def total(self):\n\n[1 definition in 1 file]\n"
             "[no grammar for .py: found with a pattern, not parsed]"
         )

@@ -31,9 +31,9 @@ async def start(sandbox: Sandbox, *argv: str, name: str = "it", **env: str) -> N
 
 
 async def talk(sandbox: Sandbox, lines: str = "", wait: float = 10, name: str = "it") -> ProcessOutput:
-    heard = await sandbox.act(ProcessExchange(name=name, lines=lines.encode(), wait_seconds=wait))
-    assert isinstance(heard, ProcessOutput), heard
-    return heard
+    result = await sandbox.act(ProcessExchange(name=name, lines=lines.encode(), wait_seconds=wait))
+    assert isinstance(result, ProcessOutput), result
+    return result
 
 
 def runs(pid: int) -> bool:
@@ -58,10 +58,10 @@ async def test_it_has_the_sandboxes_environment_and_directory_and_its_own_variab
 
 async def test_the_end_of_a_program_is_reported_with_code_and_stderr(sandbox: Sandbox) -> None:
     await start(sandbox, "sh", "-c", "echo bye; echo why >&2; exit 7")
-    heard = await talk(sandbox)
-    while not heard.has_ended:
-        heard = await talk(sandbox)
-    assert (heard.exit_code, heard.stderr) == (7, "why\n")
+    exchange = await talk(sandbox)
+    while not exchange.has_ended:
+        exchange = await talk(sandbox)
+    assert (exchange.exit_code, exchange.stderr) == (7, "why\n")
     assert (await talk(sandbox, "more\n")).has_ended
 
 
@@ -75,12 +75,12 @@ async def test_the_same_name_again_replaces_the_program(sandbox: Sandbox) -> Non
 
 async def test_an_endless_line_or_a_flood_kills_the_program_but_not_the_sandbox(sandbox: Sandbox) -> None:
     await start(sandbox, "sh", "-c", "head -c 5000000 /dev/zero | tr '\\0' x; sleep 60", name="long")
-    heard = await talk(sandbox, name="long")
-    assert heard.has_ended and heard.stderr == "killed: it printed a line of more than 4 MiB"
+    exchange = await talk(sandbox, name="long")
+    assert exchange.has_ended and exchange.stderr == "killed: it printed a line of more than 4 MiB"
     await start(sandbox, "sh", "-c", "yes; sleep 60", name="flood")
     await sandbox.act(RunShell(command="sleep 1"))
-    heard = await talk(sandbox, name="flood")
-    assert heard.has_ended and heard.stderr == "killed: it printed more than 8 MiB at once"
+    exchange = await talk(sandbox, name="flood")
+    assert exchange.has_ended and exchange.stderr == "killed: it printed more than 8 MiB at once"
     assert isinstance(await sandbox.act(RunShell(command="true")), ShellResult)
 
 
@@ -97,14 +97,14 @@ async def test_started_programs_end_with_the_sandbox(short_tmp: Path) -> None:
 
 
 async def test_missing_programs_are_reported(sandbox: Sandbox) -> None:
-    seen = await sandbox.act(StartProcess(name="x", argv=("no-such-program-here",)))
-    assert isinstance(seen, ActionFailure) and seen.reason == "not_found"
-    seen = await sandbox.act(ProcessExchange(name="nobody"))
-    assert seen == ActionFailure(reason="not_found", message="no program `nobody` was started")
+    result = await sandbox.act(StartProcess(name="x", argv=("no-such-program-here",)))
+    assert isinstance(result, ActionFailure) and result.reason == "not_found"
+    result = await sandbox.act(ProcessExchange(name="nobody"))
+    assert result == ActionFailure(reason="not_found", message="no program `nobody` was started")
 
 
 async def test_at_most_eight_programs_run(sandbox: Sandbox) -> None:
     for number in range(8):
         await start(sandbox, "cat", name=str(number))
-    seen = await sandbox.act(StartProcess(name="ninth", argv=("cat",)))
-    assert isinstance(seen, ActionFailure) and seen.reason == "refused"
+    result = await sandbox.act(StartProcess(name="ninth", argv=("cat",)))
+    assert isinstance(result, ActionFailure) and result.reason == "refused"

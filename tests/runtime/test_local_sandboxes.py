@@ -24,8 +24,8 @@ async def test_a_command_sees_nothing_of_the_hosts_environment(tmp_path: Path, a
         "LD_PRELOAD": CANARY,
     }
     async with LocalSandboxes(tmp_path, host).open("run") as sandbox:
-        seen = await sandbox.act(action)
-    assert CANARY not in str(seen)
+        result = await sandbox.act(action)
+    assert CANARY not in str(result)
 
 
 async def test_a_secret_in_the_allowed_part_is_found(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ async def test_each_sandbox_has_its_own_tree(tmp_path: Path) -> None:
     sandboxes = LocalSandboxes(tmp_path, os.environ)
     async with sandboxes.open("same") as first, sandboxes.open("same") as second:
         await first.act(RunShell(command="echo 1 > f"))
-        seen = await second.act(Execute(argv=("ls", "-A")))
-    assert isinstance(seen, ExecuteResult) and seen.stdout == b""
+        result = await second.act(Execute(argv=("ls", "-A")))
+    assert isinstance(result, ExecuteResult) and result.stdout == b""
 
 
 async def test_the_operators_certificates_and_index_reach_its_commands(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ async def test_the_operators_certificates_and_index_reach_its_commands(tmp_path:
     host = {"PATH": os.environ["PATH"], "SSL_CERT_FILE": "/other"}
     index = "https://index.test/simple"
     async with LocalSandboxes(tmp_path, host, Path("/ca.pem"), index).open("run") as sandbox:
-        seen = await sandbox.act(show)
-    assert isinstance(seen, ShellResult) and seen.output == f"/ca.pem /ca.pem {index}\n"
+        result = await sandbox.act(show)
+    assert isinstance(result, ShellResult) and result.output == f"/ca.pem /ca.pem {index}\n"
 
 
 async def test_a_package_index_with_a_password_is_withheld(tmp_path: Path) -> None:

@@ -36,13 +36,13 @@ def test_a_line_over_the_limit_is_cut_with_a_note() -> None:
 @pytest.mark.parametrize("piece", [1, 7, 1000])
 def test_a_capture_keeps_head_and_tail_and_counts_the_rest(piece: int) -> None:
     data = b"".join(b"%03d\n" % n for n in range(100))
-    seen = captured(data, keep=40, piece=piece)
-    assert seen == CapturedOutput(head=data[:20], tail=data[-20:], cut_bytes=360, cut_lines=90)
+    result = captured(data, keep=40, piece=piece)
+    assert result == CapturedOutput(head=data[:20], tail=data[-20:], cut_bytes=360, cut_lines=90)
 
 
 def test_a_capture_that_fits_is_whole() -> None:
-    seen = captured(b"0123456789" * 2, keep=20)
-    assert (seen.head + seen.tail, seen.cut_bytes) == (b"0123456789" * 2, 0)
+    result = captured(b"0123456789" * 2, keep=20)
+    assert (result.head + result.tail, result.cut_bytes) == (b"0123456789" * 2, 0)
 
 
 def test_dropped_lines_are_counted_in_the_note() -> None:

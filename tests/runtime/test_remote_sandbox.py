@@ -119,11 +119,11 @@ async def test_an_invalid_response_fails_the_sandbox_permanently(
 async def test_a_sandbox_that_lies_about_a_call_gains_nothing(door: SocketTransport, dial) -> None:
     dial(lambda r: framed(b'{"id": %d, "observation": {"kind": "write_result", "size": 1}}' % r.id))
     await door.get_connection(5)
-    told = door.hello.model_copy(
+    hello = door.hello.model_copy(
         update={"last_request_id": 3, "call_id": "never asked", "call_request_id": 99}
     )
     with call_context("never asked"), pytest.raises(ProtocolError, match="with write_result"):
-        await RemoteSandbox(door, "/w", "/tmp", previous=told).act(ECHO)
+        await RemoteSandbox(door, "/w", "/tmp", previous=hello).act(ECHO)
 
 
 async def test_an_endless_response_takes_bounded_memory(
@@ -213,11 +213,11 @@ async def test_the_result_of_a_canceled_action_is_not_taken_for_the_next_one(
     sandbox: RemoteSandbox, dial
 ) -> None:
     first = dial(lambda _: b"")
-    asked = asyncio.create_task(sandbox.act(ECHO))
+    task = asyncio.create_task(sandbox.act(ECHO))
     await asyncio.sleep(0.2)
-    asked.cancel()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asked
+        await task
     await first
     dial(honest)
     assert await sandbox.act(ECHO) == RAN

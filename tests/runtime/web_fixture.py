@@ -73,8 +73,8 @@ class Web:
         return page.error
 
     def heard(self) -> list[str]:
-        heard, self.seen[:] = [line.rstrip() for line in self.seen], []
-        return heard
+        received, self.seen[:] = [line.rstrip() for line in self.seen], []
+        return received
 
     def filled(self, call: str) -> str:
         return re.sub(r"\{([^{}]+)\}", lambda found: repr(self.bid(found[1])), call)

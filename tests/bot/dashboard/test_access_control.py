@@ -58,22 +58,22 @@ async def private_server(server: DashboardServer) -> DashboardServer:
 
 
 async def test_a_run_is_visible_to_readers_of_its_repository(private_server: DashboardServer) -> None:
-    seen = {}
+    results = {}
     for person in ("maintainer", "reader", "owner", "stranger"):
         browser = await private_server.person(person)
         for run in (RUN, SECRET_RUN):
-            seen[person, run] = (await browser.get(f"/runs/{run}")).status_code
+            results[person, run] = (await browser.get(f"/runs/{run}")).status_code
         listed = (await browser.get("/")).text
         assert (RUN in listed, SECRET_RUN in listed) == tuple(
-            seen[person, run] == 200 for run in (RUN, SECRET_RUN)
+            results[person, run] == 200 for run in (RUN, SECRET_RUN)
         )
         assert ("umbrella" in listed) == (person == "owner")
-    assert [who for who, status in seen.items() if status == 200] == [
+    assert [who for who, status in results.items() if status == 200] == [
         ("maintainer", RUN),
         ("reader", RUN),
         ("owner", SECRET_RUN),
     ]
-    assert {status for status in seen.values() if status != 200} == {404}
+    assert {status for status in results.values() if status != 200} == {404}
 
 
 async def test_an_inaccessible_run_looks_like_a_missing_run(private_server: DashboardServer) -> None:

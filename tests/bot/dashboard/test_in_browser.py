@@ -49,9 +49,9 @@ async def server(short_tmp: Path) -> AsyncIterator[DashboardServer]:
 def step(number: int, output: str = "") -> tuple[Event, Event]:
     call = ToolCall(id=f"c{number}", action=RunShell(command=f"make step-{number}"))
     usage = ReplyUsage(model="m", prompt_tokens=100, completion_tokens=10)
-    seen = ShellResult(output=output or f"did {number}", exit_code=0, cwd="/", seconds=1)
+    result = ShellResult(output=output or f"did {number}", exit_code=0, cwd="/", seconds=1)
     return ModelReply(thought=f"Thought {number}.", calls=(call,), usage=usage), ToolResult(
-        call_id=f"c{number}", observation=seen
+        call_id=f"c{number}", observation=result
     )
 
 
@@ -81,8 +81,8 @@ async def test_a_person_signs_in_watches_stops_and_retries_a_run(
             await sign_in_with_github(page, "maintainer", server)
             await page.get_by_role("link", name="add() subtracts").click()
             await page.get_by_text("Live: new entries appear below.").wait_for()
-            asked, answered = step(2)
-            await worker.write(asked)
+            request, answered = step(2)
+            await worker.write(request)
             await page.get_by_text("make step-2").wait_for()
             await worker.write(answered, Message(text="Somebody says <b>hello</b>", source="comment"))
             await page.get_by_text("did 2").wait_for()
@@ -130,8 +130,8 @@ async def test_a_queued_run_is_shown_as_queued_until_it_runs(
 
 async def test_a_tool_result_keeps_focus_and_open_folds(server: DashboardServer, browser: Browser) -> None:
     async with browser_window(browser, server.url) as page, server.add_running_run(RUN) as worker:
-        asked, answered = step(1)
-        await worker.write(started(), asked)
+        request, answered = step(1)
+        await worker.write(started(), request)
         await sign_in_as_operator(page)
         await page.goto(f"/runs/{RUN}")
         await page.get_by_text("Live: new entries appear below.").wait_for()

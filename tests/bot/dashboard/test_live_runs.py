@@ -44,9 +44,9 @@ async def test_a_stream_starts_after_the_entries_of_the_page(server: DashboardSe
         assert "comment 1" in page
         async with watch_run(browser, RUN, after=1) as watch:
             await worker.write(comment(2))
-            told = await watch.until("entries")
-            assert (told.id, list(told.data["items"])) == ("2", ["e2"])
-            assert "comment 2" in told.data["items"]["e2"]
+            event = await watch.until("entries")
+            assert (event.id, list(event.data["items"])) == ("2", ["e2"])
+            assert "comment 2" in event.data["items"]["e2"]
 
 
 async def test_a_reconnected_stream_resumes_after_the_last_entry(server: DashboardServer) -> None:
@@ -66,9 +66,9 @@ async def test_a_tool_result_updates_the_item_of_its_call(server: DashboardServe
     async with server.add_running_run(RUN) as worker, watch_run(browser, RUN) as watch:
         await worker.write(started(), ModelReply(thought="Look.", calls=(call,), usage=ReplyUsage(model="m")))
         await watch.until("entries")
-        asked = (await watch.until("entries")).data["items"]
-        assert list(asked) == ["e1", "e1.1"]
-        assert "make test" in asked["e1.1"]
+        request = (await watch.until("entries")).data["items"]
+        assert list(request) == ["e1", "e1.1"]
+        assert "make test" in request["e1.1"]
         await worker.write(
             ToolResult(
                 call_id="a", observation=ShellResult(output="2 failed", exit_code=1, cwd="/", seconds=1)
@@ -84,11 +84,11 @@ async def test_the_header_and_the_sidebar_are_updated(server: DashboardServer) -
     events = list(full_run())
     async with server.add_running_run(RUN) as worker, watch_run(browser, RUN) as watch:
         await worker.write(*events)
-        while "fixed" not in (told := await watch.until("head")).data["title"]:
+        while "fixed" not in (event := await watch.until("head")).data["title"]:
             pass
-        assert "Pull request #8 is open." in told.data["header"]
-        assert "Reproduce it" in told.data["sidebar"]
-        assert '<th scope="row">run shell</th><td>1</td>' in told.data["sidebar"]
+        assert "Pull request #8 is open." in event.data["header"]
+        assert "Reproduce it" in event.data["sidebar"]
+        assert '<th scope="row">run shell</th><td>1</td>' in event.data["sidebar"]
 
 
 async def test_the_stream_ends_with_the_run(server: DashboardServer) -> None:
@@ -132,10 +132,10 @@ async def test_many_watchers_get_the_same_entries(server: DashboardServer) -> No
             async with watch_run(browser, RUN) as one:
                 return await one.entries(11)
 
-        seen = [asyncio.create_task(watch()) for _ in range(20)]
+        tasks = [asyncio.create_task(watch()) for _ in range(20)]
         for number in range(1, 11):
             await worker.write(comment(number))
-        assert await asyncio.gather(*seen) == [[str(number) for number in range(11)]] * 20
+        assert await asyncio.gather(*tasks) == [[str(number) for number in range(11)]] * 20
 
 
 async def test_a_queued_run_can_be_watched(server: DashboardServer) -> None:
@@ -169,9 +169,9 @@ async def test_secrets_are_masked_in_the_stream(server: DashboardServer) -> None
         await worker.write(
             started(title=f"The key is {SECRET}"), Message(text=f"x {SECRET} y", source="comment")
         )
-        told = [await watch.until("entries"), await watch.until("entries"), await watch.until("head")]
-        assert "x &lt;secret-hidden&gt; y" in told[1].data["items"]["e1"]
-        assert SECRET not in str(told)
+        events = [await watch.until("entries"), await watch.until("entries"), await watch.until("head")]
+        assert "x &lt;secret-hidden&gt; y" in events[1].data["items"]["e1"]
+        assert SECRET not in str(events)
         assert SECRET not in (await browser.get(f"/runs/{RUN}")).text
 
 
@@ -204,7 +204,7 @@ async def test_the_number_of_followed_runs_is_limited(server: DashboardServer) -
             while status == 200:  # until all the others are followed
                 async with watch_run(browser, run) as one:
                     status = one.answer.status_code
-                    told = await one.answer.aread() if status != 200 else b""
-        assert (status, b"Too many live runs" in told) == (503, True)
+                    event = await one.answer.aread() if status != 200 else b""
+        assert (status, b"Too many live runs" in event) == (503, True)
         async with watch_run(browser, "acme-calc-0-live") as one:  # already followed
             assert one.answer.status_code == 200

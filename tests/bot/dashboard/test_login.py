@@ -31,12 +31,12 @@ async def start_sign_in(server: DashboardServer, browser: httpx.AsyncClient, **q
 
 async def test_sign_in_with_github_returns_to_the_requested_page(server: DashboardServer) -> None:
     browser = server.browser()
-    asked = await browser.get(f"{RUN}?requested=stop")
-    assert (asked.status_code, asked.headers["location"]) == (
+    response = await browser.get(f"{RUN}?requested=stop")
+    assert (response.status_code, response.headers["location"]) == (
         303,
         "/login?back_to=%2Fruns%2Facme-calc-1-x%3Frequested%3Dstop",
     )
-    page = await browser.get(asked.headers["location"])
+    page = await browser.get(response.headers["location"])
     assert 'href="/login/github?back_to=%2Fruns%2Facme-calc-1-x%3Frequested%3Dstop"' in page.text
     answer = await browser.get(await start_sign_in(server, browser, back_to=f"{RUN}?requested=stop"))
     assert (answer.status_code, answer.headers["location"]) == (303, f"{RUN}?requested=stop")
@@ -87,7 +87,7 @@ async def test_a_canceled_or_rejected_sign_in_can_be_repeated(
     server: DashboardServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     browser = server.browser()
-    for error, sentence, told in (
+    for error, sentence, notice in (
         ("access_denied", "You canceled on GitHub", False),
         ("application_suspended", "GitHub rejected this sign-in", True),
     ):
@@ -98,7 +98,7 @@ async def test_a_canceled_or_rejected_sign_in_can_be_repeated(
         answer = await browser.get("/login/callback", params={"error": error, "state": state})
         assert (error, answer.status_code, sentence in answer.text) == (error, 400, True)
         assert "/login/github?back_to=%2Fruns%2Facme-calc-1-x" in answer.text
-        assert (error in str([vars(one) for one in caplog.records if one.levelname == "WARNING"])) == told
+        assert (error in str([vars(one) for one in caplog.records if one.levelname == "WARNING"])) == notice
         again = await browser.get("/login/callback", params={"error": error, "state": state})
         assert "was not started in this browser" in again.text
 
@@ -140,23 +140,23 @@ async def test_a_wrong_operator_token_is_rejected(server: DashboardServer) -> No
 async def test_token_guesses_do_not_lock_the_operator_out(server: DashboardServer) -> None:
     guessing = True
 
-    seen: list[int] = []
+    received: list[int] = []
 
     async def guess() -> None:
         browser = server.browser()
         while guessing:
-            seen.append((await browser.post("/login", data={"token": "wrong"})).status_code)
+            received.append((await browser.post("/login", data={"token": "wrong"})).status_code)
 
     async with asyncio.TaskGroup() as guesses, asyncio.timeout(60):
         for _ in range(MAX_PENDING_WRONG_TOKENS + 1):
             guesses.create_task(guess())
-        while 429 not in seen:  # so many are refused at once
+        while 429 not in received:  # so many are refused at once
             await asyncio.sleep(0.01)
         try:
             assert (await (await server.operator()).get("/")).status_code == 200
         finally:
             guessing = False
-    assert set(seen) == {401, 429}
+    assert set(received) == {401, 429}
 
 
 async def test_cross_site_forms_sign_nobody_in_or_out(server: DashboardServer) -> None:
@@ -229,9 +229,9 @@ async def test_sign_out_does_not_wait_for_an_unavailable_github(
             answer = await log_out(server, browser)
             assert (answer.status_code, answer.headers["location"]) == (303, "/login")
             assert (await browser.get("/")).status_code == 303
-            (told,) = [one for one in caplog.records if one.getMessage() == "token not revoked"]
-            assert (told.levelname, vars(told)["login"]) == ("WARNING", "maintainer")
-            assert not any(token in str(vars(told)) for token in server.world.tokens)
+            (message,) = [one for one in caplog.records if one.getMessage() == "token not revoked"]
+            assert (message.levelname, vars(message)["login"]) == ("WARNING", "maintainer")
+            assert not any(token in str(vars(message)) for token in server.world.tokens)
     finally:
         answers.set()
 
@@ -248,8 +248,8 @@ async def test_an_expired_session_asks_for_a_new_sign_in(server: DashboardServer
             await wait.get(f"{server.url}/healthz")
     led = (await browser.get("/")).headers["location"]
     assert led == "/login?back_to=%2F&reason=session_expired"
-    asked = await browser.get(led)
-    assert (asked.status_code, "Your session has expired" in asked.text) == (200, True)
+    response = await browser.get(led)
+    assert (response.status_code, "Your session has expired" in response.text) == (200, True)
     strange = await browser.get("/login?reason=wrong_token")
     assert (strange.status_code, 'role="alert"' in strange.text) == (200, False)
     pressed = await browser.post(f"{RUN}/stop", data={"csrf": "x"})
@@ -273,12 +273,12 @@ async def test_a_cookie_outlives_its_session(
 async def test_a_new_operator_token_ends_only_operator_sessions(server: DashboardServer) -> None:
     operator, person = await server.operator(), await server.person("maintainer")
     cookies = [browser.cookies["patchwright-session"] for browser in (operator, person)]
-    seen = {}
+    results = {}
     for token in (OPERATOR, f"{OPERATOR}-2", ""):
         sessions = Sessions(server.redis, operator_token=token)
-        seen[token] = [await sessions.find(cookie) is not None for cookie in cookies]
+        results[token] = [await sessions.find(cookie) is not None for cookie in cookies]
         await sessions.close()
-    assert seen == {OPERATOR: [True, True], f"{OPERATOR}-2": [False, True], "": [False, True]}
+    assert results == {OPERATOR: [True, True], f"{OPERATOR}-2": [False, True], "": [False, True]}
     other = Sessions(server.redis, operator_token="of-another-day")
     operator.cookies.set("patchwright-session", await other.create(DashboardUser(login="operator", id=None)))
     await other.close()

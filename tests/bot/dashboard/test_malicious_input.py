@@ -70,8 +70,8 @@ async def test_markup_and_control_characters_are_shown_inert(server: DashboardSe
         watch_run(browser, "acme-calc-2-live") as watch,
     ):
         await worker.write(*events)
-        told = [(await watch.until("entries")).data["items"] for _ in range(3)]
-    fragments = "".join(markup for items in told for markup in items.values())
+        texts = [(await watch.until("entries")).data["items"] for _ in range(3)]
+    fragments = "".join(markup for items in texts for markup in items.values())
     for html in (page, listed, fragments):
         assert is_inert(html)
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
@@ -129,9 +129,9 @@ async def test_every_response_has_security_headers(server: DashboardServer) -> N
     page = answers[0].text
     assert not re.search(r"<script(?! src)|<style|style=|<script[^>]*>[^<]", page + answers[1].text)
     (style,) = re.findall(r'<link rel="stylesheet" href="([^"]+)"', page)
-    asked = await nobody.get(style)
-    assert (asked.status_code, asked.headers["content-type"]) == (200, "text/css; charset=utf-8")
-    assert "immutable" in asked.headers["cache-control"]
+    response = await nobody.get(style)
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/css; charset=utf-8")
+    assert "immutable" in response.headers["cache-control"]
     assert (await nobody.get("/static/../login.py")).status_code == 404
 
 

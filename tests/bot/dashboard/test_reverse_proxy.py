@@ -30,13 +30,13 @@ async def test_the_path_prefix_is_in_every_link_whether_or_not_the_proxy_strips_
 ) -> None:
     async with dashboard_server(short_tmp, "/bot") as server:
         await server.add_finished_run("acme-calc-1-x", *full_run())
-        asked = f"{server.url}/bot" if kept else server.url
-        async with httpx.AsyncClient(base_url=asked, trust_env=False) as browser:
+        base_url = f"{server.url}/bot" if kept else server.url
+        async with httpx.AsyncClient(base_url=base_url, trust_env=False) as browser:
             led = await browser.get("/runs/acme-calc-1-x")
             assert led.headers["location"] == "/bot/login?back_to=%2Fruns%2Facme-calc-1-x"
             entered = await browser.post("/login", data={"token": OPERATOR, "back_to": "/runs/acme-calc-1-x"})
             assert entered.headers["location"] == "/bot/runs/acme-calc-1-x"
-            assert (await browser.get(asked)).status_code == 200  # without a slash at its end, too
+            assert (await browser.get(base_url)).status_code == 200  # without a slash at its end, too
             for path in ("/", "/runs/acme-calc-1-x"):
                 page = (await browser.get(path)).text
                 links = re.findall(r'(?:href|src|action)="(/[^"]*)"', page)

@@ -109,8 +109,8 @@ async def test_an_invalid_filter_is_rejected(server: DashboardServer) -> None:
     browser = await server.operator()
     for query in INVALID_QUERIES:
         answer = await browser.get(f"/?{query}")
-        said = "Invalid request" in answer.text
-        assert (query[:40], answer.status_code, said) == (query[:40], 400, True)
+        is_rejected = "Invalid request" in answer.text
+        assert (query[:40], answer.status_code, is_rejected) == (query[:40], 400, True)
 
 
 async def test_pagination_links_keep_the_filter(server: DashboardServer) -> None:

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.redis
 async def test_the_operator_opens_a_run_from_the_list(server: DashboardServer) -> None:
     await server.add_finished_run("acme-calc-1-done", *full_run())
     browser = await server.operator()
-    seen = await browser.get("/")
-    assert seen.status_code == 200
-    assert 'href="/runs/acme-calc-1-done"' in seen.text
+    response = await browser.get("/")
+    assert response.status_code == 200
+    assert 'href="/runs/acme-calc-1-done"' in response.text
     page = await browser.get("/runs/acme-calc-1-done")
     assert page.status_code == 200
     assert "Timeline" in page.text

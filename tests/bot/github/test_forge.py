@@ -337,9 +337,9 @@ async def test_a_deleted_account_is_not_trusted(
     issue = world.create_issue(repo, title="T", body="B", by="patchwright")
     world.add_comment_silently(issue, "bye", by="leaver")
     world.delete_user("leaver")
-    seen = await forge.get_thread(Job(id=JobId("1"), repo=SAMPLE, number=issue.number, requester=None))
-    assert [(one.author.login, one.trusted) for one in seen.comments] == [("ghost", False)]
-    assert seen.trusted
+    thread = await forge.get_thread(Job(id=JobId("1"), repo=SAMPLE, number=issue.number, requester=None))
+    assert [(one.author.login, one.trusted) for one in thread.comments] == [("ghost", False)]
+    assert thread.trusted
 
 
 async def test_a_rejected_pull_request_is_one_error(repo: Repository, forge: GitHubForge) -> None:

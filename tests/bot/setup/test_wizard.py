@@ -84,15 +84,15 @@ async def test_the_setup_requires_the_code(server: UnconfiguredServer) -> None:
     server.configure_model()
     async with server.started(), server.authorized_browser() as visitor, server.browser() as http:
         back = await create_app(server, visitor)
-        asked = [
+        response = [
             await http.post("/setup/model", data={"model": "openai/evil"}),
             await http.post("/setup/app", data=WEBHOOK),
             await http.post("/setup/retry"),
             await http.get(back),
             await http.get(back, headers={"cookie": "patchwright-setup=x"}),
         ]
-        assert [answer.status_code for answer in asked] == [401] * 5
-        assert "has not entered the setup code" in parse_alert(asked[0])
+        assert [answer.status_code for answer in response] == [401] * 5
+        assert "has not entered the setup code" in parse_alert(response[0])
         elsewhere = {"origin": "https://evil.example"}
         forged = await visitor.post("/setup/app", data=WEBHOOK, headers=elsewhere)
         assert (forged.status_code, "did not come from this page" in parse_alert(forged)) == (403, True)
@@ -268,9 +268,9 @@ async def test_people_can_sign_in_at_a_loopback_url(
         async with server.browser() as browser:
             entrance = await browser.get("/", follow_redirects=True)
             (way,) = re.findall(r'href="(/login/github[^"]*)"', entrance.text)
-            asked = await browser.get(html.unescape(way), follow_redirects=True)
-            assert str(asked.url).startswith(f"{server.world.server_url}/login/oauth/authorize?")
-            runs = await browser.post(str(asked.url), follow_redirects=True)
+            response = await browser.get(html.unescape(way), follow_redirects=True)
+            assert str(response.url).startswith(f"{server.world.server_url}/login/oauth/authorize?")
+            runs = await browser.post(str(response.url), follow_redirects=True)
             assert (runs.status_code, str(runs.url)) == (200, f"{server.url}/")
             assert [answer.url.path for answer in runs.history] == [
                 "/login/oauth/authorize",

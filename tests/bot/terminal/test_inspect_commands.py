@@ -277,8 +277,8 @@ def test_a_run_is_found_by_prefix_or_as_last(three: Path, given: str, meant: str
 def test_usage_errors_are_reported_as_text_and_json(
     three: Path, arguments: tuple[str, ...], result: str
 ) -> None:
-    said = patchwright(three, *arguments)
-    assert said.returncode == 2 and result in said.stderr and "\x1b" not in said.stderr
+    output = patchwright(three, *arguments)
+    assert output.returncode == 2 and result in output.stderr and "\x1b" not in output.stderr
     if arguments[0] != "export":
         machine = patchwright(three, *arguments, "--json")
         value = json.loads(machine.stdout)
@@ -313,7 +313,7 @@ async def test_the_list_fits_the_terminal(three: Path, columns: int, lines: list
     with open_screen(columns, 30) as (screen, _):
         process = screen.run([sys.executable, "-m", "patchwright", "runs"], environ)
         await screen.until(lambda _: process.poll() is not None)
-        assert [seen[: len(line)] for seen, line in zip(screen.lines, lines, strict=False)] == lines
+        assert [result[: len(line)] for result, line in zip(screen.lines, lines, strict=False)] == lines
         assert all(display_width(line) < columns for line in screen.lines)
         assert screen.colors("published") == {"green"}
 

@@ -80,9 +80,9 @@ async def test_plan_step_time_and_cost_are_below_the_printed_lines() -> None:
 async def test_a_partly_known_cost_is_marked() -> None:
     async with displayed_run() as run:
         run.add(*list(full_run())[:3], ago=75)
-        asked = model_reply("a", plan("doing"))
-        unpriced = asked.usage.model_copy(update={"usd": None})
-        run.add(asked, model_reply("b").model_copy(update={"usage": unpriced}), ago=12)
+        reply = model_reply("a", plan("doing"))
+        unpriced = reply.usage.model_copy(update={"usd": None})
+        run.add(reply, model_reply("b").model_copy(update={"usage": unpriced}), ago=12)
         await run.screen.until(r" · at least \$0\.0\d+ of \$2\.00 · ")
 
 
@@ -140,9 +140,9 @@ async def test_the_frame_fits_every_window(columns: int, lines: int) -> None:
             )
         run.add(model_reply("c", RunShell(command="sleep " + "9" * 200)))
         await run.screen.until(r"…  \d+ s")
-        seen = run.screen.lines
-        assert all(display_width(line) <= columns for line in seen)
-        assert "[>] Point 15" in "\n".join(seen) or lines < 8
+        result = run.screen.lines
+        assert all(display_width(line) <= columns for line in result)
+        assert "[>] Point 15" in "\n".join(result) or lines < 8
         run.stream.flush()
         assert "\n".join(run.screen.scrolled).count("> $ sleep 999") == 1
         assert "\n".join(run.screen.scrolled).count("Point 15") <= 1

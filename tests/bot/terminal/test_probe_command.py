@@ -29,22 +29,22 @@ async def patchwright(directory: Path, turn: RecordedTurn, *arguments: str) -> t
 
 
 async def test_a_working_model_is_reported_in_one_line(tmp_path: Path) -> None:
-    code, said = await patchwright(tmp_path, FIT, "--model", "openai/gpt-4o")
+    code, result = await patchwright(tmp_path, FIT, "--model", "openai/gpt-4o")
     assert code == 0
-    assert said.startswith(
+    assert result.startswith(
         "openai/gpt-4o: works; it called the tool as instructed; it supports images; this test cost $0.0"
     )
 
 
 async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(tmp_path: Path) -> None:
-    code, said = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded")
+    code, result = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded")
     assert code == 3
-    assert said.startswith(
+    assert result.startswith(
         "openai/recorded: DOES NOT WORK; it answered without calling the tool: I would rather talk; "
     )
-    code, said = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded", "--json")
+    code, result = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded", "--json")
     assert code == 3
-    (found,) = json.loads(said)["models"]
+    (found,) = json.loads(result)["models"]
     assert (found["tool_calling"], found["reason"]) == (
         "none",
         "it answered without calling the tool: I would rather talk.",

@@ -43,11 +43,11 @@ async def test_a_manifest_becomes_an_app_whose_secrets_are_shown_once() -> None:
         assert world.apps == ()
         code = await made(world, http)
         conversion = f"{world.api_url}/app-manifests/{code}/conversions"
-        told = await http.post(conversion)
+        response = await http.post(conversion)
         (app,) = world.apps
-        assert (told.status_code, told.json()["pem"]) == (201, app.private_key_pem)
-        assert told.json()["permissions"] == {"metadata": "read", "issues": "write", "contents": "write"}
-        assert told.json()["events"] == ["issues"]
+        assert (response.status_code, response.json()["pem"]) == (201, app.private_key_pem)
+        assert response.json()["permissions"] == {"metadata": "read", "issues": "write", "contents": "write"}
+        assert response.json()["events"] == ["issues"]
         assert (await http.post(conversion)).status_code == 404
         installed = await http.post(f"{world.server_url}/apps/patchwright-1/installations/new")
         assert installed.headers["location"].startswith("http://127.0.0.1:1/welcome?installation_id=")

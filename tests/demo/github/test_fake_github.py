@@ -59,8 +59,10 @@ async def test_only_the_apps_own_key_creates_tokens(
     assert minted.status_code == 201
     async with client(world, minted.json()["token"]) as api:
         issue = world.create_issue(repo, title="T", body=None, by="reader")
-        asked = await api.post(f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": "hello"})
-    assert asked.status_code == 403  # it was minted to read
+        response = await api.post(
+            f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": "hello"}
+        )
+    assert response.status_code == 403  # it was minted to read
 
 
 async def test_a_label_needs_triage_access_and_a_comment_only_an_account(
@@ -140,14 +142,14 @@ async def test_comments_are_paginated(world: FakeGitHub, repo: Repository, clien
     issue = world.create_issue(repo, title="T", body="B", by="reader")
     for number in range(5):
         world.add_comment_silently(issue, f"comment {number}", by="reader")
-    seen: list[str] = []
+    received: list[str] = []
     async with client(world) as api:
         url: str | None = f"/repos/acme/sample/issues/{issue.number}/comments?per_page=2"
         while url is not None:
             page = await api.get(url)
-            seen += [comment["body"] for comment in page.json()]
+            received += [comment["body"] for comment in page.json()]
             url = page.links.get("next", {}).get("url")
-    assert seen == [f"comment {number}" for number in range(5)]
+    assert received == [f"comment {number}" for number in range(5)]
 
 
 async def test_every_response_matches_githubs_description(

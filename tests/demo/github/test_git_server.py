@@ -117,12 +117,12 @@ async def test_the_head_of_a_pull_request_follows_pushes(
         made = await api.post("/repos/acme/sample/pulls", json={"title": "T", "head": "fix", "base": "main"})
         assert (made.status_code, made.json()["head"]["sha"]) == (201, first)
         second = repo.commit("fix", {"more.py": "1\n"})
-        seen = (await api.get(f"/repos/acme/sample/pulls/{made.json()['number']}")).json()
+        data = (await api.get(f"/repos/acme/sample/pulls/{made.json()['number']}")).json()
         diff = await api.get(
             f"/repos/acme/sample/pulls/{made.json()['number']}",
             headers={"Accept": "application/vnd.github.diff"},
         )
-    assert (seen["head"]["sha"], seen["commits"], seen["changed_files"]) == (second, 2, 2)
+    assert (data["head"]["sha"], data["commits"], data["changed_files"]) == (second, 2, 2)
     assert "+    return a + b" in diff.text
     assert repo.diff(repo.pulls[0]) == diff.text
 

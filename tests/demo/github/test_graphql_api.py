@@ -56,12 +56,12 @@ async def test_a_commit_over_the_api_is_signed_and_on_the_branch(
     assert repo.bare.read("main", "new/a.bin") == b"\x00\xff\r\n"
     assert repo.bare.read("main", "calc.py") is None
     async with client(world, world.create_token("maintainer")) as api:
-        seen = (await api.get(f"/repos/acme/sample/git/commits/{sha}")).json()
+        data = (await api.get(f"/repos/acme/sample/git/commits/{sha}")).json()
         first = (await api.get(f"/repos/acme/sample/git/commits/{before}")).json()
-    assert [parent["sha"] for parent in seen["parents"]] == [before]
-    assert seen["author"]["name"] == "maintainer"
-    assert seen["message"] == "Change\n\nBecause.\n\nIssue: #1"
-    assert (seen["verification"]["verified"], first["verification"]["verified"]) == (True, False)
+    assert [parent["sha"] for parent in data["parents"]] == [before]
+    assert data["author"]["name"] == "maintainer"
+    assert data["message"] == "Change\n\nBecause.\n\nIssue: #1"
+    assert (data["verification"]["verified"], first["verification"]["verified"]) == (True, False)
 
 
 async def test_an_invalid_commit_is_rejected_as_on_github(

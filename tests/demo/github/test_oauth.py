@@ -42,10 +42,10 @@ async def authorized(world: FakeGitHub, login: OAuthClient, **more: str) -> dict
 async def exchanged(
     world: FakeGitHub, login: OAuthClient, code: str, other: dict[str, str] | None = None
 ) -> dict[str, str]:
-    said = {"client_id": login.id, "client_secret": login.secret, "code": code, "code_verifier": VERIFIER}
+    data = {"client_id": login.id, "client_secret": login.secret, "code": code, "code_verifier": VERIFIER}
     async with httpx.AsyncClient(base_url=world.server_url) as http:
         answer = await http.post(
-            ACCESS_TOKEN, data=said | (other or {}), headers={"accept": "application/json"}
+            ACCESS_TOKEN, data=data | (other or {}), headers={"accept": "application/json"}
         )
     assert answer.status_code == 200
     found: dict[str, str] = answer.json()
@@ -58,8 +58,8 @@ async def test_a_user_authorizes_once_and_returns_with_a_code_for_a_token(
     world.set_role(repo, "writer", "write")
     world.sign_in("writer")
     async with httpx.AsyncClient(base_url=world.server_url) as http:
-        asked = await http.get(AUTHORIZE, params={"client_id": login.id})
-        assert (asked.status_code, "Authorize patchwright as writer" in asked.text) == (200, True)
+        response = await http.get(AUTHORIZE, params={"client_id": login.id})
+        assert (response.status_code, "Authorize patchwright as writer" in response.text) == (200, True)
     back = await authorized(world, login)
     assert back["state"] == ["s"]
     async with httpx.AsyncClient(base_url=world.server_url) as http:
@@ -102,7 +102,7 @@ async def test_a_code_works_once_and_is_sent_only_to_the_apps_callback(
 async def test_a_user_token_sees_private_repositories_of_both_user_and_app(
     world: FakeGitHub, login: OAuthClient, client: Api
 ) -> None:
-    seen = {}
+    results = {}
     hidden, shared = (
         world.create_repository(f"acme/{name}", {"a": "1"}, private=True) for name in ("hidden", "shared")
     )
@@ -114,8 +114,8 @@ async def test_a_user_token_sees_private_repositories_of_both_user_and_app(
         (code,) = (await authorized(world, login))["code"]
         async with client(world, (await exchanged(world, login, code))["access_token"]) as api:
             for name in ("hidden", "shared", "sample"):
-                seen[who, name] = (await api.get(f"/repos/acme/{name}")).status_code
-    assert [name for name, status in seen.items() if status == 200] == [
+                results[who, name] = (await api.get(f"/repos/acme/{name}")).status_code
+    assert [name for name, status in results.items() if status == 200] == [
         ("reader", "shared"),
         ("reader", "sample"),
         ("stranger", "sample"),
@@ -129,7 +129,7 @@ async def test_only_the_app_of_a_token_can_revoke_it(
     (code,) = (await authorized(world, login))["code"]
     token = (await exchanged(world, login, code))["access_token"]
     other = world.create_oauth_client(world.create_app("another"), BACK)
-    seen = []
+    received = []
     async with client(world) as api:
         for of, secret, given in (
             (login, "wrong", token),
@@ -139,7 +139,7 @@ async def test_only_the_app_of_a_token_can_revoke_it(
         ):
             path = f"/applications/{of.id}/token"
             answer = await api.request("DELETE", path, auth=(of.id, secret), json={"access_token": given})
-            seen.append(answer.status_code)
+            received.append(answer.status_code)
             working = (await api.get("/user", headers={"authorization": f"Bearer {token}"})).status_code
-            assert working == (401 if seen[-1] == 204 else 200)
-    assert seen == [401, 422, 422, 204]
+            assert working == (401 if received[-1] == 204 else 200)
+    assert received == [401, 422, 422, 204]

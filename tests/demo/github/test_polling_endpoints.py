@@ -25,11 +25,11 @@ async def test_an_installation_lists_its_repositories(
     app = world.create_app()
     place = world.install_app(app, repo)
     async with client(world, signed(app)) as http:
-        (seen,) = (await http.get("/app/installations")).json()
-    assert seen["id"] == place.id
+        (data,) = (await http.get("/app/installations")).json()
+    assert data["id"] == place.id
     async with client(world, world.create_installation_token(place)) as http:
-        seen = (await http.get("/installation/repositories")).json()
-        assert (seen["total_count"], seen["repositories"][0]["id"]) == (1, repo.id)
+        data = (await http.get("/installation/repositories")).json()
+        assert (data["total_count"], data["repositories"][0]["id"]) == (1, repo.id)
         assert (await http.get("/app/installations")).status_code == 401
 
 
@@ -41,7 +41,7 @@ async def test_only_changes_since_the_given_time_are_listed(
     world.add_comment_silently(old, "Before.", by="stranger")
     world.add_label_silently(new, "fix-me", by="maintainer")
     since = {"since": new.updated}
-    said = world.add_comment_silently(new, "After.", by="stranger")
+    comment = world.add_comment_silently(new, "After.", by="stranger")
     async with client(world, world.create_token("maintainer")) as http:
         place = f"/repos/{repo.full_name}"
         assert [one["number"] for one in (await http.get(f"{place}/issues", params=since)).json()] == [2]
@@ -50,7 +50,7 @@ async def test_only_changes_since_the_given_time_are_listed(
             "labeled", "fix-me", "maintainer", since["since"],
         )  # fmt: skip
         answer = await http.get(f"{place}/issues/comments", params=since)
-        assert [one["id"] for one in answer.json()] == [said.id]
+        assert [one["id"] for one in answer.json()] == [comment.id]
         assert (await http.get(f"{place}/pulls/comments", params=since)).json() == []
         same = await http.get(
             f"{place}/issues/comments", params=since, headers={"if-none-match": answer.headers["etag"]}
@@ -74,8 +74,8 @@ async def test_failed_deliveries_are_paginated_and_redelivered(
         assert [one["guid"] for one in listed] == [one.guid for one in reversed(sent)]
         assert urlsplit(first.links["next"]["url"]).query.endswith(f"cursor={sent[1].id}")
         assert {one["status_code"] for one in listed} == {502}
-        asked = await http.post(f"/app/hook/deliveries/{sent[0].id}/attempts")
-        assert (asked.status_code, asked.json()) == (202, {})
+        response = await http.post(f"/app/hook/deliveries/{sent[0].id}/attempts")
+        assert (response.status_code, response.json()) == (202, {})
         await world.wait_for_deliveries()
         again = (await http.get("/app/hook/deliveries")).json()[0]
     assert (again["guid"], again["redelivery"]) == (sent[0].guid, True)
@@ -94,9 +94,9 @@ async def test_a_repository_webhook_gets_only_events_of_its_repository(
     )
     assert [one.hook for one in world.deliveries] == [hook]
     async with client(world, world.create_token("maintainer")) as http:
-        (seen,) = (await http.get(f"/repos/{repo.full_name}/hooks")).json()
-        (attempt,) = (await http.get(f"/repos/{repo.full_name}/hooks/{seen['id']}/deliveries")).json()
-        assert (seen["config"]["url"], attempt["id"]) == (NOBODY, sent.id)
+        (data,) = (await http.get(f"/repos/{repo.full_name}/hooks")).json()
+        (attempt,) = (await http.get(f"/repos/{repo.full_name}/hooks/{data['id']}/deliveries")).json()
+        assert (data["config"]["url"], attempt["id"]) == (NOBODY, sent.id)
         place = f"/repos/{repo.full_name}/hooks/{hook.id}/deliveries/{sent.id}/attempts"
         assert (await http.post(place)).status_code == 202
     async with client(world, world.create_token("triager")) as http:

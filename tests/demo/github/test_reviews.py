@@ -39,9 +39,9 @@ async def test_a_review_sends_one_delivery_and_one_more_per_comment(
         by="maintainer",
         body="Two things.",
     )
-    told = await world.deliver_review(pull, review)
-    assert [one.event for one in told] == ["pull_request_review", *["pull_request_review_comment"] * 2]
-    bodies = [json.loads(one.body) for one in told]
+    delivery = await world.deliver_review(pull, review)
+    assert [one.event for one in delivery] == ["pull_request_review", *["pull_request_review_comment"] * 2]
+    bodies = [json.loads(one.body) for one in delivery]
     assert (bodies[0]["review"]["id"], bodies[0]["review"]["body"]) == (review.id, "Two things.")
     assert {body["comment"]["pull_request_review_id"] for body in bodies[1:]} == {review.id}
     assert bodies[1]["comment"]["diff_hunk"].endswith("+    return a * 2")
@@ -61,9 +61,9 @@ async def test_a_review_thread_is_read_answered_and_resolved(
             data: dict[str, object] = answer.json()["data"]
             return data
 
-        seen = json.dumps(await ask(THREADS, owner="acme", name="sample"))
-        assert '"hasNextPage": true' in seen and '"line": 6' in seen and '"isResolved": false' in seen
-        assert f'"fullDatabaseId": "{first.comments[0].id}"' in seen
+        text = json.dumps(await ask(THREADS, owner="acme", name="sample"))
+        assert '"hasNextPage": true' in text and '"line": 6' in text and '"isResolved": false' in text
+        assert f'"fullDatabaseId": "{first.comments[0].id}"' in text
         place = f"repos/acme/sample/pulls/1/comments/{second.comments[0].id}/replies"
         reply = await api.post(place, json={"body": "Done."})
         assert (reply.status_code, reply.json()["in_reply_to_id"]) == (201, second.comments[0].id)
@@ -71,7 +71,7 @@ async def test_a_review_thread_is_read_answered_and_resolved(
         assert [one["body"] for one in listed] == ["Why?", "Name it.", "Done."]
         reviews = (await api.get("repos/acme/sample/pulls/1/reviews")).json()
         assert [one["state"] for one in reviews] == ["COMMENTED", "COMMENTED"]
-        thread_id = json.loads(seen)["repository"]["pullRequest"]["reviewThreads"]["nodes"][0]["id"]
+        thread_id = json.loads(text)["repository"]["pullRequest"]["reviewThreads"]["nodes"][0]["id"]
         await ask(RESOLVE, input={"threadId": thread_id})
     assert (first.resolved_by, second.resolved_by) == (world.user("maintainer"), None)
     assert world.violations == ()
@@ -83,8 +83,8 @@ async def test_a_user_without_write_access_cannot_resolve_threads(
     world.add_review(pull, ("calc.py", 6, "Why?"), by="maintainer")
     async with client(world, world.create_token("reader")) as api:
         variables = {"owner": "acme", "name": "sample"}
-        seen = (await api.post(world.graphql_url, json={"query": THREADS, "variables": variables})).json()
-        (node,) = seen["data"]["repository"]["pullRequest"]["reviewThreads"]["nodes"]
+        data = (await api.post(world.graphql_url, json={"query": THREADS, "variables": variables})).json()
+        (node,) = data["data"]["repository"]["pullRequest"]["reviewThreads"]["nodes"]
         wanted = {"query": RESOLVE, "variables": {"input": {"threadId": node["id"]}}}
         answer = (await api.post(world.graphql_url, json=wanted)).json()
     assert answer["errors"][0]["type"] == "FORBIDDEN"

@@ -60,16 +60,16 @@ async def test_a_webhook_is_signed_and_has_githubs_payload(
     assert headers["x-github-event"] == "issues"
     assert headers["x-github-delivery"] == delivery.guid
     assert headers["x-hub-signature-256"] == "sha256=" + hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()
-    told = json.loads(body)
-    assert (told["action"], told["label"]["name"], told["issue"]["number"]) == (
+    payload = json.loads(body)
+    assert (payload["action"], payload["label"]["name"], payload["issue"]["number"]) == (
         "labeled",
         "fix-me",
         issue.number,
     )
-    assert told["sender"]["id"] == world.user("maintainer").id
-    assert told["repository"]["full_name"] == "acme/sample"
-    assert told["installation"]["id"] == installation.id
-    assert told["issue"]["updated_at"] > before
+    assert payload["sender"]["id"] == world.user("maintainer").id
+    assert payload["repository"]["full_name"] == "acme/sample"
+    assert payload["installation"]["id"] == installation.id
+    assert payload["issue"]["updated_at"] > before
 
 
 async def test_a_redelivery_has_the_same_bytes_and_guid(
@@ -101,8 +101,8 @@ async def test_actions_over_rest_send_deliveries_too(
         await api.post(f"/repos/acme/sample/issues/{issue.number}/labels", json={"labels": ["needs work"]})
         await api.delete(f"/repos/acme/sample/issues/{issue.number}/labels/needs%20work")
     async with asyncio.timeout(5):
-        told = [json.loads(await receiver.coming.get()) for _ in range(4)]
-    assert sorted((one["action"], one["sender"]["login"]) for one in told) == [
+        payloads = [json.loads(await receiver.coming.get()) for _ in range(4)]
+    assert sorted((one["action"], one["sender"]["login"]) for one in payloads) == [
         ("created", "maintainer"),
         ("edited", "maintainer"),
         ("labeled", "maintainer"),

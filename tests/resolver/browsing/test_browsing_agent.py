@@ -69,8 +69,8 @@ async def test_a_model_with_vision_gets_the_last_screenshot_only(tmp_path: Path)
         tmp_path, box, code_reply("click('7')"), code_reply("send_msg_to_user('42')"), sees=True
     )
     assert all(use.snapshot.screenshot and use.snapshot.marks for use in box.used)
-    for asked in model.requests[1:3]:
-        system, prompt = asked
+    for request in model.requests[1:3]:
+        system, prompt = request
         assert isinstance(system, SystemMessage) and isinstance(prompt, UserMessage)
         assert prompt.images == (PIXEL,) and "The picture with this message" in prompt.text
         assert "you cannot see" not in prompt.text

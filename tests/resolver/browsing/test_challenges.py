@@ -101,11 +101,11 @@ async def test_challenge_pages_are_distinguished_from_pages_about_challenges(san
     address = f"http://127.0.0.1:{(await printed(sandbox, 'cat port')).strip()}"
     found: dict[str, str | None] = {}
     for name in PAGES:
-        seen = await sandbox.act(
+        result = await sandbox.act(
             UseBrowser(code=f"goto('{address}/{name}.html')", allowed_calls=DEFAULT_CALLS)
         )
-        assert isinstance(seen, PageSnapshot) and seen.error is None, seen
-        found[name] = detect_challenge(seen)
+        assert isinstance(result, PageSnapshot) and result.error is None, result
+        found[name] = detect_challenge(result)
     assert found == {name: kind for name, (kind, _) in PAGES.items()}
 
 

@@ -104,8 +104,8 @@ async def test_the_requested_fields_are_returned_as_one_object(tmp_path: Path) -
     assert "- `price`, a number: in dollars\n- `sizes`, a list of texts\n" in prompt
     assert "null where the pages do not say, an empty list where they say that there is none, and" in prompt
     assert """r'''{"name": "...", "price": 0, "sizes": ["..."], "sold_out": true}'''""" in prompt
-    told = model.requests[2][-1]
-    assert isinstance(told, ToolMessage) and f"> {WHOLE}\n" in told.text
+    message = model.requests[2][-1]
+    assert isinstance(message, ToolMessage) and f"> {WHOLE}\n" in message.text
 
 
 async def test_an_invalid_report_is_sent_back_once_with_the_error(tmp_path: Path) -> None:

@@ -166,13 +166,13 @@ async def test_over_http_the_fallback_provider_gets_no_foreign_reasoning() -> No
 
 async def test_over_http_overflow_and_rate_limit_are_distinguished() -> None:
     async with RecordedModel([RecordedTurn("Hello.")]) as endpoint:
-        asked = LitellmModel("openai/recorded", base_url=endpoint.base_url, api_key=SecretStr("key"))
+        client = LitellmModel("openai/recorded", base_url=endpoint.base_url, api_key=SecretStr("key"))
         endpoint.add_faults(rate_limited(7), context_overflow())
         with pytest.raises(ModelBusy) as busy:
-            await asked.reply(BRIEF, ())
+            await client.reply(BRIEF, ())
         assert busy.value.retry_after == 7
         with pytest.raises(ContextOverflow):
-            await asked.reply(BRIEF, ())
+            await client.reply(BRIEF, ())
 
 
 # Router

@@ -122,10 +122,10 @@ async def test_lone_surrogates_do_not_reach_the_log(endpoint: RecordedModel) -> 
 
 
 async def test_cached_tokens_are_counted(endpoint: RecordedModel) -> None:
-    asked = model(endpoint)
+    client = model(endpoint)
     long = [SystemMessage(text="You fix. " * 400), UserMessage(text="Issue 7")]
-    assert (await asked.reply(long, TOOLS)).usage.cached_tokens == 0
-    again = (await asked.reply(long, TOOLS)).usage
+    assert (await client.reply(long, TOOLS)).usage.cached_tokens == 0
+    again = (await client.reply(long, TOOLS)).usage
     assert 0 < again.cached_tokens <= again.prompt_tokens
     assert again.seconds > 0
 

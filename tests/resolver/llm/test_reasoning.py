@@ -54,16 +54,16 @@ async def two_turns(
     first reply.
     """
     async with RecordedModel([turn, RecordedTurn("Done.")]) as endpoint:
-        asked = model(endpoint, name)
-        reply = await asked.reply(BRIEF, TOOLS)
-        said = AssistantMessage(
+        client = model(endpoint, name)
+        reply = await client.reply(BRIEF, TOOLS)
+        message = AssistantMessage(
             text=reply.text,
             tool_calls=reply.tool_calls,
             reasoning=reply.reasoning,
             model=said_by or reply.usage.model,
         )
         answers = [ToolMessage(tool_call_id=call.id, text="Noted.") for call in reply.tool_calls]
-        assert (await asked.reply((*BRIEF, said, *answers), TOOLS)).text == "Done."
+        assert (await client.reply((*BRIEF, message, *answers), TOOLS)).text == "Done."
         return reply, endpoint.requests
 
 
@@ -73,9 +73,9 @@ def turn(*reasoning: dict[str, Any]) -> RecordedTurn:
 
 async def test_anthropic_gets_its_signed_thinking_before_the_reply() -> None:
     _, (_, second) = await two_turns("anthropic/claude-sonnet-4-5", turn(*SIGNED))
-    (said,) = [message for message in second["messages"] if message["role"] == "assistant"]
-    assert said["content"][:2] == list(SIGNED)
-    assert [block["type"] for block in said["content"][2:]] == ["text", "tool_use", "tool_use"]
+    (text,) = [message for message in second["messages"] if message["role"] == "assistant"]
+    assert text["content"][:2] == list(SIGNED)
+    assert [block["type"] for block in text["content"][2:]] == ["text", "tool_use", "tool_use"]
 
 
 async def test_openai_gets_its_encrypted_reasoning_before_the_call() -> None:
@@ -94,14 +94,14 @@ async def test_openai_gets_its_encrypted_reasoning_before_the_call() -> None:
 
 async def test_deepseek_gets_its_reasoning_as_a_field() -> None:
     _, (_, second) = await two_turns("deepseek/deepseek-chat", turn({"reasoning_content": "The sign."}))
-    (said,) = [message for message in second["messages"] if message["role"] == "assistant"]
-    assert said["reasoning_content"] == "The sign."
+    (text,) = [message for message in second["messages"] if message["role"] == "assistant"]
+    assert text["reasoning_content"] == "The sign."
 
 
 async def test_openrouter_gets_its_reasoning_details() -> None:
     _, (_, second) = await two_turns("openrouter/some/model", turn({"reasoning_details": DETAILS}))
-    (said,) = [message for message in second["messages"] if message["role"] == "assistant"]
-    assert said["reasoning_details"] == DETAILS
+    (text,) = [message for message in second["messages"] if message["role"] == "assistant"]
+    assert text["reasoning_details"] == DETAILS
 
 
 def test_gemini_gets_its_signature_with_the_signed_call() -> None:
@@ -112,8 +112,8 @@ def test_gemini_gets_its_signature_with_the_signed_call() -> None:
     plain = SimpleNamespace(provider_specific_fields=None)
     blocks = extract_reasoning(SimpleNamespace(tool_calls=[plain, signed], provider_specific_fields=None))
     calls = (RawToolCall(id="a", name="x", arguments="{}"), RawToolCall(id="b", name="x", arguments="{}"))
-    said = AssistantMessage(text="", tool_calls=calls, reasoning=blocks, model="gemini/g")
-    (sent,) = to_chat_messages([said], model_name="gemini/g", supports_vision=False)
+    message = AssistantMessage(text="", tool_calls=calls, reasoning=blocks, model="gemini/g")
+    (sent,) = to_chat_messages([message], model_name="gemini/g", supports_vision=False)
     assert [call.get("provider_specific_fields") for call in sent["tool_calls"]] == [
         None,
         {"thought_signature": "CsYB"},
@@ -157,9 +157,9 @@ async def test_a_model_that_rejects_temperature_is_retried_without() -> None:
     )
     async with RecordedModel([RecordedTurn("One."), RecordedTurn("Two.")]) as endpoint:
         endpoint.add_faults(refusal)
-        asked = model(endpoint, "openai/recorded")
-        assert (await asked.reply(BRIEF, TOOLS)).text == "One."
-        await asked.reply(BRIEF, TOOLS)
+        client = model(endpoint, "openai/recorded")
+        assert (await client.reply(BRIEF, TOOLS)).text == "One."
+        await client.reply(BRIEF, TOOLS)
     assert [request.get("temperature") for request in endpoint.requests] == [0, None, None]
 
 
@@ -182,8 +182,8 @@ async def test_claude_gets_cache_breakpoints_and_an_unchanged_prompt() -> None:
 async def test_claudes_cached_tokens_are_counted_and_cheaper() -> None:
     long = (SystemMessage(text="You fix. " * 1000), UserMessage(text="Issue 7"))
     async with RecordedModel([RecordedTurn("One."), RecordedTurn("Two.")]) as endpoint:
-        asked = model(endpoint, "anthropic/claude-sonnet-4-5")
-        first, second = [(await asked.reply(long, TOOLS)).usage for _ in range(2)]
+        client = model(endpoint, "anthropic/claude-sonnet-4-5")
+        first, second = [(await client.reply(long, TOOLS)).usage for _ in range(2)]
     assert (first.cached_tokens, first.prompt_tokens) == (0, second.prompt_tokens)
     assert second.cached_tokens > second.prompt_tokens / 2
     assert first.usd is not None and second.usd is not None and second.usd < first.usd / 2

@@ -51,8 +51,8 @@ async def test_the_agent_works_with_a_recorded_model(tmp_path: Path) -> None:
         brief = "Nothing is broken. Think once, about nothing; then finish and say so in each field."
         await record_prompts(log, "You act by calling tools, one at a time.", brief, worker.tools)
         assert (await worker.run(log)).reason == "finished"
-        said = [event.calls[0].action for event in log.trajectory if isinstance(event, ModelReply)]
-    assert isinstance(said[0], Think) and isinstance(said[-1], Finish)
+        actions = [event.calls[0].action for event in log.trajectory if isinstance(event, ModelReply)]
+    assert isinstance(actions[0], Think) and isinstance(actions[-1], Finish)
 
 
 @pytest.fixture

@@ -65,5 +65,5 @@ async def test_a_permanent_failure_is_not_retried() -> None:
 
 async def test_the_timeout_of_the_last_attempt_is_rounded(caplog: pytest.LogCaptureFixture) -> None:
     await ask(FakeClock(), busy(retry_after=0.0422), TimeoutError(), REPLY)
-    told = [getattr(record, "error", "") for record in caplog.records]
-    assert told == ["Busy.", "The model scripted did not reply within 599 s."]
+    texts = [getattr(record, "error", "") for record in caplog.records]
+    assert texts == ["Busy.", "The model scripted did not reply within 599 s."]

@@ -46,8 +46,8 @@ SPECS = {tool.name: tool for tool in TOOLS}
 
 def parse(reply: str, **how: Any) -> tuple[str, list[tuple[str, Any]]]:
     """Returns the text of a reply and its calls, with their arguments parsed if possible."""
-    said, calls = parse_text_calls(reply, TOOLS, "t", **how)
-    return said, [(call.name, parse_json(call.arguments)) for call in calls]
+    parsed, calls = parse_text_calls(reply, TOOLS, "t", **how)
+    return parsed, [(call.name, parse_json(call.arguments)) for call in calls]
 
 
 def parse_json(arguments: str) -> Any:
@@ -113,8 +113,8 @@ def test_a_truncated_call_is_never_executed() -> None:
 
 def test_made_up_results_are_dropped() -> None:
     call = '<call name="run_shell"><command>ls</command></call>'
-    said, calls = parse(f"Look.\n{call}\n[result of run_shell]\nAll is well.\n{call}")
-    assert (said, len(calls)) == ("Look.", 1)
+    text, calls = parse(f"Look.\n{call}\n[result of run_shell]\nAll is well.\n{call}")
+    assert (text, len(calls)) == ("Look.", 1)
 
 
 @given(st.text())
@@ -122,8 +122,8 @@ def test_made_up_results_are_dropped() -> None:
 @example("<tool_call>" + "[" * 5000)
 @example("```" * 1001)
 def test_no_reply_makes_the_text_parser_raise(reply: str) -> None:
-    said, calls = parse_text_calls(reply, TOOLS, "t")
-    assert len(said) <= len(reply) and len({call.id for call in calls}) == len(calls)
+    parsed, calls = parse_text_calls(reply, TOOLS, "t")
+    assert len(parsed) <= len(reply) and len({call.id for call in calls}) == len(calls)
 
 
 pieces = st.sampled_from(
@@ -142,8 +142,8 @@ values = st.lists(pieces | st.text(max_size=5), max_size=6).map("".join)
 )
 def test_a_formatted_call_is_parsed_as_the_same_call(arguments: dict[str, Any], name: str) -> None:
     call = RawToolCall(id="t-0", name=name, arguments=json.dumps(arguments))
-    said, (back,) = parse_text_calls(f"Look.\n\n{format_text_call(call, SPECS)}", TOOLS, "t")
-    assert (said, back.name, json.loads(back.arguments)) == ("Look.", name, arguments)
+    parsed, (back,) = parse_text_calls(f"Look.\n\n{format_text_call(call, SPECS)}", TOOLS, "t")
+    assert (parsed, back.name, json.loads(back.arguments)) == ("Look.", name, arguments)
 
 
 @given(values)
@@ -192,8 +192,8 @@ async def test_the_request_contains_neither_tools_nor_calls() -> None:
         assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
             ("text-0-0", "run_shell", '{"command": "ls"}')
         ]
-        said = AssistantMessage(text=reply.text, tool_calls=reply.tool_calls)
-        again = (*brief, said, ToolMessage(tool_call_id="text-0-0", text="calc.py"))
+        assistant_message = AssistantMessage(text=reply.text, tool_calls=reply.tool_calls)
+        again = (*brief, assistant_message, ToolMessage(tool_call_id="text-0-0", text="calc.py"))
         assert (await textual.reply(again, TOOLS)).text == "Done."
     first, second = endpoint.requests
     assert "tools" not in first and "tool" not in [message["role"] for message in second["messages"]]

@@ -99,8 +99,8 @@ def test_the_image_is_shown_in_the_pull_request_and_the_viewer(problem: str | No
     body = reply_texts.render_pull_request_body(run.run_started.thread, untested, summarize_run(run), (), ())
     assert words in body and "@all" not in body and "setup" not in body
     assert ("node:22`" in body) == (problem is None)
-    seen = render_run_html(RUN, run, lambda delegate: None, Secrets([]))
-    assert "image was chosen by language" in seen and (problem or "node:22") in seen
+    page = render_run_html(RUN, run, lambda delegate: None, Secrets([]))
+    assert "image was chosen by language" in page and (problem or "node:22") in page
 
 
 @pytest.mark.docker
@@ -121,12 +121,12 @@ async def test_each_language_gets_its_image_or_the_default(
 
     async with marked_images("javascript", "go") as named:
         images: dict[Language, str] = {"javascript": named["javascript"], "go": named["go"]}
-        python, unchosen, said = await on(PYTHON, images)
-        assert (python is docker_sandboxes, unchosen, said) == (True, None, "usual")
-        go, chosen, said = await on(GO, images)
-        assert (chosen, said) == (BaseImageChoice(language="go", image=named["go"]), "go")
-        javascript, chosen, said = await on(JAVASCRIPT, images)
-        assert (chosen, said) == (
+        python, unchosen, text = await on(PYTHON, images)
+        assert (python is docker_sandboxes, unchosen, text) == (True, None, "usual")
+        go, chosen, text = await on(GO, images)
+        assert (chosen, text) == (BaseImageChoice(language="go", image=named["go"]), "go")
+        javascript, chosen, text = await on(JAVASCRIPT, images)
+        assert (chosen, text) == (
             BaseImageChoice(language="javascript", image=named["javascript"]),
             "javascript",
         )
@@ -136,6 +136,6 @@ async def test_each_language_gets_its_image_or_the_default(
         assert await again.content_digest() == await go.content_digest()
 
     for absent in (ABSENT, "Not a name!"):
-        usual, missed, said = await on(GO, {"go": absent})
-        assert usual is docker_sandboxes and said == "usual"
+        usual, missed, text = await on(GO, {"go": absent})
+        assert usual is docker_sandboxes and text == "usual"
         assert missed and missed.image == absent and absent in str(missed.problem)

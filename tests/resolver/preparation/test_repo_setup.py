@@ -148,12 +148,12 @@ async def test_a_configured_setup_comes_first_and_can_be_empty(
     repository: Repository, workspaces: WorkspaceFactory
 ) -> None:
     repository.commit({"requirements.txt": "", ".github/patchwright/setup.sh": ""})
-    for said, commands in (
+    for text, commands in (
         ('setup = "make"', ["make"]),
         ('setup = ["a", "b"]', ["a", "b"]),
         ('setup = ""', []),
     ):
-        setup = await find_setup_for(repository, workspaces, parse_repo_config(said).config)
+        setup = await find_setup_for(repository, workspaces, parse_repo_config(text).config)
         assert commands_of(setup) == commands
 
 
@@ -181,11 +181,11 @@ async def test_a_proposed_change_can_change_manifests_but_not_the_setup(
     workspaces: WorkspaceFactory, repository: Repository, tmp_path: Path
 ) -> None:
     """The script comes from the base branch, whatever the reviewed head contains."""
-    said = tmp_path / "said"
-    begun = repository.commit({"calc.py": ""})
-    base = repository.commit({SETUP_SCRIPT: f"echo base >>{said}\n"})
-    head = repository.commit({SETUP_SCRIPT: f"echo head >>{said}\n", "requirements.txt": "wcwidth\n"})
-    other = repository.commit({SETUP_SCRIPT: f"echo head again >>{said}\n"})
+    path = tmp_path / "said"
+    start = repository.commit({"calc.py": ""})
+    base = repository.commit({SETUP_SCRIPT: f"echo base >>{path}\n"})
+    head = repository.commit({SETUP_SCRIPT: f"echo head >>{path}\n", "requirements.txt": "wcwidth\n"})
+    other = repository.commit({SETUP_SCRIPT: f"echo head again >>{path}\n"})
 
     async with workspaces.local(repository.path) as workspace:
         rules = workspace.with_base(base)
@@ -194,14 +194,14 @@ async def test_a_proposed_change_can_change_manifests_but_not_the_setup(
         one, two = await find_setup(proposed, RepoConfig()), await find_setup(again, RepoConfig())
         assert commands_of(one) == [f"bash {SETUP_SCRIPT}"]
         assert one == two
-        none = Workspace(workspace.git_dir, head, None, config_source=workspace.with_base(begun))
+        none = Workspace(workspace.git_dir, head, None, config_source=workspace.with_base(start))
         assert commands_of(await find_setup(none, RepoConfig())) == [f"{INSTALL} -r requirements.txt"]
         sandboxes = SetupSandboxes(tmp_path / "boxes", dict(os.environ))
         made = await install_dependencies(
             proposed, RepoConfig(), sandboxes, name="setup", source="here", timeout=60
         )
     assert made[1] is not None and made[1].problem is None
-    assert said.read_text() == "base\n"
+    assert path.read_text() == "base\n"
 
 
 async def test_the_local_sandbox_cannot_run_a_setup(
@@ -303,12 +303,12 @@ async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup:
         assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("test_pad.py::test_wide",))
 
     repository.commit({"README.md": "another issue\n"})
-    begun = time.monotonic()
+    start = time.monotonic()
     again, second = await docker_setup.set_up()
     async with again.open(f"second-{os.getpid()}") as sandbox:
         await sandbox.act(RunShell(command="python3 -c 'import wcwidth'"))
     assert (second.problem, second.was_cached) == (None, True)
-    assert time.monotonic() - begun < 5  # seconds; benchmarks/images.py checks a smaller limit
+    assert time.monotonic() - start < 5  # seconds; benchmarks/images.py checks a smaller limit
 
 
 @pytest.mark.docker
@@ -318,10 +318,10 @@ async def test_setup_files_belong_to_the_agent_and_are_not_in_the_patch(docker_s
         "id -u; mkdir ignored node_modules; touch ignored/x node_modules/y stray ~/kept; echo changed > a.txt"
     )
     assert prepared.problem is None
-    seen = await docker_setup.says(
+    result = await docker_setup.says(
         made, "ls -A; stat -c %U . ignored ignored/x node_modules/y ~/kept; env | grep -i proxy; id -u"
     )
-    assert seen.split() == ["ignored", "node_modules", *["agent"] * 5, "10001"]
+    assert result.split() == ["ignored", "node_modules", *["agent"] * 5, "10001"]
     assert await docker_setup.says(made, "cat a.txt sub/b.txt; git status --short --ignored", sent=True) == (
         "old\nb\n!! ignored/\n!! node_modules/\n"
     )

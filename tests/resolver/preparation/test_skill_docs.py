@@ -8,14 +8,14 @@ from patchwright.resolver.preparation.skill_docs import MAINTAINER_NOTE, load_sk
 
 
 def test_each_skill_is_documented_as_defined() -> None:
-    told = load_skill_docs()
-    assert [doc.signature.partition("(")[0] for doc in told] == skills.__all__
-    for doc in told:
+    docs = load_skill_docs()
+    assert [doc.signature.partition("(")[0] for doc in docs] == skills.__all__
+    for doc in docs:
         function = getattr(skills, doc.signature.partition("(")[0])
         defined = str(inspect.signature(function)).replace("'", "").replace(" ", "")
         assert doc.signature.partition("(")[2].replace("'", "").replace(" ", "") == defined[1:]
-        said = " ".join((inspect.getdoc(function) or "").split())
-        assert said.startswith(f"{doc.description} {MAINTAINER_NOTE}")
+        text = " ".join((inspect.getdoc(function) or "").split())
+        assert text.startswith(f"{doc.description} {MAINTAINER_NOTE}")
 
 
 def test_the_system_prompt_lists_skills_if_there_is_a_python_session() -> None:

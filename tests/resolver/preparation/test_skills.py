@@ -27,7 +27,7 @@ REVIEW = "---\nname: release-notes\ndescription: >\n  How a change\n  is announc
 
 
 def issue(body: str = "It breaks.", *comments: str) -> Issue:
-    said = tuple(Comment(author=STRANGER, body=text, trusted=False) for text in comments)
+    output = tuple(Comment(author=STRANGER, body=text, trusted=False) for text in comments)
     return Issue(
         number=7,
         title="Wrong sum",
@@ -36,7 +36,7 @@ def issue(body: str = "It breaks.", *comments: str) -> Issue:
         trusted=False,
         open=True,
         url="",
-        comments=said,
+        comments=output,
     )
 
 
@@ -80,9 +80,9 @@ def written(seen: PromptInstructions) -> str:
 
 async def read(skills: RepoSkills, name: str, line: int = 1) -> str:
     (tool,) = build_skill_tools(skills)
-    seen = await tool.execute(ReadSkill(name=name, line=line))
-    assert isinstance(seen, TextResult | ActionFailure)
-    return seen.text if isinstance(seen, TextResult) else f"{seen.reason}: {seen.message}"
+    result = await tool.execute(ReadSkill(name=name, line=line))
+    assert isinstance(result, TextResult | ActionFailure)
+    return result.text if isinstance(result, TextResult) else f"{result.reason}: {result.message}"
 
 
 # --- locations ----------------------------------------------------------------------------------------------
@@ -290,13 +290,13 @@ def test_a_keyword_matches_whole_words(text: str, word: str | None) -> None:
 
 async def test_a_keyword_in_the_thread_or_the_request_includes_its_skill(found) -> None:
     skills = await found({".openhands/microagents/f.md": FLAKY})
-    for seen in (
+    for result in (
         told(skills, issue("A flaky test.")),
         told(skills, issue("Help.", "It is flaky, I think.")),
         told(skills, command="look for a race condition"),
     ):
-        assert '.openhands/microagents/f.md, because the issue mentions "' in written(seen)
-        assert "> Run it a hundred times." in written(seen)
+        assert '.openhands/microagents/f.md, because the issue mentions "' in written(result)
+        assert "> Run it a hundred times." in written(result)
 
 
 async def test_without_its_keyword_a_skill_is_only_listed(found) -> None:
@@ -316,20 +316,20 @@ async def test_listed_skills_are_shown_with_their_description(found) -> None:
 
 async def test_the_budget_is_respected_and_omitted_skills_are_named(found) -> None:
     files = {"AGENTS.md": "Use tabs. " * 1_000, "CLAUDE.md": "Be brief. " * 1_000, ".cursorrules": "Short."}
-    seen = told(await found(files), budget=4_000)
-    text = written(seen)
-    assert sum(one.tokens for one in seen.included) <= 4_000
-    assert [one.skill.path for one in seen.included] == ["AGENTS.md", "CLAUDE.md"]
+    output = told(await found(files), budget=4_000)
+    text = written(output)
+    assert sum(one.tokens for one in output.included) <= 4_000
+    assert [one.skill.path for one in output.included] == ["AGENTS.md", "CLAUDE.md"]
     assert "further characters were left out here: read_skill with name CLAUDE.md gives all of it" in text
-    assert [skill.path for skill in seen.omitted] == [".cursorrules"]
+    assert [skill.path for skill in output.omitted] == [".cursorrules"]
     assert "all of them together are limited to 4,000 tokens" in text
     assert "read_skill: .cursorrules." in text
 
 
 async def test_a_budget_of_zero_includes_nothing(found) -> None:
-    seen = told(await found({"AGENTS.md": "Use tabs."}), budget=0)
-    assert seen.included == ()
-    assert "Use tabs" not in written(seen)
+    text = told(await found({"AGENTS.md": "Use tabs."}), budget=0)
+    assert text.included == ()
+    assert "Use tabs" not in written(text)
 
 
 async def test_without_instructions_the_prompt_does_not_mention_them(found) -> None:
@@ -357,7 +357,7 @@ async def test_a_skill_is_found_by_name_or_path(found) -> None:
 async def test_a_long_skill_is_read_page_by_page(found) -> None:
     lines = [f"Rule {n}: be kind." for n in range(1, 3_001)]
     skills = await found({"src/AGENTS.md": "\n".join(lines)})
-    seen, line = "", 1
+    text, line = "", 1
     while line:
         page = await read(skills, "src/AGENTS.md", line)
         assert len(page) < MAX_RESULT_LENGTH + 300
@@ -365,8 +365,8 @@ async def test_a_long_skill_is_read_page_by_page(found) -> None:
         line = 0
         if body[-1].startswith("[it goes on"):
             line = int(body.pop().rstrip("]").split()[-1])
-        seen += "\n".join(body) + "\n"
-    assert seen.splitlines() == lines
+        text += "\n".join(body) + "\n"
+    assert text.splitlines() == lines
 
 
 def test_pages_contain_whole_lines() -> None:

@@ -49,8 +49,10 @@ async def test_affected_tests_are_found_by_file_name_and_content(
             f"deep/{path}" if change == "README.md" else path: text for path, text in contents.items()
         }
     async with open_verifier(contents) as verifier:
-        seen = await find_affected_tests(verifier.workspace, change_files(change), frozenset(brought), PYTEST)
-    assert list(seen) == found
+        result = await find_affected_tests(
+            verifier.workspace, change_files(change), frozenset(brought), PYTEST
+        )
+    assert list(result) == found
 
 
 class PartialVerdictListener:

@@ -77,10 +77,10 @@ async def test_a_test_that_passes_by_chance_is_no_fix(open_verifier, tmp_path) -
 
 @pytest.mark.slow
 async def test_an_endless_suite_is_untested_and_leaves_no_processes(open_verifier, tmp_path) -> None:
-    begun = tmp_path / "begun"
+    start = tmp_path / "begun"
     forks = (
         "import subprocess, time\n\n\ndef test_it():\n    for _ in range(20):\n"
-        f"        print(subprocess.Popen(['sleep', '300']).pid, file=open({str(begun)!r}, 'a'))\n"
+        f"        print(subprocess.Popen(['sleep', '300']).pid, file=open({str(start)!r}, 'a'))\n"
         "    time.sleep(300)\n"
     )
     async with open_verifier({"calc.py": BUG, "tests/test_forks.py": forks}) as verifier:
@@ -89,7 +89,7 @@ async def test_an_endless_suite_is_untested_and_leaves_no_processes(open_verifie
         "untested",
         "The tests could not be run, with the patch or without it: they did not finish within 5 s and were killed.",
     )
-    numbers = begun.read_text().split()
+    numbers = start.read_text().split()
     assert numbers
     assert not [number for number in numbers if _sleeps(number)]
 
@@ -151,9 +151,9 @@ async def test_a_manifest_is_reverted_only_if_its_test_config_changed(
         "setup.cfg": "[metadata]\nversion = 1\n",
         "package.json": '{"version": "1", "scripts": {"test": "jest"}}',
     }[name]
-    told = "tests/test_told.py", f"def test_told():\n    assert '2' in open({name!r}).read()\n"
+    output = "tests/test_told.py", f"def test_told():\n    assert '2' in open({name!r}).read()\n"
     async with open_verifier(
-        {"calc.py": BUG, name: base, "tests/test_calc.py": FAILING, told[0]: told[1]}
+        {"calc.py": BUG, name: base, "tests/test_calc.py": FAILING, output[0]: output[1]}
     ) as verifier:
         fixes = await verifier.verdict({"calc.py": FIXED, name: harmless})
         tells = await verifier.verdict({"calc.py": FIXED, name: telling})

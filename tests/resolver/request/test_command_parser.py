@@ -33,8 +33,8 @@ from patchwright.resolver.request.plan_texts import render_invalid_command
     ],
 )
 def test_a_command_is_recognized_and_polite_words_are_ignored(said: str, verb: str, words: str) -> None:
-    asked = parse_request(said)
-    assert (asked.verb, asked.remainder, asked.error) == (verb, words, None)
+    parsed = parse_request(said)
+    assert (parsed.verb, parsed.remainder, parsed.error) == (verb, words, None)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_command_is_recognized_and_polite_words_are_ignored(said: str, verb: s
     ],
 )
 def test_any_other_text_is_a_request_for_work(said: str) -> None:
-    asked = parse_request(said)
-    assert asked == ("work", said, said, RunOptions(), None)
+    parsed = parse_request(said)
+    assert parsed == ("work", said, said, RunOptions(), None)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_any_other_text_is_a_request_for_work(said: str) -> None:
 def test_options_work_outside_code_and_are_removed_at_the_ends(
     said: str, text: str, options: RunOptions
 ) -> None:
-    asked = parse_request(said)
-    assert (asked.verb, asked.text, asked.options, asked.error) == ("work", text, options, None)
+    parsed = parse_request(said)
+    assert (parsed.verb, parsed.text, parsed.options, parsed.error) == ("work", text, options, None)
 
 
 def test_commands_accept_options() -> None:

@@ -225,11 +225,11 @@ async def test_a_cell_can_use_only_allowed_transcription_models(
     files: Sandbox, endpoint: TranscribingEndpoint
 ) -> None:
     wanted = HostRequest(modality="audio", files=(f"{files.root}/said.wav",), model="dearest/of-all")
-    told = await run_and_print(
+    output = await run_and_print(
         RequestingSandbox(files, wanted),
         multimodal_models(vision_model(endpoint), transcriber=transcriber_for(endpoint)),
     )
-    assert told == "!the operator does not allow the model 'dearest/of-all' here, only: whisper-1\n"
+    assert output == "!the operator does not allow the model 'dearest/of-all' here, only: whisper-1\n"
     assert endpoint.heard == b""
 
 
@@ -237,10 +237,10 @@ async def test_a_provider_failure_is_reported_to_the_cell(
     files: Sandbox, endpoint: TranscribingEndpoint
 ) -> None:
     endpoint.add_faults(server_error())
-    told = await run_and_print(
+    output = await run_and_print(
         RequestingSandbox(files, picture(files)), multimodal_models(vision_model(endpoint))
     )
-    assert told.startswith("!The model openai/recorded failed (500): ")
+    assert output.startswith("!The model openai/recorded failed (500): ")
     refused = ScriptedModel([ModelAccessDenied("The key is wrong.")], sees=True)
     assert (
         await run_and_print(RequestingSandbox(files, picture(files)), multimodal_models(refused))
@@ -250,8 +250,8 @@ async def test_a_provider_failure_is_reported_to_the_cell(
 
 async def test_a_model_without_vision_or_transcription_is_not_asked(files: Sandbox) -> None:
     blind = ScriptedModel([])
-    told = await run_and_print(RequestingSandbox(files, picture(files)), multimodal_models(blind))
-    assert told == "!scripted, the model of this run, has no vision\n"
+    output = await run_and_print(RequestingSandbox(files, picture(files)), multimodal_models(blind))
+    assert output == "!scripted, the model of this run, has no vision\n"
     wanted = HostRequest(modality="audio", files=(f"{files.root}/said.wav",), model="whisper-1")
     assert (await run_and_print(RequestingSandbox(files, wanted), multimodal_models(blind))).startswith(
         "!no transcription model is configured"
@@ -288,10 +288,10 @@ async def test_only_small_images_inside_the_sandbox_are_sent(path: str, said: st
 
 async def test_a_cell_can_make_a_limited_number_of_requests(files: Sandbox) -> None:
     model = ScriptedModel([make_request_reply(f"Look {n}") for n in range(MAX_REQUESTS)], sees=True)
-    told = await run_and_print(
+    output = await run_and_print(
         RequestingSandbox(files, *[picture(files)] * (MAX_REQUESTS + 1)), multimodal_models(model)
     )
-    assert told.splitlines() == [
+    assert output.splitlines() == [
         *(f"Look {n}" for n in range(MAX_REQUESTS)),
         f"!a cell may make {MAX_REQUESTS} requests: continue in the next cell",
     ]
@@ -310,10 +310,10 @@ async def test_a_cell_that_ignores_rejections_is_interrupted(files: Sandbox) -> 
 async def test_a_run_at_its_limit_makes_no_requests(files: Sandbox) -> None:
     model = ScriptedModel([], sees=True)
     spent = AgentStopped(reason="limit", detail="The budget of $2 is spent.")
-    told = await run_and_print(
+    output = await run_and_print(
         RequestingSandbox(files, picture(files)), multimodal_models(model, check_limits=lambda: spent)
     )
-    assert told == "!The budget of $2 is spent.\n"
+    assert output == "!The budget of $2 is spent.\n"
 
 
 async def test_a_viewed_image_is_described(files: Sandbox) -> None:

@@ -76,33 +76,33 @@ async def test_an_image_and_a_pdf_of_an_issue_become_text(sandbox: Sandbox, endp
 
 
 async def test_every_thirtieth_frame_of_a_video_is_sent(sandbox: Sandbox, endpoint: RecordedModel) -> None:
-    told = await cell(sandbox, "parse_video('clip.mp4')")
-    assert told == f"[frames shown to the model: 0, 30, 60]\n{SEEN}\n"
+    output = await cell(sandbox, "parse_video('clip.mp4')")
+    assert output == f"[frames shown to the model: 0, 30, 60]\n{SEEN}\n"
     (request,) = endpoint.requests
     task, frames = sent_images(request)
     assert task == "Describe this image as detail as possible."
     assert [frame[:3] for frame in frames] == [b"\xff\xd8\xff"] * 3
     assert len(set(frames)) == 3
-    told = await cell(sandbox, "parse_video('clip.mp4', 'What moves?', frame_interval=4)")
-    assert told.startswith("[frames shown to the model: 0, 4, 8, ")
-    assert "[the video continues: use a frame_interval of more than 4 to see more of it]" in told
+    output = await cell(sandbox, "parse_video('clip.mp4', 'What moves?', frame_interval=4)")
+    assert output.startswith("[frames shown to the model: 0, 4, 8, ")
+    assert "[the video continues: use a frame_interval of more than 4 to see more of it]" in output
     task, frames = sent_images(endpoint.requests[-1])
     assert (task, len(frames)) == ("What moves?", 16)
 
 
 async def test_unsupported_media_are_reported_in_the_cell(sandbox: Sandbox) -> None:
-    told = await cell(
+    output = await cell(
         sandbox, "parse_image('absent.png'); parse_image('report.pdf'); parse_video('report.pdf')"
     )
-    assert "[parse_image: absent.png does not exist" in told
-    assert "report.pdf is not a supported image (png, jpg, gif, webp)]" in told
-    assert "[parse_video: it cannot be read: " in told
-    told = await cell(sandbox, "parse_audio('shot.png'); parse_video('clip.mp4', frame_interval=0)")
-    assert "[parse_audio: no transcription model is configured" in told
-    assert "[parse_video: frame_interval must be at least 1, not 0]" in told
+    assert "[parse_image: absent.png does not exist" in output
+    assert "report.pdf is not a supported image (png, jpg, gif, webp)]" in output
+    assert "[parse_video: it cannot be read: " in output
+    output = await cell(sandbox, "parse_audio('shot.png'); parse_video('clip.mp4', frame_interval=0)")
+    assert "[parse_audio: no transcription model is configured" in output
+    assert "[parse_video: frame_interval must be at least 1, not 0]" in output
 
 
 async def test_every_skill_is_available_in_the_first_cell(sandbox: Sandbox) -> None:
     code = "import agentskills\nprint([name for name in agentskills.__all__ if globals()[name].__doc__])"
-    told = await cell(sandbox, code)
-    assert told.count("'") == 2 * 16
+    output = await cell(sandbox, code)
+    assert output.count("'") == 2 * 16

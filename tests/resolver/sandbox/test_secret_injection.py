@@ -45,9 +45,9 @@ def injecting(sandbox: Sandbox, **sources: SecretSource) -> MaskingSandbox:
 
 
 async def output(sandbox: MaskingSandbox | Sandbox, command: str) -> str:
-    seen = await sandbox.act(RunShell(command=command))
-    assert isinstance(seen, ShellResult), seen
-    return seen.output
+    result = await sandbox.act(RunShell(command=command))
+    assert isinstance(result, ShellResult), result
+    return result.output
 
 
 async def test_a_command_that_names_a_secret_gets_it_and_the_next_does_not(sandbox: Sandbox) -> None:
@@ -86,8 +86,8 @@ async def test_two_runs_do_not_share_secrets(sandbox: Sandbox) -> None:
 
 async def test_secrets_do_not_change_exit_codes_or_shell_state(sandbox: Sandbox) -> None:
     masked = injecting(sandbox, TOKEN=fixed("first-value", "second-value"))
-    seen = await masked.act(RunShell(command="cd /; kept=1; : $TOKEN; false"))
-    assert isinstance(seen, ShellResult) and (seen.exit_code, seen.cwd) == (1, "/")
+    result = await masked.act(RunShell(command="cd /; kept=1; : $TOKEN; false"))
+    assert isinstance(result, ShellResult) and (result.exit_code, result.cwd) == (1, "/")
     assert await output(masked, "echo $kept ${TOKEN:+lent}") == "1 lent\n"
 
 
@@ -131,8 +131,8 @@ async def test_a_command_with_an_unavailable_secret_does_not_run(
 ) -> None:
     path = written(tmp_path / "secrets.toml", f'["acme/calc"]\nTOKEN = {value}\n')
     lending = SecretInjectingSandbox(sandbox, load_secret_sources(path, REPO, {}), Secrets())
-    seen = await lending.act(RunShell(command="touch ran; echo $TOKEN"))
-    assert seen == ActionFailure(reason="refused", message=f"the secret TOKEN is not available: {reason}")
+    result = await lending.act(RunShell(command="touch ran; echo $TOKEN"))
+    assert result == ActionFailure(reason="refused", message=f"the secret TOKEN is not available: {reason}")
     assert await output(sandbox, "ls") == ""
 
 

@@ -109,8 +109,8 @@ async def test_a_lost_sandbox_is_replaced_and_the_run_continues_from_the_checkpo
     assert "+    return a + b" in diff
     trajectory = logs.read(RunId("run"))
     assert count_lost_calls(trajectory) == 1
-    told = [event.text for event in trajectory if isinstance(event, Message) and event.source == "resume"]
-    assert len(told) == 1 and told[0].startswith("The sandbox was lost: the container was removed.")
+    messages = [event.text for event in trajectory if isinstance(event, Message) and event.source == "resume"]
+    assert len(messages) == 1 and messages[0].startswith("The sandbox was lost: the container was removed.")
     answers = [event.observation for event in trajectory if isinstance(event, ToolResult)]
     assert isinstance(answers[1], ActionFailure) and answers[1].reason == "lost"
     assert "return a + b" in str(answers[2])
@@ -131,12 +131,12 @@ async def test_a_protocol_violation_is_not_retried(path: Path, tmp_path: Path) -
 
 
 async def test_an_abandoned_sandbox_is_adopted_only_by_a_resumed_run(tmp_path: Path) -> None:
-    asked: list[str] = []
+    received: list[str] = []
 
     class Left(LocalSandboxes):
         @asynccontextmanager
         async def adopt(self, name: str) -> AsyncIterator[Sandbox | None]:
-            asked.append(name)
+            received.append(name)
             async with self.open(name) as sandbox:
                 yield sandbox
 
@@ -146,4 +146,4 @@ async def test_an_abandoned_sandbox_is_adopted_only_by_a_resumed_run(tmp_path: P
     sandboxes = Left(tmp_path, HOST_ENVIRONMENT)
     assert await run_in_sandbox(sandboxes, "a", work, resumed=False) is False
     assert await run_in_sandbox(sandboxes, "b", work, resumed=True) is True
-    assert asked == ["b"]
+    assert received == ["b"]

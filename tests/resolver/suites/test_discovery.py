@@ -182,9 +182,9 @@ def test_a_workflows_working_directory_is_used() -> None:
     ],
 )
 def test_a_hostile_workflow_is_ignored_fast(text: str) -> None:
-    begun = time.monotonic()
+    start = time.monotonic()
     assert detect({".github/workflows/ci.yml": text}) == Suites()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - start < 2
 
 
 # --- JavaScript -----------------------------------------------------------------------------------------------

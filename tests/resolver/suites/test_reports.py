@@ -86,8 +86,8 @@ def test_wrong_totals_of_mocha_and_rspec_are_rejected() -> None:
 
 
 def test_a_spec_that_could_not_be_loaded_is_an_error() -> None:
-    said = "\nAn error occurred while loading ./spec/a_spec.rb.\nFailure/Error: require 'no'\n"
-    report = {"examples": [], "summary": {"errors_outside_of_examples_count": 1}, "messages": [said]}
+    text = "\nAn error occurred while loading ./spec/a_spec.rb.\nFailure/Error: require 'no'\n"
+    report = {"examples": [], "summary": {"errors_outside_of_examples_count": 1}, "messages": [text]}
     assert json_reports.parse_rspec(json.dumps(report).encode(), "/w").results == {"spec/a_spec.rb": "error"}
 
 

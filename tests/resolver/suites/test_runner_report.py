@@ -31,7 +31,7 @@ def test_ids_have_pytests_form_if_the_file_is_known(classname, file, name, test)
 
 
 def test_each_outcome_has_its_message() -> None:
-    seen = parse_junit_xml(
+    parsed = parse_junit_xml(
         report(
             case("ok"),
             case("bad", inside="<failure message='1 != 2'>line\nE  AssertionError</failure>"),
@@ -41,7 +41,7 @@ def test_each_outcome_has_its_message() -> None:
             totals="tests='5' failures='1' errors='1' skipped='1'",
         )
     )
-    assert seen == RunnerReport(
+    assert parsed == RunnerReport(
         results={"ok": "passed", "bad": "failed", "broken": "error", "left": "skipped", "noisy": "passed"},
         messages={"bad": "1 != 2\nline\nE  AssertionError\n", "broken": "boom\n"},
     )
@@ -82,8 +82,8 @@ def test_a_report_with_an_xml_namespace_is_parsed() -> None:
     ],
 )
 def test_an_invalid_report_is_a_problem_without_results(content: bytes, problem: str) -> None:
-    seen = parse_junit_xml(content)
-    assert seen.results == {} and seen.problem is not None and seen.problem.startswith(problem)
+    parsed = parse_junit_xml(content)
+    assert parsed.results == {} and parsed.problem is not None and parsed.problem.startswith(problem)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_an_invalid_report_is_a_problem_without_results(content: bytes, problem:
     ],
 )
 def test_a_report_with_wrong_totals_is_rejected(totals: str, problem: str) -> None:
-    seen = parse_junit_xml(report(case("a"), case("b", inside="<failure/>"), totals=totals))
-    assert seen == RunnerReport(problem=problem)
+    parsed = parse_junit_xml(report(case("a"), case("b", inside="<failure/>"), totals=totals))
+    assert parsed == RunnerReport(problem=problem)
 
 
 def test_a_quarter_of_a_million_tests_is_too_many() -> None:

@@ -77,9 +77,9 @@ def test_a_loopback_dashboard_link_says_so() -> None:
 
 
 def test_the_comment_names_failed_checks_without_a_requester() -> None:
-    begun = started()
-    job = begun.job.model_copy(update={"failed_checks_commit": "abc" * 13 + "d", "requester": None})
-    assert told(run_of(begun.model_copy(update={"job": job}))).startswith(
+    start = started()
+    job = start.job.model_copy(update={"failed_checks_commit": "abc" * 13 + "d", "requester": None})
+    assert told(run_of(start.model_copy(update={"job": job}))).startswith(
         "I am working on this. I will post the result in this comment.\n"
         "Checks failed on my commit abcabcabcabc. I am looking into them.\n\n**Now:**"
     )
@@ -126,8 +126,8 @@ STEPS: list[tuple[Action, tuple[str, str]]] = [
 
 @pytest.mark.parametrize(("action", "words"), STEPS, ids=lambda value: getattr(value, "kind", ""))
 def test_every_action_has_an_activity(action: Action, words: tuple[str, str]) -> None:
-    seen = get_activity(run_of(started(), model_reply("c1", action)))
-    assert (seen.verb, seen.target) == words
+    activity = get_activity(run_of(started(), model_reply("c1", action)))
+    assert (activity.verb, activity.target) == words
 
 
 def test_phases_between_steps_have_an_activity() -> None:

@@ -66,8 +66,8 @@ async def test_a_browsing_agent_works_on_a_task_and_reports(tmp_path: Path) -> N
         "click('7')",
         'send_msg_to_user("The answer is 42.")',
     ]
-    told = model.requests[4][-1]
-    assert isinstance(told, ToolMessage) and "> The answer is 42." in told.text
+    message = model.requests[4][-1]
+    assert isinstance(message, ToolMessage) and "> The answer is 42." in message.text
 
 
 async def test_a_subagents_log_names_its_parent_task_and_limits(tmp_path: Path) -> None:
@@ -319,8 +319,8 @@ async def test_another_interrupted_call_is_reported_as_lost(tmp_path: Path) -> N
         await log.append(ModelReply(thought="", calls=(call,), usage=ReplyUsage(model="m")))
     async with browsing_parent(tmp_path, FakeBrowserSandbox(), [FINISH]) as (log, agent, _):
         await agent.run(log)
-        seen = [event.observation for event in log.trajectory if isinstance(event, ToolResult)]
-    assert isinstance(seen[0], ActionFailure) and seen[0].reason == "lost"
+        results = [event.observation for event in log.trajectory if isinstance(event, ToolResult)]
+    assert isinstance(results[0], ActionFailure) and results[0].reason == "lost"
 
 
 # Reports to people
@@ -343,8 +343,8 @@ async def test_a_pull_request_lists_the_browsing_tasks(tmp_path: Path) -> None:
             (f"browse: {BROWSE.task}", "answered after 2 steps: The answer is 42.")
         ]
         run_browse_task = tuple(
-            BrowsingTask(task=asked.task, status=report.status, steps=report.usage.steps)
-            for asked, report in log.trajectory.subagents()
+            BrowsingTask(task=event.task, status=report.status, steps=report.usage.steps)
+            for event, report in log.trajectory.subagents()
             if report
         )
     author = User(id=1, login="o")
@@ -361,8 +361,8 @@ async def test_a_pull_request_lists_the_browsing_tasks(tmp_path: Path) -> None:
     body = reply_texts.render_pull_request_body(
         thread, Verdict(kind="untested", reason="No tests."), story, (), ()
     )
-    said = body[body.index("Browsed") : body.index("<details>")].strip().splitlines()
-    assert said == [
+    text = body[body.index("Browsed") : body.index("<details>")].strip().splitlines()
+    assert text == [
         "Browsed 2 times, in 3 of the steps:",
         f"- `{BROWSE.task}`: answered",
         "- `Look at 'x' for @\u200bteam. !\u200b[](http://evil.test)`: not possible",

@@ -67,9 +67,9 @@ async def test_two_investigators_work_in_parallel_and_report_in_one_result(tmp_p
         (GUARANTEES_TASK, "answered", "It adds."),
     ]
     assert sorted(boxes.left) == ["job-7-sub-1", "job-7-sub-2"]
-    told = minds.parent.requests[1][-1]
-    assert isinstance(told, ToolMessage) and told.text == render_observation(report)
-    lines = told.text.splitlines()
+    message = minds.parent.requests[1][-1]
+    assert isinstance(message, ToolMessage) and message.text == render_observation(report)
+    lines = message.text.splitlines()
     assert [line for line in lines if line and not line.startswith(("> ", "["))] == []
     assert [f"> {line}" in lines for line in ("calc.py:5", "cli.py:9", "It adds.", CALLERS_TASK)] == [
         True
@@ -194,8 +194,8 @@ async def test_an_investigator_is_told_how_to_end_its_work(tmp_path: Path) -> No
     minds = MultiAgentModel([Delegate(tasks=(CALLERS_TASK,)), FINISH], {CALLERS_TASK: idle})
     await run_delegation(tmp_path, minds, max_steps=16)
     child = FileLogStore(tmp_path).read(RunId("job-7-sub-1"))
-    told = [event.text for event in child if isinstance(event, Message) and event.source == "program"]
-    assert len(told) == 2 and all("call report" in text and "finish" not in text for text in told)
+    messages = [event.text for event in child if isinstance(event, Message) and event.source == "program"]
+    assert len(messages) == 2 and all("call report" in text and "finish" not in text for text in messages)
 
 
 # Limits

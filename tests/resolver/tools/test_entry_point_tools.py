@@ -27,10 +27,10 @@ async def count_lines(
 ) -> str:
     """Count the lines of a file."""
     pattern = "" if kind == "all" else "."
-    seen = await sandbox.act(RunShell(command=f"grep -c '{pattern}' {path}"))
-    if not isinstance(seen, ShellResult) or seen.exit_code:
+    result = await sandbox.act(RunShell(command=f"grep -c '{pattern}' {path}"))
+    if not isinstance(result, ShellResult) or result.exit_code:
         raise ToolFailed(f"there is no file {path}: list the directory first")
-    return f"{seen.output.strip()} lines"
+    return f"{result.output.strip()} lines"
 
 
 def add(a: int, b: int = 1) -> str:
@@ -90,8 +90,10 @@ async def test_invalid_arguments_never_reach_the_function(sandbox: Sandbox) -> N
 
 async def test_a_failure_raised_by_the_function_is_an_observation(sandbox: Sandbox) -> None:
     tools = ToolRegistry([FunctionTool(count_lines, sandbox)])
-    seen = await tools.execute(tools.parse(call("count_lines", path="absent.py")))
-    assert seen == ActionFailure(reason="io", message="there is no file absent.py: list the directory first")
+    result = await tools.execute(tools.parse(call("count_lines", path="absent.py")))
+    assert result == ActionFailure(
+        reason="io", message="there is no file absent.py: list the directory first"
+    )
 
 
 async def test_a_bug_in_the_function_is_an_observation(
@@ -106,8 +108,10 @@ async def test_a_bug_in_the_function_is_an_observation(
         return None  # type: ignore[return-value]
 
     tools = ToolRegistry([FunctionTool(look_up, sandbox), FunctionTool(nothing, sandbox)])
-    seen = await tools.execute(tools.parse(call("look_up", key="x")))
-    assert seen == ActionFailure(reason="io", message="look_up failed (KeyError: 'x'). Continue without it.")
+    result = await tools.execute(tools.parse(call("look_up", key="x")))
+    assert result == ActionFailure(
+        reason="io", message="look_up failed (KeyError: 'x'). Continue without it."
+    )
     assert [record.getMessage() for record in caplog.records] == ["tool failed"]
     assert isinstance(await tools.execute(tools.parse(call("nothing"))), ActionFailure)
 
@@ -118,8 +122,8 @@ async def test_a_function_tools_result_is_clipped(sandbox: Sandbox) -> None:
         return "x" * 1_000_000
 
     tools = ToolRegistry([FunctionTool(flood, sandbox)])
-    seen = await tools.execute(tools.parse(call("flood")))
-    assert isinstance(seen, ExternalToolResult) and len(seen.text) < 40_000
+    result = await tools.execute(tools.parse(call("flood")))
+    assert isinstance(result, ExternalToolResult) and len(result.text) < 40_000
 
 
 def test_a_function_without_description_is_a_settings_error(sandbox: Sandbox) -> None:
@@ -134,10 +138,10 @@ def test_a_function_without_description_is_a_settings_error(sandbox: Sandbox) ->
         """Something."""
         return ""
 
-    for function, told in (
+    for function, notice in (
         (silent, "has no docstring"),
         (untyped, "argument a has no type"),
         (greedy, "no type"),
     ):
-        with pytest.raises(SettingsError, match=told):
+        with pytest.raises(SettingsError, match=notice):
             FunctionTool(function, sandbox)

@@ -57,8 +57,8 @@ async def test_a_servers_tools_are_listed_validated_and_called(sandbox: Sandbox,
 
 async def test_a_command_runs_in_the_sandbox_with_its_environment_and_no_other(sandbox: Sandbox) -> None:
     async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
-        told = await call_tool(ToolRegistry(found), "numbers_where")
-        assert told == ExternalToolResult(text=f"{sandbox.root} something False")
+        result = await call_tool(ToolRegistry(found), "numbers_where")
+        assert result == ExternalToolResult(text=f"{sandbox.root} something False")
         ran = await sandbox.act(RunShell(command="echo the shell is free"))
         assert isinstance(ran, ShellResult) and ran.output == "the shell is free\n"
 
@@ -66,9 +66,9 @@ async def test_a_command_runs_in_the_sandbox_with_its_environment_and_no_other(s
 async def test_a_server_that_dies_is_restarted_for_the_next_call(sandbox: Sandbox) -> None:
     async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
         tools = ToolRegistry(found)
-        seen = await call_tool(tools, "numbers_die")
-        assert isinstance(seen, ActionFailure)
-        assert seen.message.startswith("numbers_die failed: its program ended (exit code 3)")
+        result = await call_tool(tools, "numbers_die")
+        assert isinstance(result, ActionFailure)
+        assert result.message.startswith("numbers_die failed: its program ended (exit code 3)")
         assert await call_tool(tools, "numbers_add", a=1, b=1) == ExternalToolResult(text="2")
 
 
@@ -105,12 +105,12 @@ async def test_only_the_configured_tools_are_offered(sandbox: Sandbox) -> None:
 async def test_a_server_that_fails_to_start_is_skipped_with_a_warning(
     sandbox: Sandbox, server: McpServer, told: str
 ) -> None:
-    said: list[str] = []
+    received: list[str] = []
     async with connect_mcp_tools(
-        {"broken": server, "numbers": BY_COMMAND}, sandbox, said.append, McpConnector()
+        {"broken": server, "numbers": BY_COMMAND}, sandbox, received.append, McpConnector()
     ) as found:
         assert "numbers_add" in [tool.spec.name for tool in found]
-    (line,) = said
+    (line,) = received
     assert line.startswith("the MCP server broken is skipped: ") and told in line
 
 

@@ -44,10 +44,10 @@ async def leads_here(host: str, port: int) -> list[str]:
 
 async def try_call(url: str, sandbox: Sandbox, outside: McpConnector) -> str:
     """Returns the result of a call, or why the server was skipped."""
-    said: list[str] = []
-    async with connect_mcp_tools({"numbers": McpServer(url=url)}, sandbox, said.append, outside) as found:
-        if said:
-            return said[0]
+    received: list[str] = []
+    async with connect_mcp_tools({"numbers": McpServer(url=url)}, sandbox, received.append, outside) as found:
+        if received:
+            return received[0]
         answer = await call_tool(ToolRegistry(found), "numbers_add", a=2, b=3)
         return answer.text if isinstance(answer, ExternalToolResult) else str(answer)
 
@@ -89,11 +89,11 @@ async def test_a_public_name_that_resolves_to_this_machine_is_denied(sandbox: Sa
 
 
 async def test_a_name_is_checked_again_for_each_connection() -> None:
-    asked: list[str] = []
+    received: list[str] = []
 
     async def rebinding(host: str, port: int) -> list[str]:
-        asked.append(host)
-        return ["93.184.215.14"] if len(asked) == 1 else ["169.254.169.254"]
+        received.append(host)
+        return ["93.184.215.14"] if len(received) == 1 else ["169.254.169.254"]
 
     async def dial(address: str, port: int) -> StreamPair:
         assert address == "93.184.215.14", "nothing else is dialled"
@@ -118,11 +118,11 @@ async def fixed_server(
     answer: bytes, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[str, list[bytes]]]:
     """A server that sends every client the same bytes and records what it receives."""
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.readuntil(b"\r\n\r\n"))
-        if length := re.search(rb"content-length: (\d+)", heard[-1], re.IGNORECASE):
+        received.append(await reader.readuntil(b"\r\n\r\n"))
+        if length := re.search(rb"content-length: (\d+)", received[-1], re.IGNORECASE):
             await reader.readexactly(int(length[1]))
         writer.write(answer)
         with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ async def fixed_server(
         writer.close()
 
     async with await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls) as server:
-        yield f"http{'s' * bool(tls)}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", heard
+        yield f"http{'s' * bool(tls)}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", received
 
 
 def said(body: bytes, *headers: bytes) -> bytes:
@@ -139,20 +139,20 @@ def said(body: bytes, *headers: bytes) -> bytes:
 
 
 async def test_another_host_is_unreachable() -> None:
-    async with fixed_server(said(b"named")) as (named, _), fixed_server(said(b"other")) as (other, heard):
+    async with fixed_server(said(b"named")) as (named, _), fixed_server(said(b"other")) as (other, received):
         async with McpConnector().connect(named) as door, door.build_client({}) as client:
             assert (await client.get(other)).text == "named"  # all connections lead to the configured server
-        assert heard == []
+        assert received == []
         async with httpx.AsyncClient() as control:
             assert (await control.get(other)).text == "other"
 
 
 async def test_a_redirect_to_a_private_address_is_not_followed(sandbox: Sandbox) -> None:
-    async with fixed_server(said(b"metadata")) as (private, heard):
+    async with fixed_server(said(b"metadata")) as (private, received):
         away = b"HTTP/1.1 307 x\r\nlocation: %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         async with fixed_server(away % private.encode()) as (sending, _):
             assert "skipped" in await try_call(sending, sandbox, McpConnector())
-            assert heard == []
+            assert received == []
             async with httpx.AsyncClient(follow_redirects=True) as control:
                 assert (await control.post(sending)).text == "metadata"
 
@@ -223,12 +223,12 @@ async def test_tls_is_verified_with_the_operators_ca_bundle(certificate: Path) -
 
 
 async def test_the_operators_proxy_is_used_and_only_it_gets_the_password(tmp_path: Path) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        received.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        received.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(said(b"through"))
         writer.close()
 
@@ -243,11 +243,11 @@ async def test_the_operators_proxy_is_used_and_only_it_gets_the_password(tmp_pat
         url = f"http://{PUBLIC}:8080/mcp"
         async with outside.connect(url) as door, door.build_client({}) as client:
             assert (await client.get(url)).text == "through"
-    assert heard[0].startswith(b"CONNECT wiki.example.org:8080 HTTP/1.1") and b"Basic" in heard[0]
-    assert heard[1].startswith(b"GET /mcp HTTP/1.1") and b"Basic" not in heard[1]
+    assert received[0].startswith(b"CONNECT wiki.example.org:8080 HTTP/1.1") and b"Basic" in received[0]
+    assert received[1].startswith(b"GET /mcp HTTP/1.1") and b"Basic" not in received[1]
     assert outside.get_connections() == (
         ConnectionSummary(
-            host=PUBLIC, port=8080, bytes_sent=len(heard[1]), bytes_received=len(said(b"through"))
+            host=PUBLIC, port=8080, bytes_sent=len(received[1]), bytes_received=len(said(b"through"))
         ),
     )
 
@@ -256,6 +256,6 @@ async def test_the_operators_proxy_is_used_and_only_it_gets_the_password(tmp_pat
     "url", ["ftp://x.org", "https://", "https://:secret@x.org/mcp", "http://x.org:99999/"]
 )
 def test_an_invalid_server_url_is_rejected(url: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="mcp_servers") as told:
+    with pytest.raises(SettingsError, match="mcp_servers") as error:
         build_settings({"data": tmp_path, "mcp_servers": {"wiki": {"url": url}}}, "the test")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(error.value)

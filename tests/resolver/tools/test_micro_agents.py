@@ -84,9 +84,9 @@ async def test_a_file_alone_makes_a_tool_with_its_description_and_input(
 
 async def test_a_micro_agents_instructions_are_not_in_the_first_message(found: Any) -> None:
     skills = await found({PATH: AGENT})
-    seen = select_instructions(skills, issue("find-callers"), "", 8_000)
-    assert "search_code" not in written(seen) and "find-callers" not in written(seen)
-    assert not seen.has_more_to_read and not skills.problems
+    result = select_instructions(skills, issue("find-callers"), "", 8_000)
+    assert "search_code" not in written(result) and "find-callers" not in written(result)
+    assert not result.has_more_to_read and not skills.problems
 
 
 async def test_a_file_for_another_programs_agent_stays_a_skill(found: Any) -> None:
@@ -160,8 +160,8 @@ async def test_a_micro_agents_input_and_output_are_validated(skill: RepoSkill, t
     assert "`ask_find-callers` takes one JSON object with these fields and no others" in wrong.problem
     assert right == CallTool(name="ask_find-callers", arguments=INPUT)
     assert report is not None and (report.status, report.text) == ("answered", REPORTED)
-    told = [message.text for message in minds.parent.requests[1] if isinstance(message, ToolMessage)]
-    assert f"> {REPORTED}" in told[1].splitlines() and "[1 of 1: the answer" in told[1]
+    messages = [message.text for message in minds.parent.requests[1] if isinstance(message, ToolMessage)]
+    assert f"> {REPORTED}" in messages[1].splitlines() and "[1 of 1: the answer" in messages[1]
 
     child = FileLogStore(tmp_path).read(RunId("job-7-sub-1"))
     prompted = next(event for event in child if isinstance(event, SystemPrompt))
@@ -193,11 +193,11 @@ async def test_a_report_that_violates_the_schema_is_rejected(
     )
     async with delegating_run(tmp_path, minds, skills=[skill], max_steps=4) as run:
         await run.agent.run(run.log)
-        seen = first_result(run.log)
-    assert isinstance(seen, SubagentResult) and seen.status == "unfinished"
-    assert "more.py:2" not in render_observation(seen) and "no answer to the question" in render_observation(
-        seen
-    )
+        result = first_result(run.log)
+    assert isinstance(result, SubagentResult) and result.status == "unfinished"
+    assert "more.py:2" not in render_observation(
+        result
+    ) and "no answer to the question" in render_observation(result)
     child = FileLogStore(tmp_path).read(RunId("job-7-sub-1"))
     assert said in problem_of(child.replies()[0])
 
@@ -230,9 +230,9 @@ async def test_a_micro_agent_killed_at_work_is_reported_as_unfinished(
         await asyncio.gather(working, return_exceptions=True)
     async with delegating_run(tmp_path, MultiAgentModel([FINISH], {}), skills=[skill]) as run:
         await run.agent.run(run.log)
-        seen = first_result(run.log)
-    assert isinstance(seen, SubagentResult) and seen.status == "unfinished"
-    assert "The process was stopped" in seen.text and seen.usage.steps == 1
+        result = first_result(run.log)
+    assert isinstance(result, SubagentResult) and result.status == "unfinished"
+    assert "The process was stopped" in result.text and result.usage.steps == 1
 
 
 async def test_no_micro_agent_starts_without_remaining_limits(skill: RepoSkill, tmp_path: Path) -> None:

@@ -35,9 +35,9 @@ async def call(tool: Tool, **arguments: Any) -> object:
 
 async def test_a_risky_call_is_refused_and_never_reaches_the_sandbox() -> None:
     shell = RecordingShell()
-    seen = await call(PolicyTool(shell.tool(), (RULES,), ThresholdPolicy()), command="git push origin main")
-    assert isinstance(seen, ActionFailure) and seen.reason == "refused"
-    assert seen.message.startswith(
+    result = await call(PolicyTool(shell.tool(), (RULES,), ThresholdPolicy()), command="git push origin main")
+    assert isinstance(result, ActionFailure) and result.reason == "refused"
+    assert result.message.startswith(
         "This call was not run: `git push` uploads the work (risk: high), and this installation rejects"
     )
     assert shell.ran == []
@@ -77,8 +77,8 @@ async def test_custom_analyzers_and_policies_can_be_plugged_in() -> None:
         def allows(self, rating: RiskRating) -> bool:
             return rating.risk == "low"
 
-    seen = await call(PolicyTool(RecordingShell().tool(), (NoCats(), RULES), Strict()), command="cat a.py")
-    assert isinstance(seen, ActionFailure) and "no cats here" in seen.message
+    result = await call(PolicyTool(RecordingShell().tool(), (NoCats(), RULES), Strict()), command="cat a.py")
+    assert isinstance(result, ActionFailure) and "no cats here" in result.message
 
 
 # --- the model's own rating -----------------------------------------------------------------------------------------

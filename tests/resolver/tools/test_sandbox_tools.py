@@ -41,8 +41,8 @@ def test_the_system_prompt_states_what_the_browser_can_reach(network: NetworkMod
 
 
 def test_on_a_local_machine_the_browser_is_for_local_pages() -> None:
-    said = prompt_texts.render_system_prompt("/w", "/s", "local", "open", ("browser",))
-    assert "can open only what you serve here yourself" in said and "public" not in said
+    text = prompt_texts.render_system_prompt("/w", "/s", "local", "open", ("browser",))
+    assert "can open only what you serve here yourself" in text and "public" not in text
 
 
 def test_on_a_pull_request_the_prompt_states_the_test_baseline() -> None:

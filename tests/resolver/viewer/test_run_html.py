@@ -99,20 +99,20 @@ def whole() -> Markup:
 
 def test_the_verdict_and_the_cost_come_first(whole: Markup) -> None:
     first = whole.text[: whole.text.index("Summary by the agent")]
-    told = (
+    expected = (
         "add() subtracts", "acme/calc#7", "✓ fixed", "1 test failed before and passes now.", "Pull request #8 is open.",
         "Cost $0.55", "Steps 6", "Model vendor/model-1", "network allowlist",
     )  # fmt: skip
-    assert [each for each in told if each not in first] == []
+    assert [each for each in expected if each not in first] == []
     links = [link["href"] for link in whole.all("a") if not link["href"].startswith("#")]
     assert links == ["https://forge.test/acme/calc/issues/7", "https://forge.test/acme/calc/pull/8"]
 
 
 def test_an_unknown_cost_is_shown_with_its_effect_on_the_limit() -> None:
     under = next(event for event in full_run() if isinstance(event, RunConfigured))
-    asked = model_reply("a", RunShell(command="ls"))
-    some = asked.model_copy(update={"usage": asked.usage.model_copy(update={"usd": None})})
-    none_known, some_known = (shown(under, *replies).text for replies in ((some,), (asked, some)))
+    reply = model_reply("a", RunShell(command="ls"))
+    some = reply.model_copy(update={"usage": reply.usage.model_copy(update={"usd": None})})
+    none_known, some_known = (shown(under, *replies).text for replies in ((some,), (reply, some)))
     assert "Cost unknown (no price is known for this model); the limit of $2 has no effect" in none_known
     assert "Tokens 1,000 read, 50 written" in none_known
     assert f"Limits {under.steps} steps, {format_duration(under.seconds)}" in none_known
@@ -134,19 +134,19 @@ def test_changes_to_tests_are_shown_with_the_results() -> None:
         }
     )  # fmt: skip
     text = shown(VerificationCompleted(verdict=harmed)).text
-    for told in (
+    for message in (
         "tests/test_new.py::test_it absent absent is new, and fails",
         "test_a.py asks less. test_old.py, which contained tests, was deleted. "
         "The tests were run without the change to conftest.py.",
         "A second model (second), whose opinion does not affect the verdict, would not accept the change: "
         "It misses <floats>.",
     ):
-        assert told in text
+        assert message in text
 
 
 def test_every_kind_of_event_is_shown_in_order(whole: Markup) -> None:
     line = whole.text[whole.text.index("Search") :]
-    told = [
+    expected = [
         "Settings of the run",
         "The repository's setup completed", "The agent received its initial prompt",
         "Reproduce it first.", "$ pytest -q",
@@ -155,8 +155,8 @@ def test_every_kind_of_event_is_shown_in_order(whole: Markup) -> None:
         "think: Hm.", "The sandbox used the network", "evil.test: it is not on the allowlist", "Three steps are left.",
         "Not yet: run the tests.", "The agent finished.", "Verdict: fixed", "The job completed: published",
     ]  # fmt: skip
-    places = [line.find(each) for each in told]
-    assert -1 not in places and places == sorted(places), dict(zip(told, places, strict=True))
+    places = [line.find(each) for each in expected]
+    assert -1 not in places and places == sorted(places), dict(zip(expected, places, strict=True))
 
 
 def test_a_plan_is_a_checklist_with_accessible_labels(whole: Markup) -> None:
@@ -167,8 +167,8 @@ def test_a_plan_is_a_checklist_with_accessible_labels(whole: Markup) -> None:
 
 def test_every_message_source_has_a_title() -> None:
     sources = get_args(Message.model_fields["source"].annotation)
-    told = shown(*(Message(text=f"words of {source}", source=source) for source in sources)).text
-    assert [source for source in sources if f"words of {source}" not in told] == []
+    text = shown(*(Message(text=f"words of {source}", source=source) for source in sources)).text
+    assert [source for source in sources if f"words of {source}" not in text] == []
     assert (
         "Someone resumed the run" in shown(Message(text="t", source="resume", trigger_id=JobId("next"))).text
     )
@@ -206,9 +206,9 @@ def test_the_steps_of_parallel_subagents_are_shown_under_their_tasks() -> None:
         "job_sub_2": run_of(model_reply("x", RunShell(command="grep -rn two"))),
     }
     page = Markup(render(run, **works))
-    said = ("1 of 2: Who calls it?", "grep -rn one", "2 of 2: What is promised?", "grep -rn two")
-    assert [page.text.count(each) > 0 for each in said] == [True] * 4
-    assert sorted(said, key=page.text.index) == list(said)
+    expected = ("1 of 2: Who calls it?", "grep -rn one", "2 of 2: What is promised?", "grep -rn two")
+    assert [page.text.count(each) > 0 for each in expected] == [True] * 4
+    assert sorted(expected, key=page.text.index) == list(expected)
 
 
 def test_subagents_that_reference_each_other_do_not_recurse() -> None:

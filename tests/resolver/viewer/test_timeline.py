@@ -30,17 +30,17 @@ def build_step_by_step(run: Trajectory) -> dict[str, TimelineItem]:
 def test_the_live_timeline_equals_the_complete_one() -> None:
     run = full_run()
     at_once = build_timeline(run, read_no_run, ImageCollection(), LIMIT, MOST, is_live=True)
-    told = build_step_by_step(run)
-    assert list(told) == [item.id for item in at_once]
-    assert list(told.values()) == list(at_once)
+    timeline = build_step_by_step(run)
+    assert list(timeline) == [item.id for item in at_once]
+    assert list(timeline.values()) == list(at_once)
 
 
 def test_a_running_call_is_no_failure_and_is_updated_by_its_result() -> None:
-    asked = ModelReply(
+    reply = ModelReply(
         thought="", calls=(ToolCall(id="a", action=RunShell(command="make")),), usage=ReplyUsage(model="m")
     )
     answer = ToolResult(call_id="a", observation=ShellResult(output="gone", exit_code=2, cwd="/", seconds=1))
-    run = run_of(started(), asked, answer)
+    run = run_of(started(), reply, answer)
     before = Trajectory(run.entries[:2])
     (_, under_way) = find_changed_items(before, 1, read_no_run, ImageCollection(), LIMIT)
     assert (under_way.result, under_way.is_failure) == ("", False)

@@ -78,8 +78,8 @@ async def test_the_memory_of_earlier_pages_is_released(web: Web) -> None:
     for _ in range(25):
         await web.use(f"goto('{web.url}/table')")
     await asyncio.sleep(0.5)
-    told = [Path(f"/proc/{pid}/status").read_text() for pid in of(web)]
-    kept = [int(size) for size in re.findall(r"(?m)^RssAnon:\s+(\d+) kB", "\n".join(told))]
+    statuses = [Path(f"/proc/{pid}/status").read_text() for pid in of(web)]
+    kept = [int(size) for size in re.findall(r"(?m)^RssAnon:\s+(\d+) kB", "\n".join(statuses))]
     assert max(kept) < 100_000
 
 

@@ -52,10 +52,10 @@ async def test_a_turn_stops_at_the_first_failure_and_names_its_line(web: Web) ->
 
 async def test_a_login_takes_one_turn(web: Web) -> None:
     await web.open("controls.html")
-    seen = await web.do(
+    result = await web.do(
         "fill({textbox 'Name'}, 'Ada')\ncheck({checkbox 'Agree'})\npress({textbox 'Name'}, 'Enter')"
     )
-    assert 'submit [["name","Ada"],["story",""],["agree","on"],["color","r"],["day",""]]' in seen
+    assert 'submit [["name","Ada"],["story",""],["agree","on"],["color","r"],["day",""]]' in result
 
 
 async def test_invalid_code_changes_nothing(web: Web) -> None:
@@ -98,9 +98,9 @@ async def test_infeasible_goals_are_reported(web: Web) -> None:
 
 
 async def test_noop_waits(web: Web) -> None:
-    begun = time.monotonic()
+    start = time.monotonic()
     await web.use("noop(400)")
-    assert 0.4 < time.monotonic() - begun < 3
+    assert 0.4 < time.monotonic() - start < 3
 
 
 # --- elements ---------------------------------------------------------------------------------------------------
@@ -149,9 +149,9 @@ async def test_noop_waits(web: Web) -> None:
 )
 async def test_an_element_receives_the_events_of_a_call(web: Web, call: str, saw: list[str]) -> None:
     await web.open("controls.html")
-    seen = await web.do(call)
+    result = await web.do(call)
     # Chromium reports each line of a text again
-    assert [line for line, _ in itertools.groupby(seen)] == saw
+    assert [line for line, _ in itertools.groupby(result)] == saw
 
 
 @pytest.mark.parametrize(

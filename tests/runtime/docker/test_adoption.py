@@ -119,8 +119,8 @@ async def test_a_long_command_of_a_dead_process_is_killed_and_the_shell_stays(
     sandboxes = docker_sandboxes()
     async with sandboxes.adopt(NAME) as sandbox:
         assert sandbox is not None
-        seen = await printed(sandbox, "echo $X $Y; pwd; cat /tmp/ran; kill -0 $(cat /tmp/job) && echo runs")
-        assert seen == "kept too\n/\ncat: /tmp/ran: No such file or directory\nruns\n"
+        result = await printed(sandbox, "echo $X $Y; pwd; cat /tmp/ran; kill -0 $(cat /tmp/job) && echo runs")
+        assert result == "kept too\n/\ncat: /tmp/ran: No such file or directory\nruns\n"
     assert left(client) == []
     await sandboxes.close()
 
@@ -191,10 +191,10 @@ async def test_a_warm_sandbox_is_renamed_at_once(docker_sandboxes: Make, client:
     await sandboxes.prepare()
     while not sandboxes._pool._ready:
         await asyncio.sleep(0.05)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     async with sandboxes.open(NAME) as sandbox:
         assert await printed(sandbox, "echo hi; pwd") == "hi\n/workspace\n"
-        assert time.perf_counter() - begun < 0.2  # 0.02 on an idle machine
+        assert time.perf_counter() - start < 0.2  # 0.02 on an idle machine
         assert client.containers.get(container_name(NAME)).status == "running"
     await sandboxes.close()
     for each in client.containers.list(all=True, ignore_removed=True):

@@ -39,8 +39,8 @@ async def test_a_sandbox_works_on_any_base_image(base: str, docker_sandboxes: Ma
         assert await sh(sandbox, "echo $PWD $X; id -u") == (0, "/tmp 1\n10001\n")
         made = await sandbox.act(CreateFile(path="runtime/action_server.py", content="raise SystemExit(1)\n"))
         assert isinstance(made, EditResult)
-        told = await sandbox.act(Execute(argv=("sh", "-c", "id -un; echo ~"), cwd="/"))
-        assert isinstance(told, ExecuteResult) and told.stdout == b"agent\n/home/agent\n"
+        result = await sandbox.act(Execute(argv=("sh", "-c", "id -un; echo ~"), cwd="/"))
+        assert isinstance(result, ExecuteResult) and result.stdout == b"agent\n/home/agent\n"
 
         commit = "cd /workspace && git init -q . && git add -A && git -c user.name=x -c user.email=x@x commit -qm x"
         assert await sh(sandbox, f"{commit} && git log --format=%s && git status --short") == (0, "x\n")
@@ -56,8 +56,8 @@ async def test_the_repositorys_tests_run_on_the_python_of_its_base(base: str, do
         assert (code, version.rpartition(".")[0]) == (0, PYTHONS[base])
         await sandbox.act(CreateFile(path="test_it.py", content="def test_it():\n    assert True\n"))
         for command in ("python3 -m pytest -q", "pytest -q"):
-            code, said = await sh(sandbox, command)
-            assert code == 0 and "1 passed" in said
+            code, result = await sh(sandbox, command)
+            assert code == 0 and "1 passed" in result
         assert (await sh(sandbox, "pip --version && python3 -m pip list"))[0] == 0
     await sandboxes.close()
 

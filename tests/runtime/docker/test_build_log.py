@@ -18,8 +18,8 @@ def test_the_reason_and_the_fix_are_given_in_one_line() -> None:
         "urllib.error.URLError: <urlopen error [SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate>",
         "The command '/bin/sh -c sh /tmp/prepare.sh' returned a non-zero code: 1",
     ]
-    told = explain_failure("the interpreter bundle from debian", log)
-    assert told == (
+    explanation = explain_failure("the interpreter bundle from debian", log)
+    assert explanation == (
         "the interpreter bundle from debian cannot be built: urllib.error.URLError: <urlopen error [SSL: "
         "CERTIFICATE_VERIFY_FAILED] self-signed certificate>. To fix it, set PATCHWRIGHT_CA_BUNDLE to the "
         "certificates of your network"
@@ -27,10 +27,10 @@ def test_the_reason_and_the_fix_are_given_in_one_line() -> None:
 
 
 def test_a_build_without_network_is_explained() -> None:
-    told = explain_failure(
+    explanation = explain_failure(
         "x", ["urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>"]
     )
-    assert "PATCHWRIGHT_PACKAGE_INDEX" in told
+    assert "PATCHWRIGHT_PACKAGE_INDEX" in explanation
 
 
 def test_a_base_image_that_lacks_a_requirement_is_reported() -> None:

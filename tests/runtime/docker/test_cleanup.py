@@ -177,13 +177,13 @@ async def test_runs_of_one_name_in_two_data_directories_have_separate_containers
     here, there = docker_sandboxes(whose="/here"), docker_sandboxes(whose="/there")
     async with here.open(NAME, adoptable=True) as one, there.open(NAME, adoptable=True) as other:
         await one.act(RunShell(command="echo here > /tmp/x"))
-        seen = await other.act(RunShell(command="cat /tmp/x"))
-        assert isinstance(seen, ShellResult) and seen.exit_code == 1
+        result = await other.act(RunShell(command="cat /tmp/x"))
+        assert isinstance(result, ShellResult) and result.exit_code == 1
         assert sorted(left(client)) == sorted(container_name(NAME, whose) for whose in ("/here", "/there"))
         async with docker_sandboxes(whose="/elsewhere").adopt(NAME) as adopted:
             assert adopted is None
-        seen = await one.act(RunShell(command="cat /tmp/x"))
-        assert isinstance(seen, ShellResult) and seen.output == "here\n"
+        result = await one.act(RunShell(command="cat /tmp/x"))
+        assert isinstance(result, ShellResult) and result.output == "here\n"
     assert left(client) == []
 
 

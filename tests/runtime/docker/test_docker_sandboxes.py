@@ -74,8 +74,8 @@ async def test_memory_is_limited_and_the_sandbox_survives_a_hog(sandbox: Sandbox
 
 
 async def test_processes_are_limited_and_the_sandbox_survives_a_fork_bomb(sandbox: Sandbox) -> None:
-    said = await sh(sandbox, "bomb() { bomb | bomb & }; bomb; sleep 3", timeout=5)
-    assert "Resource temporarily unavailable" in said
+    result = await sh(sandbox, "bomb() { bomb | bomb & }; bomb; sleep 3", timeout=5)
+    assert "Resource temporarily unavailable" in result
     await sh(sandbox, "exec true")  # ends its shell, and with it the rest of the bomb
     assert await sh(sandbox, "echo alive") == "alive\n"
     left = await sandbox.act(Execute(argv=("bash", "-c", "ls -d /proc/[0-9]* | wc -l")))
@@ -173,9 +173,9 @@ async def found_in(sandbox: Sandbox) -> list[str]:
     script = (
         'grep -lsFz "$@" /proc/[0-9]*/environ; grep -rlsF "$@" / --exclude-dir=proc --exclude-dir=sys; true'
     )
-    seen = await sandbox.act(Execute(argv=("bash", "-c", script, "bash", *patterns)))
-    assert isinstance(seen, ExecuteResult) and seen.exit_code == 0
-    return seen.stdout.decode().split()
+    result = await sandbox.act(Execute(argv=("bash", "-c", script, "bash", *patterns)))
+    assert isinstance(result, ExecuteResult) and result.exit_code == 0
+    return result.stdout.decode().split()
 
 
 async def test_the_hosts_secrets_are_nowhere_in_the_container(
@@ -263,9 +263,9 @@ async def test_a_changed_path_is_found_among_many_files() -> None:
 async def test_a_layer_is_built_once_and_has_both_names(docker_sandboxes: Make) -> None:
     sandboxes = docker_sandboxes()
     engine, image = await sandboxes.prepare()
-    heard: list[str] = []
-    again = docker_sandboxes(notice=heard.append)
-    assert ((await again.prepare())[1], heard) == (image, [])
+    received: list[str] = []
+    again = docker_sandboxes(notice=received.append)
+    assert ((await again.prepare())[1], received) == (image, [])
     # the most recent build has this tag
     generic = RuntimeLayer("debian:bookworm-slim", "", "").readable_tag
     assert await engine.find_image(generic) is not None

@@ -23,7 +23,7 @@ asyncio.run(stay())
 async def test_the_second_process_waits_until_the_first_has_ended_even_by_a_kill(
     tmp_path: Path,
 ) -> None:
-    place, told = tmp_path / "builds", list[str]()
+    place, directory = tmp_path / "builds", list[str]()
     other = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", ANOTHER, str(place)), stdout=asyncio.subprocess.PIPE
     )
@@ -31,15 +31,15 @@ async def test_the_second_process_waits_until_the_first_has_ended_even_by_a_kill
     assert await other.stdout.readline() == b"in\n"
 
     async def come() -> None:
-        async with file_lock(place, lambda: told.append("waits")):
-            told.append("in")
+        async with file_lock(place, lambda: directory.append("waits")):
+            directory.append("in")
 
     coming = asyncio.create_task(come())
     await asyncio.sleep(0.5)
-    assert told == ["waits"]
+    assert directory == ["waits"]
     other.kill()
     await other.wait()
     async with asyncio.timeout(10):
         await coming
     await come()
-    assert told == ["waits", "in", "in"]
+    assert directory == ["waits", "in", "in"]

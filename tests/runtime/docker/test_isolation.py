@@ -65,9 +65,9 @@ async def sh(sandbox: Sandbox, command: str, timeout: int = 60) -> ShellResult:
 
 
 async def python(sandbox: Sandbox, code: str) -> str:
-    seen = await sandbox.act(Execute(argv=("python3", "-c", code)))
-    assert isinstance(seen, ExecuteResult) and seen.exit_code == 0, seen
-    return seen.stdout.decode()
+    result = await sandbox.act(Execute(argv=("python3", "-c", code)))
+    assert isinstance(result, ExecuteResult) and result.exit_code == 0, result
+    return result.stdout.decode()
 
 
 # --- system calls -----------------------------------------------------------------------------------------------
@@ -75,17 +75,17 @@ async def python(sandbox: Sandbox, code: str) -> str:
 
 @pytest.mark.docker
 async def test_dangerous_system_calls_are_denied(sandbox: Sandbox) -> None:
-    said = json.loads(await python(sandbox, PROBE))
-    assert set(said.values()) == {"EPERM"}, said
+    results = json.loads(await python(sandbox, PROBE))
+    assert set(results.values()) == {"EPERM"}, results
 
 
 @pytest.mark.docker
 async def test_the_kernel_would_answer_them_without_the_profile() -> None:
     """Control of the case above: the same user and capabilities, without the profile."""
-    said = json.loads(await unconfined("python3", "-c", PROBE))
-    reached = {name for name, answer in said.items() if answer != "EPERM"}
+    results = json.loads(await unconfined("python3", "-c", PROBE))
+    reached = {name for name, answer in results.items() if answer != "EPERM"}
     expected = {"keyctl", "userfaultfd", "ptrace", "process_vm_readv", "pidfd_getfd"}
-    assert len(reached) >= 8 and len(expected & reached) >= 3, said
+    assert len(reached) >= 8 and len(expected & reached) >= 3, results
 
 
 async def unconfined(*argv: str) -> str:
@@ -123,8 +123,8 @@ OLD_WAY = (
 @pytest.mark.docker
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only there can a program call in two ways")
 async def test_32_bit_calls_cannot_bypass_the_profile(sandbox: Sandbox) -> None:
-    seen = await sandbox.act(Execute(argv=("python3", "-c", OLD_WAY)))
-    assert isinstance(seen, ExecuteResult) and seen.exit_code == 128 + signal.SIGSYS
+    result = await sandbox.act(Execute(argv=("python3", "-c", OLD_WAY)))
+    assert isinstance(result, ExecuteResult) and result.exit_code == 128 + signal.SIGSYS
     assert await unconfined("python3", "-c", OLD_WAY) == "True\n"
 
 
@@ -211,19 +211,19 @@ async def test_one_file_is_never_larger_than_the_disk_limit(docker_sandboxes: Ma
 
 def test_a_limit_that_the_engine_dropped_is_named() -> None:
     spec = SandboxSpec(memory_mb=512)
-    asked = hardening.host_config(spec, None)
+    config = hardening.host_config(spec, None)
     host = {
-        "Memory": asked["mem_limit"],
-        "MemorySwap": asked["memswap_limit"],
-        "PidsLimit": asked["pids_limit"],
-        "NanoCpus": asked["nano_cpus"],
-        "ShmSize": asked["shm_size"],
+        "Memory": config["mem_limit"],
+        "MemorySwap": config["memswap_limit"],
+        "PidsLimit": config["pids_limit"],
+        "NanoCpus": config["nano_cpus"],
+        "ShmSize": config["shm_size"],
         "NetworkMode": "none",
         "CapDrop": ["ALL"],
         "CapAdd": None,
         "Privileged": False,
-        "SecurityOpt": asked["security_opt"],
-        "Ulimits": asked["ulimits"],
+        "SecurityOpt": config["security_opt"],
+        "Ulimits": config["ulimits"],
     }
     found = {"HostConfig": host, "Mounts": [], "Config": {"User": "10001:10001"}}
     assert hardening.find_dropped_limits(found, spec) == []
@@ -235,8 +235,8 @@ def test_a_limit_that_the_engine_dropped_is_named() -> None:
         "shared memory": {"ShmSize": 1},
         "network": {"NetworkMode": "bridge"},
         "capabilities": {"CapAdd": ["NET_RAW"]},
-        "new privileges": {"SecurityOpt": asked["security_opt"][1:]},
-        "system calls": {"SecurityOpt": asked["security_opt"][:1]},
+        "new privileges": {"SecurityOpt": config["security_opt"][1:]},
+        "system calls": {"SecurityOpt": config["security_opt"][:1]},
         "open files, core dumps and file size": {"Ulimits": None},
     }
     for limit, change in weak.items():
@@ -254,14 +254,14 @@ def test_a_limit_that_the_kernel_does_not_enforce_is_named() -> None:
         "Max open files            16384                16384                files\n"
     )
     assert hardening.find_ineffective_limits(status, spec) == []
-    for limit, told, instead in (
+    for limit, text, instead in (
         ("capabilities", "CapEff:\t0", "CapEff:\t20"),
         ("new privileges", "NoNewPrivs:\t1", "NoNewPrivs:\t0"),
         ("system calls", "Seccomp:\t2", "Seccomp:\t0"),
         ("user", "10001\t10001\t10001\t10001", "0\t0\t0\t0"),
         ("file size", str(1 << 30), "unlimited"),
     ):
-        assert hardening.find_ineffective_limits(status.replace(told, instead), spec) == [limit]
+        assert hardening.find_ineffective_limits(status.replace(text, instead), spec) == [limit]
     # a server that reports nothing is no proof
     assert len(hardening.find_ineffective_limits("", spec)) == 7
 
@@ -275,7 +275,7 @@ async def test_a_container_without_isolation_is_rejected_with_the_missing_limits
     )
     engine = await Engine.connect()
     try:
-        with pytest.raises(EngineUnavailable) as told:
+        with pytest.raises(EngineUnavailable) as error:
             await sandbox_container._check_engine_limits(
                 engine, ContainerSpec(SandboxSpec(), "", None, "socket"), str(container.id)
             )
@@ -283,7 +283,7 @@ async def test_a_container_without_isolation_is_rejected_with_the_missing_limits
         await engine.close()
         container.remove(force=True)
         client.close()
-    named, _, advice = str(told.value).partition("; ")
+    named, _, advice = str(error.value).partition("; ")
     assert named == (
         "the Docker engine does not enforce these limits: memory, memory and swap, processes, cpu, "
         "shared memory, network, capabilities, new privileges, system calls, "

@@ -101,6 +101,6 @@ async def test_an_out_of_memory_container_is_distinguished_from_a_killed_one(
     ],
 )
 def test_a_full_disk_of_the_engine_is_reported(said: str, kind: type[EngineUnavailable]) -> None:
-    with pytest.raises(EngineUnavailable) as told, _translate_errors():
+    with pytest.raises(EngineUnavailable) as error, _translate_errors():
         raise docker.errors.APIError(said)
-    assert type(told.value) is kind and not told.value.retryable
+    assert type(error.value) is kind and not error.value.retryable

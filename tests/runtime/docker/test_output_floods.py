@@ -34,29 +34,29 @@ async def weakened(*argv: str, flags: tuple[str, ...] = ("--user", "10001")) -> 
 
 async def test_without_dropped_capabilities_a_container_can_make_devices() -> None:
     probe = "grep CapEff /proc/self/status; mknod /tmp/x b 8 0 && echo made"
-    said = await weakened("sh", "-c", probe, flags=())
-    assert "CapEff:\t0000000000000000" not in said and "made" in said
+    output = await weakened("sh", "-c", probe, flags=())
+    assert "CapEff:\t0000000000000000" not in output and "made" in output
 
 
 async def test_without_a_limit_a_container_takes_more_memory() -> None:
-    said = await weakened("python3", "-c", "print(len(bytearray(400 << 20)))")
-    assert said == f"{400 << 20}\n"
+    output = await weakened("python3", "-c", "print(len(bytearray(400 << 20)))")
+    assert output == f"{400 << 20}\n"
 
 
 MANY = "n=0; while [ $n -lt 600 ]; do sleep 20 & n=$((n+1)); done; ls -d /proc/[0-9]* | wc -l"
 
 
 async def test_without_a_limit_a_container_has_more_processes(docker_sandboxes: Make) -> None:
-    said = await weakened("sh", "-c", MANY)
-    assert int(said.split()[-1]) > 600
+    output = await weakened("sh", "-c", MANY)
+    assert int(output.split()[-1]) > 600
     async with docker_sandboxes(pids=100).open(NAME) as sandbox:
-        seen = await sandbox.act(Execute(argv=("sh", "-c", MANY)))
-        assert isinstance(seen, ExecuteResult) and b"fork" in seen.stderr
+        result = await sandbox.act(Execute(argv=("sh", "-c", MANY)))
+        assert isinstance(result, ExecuteResult) and b"fork" in result.stderr
 
 
 async def test_without_a_size_a_container_fills_the_hosts_disk() -> None:
-    said = await weakened("sh", "-c", "head -c 300000000 /dev/zero > /tmp/x; stat -c %s /tmp/x")
-    assert said == "300000000\n"
+    output = await weakened("sh", "-c", "head -c 300000000 /dev/zero > /tmp/x; stat -c %s /tmp/x")
+    assert output == "300000000\n"
 
 
 # --- slow tests
@@ -68,9 +68,9 @@ async def test_ten_gigabytes_of_output_cost_neither_side_memory(docker_sandboxes
     # 192 MiB, half of them for scratch: a server that stored its input would be killed.
     async with docker_sandboxes(memory_mb=192).open(NAME) as sandbox:
         async with growth() as grown:
-            seen = await sandbox.act(Execute(argv=("sh", "-c", FLOOD.format(10_000_000_000)), timeout=600))
-            assert isinstance(seen, ExecuteResult) and seen.exit_code == 0
-            assert len(seen.stdout) < 5 * MIB
+            result = await sandbox.act(Execute(argv=("sh", "-c", FLOOD.format(10_000_000_000)), timeout=600))
+            assert isinstance(result, ExecuteResult) and result.exit_code == 0
+            assert len(result.stdout) < 5 * MIB
             ran = await sandbox.act(RunShell(command=FLOOD.format(10_000_000_000), timeout=1200))
             assert isinstance(ran, ShellResult) and ran.exit_code == 0
             assert len(ran.output) < 40_000
@@ -97,10 +97,10 @@ async def test_a_fork_bomb_of_twenty_seconds_hurts_nobody_else(docker_sandboxes:
         )
         slowest = 0.0
         while not bomb.done():
-            begun = time.monotonic()
-            seen = await neighbour.act(Execute(argv=("true",)))
-            assert isinstance(seen, ExecuteResult) and seen.exit_code == 0
-            slowest = max(slowest, time.monotonic() - begun)
+            start = time.monotonic()
+            result = await neighbour.act(Execute(argv=("true",)))
+            assert isinstance(result, ExecuteResult) and result.exit_code == 0
+            slowest = max(slowest, time.monotonic() - start)
             await asyncio.sleep(0.2)
         ran = await bomb
         assert isinstance(ran, ShellResult) and ran.exit_code is None

@@ -99,9 +99,9 @@ async def test_the_bridge_has_no_privileges_either(docker_sandboxes: Make) -> No
             "for p in /proc/[0-9]*; do grep -qs bridge $p/cmdline && "
             "grep -E '^(CapEff|CapBnd|NoNewPrivs):' $p/status; done"
         )
-        seen = await sandbox.act(Execute(argv=("bash", "-c", look)))
-        assert isinstance(seen, ExecuteResult)
-        facts = set(seen.stdout.decode().replace("\t", "").split())
+        result = await sandbox.act(Execute(argv=("bash", "-c", look)))
+        assert isinstance(result, ExecuteResult)
+        facts = set(result.stdout.decode().replace("\t", "").split())
         assert {"CapEff:" + "0" * 16, "CapBnd:" + "0" * 16, "NoNewPrivs:1"} <= facts
     await sandboxes.close()
 
@@ -112,8 +112,8 @@ async def test_exec_is_chosen_for_an_engine_without_shared_directories(
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("a mount namespace of our own, which stands for a VM, takes root and unshare")
     script = 'mount -t tmpfs none "$TMPDIR" && exec "$0" -c "$1"'
-    seen = await _run("unshare", "--mount", "sh", "-c", script, sys.executable, OPEN, TMPDIR=str(short_tmp))
-    assert seen == "socket transport unavailable, using exec\nexec hi\n"
+    result = await _run("unshare", "--mount", "sh", "-c", script, sys.executable, OPEN, TMPDIR=str(short_tmp))
+    assert result == "socket transport unavailable, using exec\nexec hi\n"
 
 
 @pytest.mark.parametrize("member", [True, False])
@@ -130,23 +130,23 @@ async def test_an_operator_who_is_not_root(short_tmp: Path, member: bool) -> Non
             break
     else:
         pytest.skip("another user may not read this checkout, or no Python that can load its packages")
-    seen = await _run(*become, python, "-c", OPEN, **environment)
+    result = await _run(*become, python, "-c", OPEN, **environment)
     if member:
-        assert seen == "socket hi\n"
+        assert result == "socket hi\n"
     else:
-        assert seen.startswith("EngineUnavailable") and "give this user access" in seen
+        assert result.startswith("EngineUnavailable") and "give this user access" in result
 
 
 async def test_a_stopped_engine_is_a_retryable_error(short_tmp: Path) -> None:
     relay = Relay()
     async with relay.at(short_tmp / "engine.sock") as url:
         sandboxes = sandboxes_at(url, transport="exec")
-        with pytest.raises(EngineStopped) as told:
+        with pytest.raises(EngineStopped) as error:
             async with sandboxes.open(NAME) as sandbox:
                 assert await printed(sandbox, "echo hi") == "hi\n"
                 await relay.cut()
                 await printed(sandbox, "echo never")
-        assert told.value.retryable
+        assert error.value.retryable
     # the container was left to the reaper, or to a sandbox of the same name
     later = sandboxes_at(f"unix://{ENGINE}")
     async with later.open(NAME) as sandbox:
@@ -181,10 +181,10 @@ async def test_an_engine_url_that_ssh_would_misread_is_rejected(url: str) -> Non
 
 
 async def test_an_engine_that_never_responded_is_an_operator_error() -> None:
-    with pytest.raises(EngineUnavailable) as told:
+    with pytest.raises(EngineUnavailable) as error:
         async with sandboxes_at("tcp://127.0.0.1:1").open(NAME):
             pass
-    assert not told.value.retryable
+    assert not error.value.retryable
 
 
 @asynccontextmanager

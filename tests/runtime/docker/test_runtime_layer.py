@@ -156,16 +156,16 @@ async def test_a_feature_that_cannot_be_built_is_omitted_with_a_notice(
     )  # a tag of its own
     how = {"ca_bundle": USED_CA, "package_index": index, "log_dir": tmp_path}
     usual = await ensure_runtime_layer(engine, BASE, **how)
-    told: list[str] = []
+    received: list[str] = []
     made = await ensure_runtime_layer(
-        engine, BASE, **how, features=("kernel",), on_notice=told.append, proxy="http://127.0.0.1:9"
+        engine, BASE, **how, features=("kernel",), on_notice=received.append, proxy="http://127.0.0.1:9"
     )
     assert made == usual == (made[0], ())
     (log,) = tmp_path.iterdir()
-    assert told[0] == "Building the sandbox feature `kernel`, 1 of 1 (once) ..."
-    assert told[1].startswith("NOTICE: the sandbox feature `kernel` cannot be built: ")
-    assert told[1].endswith(f"(complete log: {log}). The sandbox runs without it.")
-    assert "Connection refused" in told[1] and len(told) == 2
+    assert received[0] == "Building the sandbox feature `kernel`, 1 of 1 (once) ..."
+    assert received[1].startswith("NOTICE: the sandbox feature `kernel` cannot be built: ")
+    assert received[1].endswith(f"(complete log: {log}). The sandbox runs without it.")
+    assert "Connection refused" in received[1] and len(received) == 2
     assert "WARNING" not in {record.levelname for record in caplog.records}  # a terminal shows these, too
     source = await engine.find_image(BUNDLE_SOURCE_IMAGE)
     assert source is not None

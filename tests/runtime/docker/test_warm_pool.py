@@ -91,10 +91,10 @@ async def test_a_missing_engine_leaves_the_pool_empty_until_it_returns() -> None
 
 
 async def test_closing_the_pool_cancels_starts() -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
+    started, ended = asyncio.Event(), asyncio.Event()
 
     async def slow() -> Item:
-        begun.set()
+        started.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -103,7 +103,7 @@ async def test_closing_the_pool_cancels_starts() -> None:
 
     pool = WarmPool(1, slow)
     pool.fill()
-    await begun.wait()
+    await started.wait()
     await pool.close()
     assert ended.is_set()
     assert await pool.take() is None

@@ -72,32 +72,32 @@ def script(attack: str, host: str, port: int) -> str:
 
 async def test_nothing_leaves_directly(offline: Sandbox) -> None:
     for attack, host in itertools.product(ATTACKS, PLACES.values()):
-        seen = await offline.act(Execute(argv=("python3", "-c", script(attack, host, 80))))
-        assert isinstance(seen, ExecuteResult)
-        assert seen.exit_code != 0 and b"sent" not in seen.stdout
+        result = await offline.act(Execute(argv=("python3", "-c", script(attack, host, 80))))
+        assert isinstance(result, ExecuteResult)
+        assert result.exit_code != 0 and b"sent" not in result.stdout
         assert any(
-            sign in seen.stderr for sign in (b"unreachable", b"Cannot assign", b"Permission denied")
-        ), seen
+            sign in result.stderr for sign in (b"unreachable", b"Cannot assign", b"Permission denied")
+        ), result
 
 
 async def test_an_online_sandbox_has_only_the_proxy(online: Sandbox) -> None:
     for attack in ATTACKS:
-        seen = await online.act(Execute(argv=("python3", "-c", script(attack, "1.1.1.1", 443))))
-        assert isinstance(seen, ExecuteResult) and b"sent" not in seen.stdout
-    seen = await online.act(Execute(argv=("getent", "hosts", "pypi.org")))
-    assert isinstance(seen, ExecuteResult) and seen.exit_code != 0
+        result = await online.act(Execute(argv=("python3", "-c", script(attack, "1.1.1.1", 443))))
+        assert isinstance(result, ExecuteResult) and b"sent" not in result.stdout
+    result = await online.act(Execute(argv=("getent", "hosts", "pypi.org")))
+    assert isinstance(result, ExecuteResult) and result.exit_code != 0
 
 
 async def test_the_same_reaches_the_host_where_the_engine_gives_a_network() -> None:
     """Control of the cases above, with listeners on the bridge's own address."""
-    heard: set[str] = set()
+    received: set[str] = set()
 
     class Heard(asyncio.DatagramProtocol):
         def datagram_received(self, data: bytes, addr: object) -> None:
-            heard.add("udp" if data == b"out" else "dns")
+            received.add("udp" if data == b"out" else "dns")
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.add("tcp")
+        received.add("tcp")
         writer.close()
 
     gateway = await bridge()
@@ -110,7 +110,7 @@ async def test_the_same_reaches_the_host_where_the_engine_gives_a_network() -> N
         argv = ("python3", "-c", attacked.replace("(HOST, 53)", "(HOST, PORT)"))
         await weakened("--network", "bridge", "debian:bookworm-slim", *argv)
         await asyncio.sleep(0.1)
-        assert heard == {"tcp", "udp", "dns"}
+        assert received == {"tcp", "udp", "dns"}
     finally:
         server.close()
         listener.close()
@@ -119,8 +119,10 @@ async def test_the_same_reaches_the_host_where_the_engine_gives_a_network() -> N
 async def test_a_ping_is_answered_and_packets_leave_for_anywhere_on_the_engines_network() -> None:
     """Control of the same cases for ICMP, and for addresses without a listener of ours."""
     attacks = [script("icmp", await bridge(), 0), *(script("udp", host, 80) for host in PLACES.values())]
-    said = await weakened("--network", "bridge", "debian:bookworm-slim", "python3", "-c", "\n".join(attacks))
-    assert said.splitlines() == ["sent"] * 4
+    output = await weakened(
+        "--network", "bridge", "debian:bookworm-slim", "python3", "-c", "\n".join(attacks)
+    )
+    assert output.splitlines() == ["sent"] * 4
 
 
 async def test_the_host_is_reached_by_ipv6_where_a_container_has_it() -> None:
@@ -148,18 +150,18 @@ async def own_ipv6(link: str) -> int:
 
 
 async def reached_by_ipv6(here: int) -> None:
-    heard = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-    with heard:
-        heard.bind((str(IPv6Address(here)), 0, 0, socket.if_nametoindex("docker0")))
-        heard.settimeout(5)
-        there = f"{IPv6Address(here)}%eth0", heard.getsockname()[1]
+    receiver = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    with receiver:
+        receiver.bind((str(IPv6Address(here)), 0, 0, socket.if_nametoindex("docker0")))
+        receiver.settimeout(5)
+        there = f"{IPv6Address(here)}%eth0", receiver.getsockname()[1]
         send = ATTACKS["ipv6"].replace("('2a04:4e42::223', 53)", str(there))
         # until it has an address
         late = f"import time\nfor _ in range(80):\n  try: {send}; print('sent'); break\n"
         attack = f"{late}  except OSError: time.sleep(0.1)"
         flags = ("--sysctl", "net.ipv6.conf.all.disable_ipv6=0", "--network", "bridge")
-        said = await weakened(*flags, "debian:bookworm-slim", "python3", "-c", attack)
-        assert said == "sent\n" and heard.recv(9) == b"out"
+        output = await weakened(*flags, "debian:bookworm-slim", "python3", "-c", attack)
+        assert output == "sent\n" and receiver.recv(9) == b"out"
 
 
 async def test_another_container_is_unreachable(docker_sandboxes: Make) -> None:
@@ -186,8 +188,8 @@ async def test_the_same_container_is_reached_on_the_engines_network() -> None:
             f"  try: print(u.urlopen('http://{address}:8000', timeout=3).status); break\n"
             "  except OSError: time.sleep(0.1)"
         )
-        said = await weakened("--network", "bridge", "debian:bookworm-slim", "python3", "-c", fetch)
-        assert said == "200\n"
+        output = await weakened("--network", "bridge", "debian:bookworm-slim", "python3", "-c", fetch)
+        assert output == "200\n"
     finally:
         await run("docker", "rm", "-f", name)
 
@@ -255,12 +257,12 @@ async def test_the_network_works_over_exec(docker_sandboxes: Make, net: Internet
             "github.com": 1,
         }
         for attack in ATTACKS:
-            seen = await sandbox.act(Execute(argv=("python3", "-c", script(attack, "1.1.1.1", 443))))
-            assert isinstance(seen, ExecuteResult) and b"sent" not in seen.stdout
+            result = await sandbox.act(Execute(argv=("python3", "-c", script(attack, "1.1.1.1", 443))))
+            assert isinstance(result, ExecuteResult) and b"sent" not in result.stdout
         name = "import socket; s = socket.socket(1); s.connect('\\0patchwright-egress'); print(s.recv(1))"
         # an unauthenticated connection: it is rejected
-        seen = await sandbox.act(Execute(argv=("python3", "-c", name)))
-        assert isinstance(seen, ExecuteResult) and seen.stdout == b"b''\n"
+        result = await sandbox.act(Execute(argv=("python3", "-c", name)))
+        assert isinstance(result, ExecuteResult) and result.stdout == b"b''\n"
     async with sandboxes.open(NAME) as sandbox:
         assert (await sh(sandbox, "env | grep -ic proxy")).output == "0\n"
 
@@ -370,9 +372,9 @@ async def connect(sandbox: Sandbox, target: str) -> str:
         f"import socket; s = socket.create_connection(('127.0.0.1', {PROXY_PORT}), 9); "
         f"s.send(b'CONNECT {target} HTTP/1.1\\r\\n\\r\\n'); print(s.recv(99).split()[1].decode())"
     )
-    seen = await sandbox.act(Execute(argv=("python3", "-c", ask)))
-    assert isinstance(seen, ExecuteResult)
-    return seen.stdout.decode().strip()
+    result = await sandbox.act(Execute(argv=("python3", "-c", ask)))
+    assert isinstance(result, ExecuteResult)
+    return result.stdout.decode().strip()
 
 
 async def test_an_offline_sandbox_has_no_proxy(docker_sandboxes: Make, net: Internet) -> None:

@@ -92,12 +92,12 @@ async def test_a_silent_upstream_proxy_is_dropped(net: Internet, short_tmp: Path
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     net.port = server.sockets[0].getsockname()[1]
-    asked = dataclasses.replace(
+    policy = dataclasses.replace(
         net.egress(), upstream=UpstreamProxy.from_url("http://10.0.0.9:3128"), step_timeout=0.3
     )
-    async with EgressProxy(asked).listen(short_tmp / "e") as ledger:
-        told = await Client(short_tmp / "e", ledger).status(ALLOWED)
-        assert told == b"502 allowed.test: it does not respond"
+    async with EgressProxy(policy).listen(short_tmp / "e") as ledger:
+        status = await Client(short_tmp / "e", ledger).status(ALLOWED)
+        assert status == b"502 allowed.test: it does not respond"
         await asyncio.wait_for(ended.wait(), 5)
     server.close()
 
@@ -114,8 +114,8 @@ def test_a_proxy_that_cannot_be_used_is_refused(url: str) -> None:
 
 async def test_an_unlisted_host_is_not_resolved(client: Client, net: Internet, short_tmp: Path) -> None:
     net.names["github.com"] = [PUBLIC]
-    told = b"403 github.com: it is not on the allowlist (setting `allowed_hosts`)"
-    assert await client.status("github.com") == told
+    expected = b"403 github.com: it is not on the allowlist (setting `allowed_hosts`)"
+    assert await client.status("github.com") == expected
     assert net.looked_up == []
     assert client.refused() == {"github.com": "unlisted"}
     assert client.ledger.take_denied() == {"github.com": "unlisted"}
@@ -182,7 +182,7 @@ async def test_a_client_that_closes_without_a_word_is_not_denied(client: Client,
 
 async def test_a_handshake_in_many_chunks_is_rejected(client: Client, net: Internet) -> None:
     hello = client_hello(ALLOWED)
-    for pieces, heard in ((20, hello), (200, b"")):
+    for pieces, received in ((20, hello), (200, b"")):
         net.heard.clear()
         _, (reader, writer) = await client.tunnel(ALLOWED)
         for at in range(pieces):
@@ -192,7 +192,7 @@ async def test_a_handshake_in_many_chunks_is_rejected(client: Client, net: Inter
         with contextlib.suppress(OSError):
             await asyncio.wait_for(reader.read(), 10)
         writer.close()
-        assert bytes(net.heard) == heard
+        assert bytes(net.heard) == received
     assert client.refused() == {ALLOWED: "sni"}
 
 
@@ -213,10 +213,10 @@ async def test_many_denials_are_slow_and_logged_once(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "patchwright.runtime.egress.proxy")
-    begun = time.monotonic()
+    start = time.monotonic()
     for _ in range(3):
         assert (await client.status("github.com")).startswith(b"403")
-    assert time.monotonic() - begun > 0.25
+    assert time.monotonic() - start > 0.25
     assert [record.getMessage() for record in caplog.records] == ["egress denied"]
     assert client.ledger.take() == (
         ConnectionSummary(host="github.com", port=443, denied="unlisted", count=3),
@@ -294,8 +294,8 @@ async def test_the_upload_limit_is_enforced(net: Internet, short_tmp: Path) -> N
 
 async def test_the_upload_limit_counts_for_the_whole_sandbox(net: Internet, short_tmp: Path) -> None:
     async with EgressProxy(net.egress(max_upload_bytes=0)).listen(short_tmp / "e") as ledger:
-        told = await Client(short_tmp / "e", ledger).status(ALLOWED)
-        assert told == b"403 allowed.test: the upload limit is reached (setting `max_upload_mb`)"
+        status = await Client(short_tmp / "e", ledger).status(ALLOWED)
+        assert status == b"403 allowed.test: the upload limit is reached (setting `max_upload_mb`)"
 
 
 async def test_resolved_names_count_as_sent_bytes(net: Internet, short_tmp: Path) -> None:
@@ -303,6 +303,8 @@ async def test_resolved_names_count_as_sent_bytes(net: Internet, short_tmp: Path
     async with EgressProxy(net.egress(allowed_hosts=None, max_upload_bytes=100)).listen(
         short_tmp / "e"
     ) as ledger:
-        told = [await Client(short_tmp / "e", ledger).status(f"{'x' * 50}.{n}.out.test") for n in range(5)]
-        assert [line[:3] for line in told] == [b"502", b"502", b"403", b"403", b"403"]
+        statuses = [
+            await Client(short_tmp / "e", ledger).status(f"{'x' * 50}.{n}.out.test") for n in range(5)
+        ]
+        assert [line[:3] for line in statuses] == [b"502", b"502", b"403", b"403", b"403"]
     assert len(net.looked_up) == 2

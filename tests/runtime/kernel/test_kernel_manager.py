@@ -46,9 +46,9 @@ async def kernel(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kern
 
 
 async def ran(kernel: KernelManager, code: str, timeout: float = 30) -> CellResult:
-    seen = await kernel.run(code, timeout)
-    assert isinstance(seen, CellResult), seen
-    return seen
+    result = await kernel.run(code, timeout)
+    assert isinstance(result, CellResult), result
+    return result
 
 
 def once(file: Path, then: str) -> str:
@@ -80,8 +80,8 @@ IN_ORDER = [
 
 @shared
 async def test_a_cell_prints_in_order_whatever_the_previous_one_did(kernel: KernelManager) -> None:
-    seen = [(code, await ran(kernel, code)) for code, _ in IN_ORDER]
-    assert [(code, one.output, one.ok) for code, one in seen] == [(*pair, True) for pair in IN_ORDER]
+    result = [(code, await ran(kernel, code)) for code, _ in IN_ORDER]
+    assert [(code, one.output, one.ok) for code, one in result] == [(*pair, True) for pair in IN_ORDER]
 
 
 @shared
@@ -99,17 +99,17 @@ async def test_a_cell_prints_in_order_whatever_the_previous_one_did(kernel: Kern
     ],
 )
 async def test_a_failing_cell_shows_its_traceback(kernel: KernelManager, code: str, told: str) -> None:
-    seen = await ran(kernel, code)
-    assert told in seen.output and not seen.ok and len(seen.output) < 2_000
+    result = await ran(kernel, code)
+    assert told in result.output and not result.ok and len(result.output) < 2_000
 
 
 @shared
 async def test_a_flood_of_output_costs_no_memory_and_is_saved_to_a_file(kernel: KernelManager) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    seen = await ran(kernel, "for _ in range(50): print('x' * 10**7)", timeout=100)
+    result = await ran(kernel, "for _ in range(50): print('x' * 10**7)", timeout=100)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
-    assert len(seen.output) < 31_000 and seen.ok
-    assert seen.note is not None and seen.note.endswith("holds the first and last parts of this output")
+    assert len(result.output) < 31_000 and result.ok
+    assert result.note is not None and result.note.endswith("holds the first and last parts of this output")
 
 
 @shared
@@ -122,23 +122,23 @@ async def test_every_skill_is_a_name_of_the_session_from_its_start(kernel: Kerne
 
 @shared
 async def test_output_between_cells_is_marked(kernel: KernelManager, tmp_path: Path) -> None:
-    told, said = tmp_path / "told", tmp_path / "said"
-    then = f"print('late'); open({str(said)!r}, 'w').close()"
-    assert (await ran(kernel, once(told, then))).output == ""
-    told.touch()
-    await until(said.exists)
-    seen = await ran(kernel, "print('now')")
-    assert seen.output == "late\nnow\n"
-    assert seen.note == "the first line comes from processes that earlier cells left running"
+    first_file, path = tmp_path / "told", tmp_path / "said"
+    then = f"print('late'); open({str(path)!r}, 'w').close()"
+    assert (await ran(kernel, once(first_file, then))).output == ""
+    first_file.touch()
+    await until(path.exists)
+    result = await ran(kernel, "print('now')")
+    assert result.output == "late\nnow\n"
+    assert result.note == "the first line comes from processes that earlier cells left running"
 
 
 @shared
 async def test_an_interrupt_stops_code_that_sleeps_awaits_or_computes(kernel: KernelManager) -> None:
     await ran(kernel, "import asyncio, time; kept = 5")
     for code in ("time.sleep(60)", "await asyncio.sleep(60)", "await asyncio.sleep(0)\nwhile True: pass"):
-        seen = await ran(kernel, code, timeout=0.5)
-        assert not seen.ok and seen.seconds < 3
-        assert seen.note == "interrupted at its timeout of 0.5 s; the session keeps its variables"
+        result = await ran(kernel, code, timeout=0.5)
+        assert not result.ok and result.seconds < 3
+        assert result.note == "interrupted at its timeout of 0.5 s; the session keeps its variables"
     assert (await ran(kernel, "kept")).output == "5\n"
 
 
@@ -149,8 +149,8 @@ async def interrupted(kernel: KernelManager, code: str) -> None:
     await until(ready.exists)
     ready.unlink()
     assert await kernel.interrupt()
-    seen = await running
-    assert isinstance(seen, CellResult) and not seen.ok
+    result = await running
+    assert isinstance(result, CellResult) and not result.ok
 
 
 @shared
@@ -187,9 +187,9 @@ class Hit(ast.NodeTransformer):
 get_ipython().{moment}.append(Hit())
 """
     await ran(kernel, hit)
-    seen = await ran(kernel, code)
-    assert seen.output.endswith(("KeyboardInterrupt\n", "CancelledError\n"))
-    assert (seen.ok, seen.note) == (False, None)
+    result = await ran(kernel, code)
+    assert result.output.endswith(("KeyboardInterrupt\n", "CancelledError\n"))
+    assert (result.ok, result.note) == (False, None)
     assert (await ran(kernel, "kept")).output == "4\n"
 
 
@@ -202,10 +202,10 @@ async def test_the_largest_images_are_shown_and_the_others_named(kernel: KernelM
         "    def _repr_png_(self): return b'\\x89PNG' + b'x' * self.size\n"
         "for size in (10, 3_000_000, 30, 5_000_000, 3_500_000, 20, 3_200_000): display(Shot(size))\n"
     )
-    seen = await ran(kernel, code)
-    assert "[image 4: image/png, 5,000,004 bytes]\n" in seen.output
-    assert sorted(len(picture.data) for picture in seen.images) == [24, 34, 3_200_004, 3_500_004]
-    assert seen.note is not None and seen.note.startswith("of its 7 images you see 3, 5, 6, 7: ")
+    result = await ran(kernel, code)
+    assert "[image 4: image/png, 5,000,004 bytes]\n" in result.output
+    assert sorted(len(picture.data) for picture in result.images) == [24, 34, 3_200_004, 3_500_004]
+    assert result.note is not None and result.note.startswith("of its 7 images you see 3, 5, 6, 7: ")
 
 
 @shared
@@ -222,9 +222,9 @@ pyplot.figure = lambda number: Figure()
 pyplot.close = lambda which: opened.clear()
 sys.modules["matplotlib.pyplot"] = pyplot
 """
-    seen = await ran(kernel, library)
-    assert seen.output == "[image 1: image/png, 4 bytes]\n[image 2: image/png, 4 bytes]\n"
-    assert [picture.data for picture in seen.images] == [b"\x89PNG"] * 2
+    result = await ran(kernel, library)
+    assert result.output == "[image 1: image/png, 4 bytes]\n[image 2: image/png, 4 bytes]\n"
+    assert [picture.data for picture in result.images] == [b"\x89PNG"] * 2
     assert (await ran(kernel, "del sys.modules['matplotlib.pyplot']")).images == ()
 
 
@@ -233,23 +233,23 @@ async def test_an_invalid_host_request_is_rejected_with_the_reason(kernel: Kerne
     asking = (
         "from agentskills import host\ntry: host.ask_model({0})\nexcept RuntimeError as error: print(error)"
     )
-    for arguments, told in (
+    for arguments, notice in (
         ("'smell', ['/a'], ''", "modality: Input should be 'image', 'audio' or 'video'"),
         ("'image', ['/a'] * 65, ''", "files: Tuple should have at most 64 items"),
         ("'image', ['\\ud800'], ''", "Invalid JSON"),
     ):
-        assert told in (await ran(kernel, asking.format(arguments))).output
+        assert notice in (await ran(kernel, asking.format(arguments))).output
     theirs = "type(get_ipython().kernel).__mro__[1].raw_input(get_ipython().kernel, 'password: ')"
     assert "there is no standard input" in (await ran(kernel, theirs)).output
 
 
 @shared
 async def test_a_cell_without_a_reply_is_interrupted_by_the_next_one(kernel: KernelManager) -> None:
-    asked = await kernel.run("from agentskills import host; host.ask_model('image', ['/a'], '')", 30)
-    assert isinstance(asked, HostRequest)
-    seen = await ran(kernel, "6")
-    assert seen.output == "6\n"
-    assert seen.note == "the cell before this, which waited for a reply, was interrupted"
+    result = await kernel.run("from agentskills import host; host.ask_model('image', ['/a'], '')", 30)
+    assert isinstance(result, HostRequest)
+    output = await ran(kernel, "6")
+    assert output.output == "6\n"
+    assert output.note == "the cell before this, which waited for a reply, was interrupted"
 
 
 @shared
@@ -257,8 +257,8 @@ async def test_a_cell_may_send_several_requests(kernel: KernelManager) -> None:
     code = "from agentskills import host\nfor n in range(2): print(host.ask_model('image', [f'/{n}'], ''))"
     assert await kernel.run(code, 30) == HostRequest(modality="image", files=("/0",))
     assert await kernel.resume("zero", 30, failed=False) == HostRequest(modality="image", files=("/1",))
-    seen = await kernel.resume("one", 30, failed=False)
-    assert isinstance(seen, CellResult) and seen.output == "zero\none\n"
+    result = await kernel.resume("one", 30, failed=False)
+    assert isinstance(result, CellResult) and result.output == "zero\none\n"
 
 
 async def test_a_running_cell_can_be_interrupted(tmp_path: Path) -> None:
@@ -304,9 +304,9 @@ async def test_a_session_that_does_not_respond_is_replaced(tmp_path: Path) -> No
         left = "import subprocess, time; subprocess.Popen(['sleep', '60'], start_new_session=True)"
         await ran(kernel, left)
         deaf = "while True:\n    try: time.sleep(60)\n    except BaseException: pass"
-        seen = await ran(kernel, deaf, timeout=1)
-        assert seen.note is not None and not seen.ok
-        assert "the Python session did not respond and was killed: its variables" in seen.note
+        result = await ran(kernel, deaf, timeout=1)
+        assert result.note is not None and not result.ok
+        assert "the Python session did not respond and was killed: its variables" in result.note
         await gone(f"HOME={tmp_path}")
         assert (await ran(kernel, "1")).output == "1\n"
 
@@ -317,14 +317,14 @@ async def test_a_session_that_does_not_respond_is_replaced(tmp_path: Path) -> No
 )
 async def test_a_session_that_dies_is_reported_and_replaced(tmp_path: Path, death: str, told: str) -> None:
     async with kernel_in(tmp_path) as kernel:
-        seen = await ran(kernel, f"import os; print('going'); {death}")
-        assert (seen.output, seen.ok) == ("going\n", False) and told in (seen.note or "")
+        result = await ran(kernel, f"import os; print('going'); {death}")
+        assert (result.output, result.ok) == ("going\n", False) and told in (result.note or "")
         pid = (await ran(kernel, once(tmp_path / "told", death) + "\nos.getpid()")).output.strip()
         (tmp_path / "told").touch()
         await until(lambda: not Path("/proc", pid).exists())
-        seen = await ran(kernel, "1")
-        assert seen.output == "1\n"
-        assert (seen.note or "").startswith(f"before this cell the Python session {told}: its variables")
+        result = await ran(kernel, "1")
+        assert result.output == "1\n"
+        assert (result.note or "").startswith(f"before this cell the Python session {told}: its variables")
 
 
 async def test_a_session_starts_with_its_first_cell_and_leaves_nothing(tmp_path: Path) -> None:
@@ -345,8 +345,8 @@ async def test_the_repositorys_own_modules_are_importable_and_cannot_break_the_s
         (tmp_path / "tree" / f"{name}.py").write_text("raise SystemExit('shadowed')")
     (tmp_path / "tree" / "calc.py").write_text("def add(a, b): return a + b")
     async with kernel_in(tmp_path) as kernel:
-        seen = await ran(kernel, "import os, sys; os.chdir('/'); import calc; calc.add(1, 2)")
-        assert (seen.output, seen.note) == ("3\n", None)
+        result = await ran(kernel, "import os, sys; os.chdir('/'); import calc; calc.add(1, 2)")
+        assert (result.output, result.note) == ("3\n", None)
 
 
 async def test_a_package_that_breaks_the_session_is_replaced_with_a_note(
@@ -355,25 +355,27 @@ async def test_a_package_that_breaks_the_session_is_replaced_with_a_note(
     (tmp_path / "site" / "tornado").mkdir(parents=True)
     (tmp_path / "site" / "tornado" / "__init__.py").write_text("raise AttributeError('too old')")
     async with kernel_in(tmp_path, PYTHONPATH=str(tmp_path / "site")) as kernel:
-        seen = await ran(kernel, "import tornado; 1")
-        assert seen.output == "1\n" and seen.note is not None
+        result = await ran(kernel, "import tornado; 1")
+        assert result.output == "1\n" and result.note is not None
         assert (
             "does not start with the repository's packages (AttributeError: too old): IPython, tornado"
-            in seen.note
+            in result.note
         )
 
 
 async def test_without_a_python_of_the_repository_ours_runs_the_session(tmp_path: Path) -> None:
     async with kernel_in(tmp_path, PATH="/nonexistent", PYTHONPATH="/elsewhere") as kernel:
-        seen = await ran(kernel, "import sys; '/elsewhere' in sys.path, sys.flags.isolated")
-        assert seen.output == "(False, 1)\n" and seen.note is not None
-        assert "cannot run this session (there is no python3 on the PATH)" in seen.note
+        result = await ran(kernel, "import sys; '/elsewhere' in sys.path, sys.flags.isolated")
+        assert result.output == "(False, 1)\n" and result.note is not None
+        assert "cannot run this session (there is no python3 on the PATH)" in result.note
 
 
 async def test_a_missing_feature_is_reported(tmp_path: Path) -> None:
     async with kernel_in(tmp_path, plugins=SandboxFeatures(tmp_path / "opt")) as kernel:
-        seen = await kernel.run("1", 5)
-        assert isinstance(seen, ActionFailure) and seen.reason == "missing" and "`kernel`" in seen.message
+        result = await kernel.run("1", 5)
+        assert (
+            isinstance(result, ActionFailure) and result.reason == "missing" and "`kernel`" in result.message
+        )
 
 
 async def test_a_skill_without_its_feature_says_so(tmp_path: Path) -> None:
@@ -381,5 +383,5 @@ async def test_a_skill_without_its_feature_says_so(tmp_path: Path) -> None:
     (tmp_path / "opt" / "kernel" / "lib").symlink_to(sysconfig.get_path("platlib"))
     async with kernel_in(tmp_path, plugins=SandboxFeatures(tmp_path / "opt")) as kernel:
         (tmp_path / "tree" / "paper.pdf").write_bytes(b"%PDF-1.4")
-        seen = await ran(kernel, "parse_pdf('paper.pdf')")
-        assert "this sandbox has no `documents`: the operator's setting `sandbox_features`" in seen.output
+        result = await ran(kernel, "parse_pdf('paper.pdf')")
+        assert "this sandbox has no `documents`: the operator's setting `sandbox_features`" in result.output

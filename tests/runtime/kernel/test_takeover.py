@@ -35,8 +35,8 @@ async def test_an_adopting_host_finds_the_session_with_its_variables(short_tmp: 
         async with SocketTransport.listen(door_at, key) as door:
             await door.get_connection(timeout=30)
             second = RemoteSandbox(door, str(place / "tree"), str(place / "tmp"), previous=door.hello)
-            seen = await second.act(RunPython(code="x"))
-            assert isinstance(seen, CellResult) and seen.output == "7\n"
+            result = await second.act(RunPython(code="x"))
+            assert isinstance(result, CellResult) and result.output == "7\n"
     finally:
         server.terminate()
         await asyncio.wait_for(server.wait(), timeout=10)

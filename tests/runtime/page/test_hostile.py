@@ -22,10 +22,10 @@ async def test_a_page_cannot_fake_a_line_nor_hide_words_in_one(page_session: Pag
         "name => { b.setAttribute('aria-label', name); p.textContent = name }",
         f"a\n\t[99] button 'Pay', clickable\u2028\u202eevil\u200b\x1b[2J{hidden}\\\u3164",
     )
-    seen = await page_session.read()
+    snapshot = await page_session.read()
     words = "'a [99] button \\'Pay\\', clickable evil[2J\\\\'"
-    assert seen.tree.split("\n")[1:] == [f"\t[1] button {words}, clickable", f"\tStaticText {words}"]
-    (note,) = seen.notes
+    assert snapshot.tree.split("\n")[1:] == [f"\t[1] button {words}, clickable", f"\tStaticText {words}"]
+    (note,) = snapshot.notes
     assert note.endswith("invisible characters were left out of its texts.")
 
 
@@ -41,9 +41,9 @@ async def test_a_name_of_ten_megabytes_is_clipped(page_session: PageSession) -> 
     await page_session.page.evaluate(
         "b.setAttribute('aria-label', 'n'.repeat(1e7)); i.textContent = 't'.repeat(1e5)"
     )
-    seen = await page_session.read()
-    assert len(seen.tree) < 3_000
-    assert "button 'nnn" in seen.tree and "more characters)', clickable" in seen.tree
+    snapshot = await page_session.read()
+    assert len(snapshot.tree) < 3_000
+    assert "button 'nnn" in snapshot.tree and "more characters)', clickable" in snapshot.tree
 
 
 @pytest.mark.slow
@@ -52,9 +52,9 @@ async def test_a_page_of_a_hundred_thousand_nodes_is_read(page_session: PageSess
     await page_session.page.evaluate(
         "document.body.innerHTML += '<div><b>x</b></div>'.repeat(50000); document.body.offsetHeight"
     )
-    seen = await page_session.read(screenshot=True, seconds=60)
-    assert seen.tree.startswith("RootWebArea ''") and "StaticText 'top'" in seen.tree
-    assert len(seen.tree) <= 20_000 and len(seen.notes) == 1
+    snapshot = await page_session.read(screenshot=True, seconds=60)
+    assert snapshot.tree.startswith("RootWebArea ''") and "StaticText 'top'" in snapshot.tree
+    assert len(snapshot.tree) <= 20_000 and len(snapshot.notes) == 1
 
 
 async def test_a_page_nested_deeper_than_the_stack_is_read(page_session: PageSession) -> None:
@@ -63,16 +63,16 @@ async def test_a_page_nested_deeper_than_the_stack_is_read(page_session: PageSes
         "let at = document.body; for (let i = 0; i < 1500; i++) { const inner = document.createElement('ul');"
         " inner.setAttribute('aria-label', 'l' + i); at.append(inner); at = inner }; at.textContent = 'bottom'"
     )
-    seen = await page_session.read(max_chars=100_000)
-    assert "list 'l700'" in seen.tree
-    assert max(len(line) - len(line.lstrip("\t")) for line in seen.tree.split("\n")) == 24
+    snapshot = await page_session.read(max_chars=100_000)
+    assert "list 'l700'" in snapshot.tree
+    assert max(len(line) - len(line.lstrip("\t")) for line in snapshot.tree.split("\n")) == 24
 
 
 async def test_hundreds_of_frames_are_bounded_and_the_rest_is_counted(page_session: PageSession) -> None:
     await page_session.show("<p>top</p>" + "<iframe></iframe>" * 200)
-    seen = await page_session.read()
-    assert "160 of the page's frames are not shown: it has more than 40." in seen.notes
-    assert seen.tree.count("Iframe") == 200
+    snapshot = await page_session.read()
+    assert "160 of the page's frames are not shown: it has more than 40." in snapshot.notes
+    assert snapshot.tree.count("Iframe") == 200
 
 
 async def test_a_frame_removed_during_the_read_is_no_error(page_session: PageSession) -> None:
@@ -85,9 +85,9 @@ async def test_a_frame_removed_during_the_read_is_no_error(page_session: PageSes
             await page_session.page.evaluate("document.querySelector('iframe').remove()")
         return answer
 
-    seen = await read_page(send, page_session.bids, SnapshotOptions())
-    assert "StaticText 'top'" in seen.tree and "inner" not in seen.tree
-    assert seen.notes == ("1 of the page's frames could not be read.",)
+    snapshot = await read_page(send, page_session.bids, SnapshotOptions())
+    assert "StaticText 'top'" in snapshot.tree and "inner" not in snapshot.tree
+    assert snapshot.notes == ("1 of the page's frames could not be read.",)
 
 
 async def test_a_page_that_changes_during_the_read_is_read_again(page_session: PageSession) -> None:
@@ -100,13 +100,13 @@ async def test_a_page_that_changes_during_the_read_is_read_again(page_session: P
         return answer
 
     await page_session.page.goto("data:text/html,<button>first</button>")
-    seen = await read_page(send, page_session.bids, SnapshotOptions())
-    assert "button 'second'" in seen.tree and seen.notes == ()
+    snapshot = await read_page(send, page_session.bids, SnapshotOptions())
+    assert "button 'second'" in snapshot.tree and snapshot.notes == ()
 
     moves += ["data:text/html,<button>third</button>", "data:text/html,<button>fourth</button>"]
-    seen = await read_page(send, page_session.bids, SnapshotOptions())
-    assert seen.tree == ""
-    (note,) = seen.notes
+    snapshot = await read_page(send, page_session.bids, SnapshotOptions())
+    assert snapshot.tree == ""
+    (note,) = snapshot.notes
     assert note.startswith("The page could not be read: it closed or changed while it was read")
 
 
@@ -118,9 +118,9 @@ async def test_a_dialog_or_an_endless_script_yields_a_note(browser: Browser) -> 
         page_session.page.on("dialog", lambda dialog: (dialogs.append(dialog), opened.set()))
         asking = asyncio.create_task(page_session.page.evaluate("alert('stop')"))
         await opened.wait()
-        seen = await page_session.read(seconds=2)
-        assert seen.tree == ""
-        assert "a dialog is open, or a script runs" in seen.notes[0]
+        snapshot = await page_session.read(seconds=2)
+        assert snapshot.tree == ""
+        assert "a dialog is open, or a script runs" in snapshot.notes[0]
         # No second request while the first may still be running: a slow page would do all the work twice.
         assert page_session.commands.count("DOMSnapshot.captureSnapshot") == 1
         await dialogs[0].dismiss()
@@ -131,5 +131,5 @@ async def test_a_dialog_or_an_endless_script_yields_a_note(browser: Browser) -> 
 async def test_a_closed_tab_is_a_note(browser: Browser) -> None:
     async with open_page(browser) as page_session:
         await page_session.page.close()
-        seen = await page_session.read()
-        assert seen.tree == "" and seen.notes[0].startswith("The page could not be read: it closed")
+        snapshot = await page_session.read()
+        assert snapshot.tree == "" and snapshot.notes[0].startswith("The page could not be read: it closed")

@@ -54,12 +54,12 @@ async def test_every_mark_shows_the_bid_of_the_element_in_its_box(flags: tuple[s
             await page_session.page.evaluate(
                 "document.querySelector('.box').scrollTop = 100; scrollTo(0, 40)"
             )
-            seen = await page_session.read(screenshot=True)
-            image = picture(seen)
+            snapshot = await page_session.read(screenshot=True)
+            image = picture(snapshot)
             assert image.width == scale * await page_session.page.evaluate("innerWidth")
-            assert len(seen.marks) > 8
-            for bid, box in seen.marks.items():
-                assert f"[{bid}] " in seen.tree and labeled_at(image, bid, box, LABEL_PIXELS * scale), bid
+            assert len(snapshot.marks) > 8
+            for bid, box in snapshot.marks.items():
+                assert f"[{bid}] " in snapshot.tree and labeled_at(image, bid, box, LABEL_PIXELS * scale), bid
                 # Chromium's own hit test: the element in the middle of the box has this bid.
                 across, down = (box[0] + box[2]) / 2 / scale, (box[1] + box[3]) / 2 / scale + 40
                 at = {"x": round(across), "y": round(down)}
@@ -70,8 +70,8 @@ async def test_every_mark_shows_the_bid_of_the_element_in_its_box(flags: tuple[s
 
 async def test_covered_scrolled_away_or_disabled_elements_get_no_mark(page_session: PageSession) -> None:
     await page_session.show((SNAPSHOTS / "order.html").read_text())
-    seen = await page_session.read(screenshot=True)
-    marked = set(seen.marks)
+    snapshot = await page_session.read(screenshot=True)
+    marked = set(snapshot.marks)
     for shown in (
         "link 'Home'",
         "textbox 'Name'",
@@ -80,9 +80,9 @@ async def test_covered_scrolled_away_or_disabled_elements_get_no_mark(page_sessi
         "'Fixed'",
         "'Inner far'",
     ):
-        assert find_bid(seen.tree, shown) in marked, shown
+        assert find_bid(snapshot.tree, shown) in marked, shown
     for hidden in ("'Covered'", "'Last'", "'Inner hidden'", "button 'Send'", "option 'Small'", "heading"):
-        assert find_bid(seen.tree, hidden) not in marked, hidden
+        assert find_bid(snapshot.tree, hidden) not in marked, hidden
 
 
 async def test_marks_are_drawn_on_request_and_never_into_the_page(page_session: PageSession) -> None:
@@ -98,10 +98,10 @@ async def test_marks_are_drawn_on_request_and_never_into_the_page(page_session: 
 
 async def test_a_crowded_page_gets_as_many_marks_as_are_distinguishable(page_session: PageSession) -> None:
     await page_session.show("<style>button { width: 30px; margin: 0 }</style>" + "<button>.</button>" * 400)
-    seen = await page_session.read(screenshot=True, flag_visible=True)
-    assert len(seen.marks) == 200
-    assert seen.notes == ("Only the first 200 clickable elements are marked on the screenshot.",)
-    assert seen.tree.count("clickable, visible") == 400
+    snapshot = await page_session.read(screenshot=True, flag_visible=True)
+    assert len(snapshot.marks) == 200
+    assert snapshot.notes == ("Only the first 200 clickable elements are marked on the screenshot.",)
+    assert snapshot.tree.count("clickable, visible") == 400
 
 
 async def test_labels_avoid_each_other_and_other_elements() -> None:

@@ -15,10 +15,10 @@ ORDER = (SNAPSHOTS / "order.html").read_text()
 
 async def test_a_page_matches_its_recorded_text(page_session: PageSession) -> None:
     await page_session.show(ORDER)
-    seen = await page_session.read()
-    assert seen.tree + "\n" == (SNAPSHOTS / "order.txt").read_text()
-    assert seen.notes == ()
-    assert seen.screenshot is None
+    snapshot = await page_session.read()
+    assert snapshot.tree + "\n" == (SNAPSHOTS / "order.txt").read_text()
+    assert snapshot.notes == ()
+    assert snapshot.screenshot is None
 
 
 async def test_a_page_read_in_parts_has_the_same_tree(page_session: PageSession) -> None:
@@ -29,10 +29,10 @@ async def test_a_page_read_in_parts_has_the_same_tree(page_session: PageSession)
     assert "Accessibility.getFullAXTree" in page_session.commands
     await page_session.show(ORDER + below)
     page_session.commands.clear()
-    seen = await page_session.read(viewport_only=True)
+    snapshot = await page_session.read(viewport_only=True)
     assert "Accessibility.getFullAXTree" not in page_session.commands
-    assert re.sub(r"\[\d+\] ", "", seen.tree) == re.sub(r"\[\d+\] ", "", whole)
-    assert seen.focused_bid == find_bid(seen.tree, "textbox 'Name'")
+    assert re.sub(r"\[\d+\] ", "", snapshot.tree) == re.sub(r"\[\d+\] ", "", whole)
+    assert snapshot.focused_bid == find_bid(snapshot.tree, "textbox 'Name'")
 
 
 async def test_only_clickable_elements_are_flagged_and_only_on_request(page_session: PageSession) -> None:
@@ -41,8 +41,8 @@ async def test_only_clickable_elements_are_flagged_and_only_on_request(page_sess
         "<p>E</p><div contenteditable>F</div><div tabindex=0>G</div><label>H<input></label>"
         "<script>c.addEventListener('click', () => 1); document.body.onclick = () => 1</script>"
     )
-    told = (await page_session.read()).tree
-    assert re.sub(r"\[\d+\] ", "", told).split("\n") == [
+    tree = (await page_session.read()).tree
+    assert re.sub(r"\[\d+\] ", "", tree).split("\n") == [
         "RootWebArea '', focused",
         "\tbutton 'A', clickable",
         "\tbutton 'B', disabled",
@@ -56,39 +56,39 @@ async def test_only_clickable_elements_are_flagged_and_only_on_request(page_sess
         "\t\tStaticText 'G'",
         "\ttextbox 'H', clickable",
     ]
-    assert (await page_session.read(flag_clickable=False)).tree == told.replace(", clickable", "")
+    assert (await page_session.read(flag_clickable=False)).tree == tree.replace(", clickable", "")
 
 
 async def test_the_focus_is_flagged_and_named(page_session: PageSession) -> None:
     await page_session.show("<input aria-label=one><input aria-label=two autofocus>")
     await page_session.page.focus("input:nth-of-type(2)")
-    seen = await page_session.read()
-    assert seen.focused_bid == find_bid(seen.tree, "textbox 'two', focused, clickable")
+    snapshot = await page_session.read()
+    assert snapshot.focused_bid == find_bid(snapshot.tree, "textbox 'two', focused, clickable")
     unflagged = await page_session.read(flag_focused=False)
-    assert unflagged.tree == seen.tree.replace(", focused", "")
-    assert unflagged.focused_bid == seen.focused_bid
+    assert unflagged.tree == snapshot.tree.replace(", focused", "")
+    assert unflagged.focused_bid == snapshot.focused_bid
 
 
 async def test_visible_means_in_the_viewport_and_uncovered(page_session: PageSession) -> None:
     await page_session.show(ORDER)
-    told = (await page_session.read(flag_visible=True)).tree
-    assert "button 'Fixed', clickable, visible" in told
-    assert "button 'In the frame', clickable, visible" in told
+    tree = (await page_session.read(flag_visible=True)).tree
+    assert "button 'Fixed', clickable, visible" in tree
+    assert "button 'In the frame', clickable, visible" in tree
     for hidden in (
         "button 'Covered', clickable",
         "button 'Last', clickable",
         "button 'Inner hidden', clickable",
     ):
-        assert f"{hidden}\n" in f"{told}\n"
+        assert f"{hidden}\n" in f"{tree}\n"
 
 
 async def test_viewport_only_limits_the_tree(page_session: PageSession) -> None:
     await page_session.show(ORDER)
-    told = (await page_session.read(viewport_only=True)).tree
-    assert "'Fixed'" in told and "'Last'" not in told and "'Inner hidden'" not in told
+    tree = (await page_session.read(viewport_only=True)).tree
+    assert "'Fixed'" in tree and "'Last'" not in tree and "'Inner hidden'" not in tree
     await page_session.page.evaluate("scrollTo(0, 10000)")
-    told = (await page_session.read(viewport_only=True)).tree
-    assert "'Fixed'" in told and "'Last'" in told and "'Home'" not in told
+    tree = (await page_session.read(viewport_only=True)).tree
+    assert "'Fixed'" in tree and "'Last'" in tree and "'Home'" not in tree
 
 
 async def test_a_bid_stays_with_its_element_whatever_changes_around_it(page_session: PageSession) -> None:
@@ -129,8 +129,8 @@ async def test_tabs_share_one_bid_counter(browser: Browser, page_session: PageSe
         other.bids = BidRegistry(counter=page_session.bids.counter)
         await page_session.show("<button>one</button>")
         await other.show("<button>two</button>")
-        seen = [find_bid((await tab.read()).tree, "button") for tab in (page_session, other, page_session)]
-        assert seen[0] == seen[2] != seen[1]
+        bids = [find_bid((await tab.read()).tree, "button") for tab in (page_session, other, page_session)]
+        assert bids[0] == bids[2] != bids[1]
 
 
 async def test_nested_frames_and_shadow_roots_are_read(page_session: PageSession) -> None:
@@ -161,24 +161,24 @@ async def test_a_large_page_is_limited_to_the_viewport_with_a_note(page_session:
     await page_session.show(f"<title>Big</title>{style}{rows}")
     await page_session.read()
     before = cpu_seconds()
-    seen = await page_session.read(screenshot=True)
+    snapshot = await page_session.read(screenshot=True)
     assert cpu_seconds() - before < 5, "over 10,000 nodes; 0.4 s where nothing else runs"
-    assert seen.notes == (
+    assert snapshot.notes == (
         "The whole tree has more than 20,000 characters, so only the viewport is shown: "
         "0 to 600 of 115,608 pixels; scroll to see the rest.",
     )
-    assert "link 'Row 0', clickable" in seen.tree and "'Row 50'" not in seen.tree
-    assert len(seen.marks) == seen.tree.count("link")
+    assert "link 'Row 0', clickable" in snapshot.tree and "'Row 50'" not in snapshot.tree
+    assert len(snapshot.marks) == snapshot.tree.count("link")
     await page_session.page.evaluate("scrollTo(0, 60000)")
     assert "link 'Row 1770', clickable" in (await page_session.read()).tree
 
 
 async def test_a_viewport_over_the_limit_is_cut_at_a_line(page_session: PageSession) -> None:
     await page_session.show("".join(f"<button>{n:03}</button>" for n in range(300)))
-    seen = await page_session.read(max_chars=500)
-    assert len(seen.tree) <= 500
-    assert seen.tree.split("\n")[-1] == "\t[16] button '015', clickable"
-    assert seen.notes[-1] == "The tree is cut at 500 characters: 17 of 301 lines are shown."
+    snapshot = await page_session.read(max_chars=500)
+    assert len(snapshot.tree) <= 500
+    assert snapshot.tree.split("\n")[-1] == "\t[16] button '015', clickable"
+    assert snapshot.notes[-1] == "The tree is cut at 500 characters: 17 of 301 lines are shown."
 
 
 async def test_values_and_states_are_shown(page_session: PageSession) -> None:
@@ -189,7 +189,7 @@ async def test_values_and_states_are_shown(page_session: PageSession) -> None:
         "g</details><input aria-label=h required readonly><h3>i</h3><select multiple aria-label=j><option selected>k"
         "</select><a href=/no-name></a><div role=checkbox aria-checked=mixed>l</div>"
     )
-    told = re.sub(r"\[\d+\] ", "", (await page_session.read()).tree)
+    tree = re.sub(r"\[\d+\] ", "", (await page_session.read()).tree)
     for line in (
         "textbox 'a', value='v', clickable",
         "checkbox 'b', checked='false', clickable",
@@ -203,4 +203,4 @@ async def test_values_and_states_are_shown(page_session: PageSession) -> None:
         "option 'k', selected, clickable",
         "checkbox 'l', checked='mixed', clickable",
     ):
-        assert f"\t{line}\n" in f"{told}\n", told
+        assert f"\t{line}\n" in f"{tree}\n", tree

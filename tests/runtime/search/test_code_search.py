@@ -132,9 +132,9 @@ async def test_too_many_lines_are_counted_and_some_of_each_file_shown(work: Work
 async def test_an_endless_pattern_is_stopped_with_the_hits_so_far(work: Work) -> None:
     work.write("a.py", "aaaab\n")
     work.write("b.py", "a" * 60 + "\n")
-    begun = time.monotonic()
+    start = time.monotonic()
     found = await work.search("(a+)+b", seconds=0.5)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - start < 5
     assert found == (
         "a.py:1: aaaab\n\n[1 line in 1 file]\n"
         "[stopped at the time limit in b.py: narrow it with path, or use a simpler pattern]"
@@ -207,9 +207,9 @@ async def test_definitions_are_found_in_every_language(work: Work, language: str
     suffix = next(suffix for suffix, named in LANGUAGE_BY_SUFFIX.items() if named == language)
     source, outline = SOURCES[language]
     work.write(f"a.{suffix}", source)
-    told = await work.search(what="outline", path=f"a.{suffix}")
-    assert told.split("\n")[0] == f"[a.{suffix}, {source.count(chr(10))} lines; {language}]"
-    assert told.split("\n")[1:] == outline
+    result = await work.search(what="outline", path=f"a.{suffix}")
+    assert result.split("\n")[0] == f"[a.{suffix}, {source.count(chr(10))} lines; {language}]"
+    assert result.split("\n")[1:] == outline
 
 
 async def test_a_definition_is_found_with_its_range_of_lines(work: Work) -> None:
@@ -249,9 +249,9 @@ async def test_a_language_without_a_grammar_is_searched_with_a_pattern(work: Wor
     found = await work.search("sell", what="definitions")
     assert found.startswith("Shop.kt:4: private fun sell(x: Int): Int { return buy(x) }\n")
     assert "[no grammar for .kt: found with a pattern, not parsed]" in found
-    told = await work.search(what="outline", path="Shop.kt")
-    assert "no grammar for this language: found with a pattern" in told
-    assert told.split("\n")[1:] == [
+    result = await work.search(what="outline", path="Shop.kt")
+    assert "no grammar for this language: found with a pattern" in result
+    assert result.split("\n")[1:] == [
         "1: package a",
         "3: open class Shop {",
         "4: private fun sell(x: Int): Int { return buy(x) }",
@@ -264,16 +264,16 @@ async def test_hostile_source_is_parsed_in_bounded_time(work: Work) -> None:
     work.write("deep.js", "[" * 20_000 + "function f() {}")
     work.write("nested.js", "function f() {\n" * 50_000 + "}" * 50_000)
     work.write("odd.py", b"def \xff\xfe(): \x80\nclass f: pass\n")
-    begun = time.monotonic()
+    start = time.monotonic()
     assert "odd.py:2: class f: pass" in await work.search("f", what="definitions")
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - start < 20
 
 
 def test_without_the_feature_no_language_is_known() -> None:
-    asked = (
+    script = (
         "import sys; sys.path[:0] = sys.argv[1:]; "
         "from patchwright.runtime.search.grammars import detect_language as of; print(of('a.py'))"
     )
-    command = [sys.executable, "-I", "-S", "-c", asked, str(Path(__file__).parents[3])]
+    command = [sys.executable, "-I", "-S", "-c", script, str(Path(__file__).parents[3])]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ran.stdout == "None\n"

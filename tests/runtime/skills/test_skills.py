@@ -163,7 +163,7 @@ def test_goto_line_moves_the_window_and_rejects_invalid_lines(printed: Printed) 
 
 def test_the_window_scrolls_by_a_hundred_lines_within_the_file(printed: Printed) -> None:
     skills.open_file("long.py")
-    seen = [window(printed())]
+    result = [window(printed())]
     for move in (
         skills.scroll_down,
         skills.scroll_down,
@@ -172,8 +172,8 @@ def test_the_window_scrolls_by_a_hundred_lines_within_the_file(printed: Printed)
         skills.scroll_up,
     ):
         move()
-        seen.append(window(printed()))
-    assert seen == [(1, 100), (101, 200), (151, 250), (151, 250), (51, 150), (1, 100)]
+        result.append(window(printed()))
+    assert result == [(1, 100), (101, 200), (151, 250), (151, 250), (51, 150), (1, 100)]
 
 
 @pytest.mark.parametrize("move", [skills.scroll_down, skills.scroll_up, lambda: skills.goto_line(1)])
