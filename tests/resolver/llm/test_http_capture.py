@@ -29,7 +29,7 @@ from patchwright.resolver.llm.retry import RetryingModel
 from patchwright.resolver.run_log import FileLogStore
 from tests.resolver.agent_runs import FakeSandbox, make_agent, record_prompts
 
-BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You fix. " * 100), UserMessage(text="Issue 7"))
+BRIEF: tuple[ChatMessage, ...] = (SystemMessage(text="You help. " * 100), UserMessage(text="Issue 7"))
 
 
 @pytest.fixture(autouse=True)

@@ -123,7 +123,7 @@ async def test_lone_surrogates_do_not_reach_the_log(endpoint: RecordedModel) -> 
 
 async def test_cached_tokens_are_counted(endpoint: RecordedModel) -> None:
     client = model(endpoint)
-    long = [SystemMessage(text="You fix. " * 400), UserMessage(text="Issue 7")]
+    long = [SystemMessage(text="You help. " * 400), UserMessage(text="Issue 7")]
     assert (await client.reply(long, TOOLS)).usage.cached_tokens == 0
     again = (await client.reply(long, TOOLS)).usage
     assert 0 < again.cached_tokens <= again.prompt_tokens

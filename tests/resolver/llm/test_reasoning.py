@@ -180,7 +180,7 @@ async def test_claude_gets_cache_breakpoints_and_an_unchanged_prompt() -> None:
 
 
 async def test_claudes_cached_tokens_are_counted_and_cheaper() -> None:
-    long = (SystemMessage(text="You fix. " * 1000), UserMessage(text="Issue 7"))
+    long = (SystemMessage(text="You help. " * 1000), UserMessage(text="Issue 7"))
     async with RecordedModel([RecordedTurn("One."), RecordedTurn("Two.")]) as endpoint:
         client = model(endpoint, "anthropic/claude-sonnet-4-5")
         first, second = [(await client.reply(long, TOOLS)).usage for _ in range(2)]
