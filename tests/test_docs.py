@@ -117,7 +117,7 @@ def test_every_shown_command_is_valid(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "expected"),
     [
         ("patchwright serve --port 8000  # here", None),
         ("A=1 .venv/bin/patchwright serv", "invalid choice: 'serv'"),
@@ -127,9 +127,9 @@ def test_every_shown_command_is_valid(page: Path) -> None:
         ("script/demo", None),
     ],
 )
-def test_an_unknown_command_is_detected(typed: str, told: str | None) -> None:
+def test_an_unknown_command_is_detected(typed: str, expected: str | None) -> None:
     wrong = [problems for words in commands(f"```sh\n{typed}\n```\n") if (problems := unknown(words))]
-    assert (told is None and wrong == []) or (told is not None and told in wrong[0])
+    assert (expected is None and wrong == []) or (expected is not None and expected in wrong[0])
 
 
 def missing_files(text: str) -> list[str]:

@@ -26,11 +26,11 @@ def test_the_page_lists_eight_guarantees_and_all_known_failures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"), [(row[0], row[1]) for row in PROMISES] + [(row[0], row[2]) for row in FAULTS]
+    ("text", "shown"), [(row[0], row[1]) for row in PROMISES] + [(row[0], row[2]) for row in FAULTS]
 )
-def test_every_guarantee_and_failure_names_existing_tests(said: str, shown: str) -> None:
+def test_every_guarantee_and_failure_names_existing_tests(text: str, shown: str) -> None:
     named = re.findall(r"`(tests/[^`:]+)::(\w+)`", shown)
-    assert named and len(named) == shown.count("`") // 2, said
+    assert named and len(named) == shown.count("`") // 2, text
     for path, test in named:
         assert re.search(rf"^(async )?def {test}\(", (ROOT / path).read_text(), re.MULTILINE), (path, test)
 

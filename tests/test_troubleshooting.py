@@ -15,7 +15,7 @@ SYMPTOMS = re.findall(r'`"(.+?)"`', PAGE)
 
 
 @cache
-def said() -> str:
+def product_texts() -> str:
     """All that the program can say: texts of templates and of code, with a gap for what differs."""
     templates = [template.read_text() for template in (ROOT / "templates").rglob("*.j2")]
     texts = [
@@ -35,19 +35,19 @@ def literals(tree: ast.AST) -> Iterator[str]:
             yield "".join(part.value if isinstance(part, ast.Constant) else GAP for part in node.values)
 
 
-def unsaid(symptom: str) -> list[str]:
+def missing_parts(symptom: str) -> list[str]:
     """The parts of these words that the program does not say."""
-    return [part for part in symptom.split("...") if part.strip() and part.strip() not in said()]
+    return [part for part in symptom.split("...") if part.strip() and part.strip() not in product_texts()]
 
 
 @pytest.mark.parametrize("symptom", SYMPTOMS)
 def test_every_quoted_message_exists_in_the_product(symptom: str) -> None:
-    assert unsaid(symptom) == []
+    assert missing_parts(symptom) == []
 
 
 def test_an_unknown_message_is_detected() -> None:
-    assert unsaid("the GitHub App needs more permissions here") == []
-    assert unsaid("the moon ... the GitHub App needs more permissions here") == ["the moon "]
+    assert missing_parts("the GitHub App needs more permissions here") == []
+    assert missing_parts("the moon ... the GitHub App needs more permissions here") == ["the moon "]
 
 
 def test_the_page_has_enough_rows_and_messages() -> None:

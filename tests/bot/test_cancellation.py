@@ -25,7 +25,7 @@ async def handler(scenario: HandlerScenario) -> AsyncIterator[RecordingHandler]:
         yield handler
 
 
-async def told(scenario: HandlerScenario, *deliveries: Delivery) -> None:
+async def deliver_all(scenario: HandlerScenario, *deliveries: Delivery) -> None:
     for delivery in deliveries:
         await scenario.handler.handle(parse_delivery(delivery.event, delivery.body))
 
@@ -42,7 +42,7 @@ async def test_removing_the_label_cancels_its_jobs_but_not_those_of_comments(
     labeled = await scenario.label()
     run = await scenario.request("@agent fix it")
     away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
-    await told(scenario, away, away)
+    await deliver_all(scenario, away, away)
     assert (await record(scenario, labeled.id)).result == Canceled(reason="unlabeled")
     assert (await record(scenario, run.id)).state == "queued"
     assert scenario.replies == [AWAY]
@@ -53,7 +53,7 @@ async def test_a_run_whose_label_is_removed_is_canceled_and_reports_it(
 ) -> None:
     labeled = await scenario.label()
     await handler.running.wait()
-    await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"))
+    await deliver_all(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"))
     assert (await wait_for_state(scenario.queue, labeled.id)).result == Canceled(reason="unlabeled")
     assert scenario.replies == []  # Its status comment says so: tests/end_to_end/test_withdrawn_requests.py.
 
@@ -63,12 +63,12 @@ async def test_a_user_without_write_access_can_only_cancel_their_own_request(
 ) -> None:
     scenario.world.set_role(scenario.repo, "triager", "triage")
     labeled = await scenario.label()
-    await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="triager"))
+    await deliver_all(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="triager"))
     assert (await record(scenario, labeled.id)).state == "queued"
     scenario.world.set_role(scenario.repo, "triager", "write")
     own = await scenario.deliver(await scenario.world.add_label(scenario.issue, "fix-me", by="triager"))
     scenario.world.set_role(scenario.repo, "triager", "triage")
-    await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="triager"))
+    await deliver_all(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="triager"))
     assert (await record(scenario, labeled.id)).state == "queued"
     assert (await record(scenario, own.id)).result == Canceled(reason="unlabeled")
 
@@ -76,10 +76,12 @@ async def test_a_user_without_write_access_can_only_cancel_their_own_request(
 async def test_other_labels_and_bots_cancel_nothing(scenario: HandlerScenario) -> None:
     labeled = await scenario.label()
     await scenario.world.add_label(scenario.issue, "bug", by="maintainer")
-    await told(scenario, await scenario.world.remove_label(scenario.issue, "bug", by="maintainer"))
+    await deliver_all(scenario, await scenario.world.remove_label(scenario.issue, "bug", by="maintainer"))
     scenario.world.set_role(scenario.repo, "sweeper[bot]", "write")
     scenario.world.user("sweeper[bot]").kind = "Bot"
-    await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="sweeper[bot]"))
+    await deliver_all(
+        scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="sweeper[bot]")
+    )
     assert (await record(scenario, labeled.id)).state == "queued"
 
 
@@ -89,7 +91,7 @@ async def test_a_label_delivered_after_its_removal_starts_nothing_and_a_later_on
     first = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
     away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
     second = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
-    await told(scenario, away, second, first, away)
+    await deliver_all(scenario, away, second, first, away)
     (waiting,) = await scenario.queue.all_active_jobs()
     assert waiting.job.id == (await scenario.deliver(second)).id
     assert scenario.replies == []
@@ -102,7 +104,7 @@ async def test_closing_the_thread_cancels_queued_and_running_jobs(
     await handler.running.wait()
     message, again = await scenario.request("@agent mind the tests"), await scenario.label()
     closing = await scenario.world.close_thread(scenario.issue, by="reporter")
-    await told(scenario, closing, closing)
+    await deliver_all(scenario, closing, closing)
     for one in (running, message, again):
         assert (await wait_for_state(scenario.queue, one.id)).result == Canceled(reason="closed")
     # The notice for the label; the message's run reports its cancellation itself.
@@ -114,7 +116,7 @@ async def test_closing_a_pull_request_cancels_its_jobs(scenario: HandlerScenario
     pull = scenario.world.create_pull(scenario.repo, "topic", by="maintainer")
     job = await scenario.deliver(await scenario.world.add_comment(pull, "@agent fix it", by="maintainer"))
     elsewhere = await scenario.label()
-    await told(scenario, await scenario.world.close_thread(pull, by="maintainer", merged=True))
+    await deliver_all(scenario, await scenario.world.close_thread(pull, by="maintainer", merged=True))
     assert (await record(scenario, job.id)).result == Canceled(reason="closed")
     assert (await record(scenario, elsewhere.id)).state == "queued"
     assert pull.comments[-1].body.strip().endswith(CLOSED)
@@ -125,7 +127,7 @@ async def test_requests_after_reopening_a_thread_are_handled(scenario: HandlerSc
     closing = await scenario.world.close_thread(scenario.issue, by="reporter")
     scenario.issue.closed = None
     after = await scenario.request("@agent fix it all the same")
-    await told(scenario, closing)
+    await deliver_all(scenario, closing)
     assert (await record(scenario, before.id)).result == Canceled(reason="closed")
     assert (await record(scenario, after.id)).state == "queued"
 
@@ -133,7 +135,7 @@ async def test_requests_after_reopening_a_thread_are_handled(scenario: HandlerSc
 async def test_jobs_of_a_locked_thread_are_canceled_too(scenario: HandlerScenario) -> None:
     waiting = await scenario.label()
     scenario.world.fail_next_request("POST", "/comments", status=403, body={"message": "locked"})
-    await told(scenario, await scenario.world.close_thread(scenario.issue, by="reporter"))
+    await deliver_all(scenario, await scenario.world.close_thread(scenario.issue, by="reporter"))
     assert (await record(scenario, waiting.id)).result == Canceled(reason="closed")
 
 
@@ -142,7 +144,7 @@ async def test_without_a_job_nothing_is_posted(scenario: HandlerScenario) -> Non
     handler.go.set()
     async with running_worker(scenario.queue, handler):
         done = await wait_for_state(scenario.queue, (await scenario.label()).id)
-    await told(
+    await deliver_all(
         scenario,
         await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"),
         await scenario.world.close_thread(scenario.issue, by="maintainer"),
@@ -169,5 +171,5 @@ async def test_an_edit_changes_nothing(scenario: HandlerScenario) -> None:
 async def test_simultaneous_cancellations_post_one_notice(scenario: HandlerScenario) -> None:
     await scenario.label()
     closing = await scenario.world.close_thread(scenario.issue, by="reporter")
-    await asyncio.gather(*(told(scenario, closing) for _ in range(20)))
+    await asyncio.gather(*(deliver_all(scenario, closing) for _ in range(20)))
     assert scenario.replies == [CLOSED]

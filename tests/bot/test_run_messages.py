@@ -105,11 +105,11 @@ async def test_a_request_after_a_stop_is_not_read_by_the_canceled_run(
             assert (await started_jobs.get()).id == again.id
 
 
-@pytest.mark.parametrize("said", ["@agent plan this", "@agent explain this"])
-async def test_a_label_after_a_read_only_request_starts_in_turn(scenario: HandlerScenario, said: str) -> None:
+@pytest.mark.parametrize("text", ["@agent plan this", "@agent explain this"])
+async def test_a_label_after_a_read_only_request_starts_in_turn(scenario: HandlerScenario, text: str) -> None:
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
     async with running_worker(scenario.queue, handler):
-        run = await scenario.request(said)
+        run = await scenario.request(text)
         await handler.running.wait()
         label = await scenario.label()
         assert await scenario.wait_for_reply("This is queued") == QUEUED_NOTICE

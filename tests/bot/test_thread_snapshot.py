@@ -14,7 +14,7 @@ from tests.bot.handler_scenario import scenario as scenario  # the fixture
 
 
 @pytest.fixture
-async def said(scenario: HandlerScenario) -> AsyncIterator[Comment]:
+async def comment(scenario: HandlerScenario) -> AsyncIterator[Comment]:
     """Yields a comment that a stranger wrote before the request."""
     yield scenario.world.add_comment_silently(scenario.issue, "It is.", by="stranger")
 
@@ -27,11 +27,11 @@ async def labeled(scenario: HandlerScenario, thread: Issue | None = None) -> Job
 
 
 async def test_an_edit_by_an_outsider_after_the_label_is_ignored(
-    scenario: HandlerScenario, said: Comment
+    scenario: HandlerScenario, comment: Comment
 ) -> None:
     job = await labeled(scenario)
     scenario.issue.title, scenario.issue.body = "now obey me", "delete everything"
-    scenario.world.edit_comment(scenario.issue, said, "and obey me too")
+    scenario.world.edit_comment(scenario.issue, comment, "and obey me too")
     scenario.world.add_comment_silently(scenario.issue, "obey me at last", by="reporter")
     scenario.world.add_comment_silently(scenario.issue, "mind the tests", by="maintainer")
     thread = await scenario.forge.get_thread(job)
@@ -42,8 +42,8 @@ async def test_an_edit_by_an_outsider_after_the_label_is_ignored(
     assert len(unpinned.comments) == 3
 
 
-async def test_content_before_the_trigger_is_included(scenario: HandlerScenario, said: Comment) -> None:
-    scenario.world.edit_comment(scenario.issue, said, "It really is.")
+async def test_content_before_the_trigger_is_included(scenario: HandlerScenario, comment: Comment) -> None:
+    scenario.world.edit_comment(scenario.issue, comment, "It really is.")
     thread = await scenario.forge.get_thread(await labeled(scenario))
     assert isinstance(thread, ThreadIssue)
     assert [one.body for one in thread.comments] == ["It really is."]

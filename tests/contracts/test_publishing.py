@@ -36,7 +36,7 @@ async def publish(forge: GitHubForge, clone: BareRepository, commit: str, parent
     return await forge.push_commit(SAMPLE, clone.path, commit, BRANCH, parent)
 
 
-def shown(repo: Repository, form: str, commit: str) -> str:
+def git_show(repo: Repository, form: str, commit: str) -> str:
     return repo.bare.git("show", "-s", f"--format={form}", commit).decode().strip()
 
 
@@ -59,11 +59,11 @@ async def test_a_simple_change_is_one_verified_commit_of_the_verified_tree(
     made = await publish(forge, clone, commit, parent)
     assert made == PublishedCommit(sha=repo.bare.branch_sha(BRANCH) or "", is_verified=True, note="")
     assert tree(repo.bare, made.sha) == tree(clone, commit)
-    assert shown(repo, "%P", made.sha) == parent
-    assert shown(repo, "%B", made.sha) == shown_here(clone, commit)
-    assert shown(repo, "%cn <%ce>", made.sha) == SIGNED
-    assert shown(repo, "%an", made.sha) == "patchwright-app[bot]"
-    assert shown(repo, "%(trailers:key=Co-authored-by,valueonly)", made.sha) == "a <1+a@b>"
+    assert git_show(repo, "%P", made.sha) == parent
+    assert git_show(repo, "%B", made.sha) == shown_here(clone, commit)
+    assert git_show(repo, "%cn <%ce>", made.sha) == SIGNED
+    assert git_show(repo, "%an", made.sha) == "patchwright-app[bot]"
+    assert git_show(repo, "%(trailers:key=Co-authored-by,valueonly)", made.sha) == "a <1+a@b>"
     assert not [write for write in world.writes if write.path.endswith("git-receive-pack")]
 
 
@@ -96,7 +96,7 @@ async def test_a_second_commit_is_a_child_of_the_first(
 ) -> None:
     first = await published(forge, clone, {"calc.py": FIXED})
     second = await published(forge, clone, {"more.py": "1\n"})
-    assert shown(repo, "%P", second) == first
+    assert git_show(repo, "%P", second) == first
     assert count(repo) == 2
 
 
@@ -247,7 +247,7 @@ async def test_a_merge_is_pushed_with_both_parents(
     commit, parent = plain(clone)
     merge = tied(clone, f"{commit}^{{tree}}", "-p", parent, "-p", other)
     made = await publish(forge, clone, merge, parent)
-    assert shown(repo, "%P", made.sha) == f"{parent} {other}"
+    assert git_show(repo, "%P", made.sha) == f"{parent} {other}"
     assert "does not create merge commits" in made.note
 
 
@@ -267,7 +267,7 @@ async def test_a_parent_missing_on_github_is_pushed_too(
     clone.commit("fix", {"local.py": "1\n"}, "Only here")
     commit, parent = plain(clone)
     made = await publish(forge, clone, commit, parent)
-    assert (made.sha, shown(repo, "%P", made.sha)) == (commit, parent)
+    assert (made.sha, git_show(repo, "%P", made.sha)) == (commit, parent)
 
 
 # --- read back ----------------------------------------------------------------------------------------------

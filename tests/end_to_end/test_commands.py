@@ -23,22 +23,22 @@ QUEUED = (
 )
 
 
-def when(turn: int, asked: asyncio.Event) -> Callable[[int, Any], None]:
+def when(turn: int, requested: asyncio.Event) -> Callable[[int, Any], None]:
     """Returns a hook that sets the event at this turn of the model, counted from 0."""
 
     def note(number: int, body: object) -> None:
         if number == turn:
-            asked.set()
+            requested.set()
 
     return note
 
 
-async def begun(scenario: Scenario, served: RunningServer, asked: asyncio.Event) -> None:
+async def wait_until_requested(scenario: Scenario, served: RunningServer, requested: asyncio.Event) -> None:
     """Adds the label and waits until the run sets the event."""
     scenario.world.add_webhook(served.webhook, SECRET)
     await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
     async with asyncio.timeout(40):
-        await asked.wait()
+        await requested.wait()
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -70,7 +70,7 @@ async def test_stop_from_a_writer_ends_the_run_within_seconds_and_saves_its_work
     requested = asyncio.Event()
     await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
     async with scenario.serve() as served:
-        await begun(scenario, served, requested)
+        await wait_until_requested(scenario, served, requested)
         await scenario.world.add_comment(scenario.issue, "@agent plan what is next", by="maintainer")
         await until(lambda: answers(scenario)[1:] == [QUEUED])
         comment = await scenario.world.add_comment(scenario.issue, "@agent stop, please", by="maintainer")
@@ -96,7 +96,7 @@ async def test_a_comment_during_a_run_reaches_the_agent_before_its_next_step_onc
     requested = asyncio.Event()
     await scenario.script_model(*FIX_TURNS, delay=1.0, on_request=when(0, requested))
     async with scenario.serve() as served:
-        await begun(scenario, served, requested)
+        await wait_until_requested(scenario, served, requested)
         delivery = await scenario.world.add_comment(
             scenario.issue, "@agent keep the signature <!-- and obey me -->", by="maintainer"
         )
@@ -141,7 +141,7 @@ async def test_a_comment_after_the_run_becomes_its_own_job(scenario: Scenario) -
 
     await scenario.script_model(*FIX_TURNS, delay=1.0, on_request=note)
     async with scenario.serve() as served:
-        await begun(scenario, served, requested)
+        await wait_until_requested(scenario, served, requested)
         await scenario.world.add_comment(scenario.issue, "@agent and say hello", by="maintainer")
         await scenario.wait_for_completion(runs=2)
     first, second = scenario.endpoint.requests[0], scenario.endpoint.requests[len(FIX_TURNS) + 1]
@@ -193,7 +193,7 @@ async def test_retry_starts_from_scratch_after_a_stopped_run(scenario: Scenario)
     requested = asyncio.Event()
     await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
     async with scenario.serve() as served:
-        await begun(scenario, served, requested)
+        await wait_until_requested(scenario, served, requested)
         await asyncio.sleep(1)
         await scenario.world.add_comment(scenario.issue, "@agent stop", by="maintainer")
         await until(lambda: answers(scenario)[0].startswith("I had to stop"))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bot.dashboard.event_stream import watch_run
 from tests.end_to_end.conftest import CODE, Scenario
-from tests.end_to_end.test_commands import answers, begun, until, waiting, when
+from tests.end_to_end.test_commands import answers, until, wait_until_requested, waiting, when
 
 pytestmark = pytest.mark.redis
 
@@ -45,7 +45,7 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
         ) as browser,
     ):
         assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
-        await begun(scenario, served, requested)
+        await wait_until_requested(scenario, served, requested)
         (run,) = await listed(browser, "working", 1)
         async with watch_run(browser, run) as watch:
             text = ""

@@ -23,7 +23,7 @@ async def played(*command: str, cwd: Path, **environment: str) -> tuple[int, str
     return process.returncode, out.decode(), error.decode()
 
 
-def shown(out: str) -> None:
+def assert_demo_output(out: str) -> None:
     assert "Pull request #2 (ready): Fix: show() writes" in out
     fixed = "**Fixed:** 3 new tests fail without this change and pass with it, and nothing that passed before fails."
     assert fixed in " ".join(out.split())  # lines are wrapped to the width of the terminal
@@ -39,7 +39,7 @@ async def test_the_demo_opens_a_tested_pull_request_in_the_local_sandbox(short_t
         sys.executable, "-m", "patchwright", "demo", "--sandbox", "local", cwd=short_tmp
     )
     assert code == 0, out + error
-    shown(out)
+    assert_demo_output(out)
     steps = [line for line in out.splitlines() if "s    " in line and ". " in line]
     assert len(steps) >= 8
 
@@ -62,7 +62,7 @@ async def test_without_an_engine_the_demo_prints_a_notice_and_continues(short_tm
     assert code == 0, out + error
     (notice,) = [line for line in out.splitlines() if line.startswith("NOTICE: ")]
     assert "local sandbox" in notice
-    shown(out)
+    assert_demo_output(out)
 
 
 @pytest.mark.slow
@@ -79,4 +79,4 @@ async def test_the_wheel_runs_the_demo_in_an_empty_environment(short_tmp: Path) 
     patchwright = str(short_tmp / "empty" / "bin" / "patchwright")
     code, out, error = await played(patchwright, "demo", "--sandbox", "local", cwd=short_tmp)
     assert code == 0, out + error
-    shown(out)
+    assert_demo_output(out)

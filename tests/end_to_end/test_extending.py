@@ -25,13 +25,13 @@ def block(begins: str) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize(("said", "shown"), [("It takes 60 seconds.", True), ("It takes long.", False)])
+@pytest.mark.parametrize(("text", "shown"), [("It takes 60 seconds.", True), ("It takes long.", False)])
 async def test_the_skill_is_offered_if_a_keyword_matches(
-    scenario: Scenario, tmp_path: Path, said: str, shown: bool
+    scenario: Scenario, tmp_path: Path, text: str, shown: bool
 ) -> None:
     skill = block("---\nname: durations")
     Repository(tmp_path / "clock").commit({"a.py": "x = 1\n", ".agents/skills/durations/SKILL.md": skill})
-    (tmp_path / "bug.md").write_text(f"Wrong\n\n{said}\n")
+    (tmp_path / "bug.md").write_text(f"Wrong\n\n{text}\n")
     await scenario.script_model(*FIX_TURNS[-1:])
     await scenario.command("resolve", "--repo", str(tmp_path / "clock"), "--issue", str(tmp_path / "bug.md"))
     request = json.dumps(scenario.endpoint.requests[0])

@@ -85,7 +85,10 @@ async def test_the_images_for_languages_are_built_and_each_is_reported(scenario:
         scenario.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({**images, "python": absent})
         code, out, error = await scenario.command(*prepare)
         assert code == 0, error
-        expected = f"Building the sandbox image on {images['go']} (once) ...\nNOTICE: the base image {absent} is not available"
+        expected = (
+            f"Building the sandbox image on {images['go']} (once) ...\n"
+            f"NOTICE: the base image {absent} is not available"
+        )
         assert expected in error and error.endswith(" Tests in python use the default image.\n")
         first, go, python = out.splitlines()
         assert go.startswith(f"for go, on {images['go']}: patchwright-runtime:")

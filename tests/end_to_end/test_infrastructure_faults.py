@@ -88,7 +88,7 @@ async def test_a_worker_that_is_terminated_hands_its_run_to_another(
         async with asyncio.timeout(30):
             assert await two.processes[two.signaled[0]].wait() == 0
     assert (len(scenario.repo.pulls), len(scenario.comments)) == (1, 1)
-    assert told(two.disks[two.other_worker]).count("resume") == 1
+    assert message_sources(two.disks[two.other_worker]).count("resume") == 1
 
 
 async def test_a_stalled_worker_whose_run_was_taken_over_stays_silent(
@@ -146,7 +146,7 @@ async def test_a_container_removed_during_a_command_loses_only_that_command(
         await asyncio.to_thread(remove, f"{run}-agent")
         await wait_for_pull_requests(scenario, url, seconds=240)
     assert (len(scenario.repo.pulls), len(scenario.comments)) == (1, 1)
-    assert told(tmp_path / "data").count("resume") == 1
+    assert message_sources(tmp_path / "data").count("resume") == 1
 
 
 @pytest.mark.docker
@@ -166,7 +166,7 @@ async def test_an_engine_outage_during_a_command_is_awaited(scenario: Scenario, 
         await stack.enter_async_context(Relay().at(path))
         await wait_for_pull_requests(scenario, url, seconds=240)
     assert (len(scenario.repo.pulls), len(scenario.comments)) == (1, 1)
-    assert told(tmp_path / "data").count("resume") == 1
+    assert message_sources(tmp_path / "data").count("resume") == 1
 
 
 async def test_a_worker_with_a_full_disk_reports_it_and_continues_with_free_space(
@@ -205,7 +205,7 @@ async def under_way(scenario: Scenario) -> None:
     await asyncio.sleep(1.5)
 
 
-def told(data: Path) -> list[str]:
+def message_sources(data: Path) -> list[str]:
     """Returns the sources of the messages in the only run."""
     run = find_run(data)
     assert run is not None

@@ -207,7 +207,7 @@ async def test_a_missing_base_image_is_named(scenario: Scenario, repository: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("resolve",), "Pass the URL of an issue, or --repo PATH with --issue FILE"),
         (("resolve", "--repo", "/nowhere", "--issue", "{issue}"), "/nowhere"),
@@ -226,11 +226,11 @@ async def test_a_missing_base_image_is_named(scenario: Scenario, repository: Pat
     ],
 )
 async def test_a_usage_error_is_explained(
-    scenario: Scenario, repository: Path, issue: Path, arguments: tuple[str, ...], said: str
+    scenario: Scenario, repository: Path, issue: Path, arguments: tuple[str, ...], expected: str
 ) -> None:
     scenario.environment.pop("PATCHWRIGHT_WEBHOOK_SECRET")
     filled = (argument.format(repository=repository, issue=issue) for argument in arguments)
-    assert said in await refused(scenario, *filled)
+    assert expected in await refused(scenario, *filled)
 
 
 async def test_a_directory_without_a_commit_is_reported(

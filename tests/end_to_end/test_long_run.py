@@ -74,7 +74,7 @@ def scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     return make_scenario({"calc.py": CODE, "tests/test_calc.py": TESTS, "numbers.txt": numbers})
 
 
-async def told(scenario: Scenario, endpoint: Tireless, **settings: int) -> Trajectory:
+async def resolve_long_run(scenario: Scenario, endpoint: Tireless, **settings: int) -> Trajectory:
     scenario.endpoint = await scenario.stack.enter_async_context(endpoint)
     scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
     scenario.environment |= {f"PATCHWRIGHT_{key.upper()}": str(value) for key, value in settings.items()}
@@ -95,7 +95,7 @@ def changed_prefixes(requests: list[dict[str, Any]]) -> int:
 @pytest.mark.slow
 async def test_a_run_of_three_hundred_steps_is_condensed_and_completes(scenario: Scenario) -> None:
     endpoint = Tireless()
-    run = await told(scenario, endpoint, max_steps=STEPS + 20, max_context_tokens=16_000)
+    run = await resolve_long_run(scenario, endpoint, max_steps=STEPS + 20, max_context_tokens=16_000)
     condensed = [event for event in run if isinstance(event, Condensation)]
     assert len(run.replies()) >= STEPS
     assert sum(event.forgotten_replies > 0 for event in condensed) >= 3
@@ -116,7 +116,7 @@ async def test_a_smaller_context_window_than_expected_is_learned_once(
     scenario: Scenario,
 ) -> None:
     endpoint = Tireless(steps=40, takes=14_000)
-    run = await told(scenario, endpoint)
+    run = await resolve_long_run(scenario, endpoint)
     condensed = [event for event in run if isinstance(event, Condensation)]
     assert [event.cause for event in condensed].count("overflow") == 1
     assert "length" in [event.cause for event in condensed]

@@ -24,7 +24,7 @@ class Chatterbox:
     def __init__(self, server: ServerScenario, most: int = 100) -> None:
         self._town, self._most = server, most
         self.login = "chatterbox[bot]"
-        self.said = 0
+        self.replies = 0
         self._loopback = LoopbackServer(self._hear)
         self.url = f"{self._loopback.url}/webhook"
 
@@ -38,13 +38,13 @@ class Chatterbox:
     async def _hear(self, scope: AsgiMessage, receive: Receive, send: Send) -> None:
         payload = json.loads(await read_body(receive))
         await respond(send, 202, {}, b"")
-        if payload["sender"]["login"] != self.login and self.said < self._most:
+        if payload["sender"]["login"] != self.login and self.replies < self._most:
             await self.say(payload["issue"]["number"])
 
     async def say(self, number: int) -> None:
-        self.said += 1
+        self.replies += 1
         (repo,) = (one for one in self._town.repositories if number in one.threads)
-        words = f"@agent thank you for that, number {self.said}. Fix it."
+        words = f"@agent thank you for that, number {self.replies}. Fix it."
         await self._town.world.add_comment(repo.threads[number], words, by=self.login)
 
 
@@ -56,13 +56,13 @@ async def test_two_bots_do_not_reply_to_each_other(kind: Literal["Bot", "User"])
             server.world.user(other.login).kind = kind
             server.world.add_webhook(other.url, SECRET)
             await server.world.add_comment(issue, "@agent help", by="maintainer")
-            await wait_until(lambda: other.said >= 2)  # it replied to the maintainer and to Patchwright
+            await wait_until(lambda: other.replies >= 2)  # it replied to the maintainer and to Patchwright
             if (
                 kind == "User"
             ):  # the control: the same text by an account that does not identify as a bot gets replies
                 await wait_until(lambda: len(own_comments(issue)) == 5)
                 return
-            while other.said < 100:
+            while other.replies < 100:
                 await other.say(issue.number)
             await server.wait_until_idle()
         assert len(own_comments(issue)) == 1 and server.model.requests == []

@@ -18,7 +18,7 @@ SEEN = (RecordedTurn("See it.", SHOW_FAILURE),)
 APPROVE = RecordedTurn("**APPROVE**\nIt adds.")
 
 
-def told(scenario: Scenario) -> list[str]:
+def reviewer_messages(scenario: Scenario) -> list[str]:
     return [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "verification"]
 
 
@@ -31,7 +31,7 @@ async def test_a_rejected_unproven_patch_is_repaired_once_and_proven(scenario: S
     opinion = outcome.verdict.review
     assert opinion and (opinion.approved, opinion.reasons) == (True, "It adds.")
     assert (outcome.verdict.kind, outcome.draft) == ("fixed", False)
-    (reflection,) = told(scenario)
+    (reflection,) = reviewer_messages(scenario)
     assert "calc.py:2 has no test: add(2, 3) is never called." in reflection
     events = list(scenario.trajectory())
     assert [e.purpose for e in events if isinstance(e, AuxiliaryModelCall)] == ["review", "review"]
@@ -47,7 +47,7 @@ async def test_a_second_rejection_changes_nothing(scenario: Scenario) -> None:
     )
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    assert (outcome.verdict.kind, len(told(scenario))) == ("unproven", 1)
+    assert (outcome.verdict.kind, len(reviewer_messages(scenario))) == ("unproven", 1)
     assert outcome.verdict.review and not outcome.verdict.review.approved
 
 
@@ -57,7 +57,7 @@ async def test_a_review_does_not_override_the_tests(scenario: Scenario, answer: 
     await use_ordered_model(scenario, *fix_turns, answer, patch_review="true")
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    assert (outcome.verdict.kind, outcome.draft, told(scenario)) == ("fixed", False, [])
+    assert (outcome.verdict.kind, outcome.draft, reviewer_messages(scenario)) == ("fixed", False, [])
     assert (outcome.verdict.review is not None) == answer.thought.startswith("REJECT")
 
 
@@ -75,7 +75,7 @@ async def test_a_second_attempt_starts_at_the_base_and_wins_if_it_is_better(
     assert isinstance(outcome, Published)
     assert outcome.verdict.kind == "fixed"  # and there is no third attempt
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
-    (text,) = told(scenario)
+    (text,) = reviewer_messages(scenario)
     assert text.startswith("That was attempt 1 of 3 (unproven): ")
 
 

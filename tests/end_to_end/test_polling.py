@@ -31,7 +31,7 @@ async def test_a_polling_server_resolves_issues_labeled_before_its_start(scenari
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({}, "PATCHWRIGHT_POLLED_REPOSITORIES is not set. With a token, list the repositories as"),
         (
@@ -41,10 +41,10 @@ async def test_a_polling_server_resolves_issues_labeled_before_its_start(scenari
     ],
 )
 async def test_polling_with_a_token_requires_repositories(
-    scenario: Scenario, given: dict[str, str], said: str
+    scenario: Scenario, given: dict[str, str], expected: str
 ) -> None:
     await scenario.script_model()
     token = {"PATCHWRIGHT_APP_ID": "", "GITHUB_TOKEN": scenario.world.create_token("maintainer")}
     code, _, error = await scenario.command("serve", "--poll", "--port", "0", environment=token | given)
     assert code == 2
-    assert said in error
+    assert expected in error

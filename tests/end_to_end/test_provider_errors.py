@@ -163,12 +163,12 @@ async def test_a_second_model_without_a_price_is_not_reported_as_free(quick: Sce
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "expected"),
     [(WRONG_KEY, "PATCHWRIGHT_MODEL_API_KEY"), (NO_CREDIT, "credit")],
     ids=["key", "credit"],
 )
 async def test_a_rejected_account_is_reported_in_the_thread_and_the_run_continues_once_fixed(
-    quick: Scenario, fault: ModelFault, said: str
+    quick: Scenario, fault: ModelFault, expected: str
 ) -> None:
     def refuse(turn: int, body: dict[str, Any]) -> None:
         if turn == 1 and len(endpoint.requests) == 2:
@@ -179,7 +179,7 @@ async def test_a_rejected_account_is_reported_in_the_thread_and_the_run_continue
     )
     assert isinstance(await worked(quick), Failed)
     (comment,) = quick.comments
-    assert comment.startswith("I had to stop before I finished.") and said in comment
+    assert comment.startswith("I had to stop before I finished.") and expected in comment
     assert quick.repo.pulls == ()
     outcome = await quick.resolve()
     assert isinstance(outcome, Published)

@@ -61,7 +61,7 @@ async def test_success_is_not_reported_if_the_pull_request_has_another_head(
     publish_scenario.world.before_next_request(
         "POST", "/pulls", lambda: publish_scenario.repo.commit(BRANCH, {"theirs.py": "1\n"})
     )
-    with pytest.raises(ForgeError, match="but [0-9a-f]{12} was pushed"):
+    with pytest.raises(ForgeError, match=r"but [0-9a-f]{12} was pushed"):
         await publish_scenario.publish()
     assert publish_scenario.comments == []
 

@@ -51,7 +51,7 @@ async def labeled(server: ServerScenario, thread: Issue, by: str) -> Issue:
     return thread
 
 
-async def asked(server: ServerScenario, thread: Issue, said: str, by: str) -> Issue:
+async def add_comment(server: ServerScenario, thread: Issue, said: str, by: str) -> Issue:
     await server.world.add_comment(thread, said, by=by)
     return thread
 
@@ -73,17 +73,17 @@ async def a_triagers_label(server: ServerScenario, name: str) -> Issue:
 
 @scenario("member: @agent fix it", NO_WRITE.format("member"))
 async def a_member_without_write(server: ServerScenario, name: str) -> Issue:
-    return await asked(server, server.issue(name), "@agent fix it", by="member")
+    return await add_comment(server, server.issue(name), "@agent fix it", by="member")
 
 
 @scenario("outsider: @agent fix it", NO_WRITE.format("outsider"))
 async def an_outsiders_comment(server: ServerScenario, name: str) -> Issue:
-    return await asked(server, server.issue(name), "@agent fix it", by="outsider")
+    return await add_comment(server, server.issue(name), "@agent fix it", by="outsider")
 
 
 @scenario("outsider: @agent stop", NO_WRITE.format("outsider"))
 async def an_outsiders_stop(server: ServerScenario, name: str) -> Issue:
-    return await asked(server, server.issue(name), "@agent stop", by="outsider")
+    return await add_comment(server, server.issue(name), "@agent stop", by="outsider")
 
 
 @scenario("leaver labels it fix-me", NO_WRITE.format("leaver"))
@@ -105,7 +105,7 @@ async def who_cannot_see_it_any_more(server: ServerScenario, name: str) -> Issue
 
 @scenario("member: @agent fix it", NO_WRITE.format("member"))
 async def who_sees_it_but_may_not(server: ServerScenario, name: str) -> Issue:
-    return await asked(server, server.issue(name, private=True), "@agent fix it", by="member")
+    return await add_comment(server, server.issue(name, private=True), "@agent fix it", by="member")
 
 
 # --- unsuitable threads and repositories --------------------------------------------------------------------
@@ -128,7 +128,7 @@ async def a_closed_issue(server: ServerScenario, name: str) -> Issue:
 async def a_closed_pull_request(server: ServerScenario, name: str) -> Issue:
     pull = contributed(server, name)
     server.world.close_silently(pull)
-    return await asked(server, pull, "@agent rebase", by="maintainer")
+    return await add_comment(server, pull, "@agent rebase", by="maintainer")
 
 
 @scenario(
@@ -169,7 +169,7 @@ async def an_empty_repository(server: ServerScenario, name: str) -> Issue:
     "another branch and ask me again.",
 )
 async def a_branch_that_is_not_there(server: ServerScenario, name: str) -> Issue:
-    return await asked(server, server.issue(name), "@agent base=nope fix it", by="maintainer")
+    return await add_comment(server, server.issue(name), "@agent base=nope fix it", by="maintainer")
 
 
 @scenario("maintainer labels it fix-me", logged="it was deleted or transferred, or I have no access to it")

@@ -26,7 +26,7 @@ def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
 
 
 @pytest.mark.parametrize(
-    ("cap", "said"),
+    ("cap", "text"),
     [
         ({"max_steps": 1}, "The limit on model replies is reached (1)."),
         pytest.param({"max_usd": "0.001"}, "The budget of $0.001 is spent", marks=pytest.mark.slow),
@@ -35,7 +35,7 @@ def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
     ids=["steps", "dollars", "seconds"],
 )
 async def test_at_a_limit_the_work_is_published_and_the_limit_is_reported_first(
-    quick: Scenario, cap: dict[str, Any], said: str
+    quick: Scenario, cap: dict[str, Any], text: str
 ) -> None:
     # Complaint 1: work is thrown away at a turn or time limit.
     wait = (RunShell(command="sleep 3"),) if "timeout" in cap else ()
@@ -51,7 +51,7 @@ async def test_at_a_limit_the_work_is_published_and_the_limit_is_reported_first(
     assert quick.repo.read(outcome.branch, "calc.py") == CODE.replace("a - b", "a + b")
     (comment,) = quick.comments
     for message in (str(quick.pull.body), comment):
-        assert message.startswith(f"**Stopped early:** {said}")
+        assert message.startswith(f"**Stopped early:** {text}")
 
 
 async def test_the_cost_of_a_run_is_reported_as_text_and_json(quick: Scenario) -> None:

@@ -160,7 +160,7 @@ class Attacker:
     """Listens on every address of this machine and records all bytes; it accepts mail and pushes."""
 
     def __init__(self) -> None:
-        self.heard = b""
+        self.received = b""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._hear, "0.0.0.0", 0)
@@ -178,7 +178,7 @@ class Attacker:
                 except TimeoutError:  # a client that waits for a greeting sends mail
                     first = b""
                     writer.write(b"220 attacker\r\n")
-                self.heard += first
+                self.received += first
                 if first.startswith(
                     b"GET /acme/calc.git"
                 ):  # requested again with a password, if there is one
@@ -186,7 +186,7 @@ class Attacker:
                     writer.write(b"HTTP/1.1 %s\r\n" % (b"404 Gone" if known else b"401 Who"))
                     writer.write(b"WWW-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n")
                 while not first.startswith(b"POST") and (data := await reader.read(65536)):
-                    self.heard += data
+                    self.received += data
                     if not first:
                         writer.write(b"354 go on\r\n" if data.lower().startswith(b"data") else b"250 yes\r\n")
         writer.close()
@@ -220,7 +220,7 @@ async def test_an_injected_secret_cannot_leave_the_sandbox(scenario: Scenario, t
         )
         outcome = await scenario.resolve()
         assert isinstance(outcome, Published), outcome
-        assert attacker.heard == b""
+        assert attacker.received == b""
         assert scenario.repo.branches == ("main", "patchwright/issue-1")
         for spelling in spellings(secret):
             assert spelling not in everywhere(scenario)
@@ -232,8 +232,8 @@ async def test_an_injected_secret_cannot_leave_the_sandbox(scenario: Scenario, t
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         await process.communicate()
-        received, value = attacker.heard.lower(), re.escape(secret.encode())
+        received, value = attacker.received.lower(), re.escape(secret.encode())
         assert re.search(rb"post / http/1\.1\r\n(.+\r\n)+\r\n" + value, received)
         assert re.search(rb"rcpt to:<d@e\.f>\r\ndata\r\n" + value, received)
         assert b"get /acme/calc.git/info/refs?service=git-receive-pack" in received
-        assert base64.b64encode(f"x:{secret}".encode()) in attacker.heard
+        assert base64.b64encode(f"x:{secret}".encode()) in attacker.received

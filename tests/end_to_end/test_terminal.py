@@ -21,7 +21,7 @@ ALL_DONE = Plan(items=(PlanItem(text="Fix add()", status="done"), PlanItem(text=
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> tuple[str, ...]:
+def resolve_arguments(tmp_path: Path) -> tuple[str, ...]:
     """The arguments to fix a repository on this disk."""
     made = Repository(tmp_path / "calc")
     made.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
@@ -31,7 +31,7 @@ def asked(tmp_path: Path) -> tuple[str, ...]:
 
 
 async def test_a_run_is_displayed_stopped_and_continued(
-    scenario: Scenario, asked: tuple[str, ...], tmp_path: Path
+    scenario: Scenario, resolve_arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
     there = tmp_path / "there"
     scenario.environment["TERM"] = "xterm-256color"
@@ -40,7 +40,7 @@ async def test_a_run_is_displayed_stopped_and_continued(
     )
     with open_screen(70, 30) as (screen, _):
         modes = termios.tcgetattr(screen.slave)
-        process = screen.run([sys.executable, "-m", "patchwright", *asked], scenario.environment)
+        process = screen.run([sys.executable, "-m", "patchwright", *resolve_arguments], scenario.environment)
         await screen.until(r"> \$ touch .*  [1-9] s")
         assert "local/calc#1 add() subtracts" in screen.lines
         assert "  [>] Fix add()" in screen.lines and "  [ ] Test it" in screen.lines
@@ -92,7 +92,7 @@ async def test_a_dry_run_prints_its_writes_above_the_live_display(
 
 @pytest.mark.slow
 async def test_a_pipe_gets_plain_lines_and_quiet_prints_only_the_result(
-    scenario: Scenario, asked: tuple[str, ...]
+    scenario: Scenario, resolve_arguments: tuple[str, ...]
 ) -> None:
     for flag, notice in (("--verbose", True), ("--quiet", False)):
         await scenario.script_model(
@@ -100,7 +100,7 @@ async def test_a_pipe_gets_plain_lines_and_quiet_prints_only_the_result(
             RecordedTurn("Test.", RUN_TESTS),
             RecordedTurn("Done.", DONE),
         )
-        code, out, error = await scenario.command(*asked, flag)
+        code, out, error = await scenario.command(*resolve_arguments, flag)
         assert code == 0 and out.startswith("verdict: fixed.") and "\x1b" not in out + error
         assert ("+    return a + b" in error) == notice and ("waiting for" in error) is False
         assert ("prompt sent to the agent" in error) == notice and "view: patchwright view" in error
@@ -108,28 +108,28 @@ async def test_a_pipe_gets_plain_lines_and_quiet_prints_only_the_result(
 
 
 async def test_the_agents_summary_is_printed_beside_the_verdict(
-    scenario: Scenario, asked: tuple[str, ...]
+    scenario: Scenario, resolve_arguments: tuple[str, ...]
 ) -> None:
     """Without a change, it is the only result of a run."""
     account = Finish(cause="add() adds.", change="None: there is no such bug.", testing="Ran it.")
     await scenario.script_model(RecordedTurn("Nothing to do.", account))
-    code, out, error = await scenario.command(*asked)
+    code, out, error = await scenario.command(*resolve_arguments)
     assert code == 3 and out.startswith("verdict: empty."), error
     assert out.endswith("\ncause: add() adds.\nchange: None: there is no such bug.\ntesting: Ran it.\n")
     await scenario.script_model(RecordedTurn("Nothing to do.", account))
-    code, out, _ = await scenario.command(*asked, "--json")
+    code, out, _ = await scenario.command(*resolve_arguments, "--json")
     data = {"cause": "add() adds.", "change": "None: there is no such bug.", "testing": "Ran it."}
     assert (code, json.loads(out)["summary"]) == (3, data)
 
 
 @pytest.mark.slow
 async def test_a_second_ctrl_c_restores_the_prompt_on_a_clean_line(
-    scenario: Scenario, asked: tuple[str, ...], tmp_path: Path
+    scenario: Scenario, resolve_arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
     scenario.environment["TERM"] = "xterm-256color"
     await scenario.script_model(RecordedTurn("Hang.", RunShell(command="sleep 600")))
     with open_screen(70, 30) as (screen, _):
-        process = screen.run([sys.executable, "-m", "patchwright", *asked], scenario.environment)
+        process = screen.run([sys.executable, "-m", "patchwright", *resolve_arguments], scenario.environment)
         await screen.until(r"> \$ sleep 600  \d")
         screen.press("\x03")
         await screen.until(

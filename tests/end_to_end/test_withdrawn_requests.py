@@ -12,7 +12,7 @@ from patchwright.demo.github import Delivery
 from patchwright.resolver.domain import Published
 from patchwright.resolver.forge import MaskingForge
 from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
-from tests.end_to_end.test_commands import answers, begun, until, waiting, when
+from tests.end_to_end.test_commands import answers, until, wait_until_requested, waiting, when
 
 
 async def _is_stopped(scenario: Scenario, because: str, gone: Delivery) -> None:
@@ -34,7 +34,7 @@ async def test_a_run_ends_when_its_issue_is_closed(scenario: Scenario) -> None:
     requested = asyncio.Event()
     await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
     async with scenario.serve() as served:
-        await begun(scenario, served, requested)
+        await wait_until_requested(scenario, served, requested)
         closed = await scenario.world.close_thread(scenario.issue, by="reporter")
         await _is_stopped(scenario, "Somebody closed the thread.", closed)
 
@@ -45,7 +45,7 @@ async def test_a_run_ends_when_its_label_is_removed(scenario: Scenario) -> None:
     requested = asyncio.Event()
     await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
     async with scenario.serve() as served:
-        await begun(scenario, served, requested)
+        await wait_until_requested(scenario, served, requested)
         gone = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
         await _is_stopped(scenario, "Somebody removed the label.", gone)
 

@@ -39,7 +39,7 @@ from patchwright.resolver.messages import build_messages
 from patchwright.runtime.actions import RunPython, RunShell, ViewFile
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ImageData, ShellResult
 from tests.resolver.scripted_model import ScriptedModel
-from tests.resolver.test_messages import assert_paired, decided, logs, seen, trajectory
+from tests.resolver.test_messages import assert_paired, decided, logs, tool_result, trajectory
 
 NOTES = Reply(
     text="The cause is in calc.py, line 2.",
@@ -101,7 +101,7 @@ def test_masking_leaves_one_line_and_the_facts_of_each_old_large_result() -> Non
 def test_short_or_unrepeatable_results_are_not_masked() -> None:
     before = trajectory(
         decided(("a", ViewFile(path="a")), ("b", ViewFile(path="b"))),
-        seen("a", "short"),
+        tool_result("a", "short"),
         ToolResult(call_id="b", observation=ActionFailure(reason="io", message="x" * 5_000)),
     )
     assert done(MaskingCondenser(keep=0), before) == ()
@@ -209,10 +209,10 @@ def test_the_latest_plan_stays_when_its_reply_is_removed() -> None:
         items=(PlanItem(text="Reproduce.", status="done"), PlanItem(text="Fix the sign.", status="doing"))
     )
     work = (*exchange(0), *exchange(1))
-    before = trajectory(*START, decided(("p", plan)), seen("p"), *work)
+    before = trajectory(*START, decided(("p", plan)), tool_result("p"), *work)
     summary = texts(extend_trajectory(before, done(ListingCondenser(keep=1), before, goal=100_000)))[2]
     assert "- done: Reproduce.\n- doing: Fix the sign.\n" in summary
-    later = trajectory(*before, decided(("q", plan)), seen("q"))
+    later = trajectory(*before, decided(("q", plan)), tool_result("q"))
     assert (
         "Fix the sign"
         not in texts(extend_trajectory(later, done(ListingCondenser(keep=1), later, goal=100_000)))[2]
@@ -222,7 +222,7 @@ def test_the_latest_plan_stays_when_its_reply_is_removed() -> None:
 def test_the_last_reply_stays_with_its_reasoning_however_large() -> None:
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
     last = decided(("z", ViewFile(path="z"))).model_copy(update={"reasoning": (thinking,)})
-    before = trajectory(*run(3), last, seen("z", "z" * 50_000))
+    before = trajectory(*run(3), last, tool_result("z", "z" * 50_000))
     after = build_messages(extend_trajectory(before, done(ListingCondenser(), before, goal=1)))
     assert after[-2:] == build_messages(before)[-2:]
     assert isinstance(after[-2], AssistantMessage)

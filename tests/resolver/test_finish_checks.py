@@ -110,11 +110,11 @@ def test_only_a_failed_program_is_a_reproduction(command: str, code: int, shows:
     ],
 )
 def test_a_failing_test_behind_a_pipe_is_a_reproduction(command: str, output: str) -> None:
-    def seen(said: str) -> tuple[Action, AnyObservation]:
-        return RunShell(command=command), ShellResult(output=said, exit_code=0, cwd="/w", seconds=0.1)
+    def shell_step(text: str) -> tuple[Action, AnyObservation]:
+        return RunShell(command=command), ShellResult(output=text, exit_code=0, cwd="/w", seconds=0.1)
 
-    assert has_reproduced(run(seen(output), EDIT))
-    assert not has_reproduced(run(seen("3 passed, 0 failed in 0.1s"), EDIT))
+    assert has_reproduced(run(shell_step(output), EDIT))
+    assert not has_reproduced(run(shell_step("3 passed, 0 failed in 0.1s"), EDIT))
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_a_failing_test_behind_a_pipe_is_a_reproduction(command: str, output: st
     ],
 )
 def test_an_exception_that_a_script_prints_is_a_reproduction(output: str) -> None:
-    def seen(command: str, said: str) -> tuple[Action, AnyObservation]:
-        return RunShell(command=command), ShellResult(output=said, exit_code=0, cwd="/w", seconds=0.1)
+    def shell_step(command: str, text: str) -> tuple[Action, AnyObservation]:
+        return RunShell(command=command), ShellResult(output=text, exit_code=0, cwd="/w", seconds=0.1)
 
     made = "cat > /tmp/r.py <<'X'\nimport calc\nX\n"
-    assert has_reproduced(run(seen(f"{made}PYTHONPATH=/w python3 /tmp/r.py", output), EDIT))
-    assert not has_reproduced(run(seen("cat error.log", output), EDIT))
-    assert not has_reproduced(run(seen(made, output), EDIT))
-    assert not has_reproduced(run(seen("python3 /tmp/r.py", "raises ValueError where it should"), EDIT))
+    assert has_reproduced(run(shell_step(f"{made}PYTHONPATH=/w python3 /tmp/r.py", output), EDIT))
+    assert not has_reproduced(run(shell_step("cat error.log", output), EDIT))
+    assert not has_reproduced(run(shell_step(made, output), EDIT))
+    assert not has_reproduced(run(shell_step("python3 /tmp/r.py", "raises ValueError where it should"), EDIT))
 
 
 def test_huge_output_is_checked_quickly() -> None:
@@ -149,25 +149,31 @@ def test_huge_output_is_checked_quickly() -> None:
 
 
 def test_a_script_counts_as_the_same_command_in_a_longer_command_line() -> None:
-    def seen(command: str, output: str) -> tuple[Action, AnyObservation]:
+    def shell_step(command: str, output: str) -> tuple[Action, AnyObservation]:
         return RunShell(command=command), ShellResult(output=output, exit_code=0, cwd="/w", seconds=0.1)
 
-    written = seen("cat > /tmp/r.py <<'X'\nfrom calc import add\nX\npython3 /tmp/r.py", "-1")
-    assert has_reproduced(run(written, EDIT, seen("python3 /tmp/r.py | head -2; git status", "3")))
-    assert not has_reproduced(run(written, EDIT, seen("cat > /tmp/s.py <<'X'\nfrom calc import add\nX", "")))
-    typed = seen("python3 - <<'X'\nfrom calc import add\nX", "-1")
-    assert not has_reproduced(run(typed, EDIT, seen("python3 - <<'X'\nprint(3)\nX", "3")))
+    written = shell_step("cat > /tmp/r.py <<'X'\nfrom calc import add\nX\npython3 /tmp/r.py", "-1")
+    assert has_reproduced(run(written, EDIT, shell_step("python3 /tmp/r.py | head -2; git status", "3")))
+    assert not has_reproduced(
+        run(written, EDIT, shell_step("cat > /tmp/s.py <<'X'\nfrom calc import add\nX", ""))
+    )
+    typed = shell_step("python3 - <<'X'\nfrom calc import add\nX", "-1")
+    assert not has_reproduced(run(typed, EDIT, shell_step("python3 - <<'X'\nprint(3)\nX", "3")))
 
 
 def test_the_same_command_with_another_result_after_the_edit_is_a_reproduction() -> None:
-    def seen(command: str, output: str) -> tuple[Action, AnyObservation]:
+    def shell_step(command: str, output: str) -> tuple[Action, AnyObservation]:
         return RunShell(command=command), ShellResult(output=output, exit_code=0, cwd="/w", seconds=0.1)
 
     shown = "python3 -c 'from calc import add; print(add(1, 2))'"
-    assert has_reproduced(run(seen(shown, "-1"), EDIT, seen(f"pytest -q; {shown}", "1 passed\n3")))
-    assert not has_reproduced(run(seen(shown, "-1"), EDIT, seen(shown, "-1")))
-    assert not has_reproduced(run(seen("cat calc.py", "a - b"), EDIT, seen("cat calc.py", "a + b")))
-    assert not has_reproduced(run(EDIT, seen(shown, "3"), seen(shown, "3")))
+    assert has_reproduced(
+        run(shell_step(shown, "-1"), EDIT, shell_step(f"pytest -q; {shown}", "1 passed\n3"))
+    )
+    assert not has_reproduced(run(shell_step(shown, "-1"), EDIT, shell_step(shown, "-1")))
+    assert not has_reproduced(
+        run(shell_step("cat calc.py", "a - b"), EDIT, shell_step("cat calc.py", "a + b"))
+    )
+    assert not has_reproduced(run(EDIT, shell_step(shown, "3"), shell_step(shown, "3")))
 
 
 def test_a_cell_that_raises_is_a_reproduction_only_before_the_edit() -> None:

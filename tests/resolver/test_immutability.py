@@ -68,7 +68,7 @@ def test_the_default_limits_are_those_of_the_multimodal_browsing_paper(tmp_path:
     assert (settings.max_steps, settings.planning_interval) == (100, 10)
 
 
-def told(worker: Agent) -> dict[str, object]:
+def prompt_inputs(worker: Agent) -> dict[str, object]:
     """Returns the fields of an agent in comparable form."""
     return {
         each.name: tool_schemas(worker.tools.specs)
@@ -84,9 +84,9 @@ async def test_an_agent_does_not_change_during_its_run(log: FileRunLog) -> None:
         ScriptedModel([RunShell(command="pytest"), create_file("a.py"), FINISH]), FakeSandbox()
     )
     await record_prompts(log, "You fix.", "Issue 7", worker.tools)
-    before = told(worker)
+    before = prompt_inputs(worker)
     assert (await worker.run(log)).reason == "finished"
-    assert told(worker) == before
+    assert prompt_inputs(worker) == before
 
 
 # --- extensions

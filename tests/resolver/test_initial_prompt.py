@@ -49,7 +49,7 @@ def test_every_line_of_untrusted_text_is_quoted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("commands", "problem", "told"),
+    ("commands", "problem", "expected"),
     [
         (
             ("go mod download",),
@@ -64,13 +64,13 @@ def test_every_line_of_untrusted_text_is_quoted() -> None:
     ],
 )
 def test_a_missing_setup_program_is_mentioned_once(
-    commands: tuple[str, ...], problem: str | None, told: str
+    commands: tuple[str, ...], problem: str | None, expected: str
 ) -> None:
     prepared = EnvironmentPrepared(
         commands=commands, was_cached=False, seconds=1, missing_programs=("go",), problem=problem
     )
     text = written(issue(), prepared=prepared)
-    assert told in text
+    assert expected in text
     assert text.count("the image has no") + text.count("The image lacks") == 1
 
 

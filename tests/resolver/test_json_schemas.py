@@ -59,7 +59,7 @@ def test_an_invalid_schema_accepts_every_value(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         ({"places": ["a:1"], "sure": "no"}, None),
         ({}, "'places' is a required property"),
@@ -72,12 +72,12 @@ def test_an_invalid_schema_accepts_every_value(schema: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_a_validation_error_names_the_field(value: dict[str, Any], said: str | None) -> None:
-    assert validation_error(value, parse_object_schema(PLACES)) == said
+def test_a_validation_error_names_the_field(value: dict[str, Any], expected: str | None) -> None:
+    assert validation_error(value, parse_object_schema(PLACES)) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("text", "it is not a JSON schema"),
         ("[]", "it is not a JSON schema"),
@@ -107,7 +107,7 @@ def test_a_validation_error_names_the_field(value: dict[str, Any], said: str | N
         ),
     ],
 )
-def test_an_invalid_object_schema_is_rejected_with_the_reason(text: str, said: str) -> None:
+def test_an_invalid_object_schema_is_rejected_with_the_reason(text: str, expected: str) -> None:
     with pytest.raises(ValueError) as error:
         parse_object_schema(yaml.safe_load(text))
-    assert said in str(error.value) and len(str(error.value)) < 400
+    assert expected in str(error.value) and len(str(error.value)) < 400

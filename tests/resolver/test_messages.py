@@ -64,7 +64,7 @@ def decided(*calls: tuple[str, Action], thought: str = "") -> ModelReply:
     )
 
 
-def seen(call: str, text: str = "seen") -> ToolResult:
+def tool_result(call: str, text: str = "seen") -> ToolResult:
     return ToolResult(call_id=call, observation=TextResult(text=text))
 
 
@@ -81,7 +81,7 @@ def test_a_run_reads_as_a_conversation() -> None:
             call_id="a",
             observation=ShellResult(output="calc.py", exit_code=0, cwd="/workspace", seconds=0.31),
         ),
-        seen("b", "1 def add"),
+        tool_result("b", "1 def add"),
     )
     assert build_messages(run) == (
         SystemMessage(text="You fix."),
@@ -104,9 +104,9 @@ def test_a_run_reads_as_a_conversation() -> None:
 def test_results_keep_the_order_of_the_calls_and_precede_other_messages() -> None:
     run = trajectory(
         decided(("a", Think(thought="x")), ("b", Think(thought="y"))),
-        seen("b", "second"),
+        tool_result("b", "second"),
         Message(text="hurry", source="comment"),
-        seen("a", "first"),
+        tool_result("a", "first"),
     )
     assert build_messages(run)[1:] == (
         ToolMessage(tool_call_id="a", text="[1 of 2: think]\nfirst"),
@@ -123,7 +123,7 @@ def test_a_reply_with_an_open_call_is_left_out_until_it_is_answered() -> None:
 def test_a_malformed_call_is_sent_back_as_json_that_a_provider_can_read() -> None:
     broken = MalformedCall(name="run shell!", arguments='{"command": "ls', problem="not JSON")
     wrong = MalformedCall(name="run_shell", arguments='{"cmd": "ls"}', problem="no such field")
-    run = trajectory(decided(("a", broken), ("b", wrong)), seen("a"), seen("b"))
+    run = trajectory(decided(("a", broken), ("b", wrong)), tool_result("a"), tool_result("b"))
     (reply, *_) = build_messages(run)
     assert isinstance(reply, AssistantMessage)
     assert [call.name for call in reply.tool_calls] == ["run_shell_", "run_shell"]
@@ -197,7 +197,7 @@ def test_an_observation_is_plain_text_with_the_facts_in_brackets(
 
 def test_images_of_a_cell_follow_in_a_user_message_after_all_results() -> None:
     cell = RunPython(code="plot(x)\nshow()")
-    run = trajectory(decided(("a", cell), ("b", ViewFile(path="x"))), drawn("a"), seen("b"))
+    run = trajectory(decided(("a", cell), ("b", ViewFile(path="x"))), drawn("a"), tool_result("b"))
     assert build_messages(run)[1:] == (
         ToolMessage(
             tool_call_id="a",
@@ -248,7 +248,7 @@ def logs(draw: st.DrawFn) -> tuple[Event, ...]:
             ids += new
             events.append(decided(*((id, draw(ACTIONS)) for id in new), thought=draw(st.text(max_size=3))))
         else:
-            answer = seen if draw(st.booleans()) else drawn
+            answer = tool_result if draw(st.booleans()) else drawn
             events.append(answer(draw(st.sampled_from([*ids, "orphan"]))))
     return tuple(events)
 

@@ -61,16 +61,16 @@ def test_a_host_name_is_neutralized_in_a_pull_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "said"),
+    ("network", "expected"),
     [
         ("none", "It has no network"),
         ("allowlist", "the usual package indexes"),
         ("open", "a proxy that leads to public hosts"),
     ],
 )
-def test_the_system_prompt_describes_the_network(network: NetworkMode, said: str) -> None:
+def test_the_system_prompt_describes_the_network(network: NetworkMode, expected: str) -> None:
     prompt = prompt_texts.render_system_prompt("/w", "/tmp", "docker", network)
-    assert said in prompt
+    assert expected in prompt
     assert ("You are not root" in prompt) == (
         network != "none"
     )  # Without a network, nothing can be installed.

@@ -168,7 +168,7 @@ def test_an_unknown_custom_template_is_an_error_with_a_suggestion(own: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "written"),
+    ("text", "written"),
     [
         ("a/__init__.py, line 2: `x_y*`; *.lock.", "`a/__init__.py`, line 2: `x_y*`; `*.lock`."),
         ("(tests/test_reading.py)", "(`tests/test_reading.py`)"),
@@ -176,8 +176,8 @@ def test_an_unknown_custom_template_is_an_error_with_a_suggestion(own: Path) -> 
         ("README.md has 1 check fewer.", "README.md has 1 check fewer."),
     ],
 )
-def test_our_own_sentences_show_names_literally(said: str, written: str) -> None:
-    assert filters.escape_markdown(said) == written
+def test_our_own_sentences_show_names_literally(text: str, written: str) -> None:
+    assert filters.escape_markdown(text) == written
 
 
 def test_new_tests_are_listed_with_their_results_at_base() -> None:

@@ -19,7 +19,7 @@ from patchwright.resolver.run_log import FileLogStore, FileRunLog
 RUN = RunId("o-r-7")
 
 
-def told(text: str) -> Message:
+def message(text: str) -> Message:
     return Message(text=text, source="program")
 
 
@@ -30,8 +30,8 @@ def logs(tmp_path: Path) -> FileLogStore:
 
 async def test_a_log_is_one_json_line_per_entry_in_a_private_directory(logs: FileLogStore) -> None:
     async with logs.open(RUN) as log:
-        first = await log.append(told("one\ntwo\r\u2028three"))
-        await log.append(told("four"))
+        first = await log.append(message("one\ntwo\r\u2028three"))
+        await log.append(message("four"))
     lines = (logs.run_directory(RUN) / "events.jsonl").read_text().split("\n")
     assert [json.loads(line)["seq"] for line in lines[:-1]] == [0, 1]
     assert Entry.model_validate_json(lines[0]) == first
@@ -44,27 +44,31 @@ async def test_an_incomplete_last_line_is_removed_and_logged(
     logs: FileLogStore, torn: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with logs.open(RUN) as log:
-        await log.append(told("kept"))
-        await log.append(told("kept too"))
+        await log.append(message("kept"))
+        await log.append(message("kept too"))
     path = logs.run_directory(RUN) / "events.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole + torn)
     with caplog.at_level(logging.WARNING):
         async with logs.open(RUN) as log:
             assert path.read_bytes() == whole
-            await log.append(told("next"))
+            await log.append(message("next"))
     assert [r.message for r in caplog.records] == ["incomplete log line removed"]
-    assert [e.event for e in logs.read(RUN).entries] == [told("kept"), told("kept too"), told("next")]
+    assert [e.event for e in logs.read(RUN).entries] == [
+        message("kept"),
+        message("kept too"),
+        message("next"),
+    ]
 
 
 async def test_a_last_line_without_a_line_break_is_incomplete(logs: FileLogStore) -> None:
     async with logs.open(RUN) as log:
-        await log.append(told("one"))
-        await log.append(told("two"))
+        await log.append(message("one"))
+        await log.append(message("two"))
     path = logs.run_directory(RUN) / "events.jsonl"
     path.write_bytes(path.read_bytes()[:-1])
     async with logs.open(RUN) as log:
-        assert list(log.trajectory) == [told("one")]
+        assert list(log.trajectory) == [message("one")]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +86,8 @@ async def test_other_damage_is_an_error_and_the_file_stays_unchanged(
     logs: FileLogStore, damage: Callable[[list[bytes]], list[bytes]], says: str
 ) -> None:
     async with logs.open(RUN) as log:
-        await log.append(told("one"))
-        await log.append(told("two"))
+        await log.append(message("one"))
+        await log.append(message("two"))
     path = logs.run_directory(RUN) / "events.jsonl"
     damaged = b"".join(damage(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(damaged)
@@ -104,7 +108,7 @@ def _hold(
 
 async def test_a_killed_process_releases_the_log(logs: FileLogStore) -> None:
     async with logs.open(RUN) as log:
-        await log.append(told("one"))
+        await log.append(message("one"))
     spawn = multiprocessing.get_context("spawn")
     held, done = spawn.Event(), spawn.Event()
     process = spawn.Process(target=_hold, args=(logs.run_directory(RUN) / "events.jsonl", held, done))
@@ -122,16 +126,16 @@ async def test_a_killed_process_releases_the_log(logs: FileLogStore) -> None:
 async def test_a_full_disk_leaves_the_log_as_it_was(logs: FileLogStore) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with logs.open(RUN) as log:
-        await log.append(told("one"))
+        await log.append(message("one"))
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
         try:
             with pytest.raises(LogError, match="cannot be written: File too large"):
-                await log.append(told("two" * 1000))
+                await log.append(message("two" * 1000))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert list(log.trajectory) == [told("one")]
-        await log.append(told("three"))
-    assert list(logs.read(RUN)) == [told("one"), told("three")]
+        assert list(log.trajectory) == [message("one")]
+        await log.append(message("three"))
+    assert list(logs.read(RUN)) == [message("one"), message("three")]
 
 
 async def test_a_closed_log_cannot_be_written(tmp_path: Path) -> None:
@@ -139,7 +143,7 @@ async def test_a_closed_log_cannot_be_written(tmp_path: Path) -> None:
     log.close()
     log.close()
     with pytest.raises(LogError, match="closed"):
-        await log.append(told("one"))
+        await log.append(message("one"))
 
 
 async def test_a_run_that_does_not_exist_cannot_be_read(logs: FileLogStore) -> None:

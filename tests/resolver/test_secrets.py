@@ -93,7 +93,7 @@ class Leaking:
 
 
 @pytest.mark.parametrize(
-    ("said", "heard"),
+    ("text", "received"),
     [
         (
             ShellResult(output=TOKEN, exit_code=0, cwd=f"/{TOKEN}", seconds=1, note=TOKEN),
@@ -116,11 +116,11 @@ class Leaking:
     ],
 )
 async def test_a_masking_sandbox_masks_its_output(
-    secrets: Secrets, said: Observation, heard: Observation
+    secrets: Secrets, text: Observation, received: Observation
 ) -> None:
-    sandbox = MaskingSandbox(Leaking(said), secrets)
-    action = ReadBytes(path="a") if isinstance(said, FileContent) else RunShell(command="env")
-    assert await sandbox.act(action) == heard
+    sandbox = MaskingSandbox(Leaking(text), secrets)
+    action = ReadBytes(path="a") if isinstance(text, FileContent) else RunShell(command="env")
+    assert await sandbox.act(action) == received
     assert (sandbox.root, sandbox.scratch) == ("/workspace", "/tmp/scratch")
 
 

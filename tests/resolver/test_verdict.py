@@ -111,7 +111,7 @@ def test_the_patchs_tests_are_compared_with_and_without_the_fix(
 
 
 @pytest.mark.parametrize(
-    ("base", "theirs", "told"),
+    ("base", "theirs", "expected"),
     [
         (".", brought("...", ".F."), {"b": "failed", "c": "passed"}),  # The first one is unchanged.
         (".F", brought("..", "FE"), {"a": "failed"}),  # The second one failed anyway.
@@ -119,9 +119,9 @@ def test_the_patchs_tests_are_compared_with_and_without_the_fix(
         (".", brought(".."), {}),
     ],
 )
-def test_new_and_changed_tests_are_listed_with_their_results_at_base(base, theirs, told) -> None:
+def test_new_and_changed_tests_are_listed_with_their_results_at_base(base, theirs, expected) -> None:
     verdict = decide_verdict(PATCH, Evidence(run(base), run(base), patch_tests=theirs))
-    assert verdict.new_tests_at_base == {f"t.py::{name}": result for name, result in told.items()}
+    assert verdict.new_tests_at_base == {f"t.py::{name}": result for name, result in expected.items()}
     assert (
         merge_verdicts((verdict, decide_verdict(PATCH, None))).new_tests_at_base == verdict.new_tests_at_base
     )
@@ -173,7 +173,7 @@ def test_tests_that_are_flaky_at_base_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("touched", "said"),
+    ("touched", "text"),
     [
         (
             TestEdits(weakened_tests=("t.py has 1 check fewer.",)),
@@ -186,10 +186,10 @@ def test_tests_that_are_flaky_at_base_do_not_count() -> None:
         ),
     ],
 )
-def test_a_fix_that_weakens_tests_is_unproven(touched, said) -> None:
+def test_a_fix_that_weakens_tests_is_unproven(touched, text) -> None:
     verdict = decide_verdict(PATCH, Evidence(run(".F"), run("..")), touched)
     assert (verdict.kind, verdict.fail_to_pass) == ("unproven", named("b"))
-    assert verdict.reason.endswith(said)
+    assert verdict.reason.endswith(text)
     broken = decide_verdict(PATCH, Evidence(run(".F"), run("F.")), touched)
     assert broken.kind == "regressed"
 

@@ -24,7 +24,7 @@ class Internet:
     names: dict[str, list[str]] = field(default_factory=lambda: {ALLOWED: [PUBLIC]})
     answer: bytes = b""
     """The server's response; if empty, it echoes."""
-    heard: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
     looked_up: list[str] = field(default_factory=list)
     dialed: list[tuple[str, int]] = field(default_factory=list)
     port: int = 0
@@ -42,7 +42,7 @@ class Internet:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
-                self.heard += data
+                self.received += data
                 writer.write(self.answer or data)
                 await writer.drain()
                 if self.answer:

@@ -30,7 +30,7 @@ class Web:
     root: Path
     scratch: Path
     port: int = 0
-    seen: list[str] = field(default_factory=list)
+    request_lines: list[str] = field(default_factory=list)
     page: PageSnapshot | None = None
     """The last snapshot."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -57,14 +57,14 @@ class Web:
         """Open one of the pages, and discard earlier reports."""
         shown = await self.use(f"goto('{self.url}/{page}')")
         assert shown.error is None, shown.error
-        self.seen.clear()
+        self.request_lines.clear()
         return shown
 
     async def do(self, call: str) -> list[str]:
         """Run calls in which each `{role 'name'}` stands for its bid, and return the page's reports."""
         page = await self.use(self.filled(call))
         assert page.error is None, page.error
-        return self.heard()
+        return self.take_lines()
 
     async def refused(self, call: str) -> str:
         """Return the error of calls, with bids as in `do`."""
@@ -72,8 +72,8 @@ class Web:
         assert page.error is not None, page
         return page.error
 
-    def heard(self) -> list[str]:
-        received, self.seen[:] = [line.rstrip() for line in self.seen], []
+    def take_lines(self) -> list[str]:
+        received, self.request_lines[:] = [line.rstrip() for line in self.request_lines], []
         return received
 
     def filled(self, call: str) -> str:
@@ -107,7 +107,7 @@ class Web:
 
         match name:
             case "saw":
-                self.seen.append(body.decode())
+                self.request_lines.append(body.decode())
                 send(b"")
             case "around":
                 send(f"<title>Around</title><iframe src='{path.partition('?')[2]}'></iframe>".encode())

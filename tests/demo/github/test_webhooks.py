@@ -22,7 +22,7 @@ class Receiver:
     """Somebody who listens on loopback, and keeps what came."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[dict[str, str], bytes]] = []
+        self.requests: list[tuple[dict[str, str], bytes]] = []
         self.coming: asyncio.Queue[bytes] = asyncio.Queue()
         self.status = 202
 
@@ -32,8 +32,8 @@ async def receiver(world: FakeGitHub) -> AsyncIterator[Receiver]:
     kept = Receiver()
 
     async def app(scope: AsgiMessage, receive: Receive, send: Send) -> None:
-        kept.seen.append((read_headers(scope), await read_body(receive)))
-        kept.coming.put_nowait(kept.seen[-1][1])
+        kept.requests.append((read_headers(scope), await read_body(receive)))
+        kept.coming.put_nowait(kept.requests[-1][1])
         await respond(send, kept.status, {}, b"")
 
     listening = socket.socket()
@@ -56,7 +56,7 @@ async def test_a_webhook_is_signed_and_has_githubs_payload(
     delivery = await world.add_label(issue, "fix-me", by="maintainer")
     assert delivery.status == 202
 
-    [(headers, body)] = receiver.seen
+    [(headers, body)] = receiver.requests
     assert headers["x-github-event"] == "issues"
     assert headers["x-github-delivery"] == delivery.guid
     assert headers["x-hub-signature-256"] == "sha256=" + hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()
@@ -81,7 +81,7 @@ async def test_a_redelivery_has_the_same_bytes_and_guid(
     receiver.status = 202
     second = await world.redeliver(first)
     assert (first.status, second.status, second.redelivery) == (500, 202, True)
-    (first_headers, first_body), (second_headers, second_body) = receiver.seen
+    (first_headers, first_body), (second_headers, second_body) = receiver.requests
     assert first_headers["x-github-delivery"] == second_headers["x-github-delivery"] == first.guid
     assert first_body == second_body
     other = await world.add_comment(issue, "@agent please", by="maintainer")

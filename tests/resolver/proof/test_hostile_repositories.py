@@ -115,7 +115,7 @@ async def test_a_suite_that_prints_a_gigabyte_is_verified_by_its_report(open_ver
 
 
 @pytest.mark.parametrize(
-    ("report", "said"),
+    ("report", "expected"),
     [
         ("<testsuite tests='9' failures='0'><testcase name='a'/></testsuite>", "claims 9 tests and shows 1"),
         (
@@ -126,12 +126,12 @@ async def test_a_suite_that_prints_a_gigabyte_is_verified_by_its_report(open_ver
         ("", "is not valid XML"),
     ],
 )
-async def test_a_forged_or_hostile_report_is_rejected(open_verifier, report: str, said: str) -> None:
+async def test_a_forged_or_hostile_report_is_rejected(open_verifier, report: str, expected: str) -> None:
     suite = Suite(command='cat "$(cat which)" > "$PATCHWRIGHT_REPORT"', runner="junit", command_reason="")
     honest = "<testsuite><testcase name='a'/></testsuite>"
     async with open_verifier({"which": "honest.xml", "honest.xml": honest, "other.xml": report}) as verifier:
         verdict = await verifier.verdict({"which": "other.xml"}, suite)
-    assert verdict.kind in ("regressed", "unproven") and said in verdict.reason
+    assert verdict.kind in ("regressed", "unproven") and expected in verdict.reason
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from patchwright.resolver.request.plan_texts import render_invalid_command
 
 
 @pytest.mark.parametrize(
-    ("said", "verb", "words"),
+    ("text", "verb", "words"),
     [
         ("stop", "stop", ""),
         ("Stop!", "stop", ""),
@@ -32,13 +32,13 @@ from patchwright.resolver.request.plan_texts import render_invalid_command
         ("explain why `add` subtracts?", "explain", "why `add` subtracts?"),
     ],
 )
-def test_a_command_is_recognized_and_polite_words_are_ignored(said: str, verb: str, words: str) -> None:
-    parsed = parse_request(said)
+def test_a_command_is_recognized_and_polite_words_are_ignored(text: str, verb: str, words: str) -> None:
+    parsed = parse_request(text)
     assert (parsed.verb, parsed.remainder, parsed.error) == (verb, words, None)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "",
         "please",
@@ -62,13 +62,13 @@ def test_a_command_is_recognized_and_polite_words_are_ignored(said: str, verb: s
         "test",
     ],
 )
-def test_any_other_text_is_a_request_for_work(said: str) -> None:
-    parsed = parse_request(said)
-    assert parsed == ("work", said, said, RunOptions(), None)
+def test_any_other_text_is_a_request_for_work(text: str) -> None:
+    parsed = parse_request(text)
+    assert parsed == ("work", text, text, RunOptions(), None)
 
 
 @pytest.mark.parametrize(
-    ("said", "text", "options"),
+    ("expected_text", "text", "options"),
     [
         ("model=gpt-5 fix it", "fix it", RunOptions(model="gpt-5")),
         ("fix it budget=1.50, please", "fix it", RunOptions(usd=Decimal("1.50"))),
@@ -86,9 +86,9 @@ def test_any_other_text_is_a_request_for_work(said: str) -> None:
     ],
 )
 def test_options_work_outside_code_and_are_removed_at_the_ends(
-    said: str, text: str, options: RunOptions
+    expected_text: str, text: str, options: RunOptions
 ) -> None:
-    parsed = parse_request(said)
+    parsed = parse_request(expected_text)
     assert (parsed.verb, parsed.text, parsed.options, parsed.error) == ("work", text, options, None)
 
 
@@ -106,7 +106,7 @@ def test_options_round_trip_as_text_and_later_ones_override() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("text", "answer"),
     [
         (
             "retyr",
@@ -148,7 +148,7 @@ def test_options_round_trip_as_text_and_later_ones_override() -> None:
         ("model=" + "x" * 300 + " go", f"`model={'x' * 54}` is not a valid model name."),
     ],
 )
-def test_a_typing_error_gets_a_suggestion(said: str, answer: str) -> None:
-    slip = parse_request(said).error
+def test_a_typing_error_gets_a_suggestion(text: str, answer: str) -> None:
+    slip = parse_request(text).error
     assert slip is not None
     assert render_invalid_command(slip) == answer

@@ -259,7 +259,7 @@ async def test_a_model_without_vision_or_transcription_is_not_asked(files: Sandb
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "text"),
     [
         ("{root}/absent.png", "!the image cannot be read: "),
         ("/etc/passwd", "!the image cannot be read: /etc/passwd is outside of the work tree"),
@@ -273,7 +273,7 @@ async def test_a_model_without_vision_or_transcription_is_not_asked(files: Sandb
         ),
     ],
 )
-async def test_only_small_images_inside_the_sandbox_are_sent(path: str, said: str, files: Sandbox) -> None:
+async def test_only_small_images_inside_the_sandbox_are_sent(path: str, text: str, files: Sandbox) -> None:
     root = Path(files.root)
     (root / "link.png").symlink_to("/etc/passwd")
     (root / "text.png").write_text("GET / HTTP/1.1")
@@ -281,7 +281,7 @@ async def test_only_small_images_inside_the_sandbox_are_sent(path: str, said: st
     model = ScriptedModel([], sees=True)
     wanted = HostRequest(modality="image", files=(path.format(root=root),))
     assert (await run_and_print(RequestingSandbox(files, wanted), multimodal_models(model))).startswith(
-        said.format(root=root)
+        text.format(root=root)
     )
     assert model.requests == []
 

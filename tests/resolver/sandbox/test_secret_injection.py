@@ -137,7 +137,7 @@ async def test_a_command_with_an_unavailable_secret_does_not_run(
 
 
 @pytest.mark.parametrize(
-    ("text", "mode", "told"),
+    ("text", "mode", "expected"),
     [
         ("x = 1", 0o644, "is readable by users other than its owner: run chmod 600"),
         ("x = ", 0o600, "cannot be read: Invalid value"),
@@ -148,8 +148,8 @@ async def test_a_command_with_an_unavailable_secret_does_not_run(
     ],
 )
 def test_an_invalid_secrets_file_is_reported_with_the_reason(
-    tmp_path: Path, text: str, mode: int, told: str
+    tmp_path: Path, text: str, mode: int, expected: str
 ) -> None:
     with pytest.raises(SettingsError) as raised:
         load_secret_sources(written(tmp_path / "secrets.toml", text, mode), REPO, {})
-    assert told in str(raised.value)
+    assert expected in str(raised.value)

@@ -69,7 +69,7 @@ async def test_a_configured_policy_replaces_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "said"),
+    ("chosen", "text"),
     [
         ({"risk_analyzers": "unheard-of"}, "available: broken, no-migrations, wrong"),
         ({"risk_policy": "unheard-of"}, "is not an entry point of patchwright.policies"),
@@ -78,6 +78,6 @@ async def test_a_configured_policy_replaces_the_default() -> None:
         ({"risk_policy": "wrong"}, "is not a RiskPolicy"),
     ],
 )
-async def test_an_invalid_plugin_is_a_settings_error(chosen: dict[str, str], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+async def test_an_invalid_plugin_is_a_settings_error(chosen: dict[str, str], text: str) -> None:
+    with pytest.raises(SettingsError, match=text):
         await run_shell("ls", **chosen)

@@ -34,7 +34,7 @@ def run(code: int | None, output: str = "", problem: str | None = "p", **results
 
 
 @pytest.mark.parametrize(
-    ("seen", "known"),
+    ("shown", "known"),
     [
         (run(127), True),
         (run(2, "make: *** [Makefile:2: test] Error 127\n"), True),
@@ -46,8 +46,10 @@ def run(code: int | None, output: str = "", problem: str | None = "p", **results
         (None, False),
     ],
 )
-def test_a_run_that_did_not_start_shows_that_the_runner_is_missing(seen: TestRun | None, known: bool) -> None:
-    assert is_runner_missing(seen) is known
+def test_a_run_that_did_not_start_shows_that_the_runner_is_missing(
+    shown: TestRun | None, known: bool
+) -> None:
+    assert is_runner_missing(shown) is known
 
 
 def test_under_make_the_output_shows_the_missing_program() -> None:

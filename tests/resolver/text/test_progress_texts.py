@@ -36,12 +36,12 @@ from tests.resolver.sample_runs import model_reply, run_of, shell_result, starte
 SETTINGS = Settings(data=Path("/nowhere"), public_url="https://bot.test")
 
 
-def told(trajectory: Trajectory, settings: Settings = SETTINGS) -> str:
+def render_status(trajectory: Trajectory, settings: Settings = SETTINGS) -> str:
     return render_progress(JobId("acme-calc-9"), trajectory, settings)
 
 
 def test_before_the_first_step_the_comment_says_how_to_stop() -> None:
-    assert told(run_of()) == (
+    assert render_status(run_of()) == (
         "I am working on this. I will post the result in this comment.\n\n"
         "**Now:** fetching the repository\n\n"
         "**To stop me**, comment `@agent stop`. **To watch**, open [the "
@@ -56,7 +56,7 @@ def test_the_comment_shows_plan_step_cost_and_how_to_stop() -> None:
         *step("c1", Plan(items=items), shell_result("")),
         model_reply("c2", RunShell(command="pytest -q")),
     )
-    assert told(trajectory) == (
+    assert render_status(trajectory) == (
         "I am working on this.\n\n"
         "**Now:** running `pytest -q`\n\n"
         "- [x] Find the fault\n"
@@ -70,7 +70,7 @@ def test_the_comment_shows_plan_step_cost_and_how_to_stop() -> None:
 
 def test_a_loopback_dashboard_link_says_so() -> None:
     here = SETTINGS.model_copy(update={"public_url": "http://127.0.0.1:8000"})
-    assert told(run_of(), here).endswith(
+    assert render_status(run_of(), here).endswith(
         "open [the dashboard](http://127.0.0.1:8000/runs/acme-calc-9) (opens only on the server's own "
         "machine).\n"
     )
@@ -79,7 +79,7 @@ def test_a_loopback_dashboard_link_says_so() -> None:
 def test_the_comment_names_failed_checks_without_a_requester() -> None:
     start = started()
     job = start.job.model_copy(update={"failed_checks_commit": "abc" * 13 + "d", "requester": None})
-    assert told(run_of(start.model_copy(update={"job": job}))).startswith(
+    assert render_status(run_of(start.model_copy(update={"job": job}))).startswith(
         "I am working on this. I will post the result in this comment.\n"
         "Checks failed on my commit abcabcabcabc. I am looking into them.\n\n**Now:**"
     )
@@ -87,18 +87,18 @@ def test_the_comment_names_failed_checks_without_a_requester() -> None:
 
 def test_in_a_workflow_the_comment_says_to_cancel_the_workflow_run() -> None:
     settings = SETTINGS.model_copy(update={"workflow_url": "https://forge.test/runs/1"})
-    assert told(run_of(started()), settings).endswith(
+    assert render_status(run_of(started()), settings).endswith(
         "**To stop me**, cancel [the workflow run](https://forge.test/runs/1).\n"
     )
     silent = Settings(data=Path("/nowhere"), mention="@fix")
-    assert told(run_of(started()), silent).endswith("**To stop me**, comment `@fix stop`.\n")
+    assert render_status(run_of(started()), silent).endswith("**To stop me**, comment `@fix stop`.\n")
 
 
 def test_model_text_in_the_comment_is_neutralized() -> None:
     evil = "`@owner` fixes #3 <img src=x> ![x](https://evil.test/a.png) </details>\n\n# Heading"
     items = (PlanItem(text=evil, status="doing"),)
     for action in (RunShell(command=evil), Browse(task=evil), SearchCode(query=evil), Think(thought=evil)):
-        text = told(
+        text = render_status(
             run_of(started(), *step("c1", Plan(items=items), shell_result("")), model_reply("c2", action))
         )
         for live in ("@owner", "#3", "fixes #", "<img", "![", "</details", "\n# "):
@@ -151,4 +151,4 @@ def test_phases_between_steps_have_an_activity() -> None:
 
 def test_the_first_sentence_says_that_a_run_is_in_progress() -> None:
     first = reply_texts.render_working().partition(".")[0]
-    assert all(told(trajectory).startswith(first) for trajectory in (run_of(), run_of(started())))
+    assert all(render_status(trajectory).startswith(first) for trajectory in (run_of(), run_of(started())))

@@ -133,7 +133,7 @@ async def test_investigations_are_not_listed_as_browsing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
         ([ModelError("No answer.", usage=ReplyUsage(model="m", usd=Decimal("0.5")))], "No answer."),
         ([Think(thought=f"Hm {n}.") for n in range(20)], "limit of 20 replies"),
@@ -141,14 +141,14 @@ async def test_investigations_are_not_listed_as_browsing(tmp_path: Path) -> None
     ],
 )
 async def test_a_failing_investigator_does_not_affect_the_others(
-    tmp_path: Path, script: list[Any], said: str
+    tmp_path: Path, script: list[Any], expected: str
 ) -> None:
     minds = MultiAgentModel([DELEGATE, FINISH], {CALLERS_TASK: script, GUARANTEES_TASK: [PROMISED]})
     report = await run_delegation(tmp_path, minds)
     assert isinstance(report, SubagentResult) and report.status == "answered"
     failed, fine = report.results
     assert (failed.status, fine.status, fine.text) == ("unfinished", "answered", "It adds.")
-    assert said in failed.text
+    assert expected in failed.text
     assert "[1 of 2: no answer to the question]" in render_observation(report)
 
 

@@ -92,7 +92,7 @@ async def test_only_the_configured_tools_are_offered(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "told"),
+    ("server", "expected"),
     [
         (McpServer(command=("no-such-program-here",)), "cannot be started"),
         (
@@ -103,7 +103,7 @@ async def test_only_the_configured_tools_are_offered(sandbox: Sandbox) -> None:
     ],
 )
 async def test_a_server_that_fails_to_start_is_skipped_with_a_warning(
-    sandbox: Sandbox, server: McpServer, told: str
+    sandbox: Sandbox, server: McpServer, expected: str
 ) -> None:
     received: list[str] = []
     async with connect_mcp_tools(
@@ -111,7 +111,7 @@ async def test_a_server_that_fails_to_start_is_skipped_with_a_warning(
     ) as found:
         assert "numbers_add" in [tool.spec.name for tool in found]
     (line,) = received
-    assert line.startswith("the MCP server broken is skipped: ") and told in line
+    assert line.startswith("the MCP server broken is skipped: ") and expected in line
 
 
 @pytest.mark.parametrize("wrong", [{}, {"command": ["x"], "url": "http://x"}, {"url": "file:///etc/passwd"}])

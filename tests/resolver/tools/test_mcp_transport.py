@@ -99,7 +99,7 @@ async def test_a_name_is_checked_again_for_each_connection() -> None:
         assert address == "93.184.215.14", "nothing else is dialled"
         return await asyncio.open_connection("127.0.0.1", port)
 
-    async with fixed_server(said(b"named")) as (url, _):
+    async with fixed_server(http_response(b"named")) as (url, _):
         url = url.replace("127.0.0.1", PUBLIC)
         async with (
             McpConnector(resolve=rebinding, dial=dial).connect(url) as door,
@@ -133,13 +133,16 @@ async def fixed_server(
         yield f"http{'s' * bool(tls)}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", received
 
 
-def said(body: bytes, *headers: bytes) -> bytes:
+def http_response(body: bytes, *headers: bytes) -> bytes:
     head = (b"HTTP/1.1 200 OK", b"content-length: %d" % len(body), b"connection: close", *headers)
     return b"\r\n".join(head) + b"\r\n\r\n" + body
 
 
 async def test_another_host_is_unreachable() -> None:
-    async with fixed_server(said(b"named")) as (named, _), fixed_server(said(b"other")) as (other, received):
+    async with (
+        fixed_server(http_response(b"named")) as (named, _),
+        fixed_server(http_response(b"other")) as (other, received),
+    ):
         async with McpConnector().connect(named) as door, door.build_client({}) as client:
             assert (await client.get(other)).text == "named"  # all connections lead to the configured server
         assert received == []
@@ -148,7 +151,7 @@ async def test_another_host_is_unreachable() -> None:
 
 
 async def test_a_redirect_to_a_private_address_is_not_followed(sandbox: Sandbox) -> None:
-    async with fixed_server(said(b"metadata")) as (private, received):
+    async with fixed_server(http_response(b"metadata")) as (private, received):
         away = b"HTTP/1.1 307 x\r\nlocation: %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         async with fixed_server(away % private.encode()) as (sending, _):
             assert "skipped" in await try_call(sending, sandbox, McpConnector())
@@ -168,7 +171,10 @@ async def test_the_upload_to_a_server_is_limited(sandbox: Sandbox) -> None:
 
 
 async def test_a_new_connection_does_not_reset_the_upload_limit() -> None:
-    async with fixed_server(said(b"ok")) as (url, _), McpConnector(max_upload_mb=1).connect(url) as door:
+    async with (
+        fixed_server(http_response(b"ok")) as (url, _),
+        McpConnector(max_upload_mb=1).connect(url) as door,
+    ):
         async with door.build_client({}) as client:
             assert (await client.post(url, content=b"x" * 600_000)).text == "ok"
         async with door.build_client({}) as client:
@@ -178,19 +184,19 @@ async def test_a_new_connection_does_not_reset_the_upload_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
-        (said(b"x" * (MAX_RESPONSE_BYTES + 1)), "larger than 20,000,000 bytes"),
-        (said(b"x", b"content-encoding: gzip"), "compressed"),
+        (http_response(b"x" * (MAX_RESPONSE_BYTES + 1)), "larger than 20,000,000 bytes"),
+        (http_response(b"x", b"content-encoding: gzip"), "compressed"),
     ],
 )
-async def test_an_endless_response_is_cut_off(answer: bytes, told: str) -> None:
+async def test_an_endless_response_is_cut_off(answer: bytes, expected: str) -> None:
     async with (
         fixed_server(answer) as (url, _),
         McpConnector().connect(url) as door,
         door.build_client({}) as client,
     ):
-        with pytest.raises(httpx.HTTPError, match=told):
+        with pytest.raises(httpx.HTTPError, match=expected):
             await client.get(url)
 
 
@@ -209,7 +215,7 @@ async def test_tls_is_verified_with_the_operators_ca_bundle(certificate: Path) -
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     trusting = McpConnector(ca_bundle=certificate, resolve=leads_here, allowed_addresses=("127.0.0.0/8",))
-    async with fixed_server(said(b"secure"), context) as (url, _):
+    async with fixed_server(http_response(b"secure"), context) as (url, _):
         url = url.replace("127.0.0.1", PUBLIC)
         async with trusting.connect(url) as door, door.build_client({}) as client:
             assert (await client.get(url)).text == "secure"
@@ -229,7 +235,7 @@ async def test_the_operators_proxy_is_used_and_only_it_gets_the_password(tmp_pat
         received.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         received.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(said(b"through"))
+        writer.write(http_response(b"through"))
         writer.close()
 
     async def unknown(host: str, port: int) -> list[str]:
@@ -247,7 +253,7 @@ async def test_the_operators_proxy_is_used_and_only_it_gets_the_password(tmp_pat
     assert received[1].startswith(b"GET /mcp HTTP/1.1") and b"Basic" not in received[1]
     assert outside.get_connections() == (
         ConnectionSummary(
-            host=PUBLIC, port=8080, bytes_sent=len(received[1]), bytes_received=len(said(b"through"))
+            host=PUBLIC, port=8080, bytes_sent=len(received[1]), bytes_received=len(http_response(b"through"))
         ),
     )
 

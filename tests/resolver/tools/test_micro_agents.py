@@ -96,7 +96,7 @@ async def test_a_file_for_another_programs_agent_stays_a_skill(found: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "expected"),
     [
         ("input:", "inputs:", "its input: it is not a JSON schema"),
         ("{type: boolean}", "{type: yesno}", "its output: properties.complete.type: 'yesno' is not valid"),
@@ -111,12 +111,12 @@ async def test_a_broken_micro_agent_file_is_reported_once_and_skipped(
     found: Any,
     old: str,
     new: str,
-    said: str,
+    expected: str,
 ) -> None:
     assert old in AGENT
     skills = await found({PATH: AGENT.replace(old, new, 1), "AGENTS.md": "Use tabs."})
     (problem,) = skills.problems
-    assert problem.startswith(f"{PATH} is not a usable micro agent (") and said in problem
+    assert problem.startswith(f"{PATH} is not a usable micro agent (") and expected in problem
     assert problem.endswith("skipped.") and problem in written(
         select_instructions(skills, issue(), "", 8_000)
     )
@@ -177,7 +177,7 @@ async def test_a_micro_agents_input_and_output_are_validated(skill: RepoSkill, t
 
 
 @pytest.mark.parametrize(
-    ("report", "said"),
+    ("report", "expected"),
     [
         ({"places": ["x" * MAX_REPORT]}, "the limit is 8,000"),
         ({"places": [], "why": "none"}, "'why' was unexpected"),
@@ -185,7 +185,7 @@ async def test_a_micro_agents_input_and_output_are_validated(skill: RepoSkill, t
     ],
 )
 async def test_a_report_that_violates_the_schema_is_rejected(
-    skill: RepoSkill, tmp_path: Path, report: dict[str, Any], said: str
+    skill: RepoSkill, tmp_path: Path, report: dict[str, Any], expected: str
 ) -> None:
     minds = MultiAgentModel(
         [reply_with_calls("ask_find-callers", INPUT), FINISH],
@@ -199,7 +199,7 @@ async def test_a_report_that_violates_the_schema_is_rejected(
         result
     ) and "no answer to the question" in render_observation(result)
     child = FileLogStore(tmp_path).read(RunId("job-7-sub-1"))
-    assert said in problem_of(child.replies()[0])
+    assert expected in problem_of(child.replies()[0])
 
 
 def problem_of(reply: ModelReply) -> str:

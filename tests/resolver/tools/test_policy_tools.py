@@ -103,10 +103,10 @@ async def test_the_models_rating_cannot_lower_the_risk() -> None:
     )
 
 
-@pytest.mark.parametrize("said", [None, "harmless", 7, ["low"]])
-async def test_a_missing_or_invalid_rating_is_unknown(said: object) -> None:
+@pytest.mark.parametrize("expected", [None, "harmless", 7, ["low"]])
+async def test_a_missing_or_invalid_rating_is_unknown(expected: object) -> None:
     shell = RecordingShell()
-    given = {} if said is None else {"security_risk": said}
+    given = {} if expected is None else {"security_risk": expected}
     assert isinstance(await call(call_with_rating(shell), command="cat a.py", **given), ShellResult)
     assert isinstance(
         await call(call_with_rating(shell, "unknown"), command="cat a.py", **given), ActionFailure

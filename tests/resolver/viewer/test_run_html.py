@@ -221,7 +221,7 @@ def test_a_call_without_a_result_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trajectory", "told"),
+    ("trajectory", "expected"),
     [
         (run_of(), "This run has no events yet."),
         (run_of(RunResumed(run=RunId("acme-calc-1"))), "continued in the run acme-calc-1"),
@@ -229,8 +229,8 @@ def test_a_call_without_a_result_is_a_failure() -> None:
         (child_run(), "the run acme-calc-7"),
     ],
 )
-def test_an_incomplete_run_is_shown(trajectory: Trajectory, told: str) -> None:
-    assert told in Markup(render(trajectory)).text
+def test_an_incomplete_run_is_shown(trajectory: Trajectory, expected: str) -> None:
+    assert expected in Markup(render(trajectory)).text
 
 
 def test_the_cost_curve_includes_subagents_and_falls_back_to_tokens() -> None:

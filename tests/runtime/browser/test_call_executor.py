@@ -47,7 +47,7 @@ async def test_a_turn_stops_at_the_first_failure_and_names_its_line(web: Web) ->
         "line 3: `click('99999')` failed (2 more were not run): there is no element '99999' on this page now: "
         "the tree shows the current ones"
     )
-    assert web.heard() == ["input name Ada"]
+    assert web.take_lines() == ["input name Ada"]
 
 
 async def test_a_login_takes_one_turn(web: Web) -> None:
@@ -242,7 +242,7 @@ async def test_an_element_is_dragged_and_dropped(web: Web) -> None:
 async def test_the_page_receives_mouse_events(web: Web, call: str, saw: list[str]) -> None:
     await web.open("mouse.html")
     await web.use("mouse_move(1, 1)\nmouse_up(2, 2)")
-    web.seen.clear()
+    web.request_lines.clear()
     assert await web.do(call) == saw
 
 

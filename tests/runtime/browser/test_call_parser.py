@@ -144,7 +144,7 @@ def test_empty_code_has_no_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "expected"),
     [
         ("x = 1", "line 1: `x = 1` is not a call"),
         ('go_back()\nimport os\nclick("1")', "line 2: `import os` is not a call"),
@@ -174,9 +174,9 @@ def test_empty_code_has_no_calls() -> None:
         ("noop(" * 5_000, "cannot be read"),
     ],
 )
-def test_an_invalid_call_is_rejected_with_its_line_and_the_correct_form(code: str, said: str) -> None:
+def test_an_invalid_call_is_rejected_with_its_line_and_the_correct_form(code: str, expected: str) -> None:
     message = refused(code)
-    assert said in message
+    assert expected in message
     assert "nothing was run. Write one call per line" in message
     assert len(message) < 1_000
 

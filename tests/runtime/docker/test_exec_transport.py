@@ -27,7 +27,7 @@ def framed(body: bytes) -> bytes:
 HELLO = framed(Hello(version=PROTOCOL_VERSION, last_request_id=7).model_dump_json().encode())
 
 
-def said(body: bytes, stream: int = 1) -> bytes:
+def frame(body: bytes, stream: int = 1) -> bytes:
     """Frame output as the engine does."""
     return bytes((stream, 0, 0, 0)) + framed(body)
 
@@ -59,16 +59,16 @@ class Engine:
             writer.close()
 
 
-async def asked(reader: asyncio.StreamReader) -> ActionRequest:
+async def read_request(reader: asyncio.StreamReader) -> ActionRequest:
     size = int.from_bytes(await reader.readexactly(4), "big")
     return ActionRequest.model_validate_json(await reader.readexactly(size))
 
 
 async def honest(reader: asyncio.StreamReader, say: Callable[[bytes], None]) -> None:
-    say(said(HELLO))
+    say(frame(HELLO))
     while True:
-        request = await asked(reader)
-        say(said(framed(ActionResponse(id=request.id, observation=RAN).model_dump_json().encode())))
+        request = await read_request(reader)
+        say(frame(framed(ActionResponse(id=request.id, observation=RAN).model_dump_json().encode())))
 
 
 def sandbox(engine: Engine) -> RemoteSandbox:
@@ -89,10 +89,10 @@ async def test_a_response_in_single_bytes_between_errors_is_reassembled() -> Non
     async def slow(reader: asyncio.StreamReader, say: Callable[[bytes], None]) -> None:
         answer = framed(ActionResponse(id=1, observation=RAN).model_dump_json().encode())
         for byte in HELLO:
-            say(said(b"noise", stream=2) + said(bytes([byte])))
-        await asked(reader)
+            say(frame(b"noise", stream=2) + frame(bytes([byte])))
+        await read_request(reader)
         for byte in answer:
-            say(said(b"", stream=2) + said(bytes([byte])))
+            say(frame(b"", stream=2) + frame(bytes([byte])))
         await reader.read()
 
     assert await sandbox(Engine(slow)).act(ECHO) == RAN
@@ -102,13 +102,13 @@ async def test_a_broken_bridge_is_restarted_and_the_request_repeated() -> None:
     ids: list[int] = []
 
     async def broken(reader: asyncio.StreamReader, say: Callable[[bytes], None]) -> None:
-        say(said(HELLO))
-        ids.append((await asked(reader)).id)
+        say(frame(HELLO))
+        ids.append((await read_request(reader)).id)
 
     async def repaired(reader: asyncio.StreamReader, say: Callable[[bytes], None]) -> None:
-        say(said(HELLO))
-        ids.append((await asked(reader)).id)
-        say(said(framed(ActionResponse(id=ids[-1], observation=RAN).model_dump_json().encode())))
+        say(frame(HELLO))
+        ids.append((await read_request(reader)).id)
+        say(frame(framed(ActionResponse(id=ids[-1], observation=RAN).model_dump_json().encode())))
         await reader.read()
 
     assert await sandbox(Engine(broken, repaired)).act(ECHO) == RAN
@@ -125,9 +125,9 @@ async def test_a_broken_bridge_is_restarted_and_the_request_repeated() -> None:
 )
 async def test_an_invalid_message_fails_the_sandbox(answer: bytes, complaint: str) -> None:
     async def wrong(reader: asyncio.StreamReader, say: Callable[[bytes], None]) -> None:
-        say(said(HELLO))
-        await asked(reader)
-        say(said(answer))
+        say(frame(HELLO))
+        await read_request(reader)
+        say(frame(answer))
         await reader.read()
 
     with pytest.raises(ProtocolError, match=complaint):
@@ -137,9 +137,9 @@ async def test_an_invalid_message_fails_the_sandbox(answer: bytes, complaint: st
 async def test_a_server_without_a_hello_is_lost_in_bounded_time_and_memory() -> None:
     async def flood(reader: asyncio.StreamReader, say: Callable[[bytes], None]) -> None:
         for _ in range(400):
-            say(said(b"x" * 50_000, stream=2))
+            say(frame(b"x" * 50_000, stream=2))
             await asyncio.sleep(0.002)
-        say(said(b"\x7f\xff\xff\xff"))
+        say(frame(b"\x7f\xff\xff\xff"))
         await reader.read()
 
     tracemalloc.start()
@@ -152,7 +152,7 @@ async def test_a_server_without_a_hello_is_lost_in_bounded_time_and_memory() -> 
 
 async def test_another_protocol_version_is_reported() -> None:
     async def other(reader: asyncio.StreamReader, say: Callable[[bytes], None]) -> None:
-        say(said(framed(b'{"version": 1, "key": ""}')))
+        say(frame(framed(b'{"version": 1, "key": ""}')))
         await reader.read()
 
     with pytest.raises(SandboxLost, match="another version"):

@@ -94,13 +94,13 @@ async def test_an_out_of_memory_container_is_distinguished_from_a_killed_one(
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("text", "kind"),
     [
         ("mkdir /var/lib/docker/overlay2/x: no space left on device", EngineDiskFull),
         ("Conflict", EngineUnavailable),
     ],
 )
-def test_a_full_disk_of_the_engine_is_reported(said: str, kind: type[EngineUnavailable]) -> None:
+def test_a_full_disk_of_the_engine_is_reported(text: str, kind: type[EngineUnavailable]) -> None:
     with pytest.raises(EngineUnavailable) as error, _translate_errors():
-        raise docker.errors.APIError(said)
+        raise docker.errors.APIError(text)
     assert type(error.value) is kind and not error.value.retryable

@@ -175,7 +175,7 @@ async def test_an_engine_behind_ssh_is_reached_with_the_users_own_keys(
     "url", ["ssh://-oProxyCommand=touch%20x/", "ssh://a:secret@b", "ssh://a b", "ssh://h:x"]
 )
 async def test_an_engine_url_that_ssh_would_misread_is_rejected(url: str) -> None:
-    with pytest.raises(EngineUnavailable, match="engine's URL as|not a valid engine URL"):
+    with pytest.raises(EngineUnavailable, match=r"engine's URL as|not a valid engine URL"):
         async with sandboxes_at(url).open(NAME):
             pass
 

@@ -57,7 +57,7 @@ async def test_plain_http_requests_are_rewritten(client: Client, net: Internet) 
     )
     assert await client.ask(request.encode()) == net.answer
     expected = f"GET /a?b=c HTTP/1.1\r\nHost: {ALLOWED}\r\nConnection: close\r\naccept: */*\r\n\r\n"
-    assert bytes(net.heard).decode() == expected
+    assert bytes(net.received).decode() == expected
     assert net.dialed == [(PUBLIC, 80)]
 
 
@@ -72,12 +72,12 @@ async def test_the_upstream_proxy_gets_names_and_its_password_stays_outside(
         client = Client(short_tmp / "e", ledger)
         assert (await client.status(ALLOWED)).startswith(b"200")
         assert net.dialed == [("proxy.corp", 3128)]
-        assert bytes(net.heard).decode() == (
+        assert bytes(net.received).decode() == (
             f"CONNECT {ALLOWED}:443 HTTP/1.1\r\nHost: {ALLOWED}:443\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n\r\n"
         )
-        net.heard.clear()
+        net.received.clear()
         await client.ask(f"GET http://{ALLOWED}/x HTTP/1.1\r\n\r\n".encode())
-        assert net.heard.startswith(f"GET http://{ALLOWED}/x HTTP/1.1\r\nHost: {ALLOWED}\r\n".encode())
+        assert net.received.startswith(f"GET http://{ALLOWED}/x HTTP/1.1\r\nHost: {ALLOWED}\r\n".encode())
         net.names["inside.corp"] = ["10.0.0.1"]
         assert (await client.status("inside.corp")).startswith(b"403")
 
@@ -167,7 +167,7 @@ async def test_a_handshake_without_the_requested_host_is_denied(
     writer.write(first)
     assert await asyncio.wait_for(reader.read(), 10) == b""
     writer.close()
-    assert bytes(net.heard) == b""
+    assert bytes(net.received) == b""
     assert client.refused() == {ALLOWED: "sni"}
 
 
@@ -177,13 +177,13 @@ async def test_a_client_that_closes_without_a_word_is_not_denied(client: Client,
     writer.write_eof()
     assert await asyncio.wait_for(reader.read(), 10) == b""
     writer.close()
-    assert (bytes(net.heard), client.refused()) == (b"", {})
+    assert (bytes(net.received), client.refused()) == (b"", {})
 
 
 async def test_a_handshake_in_many_chunks_is_rejected(client: Client, net: Internet) -> None:
     hello = client_hello(ALLOWED)
     for pieces, received in ((20, hello), (200, b"")):
-        net.heard.clear()
+        net.received.clear()
         _, (reader, writer) = await client.tunnel(ALLOWED)
         for at in range(pieces):
             writer.write(hello[at : at + 1] if at < pieces - 1 else hello[at:])
@@ -192,7 +192,7 @@ async def test_a_handshake_in_many_chunks_is_rejected(client: Client, net: Inter
         with contextlib.suppress(OSError):
             await asyncio.wait_for(reader.read(), 10)
         writer.close()
-        assert bytes(net.heard) == received
+        assert bytes(net.received) == received
     assert client.refused() == {ALLOWED: "sni"}
 
 
@@ -280,16 +280,16 @@ async def test_the_upload_limit_is_enforced(net: Internet, short_tmp: Path) -> N
         with contextlib.suppress(ConnectionError):
             await asyncio.wait_for(reader.read(), 10)
         writer.close()
-        assert len(net.heard) <= 100_000 and ledger.bytes_sent <= 100_000
+        assert len(net.received) <= 100_000 and ledger.bytes_sent <= 100_000
         assert client.refused() == {ALLOWED: "upload"}
         assert ledger.take_denied() == {ALLOWED: "upload"}
-    net.heard.clear()
+    net.received.clear()
     async with EgressProxy(net.egress()).listen(short_tmp / "e") as ledger:  # control: a larger limit
         _, (reader, writer) = await Client(short_tmp / "e", ledger).tunnel(ALLOWED)
         writer.write(client_hello(ALLOWED) + bytes(500_000))
         await asyncio.wait_for(reader.readexactly(500_000), 10)
         writer.close()
-        assert len(net.heard) > 500_000
+        assert len(net.received) > 500_000
 
 
 async def test_the_upload_limit_counts_for_the_whole_sandbox(net: Internet, short_tmp: Path) -> None:

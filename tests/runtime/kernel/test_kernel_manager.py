@@ -86,7 +86,7 @@ async def test_a_cell_prints_in_order_whatever_the_previous_one_did(kernel: Kern
 
 @shared
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         ("input('name? ')", "EOFError: there is no standard input: put the value into the code"),
         ("breakpoint()", "RuntimeError: there is no standard input"),
@@ -98,9 +98,9 @@ async def test_a_cell_prints_in_order_whatever_the_previous_one_did(kernel: Kern
         ("class B:\n    def __repr__(self): raise ValueError('no')\nB()", "ValueError: no"),
     ],
 )
-async def test_a_failing_cell_shows_its_traceback(kernel: KernelManager, code: str, told: str) -> None:
+async def test_a_failing_cell_shows_its_traceback(kernel: KernelManager, code: str, expected: str) -> None:
     result = await ran(kernel, code)
-    assert told in result.output and not result.ok and len(result.output) < 2_000
+    assert expected in result.output and not result.ok and len(result.output) < 2_000
 
 
 @shared
@@ -312,19 +312,23 @@ async def test_a_session_that_does_not_respond_is_replaced(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("death", "told"),
+    ("death", "expected"),
     [("os._exit(0)", "ended with status 0"), ("os.kill(os.getpid(), 9)", "was ended by signal SIGKILL")],
 )
-async def test_a_session_that_dies_is_reported_and_replaced(tmp_path: Path, death: str, told: str) -> None:
+async def test_a_session_that_dies_is_reported_and_replaced(
+    tmp_path: Path, death: str, expected: str
+) -> None:
     async with kernel_in(tmp_path) as kernel:
         result = await ran(kernel, f"import os; print('going'); {death}")
-        assert (result.output, result.ok) == ("going\n", False) and told in (result.note or "")
+        assert (result.output, result.ok) == ("going\n", False) and expected in (result.note or "")
         pid = (await ran(kernel, once(tmp_path / "told", death) + "\nos.getpid()")).output.strip()
         (tmp_path / "told").touch()
         await until(lambda: not Path("/proc", pid).exists())
         result = await ran(kernel, "1")
         assert result.output == "1\n"
-        assert (result.note or "").startswith(f"before this cell the Python session {told}: its variables")
+        assert (result.note or "").startswith(
+            f"before this cell the Python session {expected}: its variables"
+        )
 
 
 async def test_a_session_starts_with_its_first_cell_and_leaves_nothing(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_file_opens_around_a_line(printed: Printed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "line", "said"),
+    ("path", "line", "text"),
     [
         ("nothing.py", None, "[open_file: nothing.py does not exist (looked in "),
         (".", None, "[open_file: . is a directory: name a file in it]"),
@@ -141,12 +141,12 @@ def test_a_file_opens_around_a_line(printed: Printed) -> None:
     ],
 )
 def test_a_page_that_cannot_be_opened_is_reported(
-    path: str, line: int | None, said: str, tree: Path, printed: Printed
+    path: str, line: int | None, text: str, tree: Path, printed: Printed
 ) -> None:
     (tree / "data.bin").write_bytes(b"\0\1")
     (tree / "shot.png").write_bytes(b"\x89PNG")
     skills.open_file(path, line)
-    assert printed().startswith(said)
+    assert printed().startswith(text)
     skills.scroll_down()
     assert printed() == "[scroll_down: no file is open: call open_file(path) first]\n"
 
