@@ -29,10 +29,11 @@ from patchwright.resolver.errors import (
 )
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.suites.runner_names import Language
-from patchwright.runtime.errors import ImageUnavailable, SandboxError
+from patchwright.runtime.errors import EngineStopped, EngineUnavailable, ImageUnavailable, SandboxError
 
 OPERATOR_ERRORS = (
     SettingsError, UsageError, RepositoryUnusable, ModelAccessDenied, NotFound, Unauthorized, Forbidden,
+    EngineUnavailable, ImageUnavailable,
 )  # fmt: skip
 """Errors that only the operator can fix: by changing the command, the settings or the permissions."""
 ERROR_HINTS = {
@@ -101,6 +102,8 @@ def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
                 }
             )
         return code
+    except EngineStopped as exc:  # It worked before, so the command is right.
+        return report_error(options, exc, ERROR)
     except OPERATOR_ERRORS as exc:
         return report_error(options, exc, USAGE_ERROR)
     except (ResolverError, SandboxError) as exc:

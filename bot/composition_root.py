@@ -118,7 +118,6 @@ def check_data_directory(data: Path, setting_name: str = "PATCHWRIGHT_DATA") -> 
 async def build_run_dependencies(
     settings: Settings,
     *,
-    trusted: bool,
     notify: Callable[[str], object],
     listeners: tuple["Listener", ...] = (),
     prepare_sandboxes: bool = True,
@@ -126,8 +125,7 @@ async def build_run_dependencies(
     """Yields the RunDependencies of a run, and closes the sandboxes at the end.
 
     Sandboxes are ready to use unless `prepare_sandboxes` is False; then the caller prepares them later.
-    `trusted`: the issue and the code belong to the operator, so a local sandbox may replace Docker. `notify`
-    is called with messages about slow steps and fallbacks. Raises SettingsError, EngineUnavailable or
+    `notify` receives messages about slow steps and fallbacks. Raises SettingsError, EngineUnavailable or
     ImageUnavailable before any work is done.
     """
     if settings.model is None:
@@ -149,7 +147,7 @@ async def build_run_dependencies(
     for handler in logging.getLogger().handlers:
         handler.addFilter(MaskingFilter(secrets))
     sandboxes = (
-        await build_ready_sandboxes(settings, read_environment(), trusted=trusted, notify=notify)
+        await build_ready_sandboxes(settings, read_environment(), notify)
         if prepare_sandboxes
         else build_sandboxes(settings, read_environment(), notify)
     )
@@ -327,7 +325,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
         for store in (logs, counters, quotas, queue, leader_lease, runs):
             stack.push_async_callback(store.close)
         deps = await stack.enter_async_context(
-            build_run_dependencies(settings, trusted=False, notify=notify, prepare_sandboxes=False)
+            build_run_dependencies(settings, notify=notify, prepare_sandboxes=False)
         )
         masked = MaskingForge(github, deps.secrets.mask)
         deps = replace(deps, logs=logs, get_new_messages=RunMessages(queue, masked).fetch_new)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
     from patchwright.runtime.sandbox import Sandboxes
 
+LOCAL_SANDBOX_HINT = "To let the model run commands on this machine without isolation, use --sandbox local"
+
 
 def build_sandbox_spec(settings: Settings) -> SandboxSpec:
     """Returns the image and the limits that the operator has configured for sandboxes."""
@@ -31,25 +33,15 @@ def build_sandbox_spec(settings: Settings) -> SandboxSpec:
 
 
 async def build_ready_sandboxes(
-    settings: Settings, environ: Mapping[str, str], *, trusted: bool, notify: Callable[[str], object]
+    settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
 ) -> "Sandboxes":
     """Returns sandboxes that are ready to use. They are Docker sandboxes, or local ones if the settings say
     so.
 
-    `trusted`: the issue and the code belong to the operator. Local sandboxes then also replace Docker if it
-    is unavailable, unless the settings require Docker. Raises EngineUnavailable or ImageUnavailable.
+    Nothing replaces Docker if it is unavailable. Raises EngineUnavailable or ImageUnavailable.
     """
     sandboxes = build_sandboxes(settings, environ, notify)
-    if not trusted:
-        await prepare_sandboxes(sandboxes, settings)
-        return sandboxes
-    try:
-        await sandboxes.prepare()
-    except (EngineUnavailable, ImageUnavailable) as exc:
-        if settings.sandbox == "docker":
-            raise
-        notify(f"NOTICE: {exc} Using the local sandbox: a directory on this machine, without isolation.")
-        return _build_local_sandboxes(settings, environ)
+    await prepare_sandboxes(sandboxes, settings)
     return sandboxes
 
 
@@ -63,15 +55,36 @@ def build_sandboxes(
 
 
 async def prepare_sandboxes(sandboxes: "Sandboxes", settings: Settings) -> None:
-    """Prepares sandboxes for untrusted issues and code. Raises EngineUnavailable or ImageUnavailable."""
+    """Prepares sandboxes. Raises EngineUnavailable or ImageUnavailable, with the way to do without Docker."""
     try:
         await sandboxes.prepare()
     except (EngineUnavailable, ImageUnavailable) as exc:
-        if settings.sandbox == "docker":
+        if requires_docker(settings):
             raise
-        raise type(exc)(
-            f"{exc} To let the model run commands on this machine without isolation, use --sandbox local"
-        ) from exc
+        raise type(exc)(f"{exc}. {LOCAL_SANDBOX_HINT}") from exc
+
+
+def requires_docker(settings: Settings) -> bool:
+    """Returns True if the operator chose Docker or an image. Then the local sandbox is no replacement."""
+    return settings.sandbox == "docker" or "image" in settings.model_fields_set
+
+
+async def find_engine_problem(environ: Mapping[str, str]) -> str | None:
+    """Returns why no Docker engine can be used, or None if one responds."""
+    from patchwright.runtime.docker.engine import Engine
+
+    try:
+        engine = await Engine.connect(_engine_url(environ))
+    except EngineUnavailable as exc:
+        return str(exc)
+    await engine.close()
+    return None
+
+
+def _engine_url(environ: Mapping[str, str]) -> str | None:
+    """Returns the URL of an engine that is reached over SSH. The Docker client reads other URLs itself."""
+    host = environ.get("DOCKER_HOST", "")
+    return host if host.startswith("ssh://") else None
 
 
 def build_docker_sandboxes(
@@ -84,12 +97,9 @@ def build_docker_sandboxes(
     from patchwright.bot.egress_factory import build_egress
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 
-    host = environ.get("DOCKER_HOST", "")
     return DockerSandboxes(
         build_sandbox_spec(settings),
-        engine_url=host
-        if host.startswith("ssh://")
-        else None,  # The Docker client itself handles all other addresses.
+        engine_url=_engine_url(environ),
         ca_bundle=settings.ca_bundle,
         package_index=settings.package_index,
         log_dir=settings.data / "builds",

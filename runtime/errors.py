@@ -16,6 +16,9 @@
 The model never sees these errors. It sees a failing command as an observation.
 """
 
+import os
+from typing import Self
+
 
 class SandboxError(Exception):
     """The sandbox failed, not the command in it."""
@@ -25,6 +28,14 @@ class SandboxError(Exception):
 
 class EngineUnavailable(SandboxError):
     """No Docker engine responds, or it refuses access to this user."""
+
+    @classmethod
+    def no_response(cls, url: str | None, error: BaseException) -> Self:
+        """Returns the error for a failed connection to this engine, or to the default one if it is None."""
+        where = url or os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
+        return cls(
+            f"no Docker engine responds at {where} ({_find_os_reason(error)}): start it and give this user access"
+        )
 
 
 class EngineDiskFull(EngineUnavailable):
@@ -75,3 +86,18 @@ class OutOfMemory(SandboxLost):
 
 class ProtocolError(SandboxError):
     """The container sent a message that the protocol does not allow."""
+
+
+def _find_os_reason(error: BaseException) -> str:
+    """Returns the operating system's reason for a failed connection, which libraries wrap several times.
+
+    Without one, returns the message of the error itself.
+    """
+    pending: list[object] = [error]
+    for current in pending:  # grows while it is searched
+        if isinstance(current, OSError) and isinstance(current.strerror, str):
+            return current.strerror
+        if isinstance(current, BaseException):
+            wrapped = (*current.args, current.__cause__, current.__context__)
+            pending += [one for one in wrapped if not any(one is known for known in pending)]
+    return str(error)

@@ -70,7 +70,7 @@ class Room:
             {}, {f"PATCHWRIGHT_{name}": value for name, value in (here | environment).items()}, None, None
         )
         job = Job(id=JobId(task.name), repo=Repo(owner="local", name=task.name), number=1, requester=None)
-        async with composition_root.build_run_dependencies(settings, trusted=True, notify=print) as kit:
+        async with composition_root.build_run_dependencies(settings, notify=print) as kit:
             kit = replace(kit, sandboxes=sandboxes(kit.sandboxes))
             tried, _ = await resolve_local(job, read_issue(task / "issue.md"), repository.path, kit)
         return self.patched(repository.path, tried.patch)

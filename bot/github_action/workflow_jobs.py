@@ -152,7 +152,7 @@ class SingleJob:
 
     async def open_deps(self) -> RunDependencies:
         opening = composition_root.build_run_dependencies(
-            self.settings, trusted=False, notify=self._notify, listeners=(ProgressPrinter(self._notify),)
+            self.settings, notify=self._notify, listeners=(ProgressPrinter(self._notify),)
         )
         self.deps = await self._stack.enter_async_context(opening)
         return self.deps

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from patchwright.bot import composition_root
+from patchwright.bot.terminal.confirmation import offer_local_sandbox
 from patchwright.bot.terminal.exit_codes import (
     ERROR,
     INPUT_REQUIRED,
@@ -119,9 +120,7 @@ async def _resolve_on_forge(
         _open_display(options, earlier) as listener,
         # Opened first, so that a missing token is reported before images are built.
         composition_root.open_forge(settings) as github,
-        composition_root.build_run_dependencies(
-            settings, trusted=False, notify=print_stderr, listeners=(listener,)
-        ) as deps,
+        composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
         forge = (
             DryRunForge(
@@ -153,11 +152,11 @@ async def _resolve_on_disk(
 ) -> int:
     from patchwright.resolver.resolve import resolve_local
 
+    if not options.json:
+        settings = await offer_local_sandbox(settings, composition_root.read_environment())
     async with (
         _open_display(options, earlier) as listener,
-        composition_root.build_run_dependencies(
-            settings, trusted=True, notify=print_stderr, listeners=(listener,)
-        ) as deps,
+        composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
         with save_partial_patch(job, settings, options.out):
             attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "")

@@ -366,9 +366,7 @@ def _connect_client(url: str | None) -> "docker.APIClient":
         client = docker.DockerClient(url, timeout=seconds) if url else docker.from_env(timeout=seconds)
         client.ping()
     except (docker.errors.DockerException, OSError) as error:
-        raise EngineUnavailable(
-            f"no Docker engine responds: start it and give this user access, or choose the local sandbox ({error})"
-        ) from error
+        raise EngineUnavailable.no_response(url, error) from error
     return client.api
 
 

@@ -97,7 +97,7 @@ class Scenario:
             update=overrides
         )
         async with (
-            composition_root.build_run_dependencies(settings, trusted=False, notify=print) as dependencies,
+            composition_root.build_run_dependencies(settings, notify=print) as dependencies,
             composition_root.open_forge(
                 settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
             ) as forge,

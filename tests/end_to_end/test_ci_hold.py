@@ -157,7 +157,7 @@ async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Sc
     job = request_job(scenario, pull, command="run-ci")
     settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with (
-        composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+        composition_root.build_run_dependencies(settings, notify=print) as kit,
         composition_root.open_forge(settings, RequestPolicy(write_interval=0)) as forge,
     ):
         thread = await forge.get_thread(job)

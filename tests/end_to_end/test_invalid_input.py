@@ -187,22 +187,35 @@ async def test_an_unreachable_engine_is_named(scenario: Scenario, repository: Pa
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--sandbox", "docker")
-    assert "Docker" in await refused(scenario, *start, code=1)
+    assert "Docker" in await refused(scenario, *start)
 
 
 async def test_without_an_engine_untrusted_issues_do_not_run_on_the_host(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     scenario.environment["PATCHWRIGHT_SANDBOX"] = "auto"
-    sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=1)
+    sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1")
     assert "--sandbox local" in sentence
     assert scenario.world.writes == ()
+
+
+async def test_without_an_engine_a_local_run_does_not_use_the_local_sandbox_unasked(
+    scenario: Scenario, repository: Path, issue: Path
+) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    scenario.environment |= {"DOCKER_HOST": "unix:///nowhere/docker.sock", "PATCHWRIGHT_SANDBOX": "auto"}
+    start = ("resolve", "--repo", str(repository), "--issue", str(issue))
+    sentence = await refused(scenario, *start)
+    assert "no Docker engine responds at unix:///nowhere/docker.sock (No such file or directory)" in sentence
+    assert "use --sandbox local" in sentence
+    assert "use --sandbox local" not in await refused(scenario, *start, "--image", "no/such:image")
+    assert scenario.endpoint.requests == []
 
 
 @pytest.mark.docker
 async def test_a_missing_base_image_is_named(scenario: Scenario, repository: Path, issue: Path) -> None:
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--sandbox", "docker")
-    sentence = await refused(scenario, *start, "--image", "no-such-image:here", code=1)
+    sentence = await refused(scenario, *start, "--image", "no-such-image:here")
     assert "no-such-image:here" in sentence
 
 
@@ -350,4 +363,4 @@ async def test_without_an_engine_the_server_and_the_image_build_exit_at_once(sce
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     for command in (("serve", "--poll", "--port", "0"), ("prepare",)):
-        assert "no Docker engine responds" in await refused(scenario, *command, "--sandbox", "docker", code=1)
+        assert "no Docker engine responds" in await refused(scenario, *command, "--sandbox", "docker")

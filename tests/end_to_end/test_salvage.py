@@ -65,7 +65,7 @@ async def service(
     """Runs the jobs of a scenario as `patchwright serve` does."""
     settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with (
-        composition_root.build_run_dependencies(settings, trusted=False, notify=print) as made,
+        composition_root.build_run_dependencies(settings, notify=print) as made,
         composition_root.open_forge(
             settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
         ) as github,
@@ -169,7 +169,7 @@ async def test_repeating_the_salvage_changes_nothing(hooked: Scenario) -> None:
     commit, comments = hooked.repo.bare.branch_sha(BRANCH), hooked.comments
     settings = composition_root.read_settings({}, hooked.environment, None, None)
     async with (
-        composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+        composition_root.build_run_dependencies(settings, notify=print) as kit,
         composition_root.open_forge(settings) as github,
     ):
         why = "The account behind PATCHWRIGHT_MODEL_API_KEY has no credit: Your account has no credit left."

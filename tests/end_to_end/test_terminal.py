@@ -1,5 +1,6 @@
 """The terminal display of a run: while it runs, when it is stopped, and when it continues."""
 
+import asyncio
 import json
 import re
 import sys
@@ -13,7 +14,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Finish, Plan, PlanItem
 from patchwright.runtime.actions import RunShell
 from tests.bot.screens import open_screen
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scenario
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, TESTS, Scenario
 from tests.resolver.git_repository import Repository
 
 PLAN = Plan(items=(PlanItem(text="Fix add()", status="doing"), PlanItem(text="Test it", status="open")))
@@ -140,3 +141,22 @@ async def test_a_second_ctrl_c_restores_the_prompt_on_a_clean_line(
         text = "\n".join(screen.scrolled)
         assert process.returncode == 130, text
         assert "Traceback" not in text and "tokens" not in text and "Stopped." in screen.lines
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 2), ("y", 0)])
+async def test_without_an_engine_the_local_sandbox_needs_consent(
+    scenario: Scenario, asked: tuple[str, ...], answer: str, code: int
+) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    environment = scenario.environment | {
+        "DOCKER_HOST": "unix:///nowhere/docker.sock",
+        "PATCHWRIGHT_SANDBOX": "auto",
+        "TERM": "xterm",
+    }
+    with open_screen(columns=200) as (screen, _):
+        process = screen.run([sys.executable, "-m", "patchwright", *asked], environment)
+        await screen.until(r"on this machine instead, without isolation\? \[y/N\]")
+        assert scenario.endpoint.requests == []
+        screen.press(f"{answer}\n")
+        assert await asyncio.to_thread(process.wait, 60) == code, screen.scrolled
+        assert any("use --sandbox local" in line for line in screen.scrolled) == (code == 2)
