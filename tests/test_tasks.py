@@ -65,7 +65,7 @@ class Room:
     ) -> dict[str, bytes]:
         repository = Repository(self.place / task.name)
         repository.commit(tree(task / "repository"))
-        here = {"DATA": str(self.place / "data"), "SANDBOX": "local", "PLUGINS": "none"}
+        here = {"DATA": str(self.place / "data"), "SANDBOX": "local", "SANDBOX_FEATURES": "none"}
         settings = composition_root.read_settings(
             {}, {f"PATCHWRIGHT_{name}": value for name, value in (here | environment).items()}, None, None
         )

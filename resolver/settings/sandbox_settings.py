@@ -20,8 +20,9 @@ class SandboxSettings(FrozenModel):
     """Settings for the sandboxes of all runs; only the base image may differ by language."""
 
     sandbox: Literal["docker", "local", "auto"] = "auto"
-    """Where the agent works. `auto` selects Docker if an engine responds. If none does, `auto` selects
-    `local` for `resolve --repo PATH`, and issues and pull requests from GitHub are rejected.
+    """Where the agent works. `auto` means Docker; if no engine responds, only `resolve --repo PATH` at a
+    terminal asks whether the model may run commands on this machine. Everything else is rejected. `local`
+    has no isolation.
     """
     image: str = "debian:bookworm-slim"
     """Base image; any image that the engine can run. Tests run with the Python and the language tools of this
