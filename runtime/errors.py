@@ -16,7 +16,6 @@
 The model never sees these errors. It sees a failing command as an observation.
 """
 
-import os
 from typing import Self
 
 
@@ -31,10 +30,10 @@ class EngineUnavailable(SandboxError):
 
     @classmethod
     def no_response(cls, url: str | None, error: BaseException) -> Self:
-        """Returns the error for a failed connection to this engine, or to the default one if it is None."""
-        where = url or os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
+        """Returns the error for a failed connection to this engine; None is the one of the environment."""
+        where = f" at {url}" if url else ""
         return cls(
-            f"no Docker engine responds at {where} ({_find_os_reason(error)}): start it and give this user access"
+            f"no Docker engine responds{where} ({_find_os_reason(error)}): start it and give this user access"
         )
 
 
