@@ -1,4 +1,4 @@
-"""Enforces daily limits per user, per repository and on total cost."""
+"""Enforces daily limits per user and per repository, and a daily limit on total cost."""
 
 import asyncio
 import logging

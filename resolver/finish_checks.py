@@ -109,7 +109,7 @@ def has_reproduced(trajectory: Trajectory) -> bool:
 
 
 def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
-    """Returns True if tests have been run after the last edit."""
+    """Returns True if tests have been run since the last edit."""
     for event in reversed(_list_edits_and_results(trajectory)):
         if isinstance(event, Checkpoint):
             return False

@@ -168,7 +168,7 @@ def render_against_policy(violations: tuple[str, ...]) -> str:
 
 
 def salvage_commit_message(thread: Thread) -> str:
-    """Renders the message of the commit with the work of a stopped run."""
+    """Renders the commit message for the work saved from a stopped run."""
     return render_reply("commit_salvage.txt.j2", thread=thread)
 
 

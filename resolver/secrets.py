@@ -102,7 +102,7 @@ class Secrets:
         return "".join((*parts, self._strip_suffix_at_start(text[last:])))
 
     def _strip_prefix_at_end(self, text: str) -> str:
-        """Masks the first part of a secret at the end of the text."""
+        """If the text ends in the middle of a secret, masks the part that is there."""
         length = max((_prefix_length_at_end(spelling, text) for spelling in self._spellings), default=0)
         return text[:-length] + SECRET_PLACEHOLDER if length else text
 

@@ -45,11 +45,10 @@ class SandboxFeatures:
         return None if self.directory is None else self.directory / feature / "lib"
 
     def kernel_packages(self, version: tuple[int, int]) -> Path | None:
-        """Return the directory with the packages that a project's Python of this version needs to run the
-        kernel.
+        """Return the directory of the packages that the kernel needs under a project's Python of this version.
 
-        None if there is no directory for this version, or if the project's Python must have the packages
-        itself.
+        Returns None if we have no packages for this version. Then they must be installed in the project's own
+        Python environment.
         """
         if self.directory is None:
             return None

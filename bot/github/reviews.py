@@ -1,7 +1,7 @@
 """Reads the reviews of a pull request on GitHub, and replies to them.
 
-This uses GraphQL. REST does not return whether a thread is resolved, its ID for resolving it, and when a text
-was edited.
+It uses GraphQL, because REST does not return whether a thread is resolved, the ID that is needed to resolve
+it, or when a comment was edited.
 """
 
 from collections.abc import Awaitable, Callable, Iterable

@@ -112,7 +112,9 @@ class ReviewResponse(GitHubResponse):
 
 
 class Poller:
-    """Polls the repositories of an App's installations, or with a token the configured repositories."""
+    """Polls repositories. With a GitHub App, these are the repositories of its installations; with a token, the
+    configured ones.
+    """
 
     def __init__(
         self,

@@ -177,7 +177,7 @@ class Redelivery:
         return len(due[:MAX_PER_ROUND])
 
     async def _read_failed(self) -> dict[str, FailedDelivery]:
-        """Returns, by GUID, the deliveries of the last three days that have not arrived."""
+        """Returns, by GUID, the deliveries of the last three days that failed to arrive."""
         history, oldest = self._history, self._clock() - DELIVERY_RETENTION
         failed = {
             guid: delivery

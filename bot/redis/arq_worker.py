@@ -32,7 +32,7 @@ class RetryLater(arq.Retry):
     """
 
     def __init__(self, seconds: float, defer_by: timedelta | None = None) -> None:
-        """`defer_by` changes the job's position in the queue, as in `enqueue_job`. None keeps it."""
+        """`defer_by` changes the job's position in the queue, as in `enqueue_job`. None leaves it unchanged."""
         super().__init__(defer=defer_by)
         self.seconds = seconds
 

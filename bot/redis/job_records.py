@@ -18,7 +18,7 @@ OPEN_JOBS_KEY = "patchwright:open_jobs"  # set: ids of the jobs that have not en
 
 
 class JobRecords:
-    """Stores the records of jobs. Every method may raise RedisError and OSError, which ArqQueue translates."""
+    """Stores job records. Every method may raise RedisError and OSError, which ArqQueue translates."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -55,8 +55,8 @@ class JobRecords:
     async def write(self, record: JobRecord, *, keep_cancellation: bool = False) -> None:
         """Stores a record.
 
-        `keep_cancellation`: keeps the job's cancellation even if the job has ended, because a worker may be
-        starting it right now.
+        `keep_cancellation`: does not clear a request to cancel the job, even if the record says that the job
+        has ended. A worker may be starting the job at this moment and must still see the request.
         """
         job = record.job.id
         async with self._redis.pipeline(transaction=True) as pipe:

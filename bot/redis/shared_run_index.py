@@ -89,7 +89,7 @@ class SharedRunIndex:
         return sorted(summaries.values(), key=lambda summary: -summary.started_at)
 
     async def needs_indexing(self, directory: str) -> bool:
-        """Returns True if the runs of a directory were never indexed, or if Redis was wiped after that."""
+        """Returns True if the runs of a directory are not indexed: never yet, or Redis has been wiped since."""
         with redis_errors():
             return not await cast("Any", self._redis.sismember(INDEXED_DIRECTORIES_KEY, directory))
 

@@ -2,7 +2,8 @@
 only by patches.
 
 There is no work tree on the host. The agent's tree is in the sandbox, and its diff is applied to the index of
-a bare repository. There git runs no hooks and no filters, and writes none of the repository's files.
+a bare repository. In that repository, git runs no hooks or filters and writes no files of the repository to
+disk.
 """
 
 import re

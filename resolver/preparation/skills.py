@@ -147,14 +147,14 @@ def _path_priority(entry: TreeEntry) -> tuple[bool, bool]:
 
 
 def _sort_key(entry: TreeEntry) -> tuple[int, int, str]:
-    """Returns a sort key: root files in the order of their list, then other files by depth."""
+    """Returns a sort key: root files in their listed order, then other files by depth."""
     names = [name.lower() for name in ROOT_FILES]
     path = entry.path.lower()
     return (names.index(path) if path in names else len(names), path.count("/"), entry.path)
 
 
 async def _resolve_symlink(workspace: Workspace, entry: TreeEntry) -> TreeEntry | str:
-    """Returns the file that a symlink points to, or why it cannot be used."""
+    """Returns the file that a symlink points to, or the reason why it cannot be used."""
     current = entry
     for _ in range(MAX_SYMLINKS):
         if current.mode != SYMLINK:

@@ -34,7 +34,7 @@ RUNNER_MODULES = frozenset(sys.stdlib_module_names) | {
 
 
 def is_pytest_file(path: str) -> bool:
-    """Returns True if pytest would collect the file by its name."""
+    """Returns True if pytest would collect the file because of its name."""
     name = PurePosixPath(path).name
     return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
 

@@ -20,7 +20,7 @@ def list_allowed_models(settings: ModelSettings) -> tuple[str, ...]:
 
 
 def find_allowed_model(name: str, settings: ModelSettings) -> str | None:
-    """Returns the full name of an allowed model; None if it is not allowed. `name` is the full name, or an
+    """Returns the model's full name, or None if the model is not allowed. `name` is the full name, or an
     unambiguous part of it after a `/`.
     """
     known = list_allowed_models(settings)

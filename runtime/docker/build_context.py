@@ -224,8 +224,9 @@ class RuntimeLayer:
         return self._build_context(self._dockerfile_head(label))
 
     def update_files(self, earlier: str, generation: int) -> dict[str, bytes]:
-        """Return the build context of an update, which replaces only our code in an earlier layer with the
-        same dependencies.
+        """Return the build context for an update, which reuses an earlier layer and replaces only our code in it.
+
+        The earlier layer must have the same dependencies.
         """
         return self._build_context(f'FROM {earlier}\nLABEL {GENERATION_LABEL}="{generation}"\n')
 

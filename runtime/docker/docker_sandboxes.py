@@ -193,7 +193,9 @@ class DockerSandboxes:
             return self._ready
 
     async def close(self) -> None:
-        """Remove the warm sandboxes and close the engine. Sandboxes in use are removed by their own contexts."""
+        """Remove the warm sandboxes and close the engine. Sandboxes in use are removed when
+        their context managers exit.
+        """
         await self._pool.close()
         await self._disconnect()
 

@@ -28,7 +28,7 @@ SETUP_CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "SETGID": 6, "
 
 
 def host_config(spec: SandboxSpec, socket_dir: Path | None, *, as_root: bool = False) -> dict[str, Any]:
-    """Return the engine's host configuration of a sandbox.
+    """Return the Docker host configuration for a sandbox.
 
     `socket_dir` is shared with the container; None shares no directory. `as_root` adds the capabilities of a
     setup.

