@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
-from patchwright.bot.jobs import CancelReason
+from patchwright.bot.jobs import CancelReason, JobResult
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.text.template_renderer import render_reply
 
@@ -58,6 +58,14 @@ def unreadable_job_text() -> str:
 def cancellation_text(reason: CancelReason) -> str:
     """Explains why a queued job was canceled."""
     return render_reply("cancellation.md.j2", reason=reason).strip()
+
+
+def ended_text(run: str, result: JobResult | None) -> str:
+    """Renders the status comment of an ended job that could not post a text of its own.
+
+    `result` is None if it is unknown.
+    """
+    return render_reply("ended.md.j2", run=run, result=result)
 
 
 def missing_permissions_text(permissions: Sequence[str], settings_url: str, notice_url: str) -> str:

@@ -279,6 +279,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
     from patchwright.bot.observe.tracing import build_tracer
     from patchwright.bot.observe.usage_report import build_usage_report
     from patchwright.bot.pull_request_outcomes import OwnPullRequests
+    from patchwright.bot.reconcile.comment_outbox import open_outbox
     from patchwright.bot.reconcile.reconciler_factory import open_reconciler
     from patchwright.bot.redis.arq_queue import ArqQueue
     from patchwright.bot.redis.counters import Counters
@@ -309,8 +310,9 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
         stack.push_async_callback(write_limiter.close)
         github = await stack.enter_async_context(open_forge(settings, write_limiter=write_limiter))
         await check_github_identity(github, notify)
+        outbox = await stack.enter_async_context(open_outbox(settings.redis_url or "", github))
         reconciler = await stack.enter_async_context(
-            open_reconciler(settings, _github_access(settings), write_limiter=write_limiter)
+            open_reconciler(settings, _github_access(settings), write_limiter=write_limiter, outbox=outbox)
         )
         local_logs, archive = FileLogStore(settings.data / "runs"), open_archive(settings)
         logs = SharedLogStore(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from patchwright.bot.errors import Preempted
-from patchwright.bot.github.comment_tags import render_tag, tag_prefix
+from patchwright.bot.github.comment_tags import parse_tag, render_tag, tag_prefix
 from patchwright.bot.github.rest import RestClient, repo_path
 from patchwright.bot.github.reviews import CreateOnce, GetIdentity
 from patchwright.bot.github.schemas import CommentResponse
@@ -57,9 +57,7 @@ class Comments:
         path, key = (*repo_path(repo), "issues"), (repo, number, tag)
 
         async def find() -> CommentResponse | None:
-            identity = await self._get_identity(repo)
-            ours = (one for one in await self._threads.list_comments(repo, number) if is_by(one, identity))
-            return next((one for one in ours if (one.body or "").startswith(tag_prefix(tag))), None)
+            return await self._find(repo, number, tag)
 
         async def create() -> CommentResponse:
             # People wait for the first comment. So it has the priority of an acknowledgment even if the
@@ -87,12 +85,24 @@ class Comments:
                     comment = await self._rest.patch(
                         CommentResponse, repo, *comment_path, body={"body": text}
                     )
-                except NotFound:  # it was deleted
+                except NotFound:  # it was deleted, unless GitHub still lists it
                     comment = await find_or_create()
+                    if comment.body != text:
+                        raise
             self._cache[key] = _CachedComment(comment, priority)
             while len(self._cache) > MAX_CACHED_COMMENTS:
                 self._cache.popitem(last=False)
             return comment
+
+    async def is_in_progress(self, repo: Repo, number: int, tag: str) -> bool:
+        """Returns whether our comment with this tag says that its job is in progress. Raises ForgeError."""
+        comment = await self._find(repo, number, tag)
+        return comment is not None and parse_tag(comment.body or "").is_in_progress
+
+    async def _find(self, repo: Repo, number: int, tag: str) -> CommentResponse | None:
+        identity = await self._get_identity(repo)
+        ours = (one for one in await self._threads.list_comments(repo, number) if is_by(one, identity))
+        return next((one for one in ours if (one.body or "").startswith(tag_prefix(tag))), None)
 
 
 def truncate_body(body: str, limit: int, github_limit: int = MAX_BODY) -> str:

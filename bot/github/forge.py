@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from patchwright.bot.ci.check_reader import CheckReader
 from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
@@ -47,6 +47,9 @@ from patchwright.resolver.domain import (
 from patchwright.resolver.errors import NotFound
 from patchwright.resolver.forge import MAX_BODY, Permission, PublishedCommit, RepoFacts, ThreadState
 from patchwright.resolver.publishing.check_run import CheckRunReport
+
+if TYPE_CHECKING:
+    from patchwright.bot.reconcile.comment_outbox import CommentOutbox
 
 T = TypeVar("T")
 
@@ -91,6 +94,8 @@ class GitHubForge:
         self._findings = CheckReader(self._rest, api_url, ca_bundle, self._get_identity)
         self._check_runs = CheckRuns(self._rest, self._create_once)
         self._comments = Comments(self._rest, self._threads, self._get_identity, self._create_once)
+        self.outbox: CommentOutbox | None = None
+        """Keeps final texts until GitHub accepts them; None if they are posted once."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -213,9 +218,19 @@ class GitHubForge:
     async def upsert_comment(
         self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
     ) -> str:
+        if self.outbox and not in_progress:
+            await self.outbox.store(repo, number, tag, body)
         comment = await self._comments.upsert(repo, number, tag, body, in_progress=in_progress)
         self._get_identity.cache_account(comment.user)
+        if self.outbox and in_progress:
+            await self.outbox.store(repo, number, tag, None)
+        elif self.outbox:
+            await self.outbox.remove(repo, number, tag)
         return comment.html_url
+
+    async def is_comment_in_progress(self, repo: Repo, number: int, tag: str) -> bool:
+        """Returns whether our comment with this tag says that its job is in progress."""
+        return await self._comments.is_in_progress(repo, number, tag)
 
     async def push_commit(
         self,

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from patchwright.bot.errors import ForgeUnavailable, GitHubDown, QueueDown
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.pull_request_outcomes import fetch_closed_pull_requests
+from patchwright.bot.reconcile.comment_outbox import CommentOutbox
 from patchwright.bot.reconcile.error_isolation import ErrorIsolation
 from patchwright.bot.reconcile.poller import GetIdentity, MissedEvent, Poller
 from patchwright.bot.reconcile.redelivery import FIRST_WAIT, OwnWebhooks, Redelivery
@@ -86,8 +87,11 @@ class Reconciler:
         schedule: PollSchedule | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         has_webhook: bool = True,
+        outbox: CommentOutbox | None = None,
     ) -> None:
-        """Stores the dependencies. `has_webhook` enables the redelivery of failed webhook deliveries."""
+        """Stores the dependencies. `has_webhook` enables the redelivery of failed webhook deliveries.
+        `outbox` contains comments that GitHub refused.
+        """
         self._rest = rest
         self._lease = lease
         self._handler = handler
@@ -95,6 +99,7 @@ class Reconciler:
         self._schedule = schedule or PollSchedule()
         self._clock = clock
         self._has_webhook = has_webhook
+        self._outbox = outbox
         self._poller = Poller(
             rest, get_identity, repositories, timedelta(seconds=self._schedule.repository_list_age)
         )
@@ -181,7 +186,12 @@ class Reconciler:
             raise GitHubDown(str(exc)) from exc
 
     async def reconcile(self) -> None:
-        """Finds and processes missed events. Raises QueueDown, ForgeError and GitHubDown."""
+        """Posts comments that GitHub refused, and processes missed events.
+
+        Raises QueueDown, ForgeError and GitHubDown.
+        """
+        if self._outbox:
+            await self._outbox.post_due()
         if self._has_webhook:
             self._has_more = False
             self._has_more = await self._webhooks.redeliver(self._clock())

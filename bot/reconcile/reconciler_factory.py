@@ -10,6 +10,7 @@ from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
 from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.identity import Identity
 from patchwright.bot.github.rest import RestClient
+from patchwright.bot.reconcile.comment_outbox import CommentOutbox
 from patchwright.bot.reconcile.reconciler import POLLING_SCHEDULE, PollSchedule, Reconciler
 from patchwright.bot.redis.leader_lease import LeaderLease
 from patchwright.bot.trigger_handler import TriggerHandler
@@ -30,10 +31,12 @@ async def open_reconciler(
     request_policy: RequestPolicy | None = None,
     write_limiter: WriteLimiter | None = None,
     schedule: PollSchedule | None = None,
+    outbox: CommentOutbox | None = None,
 ) -> AsyncIterator[Watcher]:
     """Yields the `watcher` argument of `bot.worker_process.run_worker`. Raises SettingsError.
 
-    `write_limiter` also limits all other GitHub writes of the process.
+    `write_limiter` also limits all other GitHub writes of the process. `outbox` contains comments that GitHub
+    refused; the watcher posts them.
     """
     repositories = tuple(map(_parse_repository, settings.polled_repositories))
     if isinstance(access, TokenAuth) and not repositories:
@@ -59,6 +62,7 @@ async def open_reconciler(
             webhook_url=settings.webhook_url,
             schedule=schedule,
             has_webhook=settings.webhook_secret is not None,
+            outbox=outbox,
         )
         await reconciler.run()
 

@@ -1,0 +1,124 @@
+"""Posts the comments that GitHub refused when they were written.
+
+The final text of a job is stored in Redis before it is posted, and removed afterwards. If GitHub refuses it
+or the process dies, the text is posted later. So no comment says forever that an ended job is in progress.
+"""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from patchwright.bot.comment_texts import ended_text
+from patchwright.bot.errors import ForgeUnavailable, QueueDown
+from patchwright.bot.jobs import JobRecord
+from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.unposted_comments import UnpostedComment, UnpostedComments, new_comment
+from patchwright.resolver.domain import JobId, Repo
+from patchwright.resolver.errors import ForgeError
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT = timedelta(seconds=30)  # doubled after every attempt
+MAX_WAIT = timedelta(hours=1)
+MAX_AGE = timedelta(days=3)  # an older text is dropped
+# A text that belongs to no known job is posted after this time. Until then, its delivery may be retried.
+NO_JOB_WAIT = timedelta(minutes=10)
+
+
+class OutboxForge(Protocol):
+    """The methods of GitHubForge that the outbox needs. They raise ForgeError."""
+
+    outbox: "CommentOutbox | None"
+
+    async def upsert_comment(
+        self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
+    ) -> str: ...
+
+    async def is_comment_in_progress(self, repo: Repo, number: int, tag: str) -> bool: ...
+
+
+class RecordReader(Protocol):
+    """The method of JobQueue that the outbox needs."""
+
+    async def get_record(self, job: JobId) -> JobRecord | None: ...
+
+
+class CommentOutbox:
+    """Stores texts until GitHub accepts them."""
+
+    def __init__(
+        self,
+        store: UnpostedComments,
+        forge: OutboxForge,
+        records: RecordReader,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._forge = forge
+        self._records = records
+        self._clock = clock
+
+    async def store(self, repo: Repo, number: int, tag: str, body: str | None) -> None:
+        """Stores a final text before it is posted. `body` is None after a text of a job in progress was
+        posted. If Redis is down, does nothing.
+        """
+        with contextlib.suppress(QueueDown):
+            await self._store.put(new_comment(repo, number, tag, body))
+
+    async def remove(self, repo: Repo, number: int, tag: str) -> None:
+        """Removes a final text after it was posted. If Redis is down, it may be posted again, unchanged."""
+        with contextlib.suppress(QueueDown):
+            await self._store.remove(repo, number, tag)
+
+    async def post_due(self) -> None:
+        """Posts the texts of ended jobs that GitHub has not accepted. Raises QueueDown."""
+        now = self._clock()
+        for comment in await self._store.list_due(now):
+            record = await self._records.get_record(comment.tag)
+            if record is not None and record.state != "completed":
+                continue  # The job is going to post its own text.
+            if record is None and now - comment.since < (NO_JOB_WAIT if comment.body else MAX_AGE):
+                continue
+            if now - comment.since >= MAX_AGE:
+                log.warning("comment never posted", extra=_fields(comment))
+                await self._store.remove(comment.repo, comment.number, comment.tag)
+                continue
+            try:
+                await self._post(comment, record)
+            except ForgeError as exc:
+                log.warning("comment not posted yet", extra={**_fields(comment), "reason": str(exc)})
+                wait = min(FIRST_WAIT * 2 ** min(comment.attempts, 10), MAX_WAIT)
+                changes = {"attempts": comment.attempts + 1, "next_attempt": now + wait}
+                await self._store.put(comment.model_copy(update=changes))
+                if isinstance(exc, ForgeUnavailable):
+                    return  # The others would also wait for GitHub.
+
+    async def _post(self, comment: UnpostedComment, record: JobRecord | None) -> None:
+        place = comment.repo, comment.number, comment.tag
+        body = comment.body
+        if body is None and await self._forge.is_comment_in_progress(*place):
+            body = ended_text(comment.tag, record.result if record else None)
+        if body is None:
+            await self._store.remove(*place)
+            return
+        await self._forge.upsert_comment(*place, body)  # This also removes the stored text.
+        log.info("comment posted late", extra=_fields(comment))
+
+
+def _fields(comment: UnpostedComment) -> dict[str, object]:
+    return {"job": comment.tag, "repo": str(comment.repo), "number": comment.number}
+
+
+@contextlib.asynccontextmanager
+async def open_outbox(url: str, forge: OutboxForge) -> AsyncIterator[CommentOutbox]:
+    """Connects an outbox to the forge, and yields it."""
+    store, queue = UnpostedComments(url), ArqQueue(url)
+    forge.outbox = CommentOutbox(store, forge, queue)
+    try:
+        yield forge.outbox
+    finally:
+        forge.outbox = None
+        await store.close()
+        await queue.close()

@@ -1,0 +1,79 @@
+"""Stores the comments that GitHub has not accepted yet, and the comments of jobs in progress."""
+
+from collections.abc import Awaitable
+from datetime import UTC, datetime
+from typing import cast
+
+from pydantic import ValidationError
+
+from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.resolver.domain import JobId, Repo
+from patchwright.runtime.frozen_model import FrozenModel
+
+UNPOSTED_KEY = "patchwright:unposted_comments"  # hash: thread and tag -> UnpostedComment
+
+
+class UnpostedComment(FrozenModel):
+    """The last text of a job for its comment, which GitHub may not have accepted."""
+
+    repo: Repo
+    number: int
+    tag: JobId
+    body: str | None
+    """The final text; None while the comment shows that the job is in progress."""
+    since: datetime
+    """When the text was written (UTC)."""
+    attempts: int = 0
+    """Number of later attempts to post the text."""
+    next_attempt: datetime
+
+    @property
+    def field(self) -> str:
+        """The name of this comment in the hash."""
+        return comment_field(self.repo, self.number, self.tag)
+
+
+class UnpostedComments:
+    """Stores unposted comments in Redis. Every method except `close` may raise QueueDown."""
+
+    def __init__(self, url: str) -> None:
+        """Raises SettingsError if the URL is invalid."""
+        self._redis = redis_client(url)
+
+    async def put(self, comment: UnpostedComment) -> None:
+        """Stores the comment. Replaces an earlier text for the same comment."""
+        with redis_errors():
+            await cast(
+                "Awaitable[int]",
+                self._redis.hset(UNPOSTED_KEY, comment.field, comment.model_dump_json()),
+            )
+
+    async def remove(self, repo: Repo, number: int, tag: str) -> None:
+        with redis_errors():
+            await cast("Awaitable[int]", self._redis.hdel(UNPOSTED_KEY, comment_field(repo, number, tag)))
+
+    async def list_due(self, now: datetime) -> list[UnpostedComment]:
+        """Returns the comments whose next attempt is due, oldest first."""
+        with redis_errors():
+            stored = await cast("Awaitable[dict[bytes, bytes]]", self._redis.hgetall(UNPOSTED_KEY))
+        comments = []
+        for value in stored.values():
+            try:
+                comments.append(UnpostedComment.model_validate_json(value))
+            except ValidationError:  # written by an incompatible version, which posts it
+                continue
+        return sorted((one for one in comments if one.next_attempt <= now), key=lambda one: one.since)
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+
+def comment_field(repo: Repo, number: int, tag: str) -> str:
+    """Returns the name of a comment in the hash."""
+    return f"{repo}#{number}:{tag}".lower()
+
+
+def new_comment(repo: Repo, number: int, tag: str, body: str | None) -> UnpostedComment:
+    """Returns the entry for a text that is posted now."""
+    now = datetime.now(UTC)
+    return UnpostedComment(repo=repo, number=number, tag=JobId(tag), body=body, since=now, next_attempt=now)
