@@ -28,6 +28,9 @@ BUSY_STATUSES = frozenset({429, 503, 529})
 529.
 """
 
+OUT_OF_CREDIT_CODE = "insufficient_quota"
+"""The error code of OpenAI and compatible providers for an account without credit."""
+
 
 def build_model_error(
     litellm: Any,
@@ -69,7 +72,7 @@ def build_model_error(
             f"check {environment_variable('model')} and {environment_variable('model_base_url')}. "
             f"The provider says: {message}"
         )
-    if status == 402 or (status == 429 and "quota" in message.lower() and "billing" in message.lower()):
+    if status == 402 or (status == 429 and _is_out_of_credit(exc, message)):
         return QuotaExceeded(
             f"The account behind {environment_variable('model_api_key')} has no credit: {message}"
         )
@@ -97,6 +100,16 @@ def _extract_error_message(exc: Exception, api_key: SecretStr | None) -> str:
     if api_key is not None:
         line = line.replace(api_key.get_secret_value(), "<secret-hidden>")
     return to_one_line(line)
+
+
+def _is_out_of_credit(exc: Exception, message: str) -> bool:
+    """Returns whether a response with status 429 means that the account has no credit.
+
+    Otherwise it is a rate limit. Source: platform.openai.com/docs/guides/error-codes
+    """
+    if OUT_OF_CREDIT_CODE in str(exc):
+        return True
+    return "quota" in message.lower() and "billing" in message.lower()
 
 
 def _get_response_headers(exc: Exception) -> dict[str, str]:

@@ -159,8 +159,11 @@ async def test_a_rejected_key_is_not_repeated_in_the_error(endpoint: RecordedMod
     )
 
 
-async def test_an_account_without_credit_is_access_denied(endpoint: RecordedModel) -> None:
-    text = "You exceeded your current quota, please check your plan and billing details."
+@pytest.mark.parametrize(
+    "text",
+    ["You exceeded your current quota, please check your plan and billing details.", "Top up your account."],
+)
+async def test_an_account_without_credit_is_access_denied(endpoint: RecordedModel, text: str) -> None:
     endpoint.add_faults(
         ModelFault(status=429, body=json.dumps({"error": {"message": text, "code": "insufficient_quota"}}))
     )
