@@ -34,7 +34,7 @@ PIP = "python3 -m pip install --quiet"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "request"),
+    ("wanted", "requirements"),
     [
         ("^7.2.0", ["'x>=7.2.0,<8'"]),
         ("^0.990", ["'x>=0.990,<0.991'"]),
@@ -71,9 +71,9 @@ PIP = "python3 -m pip install --quiet"
     ],
     ids=str,
 )
-def test_a_poetry_constraint_is_translated_for_pip(wanted: object, request: list[str]) -> None:
+def test_a_poetry_constraint_is_translated_for_pip(wanted: object, requirements: list[str]) -> None:
     project = {"tool": {"poetry": {"dev-dependencies": {"python": "^3.8", "--pre": "*", "x": wanted}}}}
-    assert developer_requirements(project) == request
+    assert developer_requirements(project) == requirements
 
 
 # A fake pip: installs everything except `gone`, and records what it installs.

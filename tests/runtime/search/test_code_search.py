@@ -167,7 +167,7 @@ def test_globs_have_the_usual_meaning(glob: str, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request", "reason", "says"),
+    ("arguments", "reason", "says"),
     [
         ({"query": " "}, "malformed", "query is empty"),
         ({"query": "a\nb"}, "malformed", "line by line"),
@@ -184,12 +184,12 @@ def test_globs_have_the_usual_meaning(glob: str, names: list[str]) -> None:
     ],
 )
 async def test_an_invalid_search_request_is_explained(
-    work: Work, request: dict[str, object], reason: str, says: str
+    work: Work, arguments: dict[str, object], reason: str, says: str
 ) -> None:
     work.write("bin", b"\0")
     (work.root / "sub").mkdir()
     with pytest.raises(ToolInputError) as unfit:
-        await work.search(**request)  # type: ignore[arg-type]
+        await work.search(**arguments)  # type: ignore[arg-type]
     assert unfit.value.failure.reason == reason and says in unfit.value.failure.message
 
 
