@@ -1,7 +1,8 @@
 """The supported test runners: how to recognize them, make them report each test, and select single tests.
 
-Everything that is added to a test command is defined here. Either options are inserted after the words that start the runner, or environment variables are set. The report goes to the path in `$PATCHWRIGHT_REPORT`, outside the
-work tree. Some runners print it or write it to their default location instead.
+Everything that is added to a test command is defined here. Either options are inserted after the words that
+start the runner, or environment variables are set. The report goes to the path in `$PATCHWRIGHT_REPORT`,
+outside the work tree. Some runners print it or write it to their default location instead.
 """
 
 import re

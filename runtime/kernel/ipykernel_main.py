@@ -281,7 +281,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
 
         @contextlib.contextmanager
         def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
-            """Deliver interrupts to a cell that waits in an `await`. ipykernel 7.4 delays them until the loop wakes up."""
+            """Deliver interrupts to a cell that waits in `await`. ipykernel 7.4 delays them until the loop wakes up."""
             loop = asyncio.get_running_loop()
 
             def interrupt(*_: object) -> None:
