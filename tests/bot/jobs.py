@@ -25,14 +25,14 @@ class RecordingHandler:
     """Counts started jobs, and blocks each until `go` is set."""
 
     def __init__(self) -> None:
-        self.begun: Counter[JobId] = Counter()
+        self.started: Counter[JobId] = Counter()
         self.tries: list[int] = []
         self.running = asyncio.Event()
         self.go = asyncio.Event()
         self.ending: JobResult | Retry | Exception = DONE
 
     async def __call__(self, job: Job, tries: int) -> JobResult | Retry:
-        self.begun[job.id] += 1
+        self.started[job.id] += 1
         self.tries.append(tries)
         self.running.set()
         await self.go.wait()

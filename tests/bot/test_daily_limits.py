@@ -26,11 +26,11 @@ async def quotas(short_tmp: Path) -> AsyncIterator[Quotas]:
         await made.close()
 
 
-class Said:
+class RecordingForge:
     """A forge that records comments."""
 
     def __init__(self) -> None:
-        self.words: list[str] = []
+        self.bodies: list[str] = []
         self.strangers: set[int] = set()
         self.locked = False
 
@@ -42,7 +42,7 @@ class Said:
     ) -> str:
         if self.locked:
             raise Forbidden("the conversation is locked")
-        self.words.append(body)
+        self.bodies.append(body)
         return "url"
 
 
@@ -50,16 +50,16 @@ class LimitedJobs:
     """Runs jobs through the limits, and counts those that pass."""
 
     def __init__(self, quotas: Quotas, settings: Settings) -> None:
-        self.said, self.done = Said(), list[JobId]()
+        self.forge, self.done = RecordingForge(), list[JobId]()
         self.costs: dict[JobId, Usage] = {}
-        self.comes_to: Outcome = DONE
-        self.ask = with_daily_limits(self._resolve, quotas, self.said, settings, self._spent)  # type: ignore[arg-type]
+        self.outcome: Outcome = DONE
+        self.ask = with_daily_limits(self._resolve, quotas, self.forge, settings, self._spent)  # type: ignore[arg-type]
 
     async def _resolve(self, limited: Job) -> Outcome:
         self.done.append(limited.id)
-        if self.comes_to == DONE:
+        if self.outcome == DONE:
             self.costs[limited.id] = Usage(usd=Decimal("0.60"), steps=3)
-        return self.comes_to
+        return self.outcome
 
     def _spent(self, run: JobId) -> Usage:
         return self.costs.get(run, Usage())
@@ -74,9 +74,9 @@ async def test_a_request_in_a_locked_thread_is_rejected_without_a_comment(
 ) -> None:
     limited = LimitedJobs(quotas, Settings(data=tmp_path, user_runs_per_day=1))
     assert await limited.ask(named(1)) == DONE
-    limited.said.locked = True
+    limited.forge.locked = True
     assert isinstance(await limited.ask(named(2)), Rejected)
-    assert (limited.said.words, len(limited.done)) == ([], 1)
+    assert (limited.forge.bodies, len(limited.done)) == ([], 1)
 
 
 async def test_a_user_has_a_daily_limit_and_is_told_when_it_is_reached(
@@ -89,7 +89,7 @@ async def test_a_user_has_a_daily_limit_and_is_told_when_it_is_reached(
     refused = await limited.ask(named(3))
     assert isinstance(refused, Rejected)
     assert await limited.ask(named(4, requester=User(id=6, login="other"))) == DONE
-    assert limited.said.words == [
+    assert limited.forge.bodies == [
         "I did not start a run: you reached your daily limit of 2 runs (setting "
         "`user_runs_per_day`). Try again after midnight UTC, or ask the operator to raise the limit.\n"
     ]
@@ -114,10 +114,10 @@ async def test_a_repository_has_its_own_daily_limit(quotas: Quotas, tmp_path: Pa
 
 async def test_rejected_jobs_do_not_count_towards_daily_limits(quotas: Quotas, tmp_path: Path) -> None:
     limited = LimitedJobs(quotas, Settings(data=tmp_path, repository_runs_per_day=1, user_runs_per_day=1))
-    limited.comes_to = Rejected(explanation="stranger may not write to this repository.")
+    limited.outcome = Rejected(explanation="stranger may not write to this repository.")
     for number in (1, 2, 3):
-        assert await limited.ask(named(number)) == limited.comes_to
-    limited.comes_to = DONE
+        assert await limited.ask(named(number)) == limited.outcome
+    limited.outcome = DONE
     assert await limited.ask(named(4)) == DONE
 
 
@@ -139,11 +139,11 @@ async def test_a_stranger_is_rejected_for_permission_and_not_for_a_limit(
     quotas: Quotas, tmp_path: Path
 ) -> None:
     limited = LimitedJobs(quotas, Settings(data=tmp_path, allowed_repositories=("elsewhere/*",)))
-    limited.said.strangers, limited.comes_to = {6}, Rejected(explanation="may not write")
-    assert await limited.ask(named(1, requester=User(id=6, login="stranger"))) == limited.comes_to
-    assert limited.said.words == []
+    limited.forge.strangers, limited.outcome = {6}, Rejected(explanation="may not write")
+    assert await limited.ask(named(1, requester=User(id=6, login="stranger"))) == limited.outcome
+    assert limited.forge.bodies == []
     assert isinstance(await limited.ask(named(2)), Rejected)
-    assert len(limited.said.words) == 1
+    assert len(limited.forge.bodies) == 1
 
 
 async def test_a_daily_budget_blocks_new_runs_but_not_started_ones(quotas: Quotas, tmp_path: Path) -> None:

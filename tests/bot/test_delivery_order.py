@@ -76,7 +76,7 @@ class Writer(NullForge):
     """A forge on which everybody may write; stores comments by tag."""
 
     def __init__(self) -> None:
-        self.said: dict[str, list[str]] = {}
+        self.bodies: dict[str, list[str]] = {}
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:
         return "write"
@@ -84,7 +84,7 @@ class Writer(NullForge):
     async def upsert_comment(
         self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
     ) -> str:
-        self.said.setdefault(tag, []).append(body)
+        self.bodies.setdefault(tag, []).append(body)
         return ""
 
 
@@ -129,7 +129,7 @@ async def test_order_and_repetition_of_deliveries_do_not_matter(
     forge = await deliver(queue, order)
     await is_right(queue, thread_events)
     assert len(queue.known) <= len({one for one in thread_events if one.asks or one.what == "stop"})
-    for texts in forge.said.values():
+    for texts in forge.bodies.values():
         assert len(set(texts)) == 1  # A repeated notice is the same comment.
 
 
@@ -150,7 +150,7 @@ async def test_every_job_runs_once_and_has_one_result(
         ends = {id: await queue.get_record(id) for id in queue.known}
         await deliver(queue, order)
         assert {id: await queue.get_record(id) for id in queue.known} == ends
-    assert set(handler.begun.values()) <= {1}
+    assert set(handler.started.values()) <= {1}
     for request in (one for one in thread_events if one.asks):
         if not any(one.ends(request) for one in thread_events):
             record = ends[request.job.id]

@@ -147,9 +147,9 @@ async def test_a_cancellation_unnoticed_by_the_run_is_reported_like_any_other(tm
 
     async def resolve(job: Job) -> Outcome:
         async with FileLogStore(tmp_path).open(RunId(job.id)) as log:
-            mind = make_agent(model, FakeSandbox())
-            await record_prompts(log, "You fix.", "Issue 7", mind.tools)
-            await mind.run(log)
+            agent = make_agent(model, FakeSandbox())
+            await record_prompts(log, "You fix.", "Issue 7", agent.tools)
+            await agent.run(log)
         return DONE
 
     await queue.put(job())

@@ -31,7 +31,7 @@ BRANCH = "patchwright/issue-1"
 
 
 @dataclass
-class Shop:
+class OutcomeScenario:
     """A repository of an App with an issue, a trigger handler for its deliveries, and the counters."""
 
     world: FakeGitHub
@@ -85,7 +85,7 @@ class Shop:
 
 
 @pytest.fixture
-async def shop(short_tmp: Path) -> AsyncIterator[Shop]:
+async def scenario(short_tmp: Path) -> AsyncIterator[OutcomeScenario]:
     async with FakeGitHub() as world, run_embedded_redis(short_tmp) as url:
         repo = world.create_repository(
             "acme/sample", {"a.py": "x = 1\n"}, permissions={"maintainer": "write"}
@@ -107,7 +107,7 @@ async def shop(short_tmp: Path) -> AsyncIterator[Shop]:
                 queue, Triggers(), forge, CancellationHandler(queue, "fix-me", forge, pulls)
             )
             lease = LeaderLease(url)
-            yield Shop(world, repo, issue, queue, handler, counters, forge.rest, lease)
+            yield OutcomeScenario(world, repo, issue, queue, handler, counters, forge.rest, lease)
             await lease.close()
             await handler.close()
         await counters.close()
@@ -118,14 +118,14 @@ async def shop(short_tmp: Path) -> AsyncIterator[Shop]:
     [(True, False, "untouched"), (True, True, "merged"), (False, False, "closed")],
 )
 async def test_a_pull_request_is_counted_once_by_outcome_and_committers(
-    shop: Shop, merged: bool, others: bool, counted: str
+    scenario: OutcomeScenario, merged: bool, others: bool, counted: str
 ) -> None:
-    pull = shop.proposed()
+    pull = scenario.proposed()
     if others:
-        shop.pushed(BRANCH, "maintainer")
-    ended = await shop.world.close_thread(pull, by="maintainer", merged=merged)
-    await shop.hears(ended, ended)
-    assert await shop.counts() == {f"pulls {counted}": 1}
+        scenario.pushed(BRANCH, "maintainer")
+    ended = await scenario.world.close_thread(pull, by="maintainer", merged=merged)
+    await scenario.hears(ended, ended)
+    assert await scenario.counts() == {f"pulls {counted}": 1}
 
 
 @pytest.mark.parametrize(
@@ -133,69 +133,77 @@ async def test_a_pull_request_is_counted_once_by_outcome_and_committers(
     [(True, False, "untouched"), (True, True, "merged"), (False, False, "closed")],
 )
 async def test_a_pull_request_is_counted_once_by_polling_and_deliveries_together(
-    shop: Shop, merged: bool, others: bool, counted: str
+    scenario: OutcomeScenario, merged: bool, others: bool, counted: str
 ) -> None:
-    pull, theirs = shop.proposed(), shop.proposed("topic", "maintainer")
-    looker = shop.looker("one")
-    await shop.looks(looker, "one")
-    assert await shop.counts() == {}
+    pull, theirs = scenario.proposed(), scenario.proposed("topic", "maintainer")
+    looker = scenario.looker("one")
+    await scenario.looks(looker, "one")
+    assert await scenario.counts() == {}
     if others:
-        shop.pushed(BRANCH, "maintainer")
-    await shop.world.close_thread(theirs, by="maintainer", merged=True)
-    delivery = await shop.world.close_thread(pull, by="maintainer", merged=merged)
-    for one, name in ((looker, "one"), (looker, "one"), (shop.looker("a newer one"), "a newer one")):
-        await shop.looks(one, name)
-        assert await shop.counts() == {f"pulls {counted}": 1}
-    await shop.hears(delivery)
-    assert await shop.counts() == {f"pulls {counted}": 1}
+        scenario.pushed(BRANCH, "maintainer")
+    await scenario.world.close_thread(theirs, by="maintainer", merged=True)
+    delivery = await scenario.world.close_thread(pull, by="maintainer", merged=merged)
+    for one, name in ((looker, "one"), (looker, "one"), (scenario.looker("a newer one"), "a newer one")):
+        await scenario.looks(one, name)
+        assert await scenario.counts() == {f"pulls {counted}": 1}
+    await scenario.hears(delivery)
+    assert await scenario.counts() == {f"pulls {counted}": 1}
 
 
-async def test_a_reopened_and_merged_pull_request_counts_only_as_merged(shop: Shop) -> None:
-    pull = shop.proposed()
-    await shop.hears(await shop.world.close_thread(pull, by="maintainer"))
-    await shop.hears(await shop.world.close_thread(pull, by="maintainer", merged=True))
-    assert await shop.counts() == {"pulls untouched": 1}
+async def test_a_reopened_and_merged_pull_request_counts_only_as_merged(scenario: OutcomeScenario) -> None:
+    pull = scenario.proposed()
+    await scenario.hears(await scenario.world.close_thread(pull, by="maintainer"))
+    await scenario.hears(await scenario.world.close_thread(pull, by="maintainer", merged=True))
+    assert await scenario.counts() == {"pulls untouched": 1}
 
 
 @pytest.mark.parametrize(("branch", "by"), [("topic", "patchwright[bot]"), (BRANCH, "maintainer")])
-async def test_pull_requests_of_others_are_not_counted(shop: Shop, branch: str, by: str) -> None:
-    await shop.hears(await shop.world.close_thread(shop.proposed(branch, by), by="maintainer", merged=True))
-    assert await shop.counts() == {}
+async def test_pull_requests_of_others_are_not_counted(
+    scenario: OutcomeScenario, branch: str, by: str
+) -> None:
+    await scenario.hears(
+        await scenario.world.close_thread(scenario.proposed(branch, by), by="maintainer", merged=True)
+    )
+    assert await scenario.counts() == {}
 
 
-async def test_a_fork_with_our_branch_name_is_not_counted(shop: Shop) -> None:
-    fork = shop.world.create_fork(shop.repo, "stranger")
+async def test_a_fork_with_our_branch_name_is_not_counted(scenario: OutcomeScenario) -> None:
+    fork = scenario.world.create_fork(scenario.repo, "stranger")
     fork.commit(BRANCH, {"a.py": "x = 2\n"})
-    pull = shop.world.create_pull(shop.repo, BRANCH, by="stranger", fork=fork)
-    await shop.hears(await shop.world.close_thread(pull, by="maintainer", merged=True))
-    assert await shop.counts() == {}
+    pull = scenario.world.create_pull(scenario.repo, BRANCH, by="stranger", fork=fork)
+    await scenario.hears(await scenario.world.close_thread(pull, by="maintainer", merged=True))
+    assert await scenario.counts() == {}
 
 
 async def test_merging_the_runs_own_pull_request_does_not_cancel_the_run(
-    shop: Shop,
+    scenario: OutcomeScenario,
 ) -> None:
     handler = RecordingHandler()
-    async with running_worker(shop.queue, handler):
-        await shop.hears(await shop.world.add_label(shop.issue, "fix-me", by="maintainer"))
+    async with running_worker(scenario.queue, handler):
+        await scenario.hears(await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"))
         await handler.running.wait()
-        pull = shop.proposed()
-        merged = await shop.world.close_thread(pull, by="maintainer", merged=True)
-        await shop.hears(merged, await shop.world.close_thread(shop.issue, by="maintainer"))
-        (run,) = await shop.queue.all_active_jobs()
+        pull = scenario.proposed()
+        merged = await scenario.world.close_thread(pull, by="maintainer", merged=True)
+        await scenario.hears(merged, await scenario.world.close_thread(scenario.issue, by="maintainer"))
+        (run,) = await scenario.queue.all_active_jobs()
         assert run.state == "running"
         handler.go.set()
-        ended = await wait_for_state(shop.queue, run.job.id)
+        ended = await wait_for_state(scenario.queue, run.job.id)
     assert ended.result == handler.ending
-    assert shop.issue.comments == []
+    assert scenario.issue.comments == []
 
 
 @pytest.mark.parametrize(("body", "merged"), [("Closes #10.", True), ("Closes #1.", False)])
-async def test_closing_the_issue_otherwise_cancels_the_run(shop: Shop, body: str, merged: bool) -> None:
+async def test_closing_the_issue_otherwise_cancels_the_run(
+    scenario: OutcomeScenario, body: str, merged: bool
+) -> None:
     handler = RecordingHandler()
-    async with running_worker(shop.queue, handler):
-        await shop.hears(await shop.world.add_label(shop.issue, "fix-me", by="maintainer"))
+    async with running_worker(scenario.queue, handler):
+        await scenario.hears(await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"))
         await handler.running.wait()
-        (run,) = await shop.queue.all_active_jobs()
-        ended = await shop.world.close_thread(shop.proposed(body=body), by="maintainer", merged=merged)
-        await shop.hears(ended, await shop.world.close_thread(shop.issue, by="reporter"))
-        assert (await wait_for_state(shop.queue, run.job.id)).result == Canceled(reason="closed")
+        (run,) = await scenario.queue.all_active_jobs()
+        ended = await scenario.world.close_thread(
+            scenario.proposed(body=body), by="maintainer", merged=merged
+        )
+        await scenario.hears(ended, await scenario.world.close_thread(scenario.issue, by="reporter"))
+        assert (await wait_for_state(scenario.queue, run.job.id)).result == Canceled(reason="closed")

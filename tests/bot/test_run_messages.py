@@ -35,7 +35,7 @@ async def test_a_comment_reaches_the_running_agent_once_and_starts_no_job(scenar
         assert record is not None and record.result == Answered(run=run.id)
         handler.go.set()
         await wait_for_state(scenario.queue, requests[1].id)
-    assert handler.begun == {run.id: 1, requests[1].id: 1}
+    assert handler.started == {run.id: 1, requests[1].id: 1}
 
 
 async def test_work_requested_during_an_explanation_runs_after_it(scenario: HandlerScenario) -> None:
@@ -48,7 +48,7 @@ async def test_work_requested_during_an_explanation_runs_after_it(scenario: Hand
         assert await mail.fetch_new(run, Trajectory()) == ()
         handler.go.set()
         await wait_for_state(scenario.queue, work.id)
-    assert handler.begun == {run.id: 1, work.id: 1}
+    assert handler.started == {run.id: 1, work.id: 1}
 
 
 def at_work(scenario: HandlerScenario, run: Job) -> Trajectory:
@@ -72,7 +72,7 @@ async def test_a_label_after_a_mention_is_completed_by_its_run(scenario: Handler
         assert record is not None and record.result == Answered(run=run.id)
         handler.go.set()
         await wait_for_state(scenario.queue, run.id)
-    assert handler.begun == {run.id: 1}
+    assert handler.started == {run.id: 1}
     assert scenario.replies == []
 
 
@@ -116,7 +116,7 @@ async def test_a_label_after_a_read_only_request_starts_in_turn(scenario: Handle
         assert await mail.fetch_new(run, at_work(scenario, run)) == ()
         handler.go.set()
         await wait_for_state(scenario.queue, label.id)
-    assert handler.begun == {run.id: 1, label.id: 1}
+    assert handler.started == {run.id: 1, label.id: 1}
 
 
 async def test_a_label_by_a_stranger_after_a_mention_is_rejected_and_a_stop_cancels_that_of_a_writer(

@@ -356,7 +356,7 @@ async def test_a_github_outage_is_reported_and_does_not_affect_readiness(url: st
     }
 
 
-class Emptied(DeliveryInbox):
+class EmptiedInbox(DeliveryInbox):
     """An inbox whose only delivery becomes a job right after the deliveries were counted."""
 
     queue: ArqQueue
@@ -372,7 +372,7 @@ class Emptied(DeliveryInbox):
 async def test_a_delivery_processed_while_metrics_are_read_is_counted(url: str) -> None:
     async with RedisStores.open(url) as stores:
         await stores.inbox.put("1", "issues", b"{}")
-        emptied = Emptied(url)
+        emptied = EmptiedInbox(url)
         emptied.queue = stores.queue
         _, _, text = await _health_endpoints(replace(stores, inbox=emptied), {})["/metrics"]()
         await emptied.close()

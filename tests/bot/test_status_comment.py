@@ -41,7 +41,7 @@ PATIENCE = 20.0
 
 
 @dataclass
-class Place:
+class CommentScenario:
     """The log of a run, its thread, and a reporter that connects them."""
 
     world: FakeGitHub
@@ -86,7 +86,7 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
+async def scenario(tmp_path: Path) -> AsyncIterator[CommentScenario]:
     async with FakeGitHub() as world, FileLogStore(tmp_path).open(RUN) as log:
         roles = {"patchwright": "write", "maintainer": "write"}
         repo = world.create_repository("acme/calc", {"calc.py": ""}, permissions=roles)  # type: ignore[arg-type]
@@ -103,26 +103,30 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
         async with connect() as forge:
             await log.append(started())
-            yield Place(world, repo, issue, forge, log, line, connect)
+            yield CommentScenario(world, repo, issue, forge, log, line, connect)
 
 
-async def test_the_status_comment_is_posted_at_once_and_edited_only_after_events(place: Place) -> None:
-    async with place.reporting():
-        assert place.comment.startswith("I am working on this. I will post the result in this comment.")
+async def test_the_status_comment_is_posted_at_once_and_edited_only_after_events(
+    scenario: CommentScenario,
+) -> None:
+    async with scenario.reporting():
+        assert scenario.comment.startswith("I am working on this. I will post the result in this comment.")
         await asyncio.sleep(EVERY * 4)
-        assert place.edits == 0
+        assert scenario.edits == 0
         for number in (1, 2):
-            await place.go_on()
-            await place.until(lambda made=number: place.edits == made)  # type: ignore[misc]
-            assert f"So far: {number} step" in place.comment
+            await scenario.go_on()
+            await scenario.until(lambda made=number: scenario.edits == made)  # type: ignore[misc]
+            assert f"So far: {number} step" in scenario.comment
         await asyncio.sleep(EVERY * 4)
-        assert place.edits == 2
-        await place.end("The end.")
-    assert place.comment == "The end."
+        assert scenario.edits == 2
+        await scenario.end("The end.")
+    assert scenario.comment == "The end."
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["at the end", "when it is stopped"])
-async def test_no_edit_in_progress_overwrites_the_final_text(place: Place, cancelled: bool) -> None:
+async def test_no_edit_in_progress_overwrites_the_final_text(
+    scenario: CommentScenario, cancelled: bool
+) -> None:
     held, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -130,69 +134,69 @@ async def test_no_edit_in_progress_overwrites_the_final_text(place: Place, cance
         go.wait(PATIENCE)
 
     async def run() -> None:
-        async with place.reporting():
-            place.world.before_next_request("PATCH", f"/comments/{place.repo.comments(1)[0].id}", hold)
-            await place.go_on()
-            await place.until(held.is_set)
+        async with scenario.reporting():
+            scenario.world.before_next_request("PATCH", f"/comments/{scenario.repo.comments(1)[0].id}", hold)
+            await scenario.go_on()
+            await scenario.until(held.is_set)
             if cancelled:
                 await asyncio.sleep(60)
-            await place.end("The end.")
+            await scenario.end("The end.")
 
     task = asyncio.create_task(run())
-    await place.until(held.is_set)
+    await scenario.until(held.is_set)
     if cancelled:
         task.cancel()
     asyncio.get_running_loop().call_later(0.3, go.set)  # GitHub responds slowly.
     await asyncio.wait((task,), timeout=PATIENCE)
     if cancelled:
-        await place.end("The end.")
-    assert place.comment == "The end." and place.edits == 2
+        await scenario.end("The end.")
+    assert scenario.comment == "The end." and scenario.edits == 2
 
 
-async def test_no_event_after_the_final_text_is_reported(place: Place) -> None:
-    async with place.reporting():
-        await place.end("The end.")
-        await place.go_on()
+async def test_no_event_after_the_final_text_is_reported(scenario: CommentScenario) -> None:
+    async with scenario.reporting():
+        await scenario.end("The end.")
+        await scenario.go_on()
         await asyncio.sleep(EVERY * 6)
-        assert (place.comment, place.edits) == ("The end.", 1)
-    async with place.reporting():  # Another try, which starts over.
-        assert place.comment.startswith("I am working on this.")
-        assert "So far: 1 step of" in place.comment
+        assert (scenario.comment, scenario.edits) == ("The end.", 1)
+    async with scenario.reporting():  # Another try, which starts over.
+        assert scenario.comment.startswith("I am working on this.")
+        assert "So far: 1 step of" in scenario.comment
 
 
 @pytest.mark.redis
-async def test_a_worker_presumed_dead_reports_nothing(place: Place, short_tmp: Path) -> None:
+async def test_a_worker_presumed_dead_reports_nothing(scenario: CommentScenario, short_tmp: Path) -> None:
     async with run_embedded_redis(short_tmp) as url:
         redis = redis_client(url)
         one, other = (
             SharedLogStore(FileLogStore(short_tmp / name), url, lease_seconds=30) for name in ("one", "other")
         )
-        async with one.open(RUN) as place.log:
-            await place.log.append(started())
-            async with place.reporting():
+        async with one.open(RUN) as scenario.log:
+            await scenario.log.append(started())
+            async with scenario.reporting():
                 await redis.delete(writer_key(RUN))
-                async with other.open(RUN), place.connect() as forge:
-                    await forge.upsert_comment(place.job.repo, place.job.number, RUN, "The end.")
+                async with other.open(RUN), scenario.connect() as forge:
+                    await forge.upsert_comment(scenario.job.repo, scenario.job.number, RUN, "The end.")
                     with pytest.raises(LogLocked):  # The event of this step stays in the worker's own file.
-                        await place.go_on()
-                    assert place.log.trajectory.replies()
+                        await scenario.go_on()
+                    assert scenario.log.trajectory.replies()
                     await asyncio.sleep(EVERY * 6)
-        assert (place.comment, place.edits) == ("The end.", 1)
+        assert (scenario.comment, scenario.edits) == ("The end.", 1)
         for store in (one, other):
             await store.close()
         await redis.aclose()
 
 
-async def test_a_preempted_edit_is_made_later(place: Place) -> None:
-    async with place.reporting():
-        (whose,) = place.line._next_write
-        await place.line.try_acquire(whose, "other", 1, 0.5)  # type: ignore[arg-type]
-        await place.line.block(whose, 0.5)
-        await place.go_on()
+async def test_a_preempted_edit_is_made_later(scenario: CommentScenario) -> None:
+    async with scenario.reporting():
+        (whose,) = scenario.line._next_write
+        await scenario.line.try_acquire(whose, "other", 1, 0.5)  # type: ignore[arg-type]
+        await scenario.line.block(whose, 0.5)
+        await scenario.go_on()
         await asyncio.sleep(EVERY * 3)
-        assert place.edits == 0
-        await place.until(lambda: place.edits == 1)
-        assert "So far: 1 step of" in place.comment
+        assert scenario.edits == 0
+        await scenario.until(lambda: scenario.edits == 1)
+        assert "So far: 1 step of" in scenario.comment
 
 
 FAILURES = [
@@ -220,12 +224,14 @@ def test_a_failure_names_who_is_responsible_and_whether_to_retry(error: Exceptio
     assert fault_text(error).count("\n") == 0
 
 
-async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failure(place: Place) -> None:
-    await report_failure(place.forge, place.job, ModelAccessDenied("The key is refused."))
-    assert place.comment == (
+async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failure(
+    scenario: CommentScenario,
+) -> None:
+    await report_failure(scenario.forge, scenario.job, ModelAccessDenied("The key is refused."))
+    assert scenario.comment == (
         "I had to stop before I finished. The key is refused. The model provider rejected the request. "
         "A new attempt will fail until someone fixes the cause.\n\n"
         f"I proposed no change. An operator can find the log under the run `{RUN}`.\n"
     )
-    await report_failure(place.forge, place.job, JobCanceled("Somebody canceled this run."))
-    assert place.comment.startswith("I had to stop before I finished. Somebody canceled this run.\n")
+    await report_failure(scenario.forge, scenario.job, JobCanceled("Somebody canceled this run."))
+    assert scenario.comment.startswith("I had to stop before I finished. Somebody canceled this run.\n")

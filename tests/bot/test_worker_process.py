@@ -30,7 +30,7 @@ WAITS = (
 
 
 @dataclass
-class Slow:
+class SlowImageBuild:
     """A worker for a scenario; its image build takes as long as the test wants."""
 
     scenario: HandlerScenario
@@ -88,13 +88,13 @@ class Slow:
 
 
 @pytest.fixture
-async def slow(scenario: HandlerScenario, short_tmp: Path) -> AsyncIterator[Slow]:
+async def slow(scenario: HandlerScenario, short_tmp: Path) -> AsyncIterator[SlowImageBuild]:
     async with run_embedded_redis(short_tmp) as url:
-        yield Slow(scenario, url, short_tmp)
+        yield SlowImageBuild(scenario, url, short_tmp)
 
 
 async def test_a_label_during_the_image_build_gets_a_notice_in_the_status_comment(
-    slow: Slow,
+    slow: SlowImageBuild,
 ) -> None:
     queue, presence = ArqQueue(slow.url), Heartbeats(slow.url)
     async with slow.running_worker():
@@ -109,8 +109,8 @@ async def test_a_label_during_the_image_build_gets_a_notice_in_the_status_commen
     await presence.close()
 
 
-async def test_the_image_build_is_not_mentioned_if_another_worker_takes_the_job(slow: Slow) -> None:
-    other = Slow(slow.scenario, slow.url, slow.data)
+async def test_the_image_build_is_not_mentioned_if_another_worker_takes_the_job(slow: SlowImageBuild) -> None:
+    other = SlowImageBuild(slow.scenario, slow.url, slow.data)
     other.made.set()
     queue = ArqQueue(slow.url)
     async with slow.running_worker(), other.running_worker():
@@ -120,7 +120,7 @@ async def test_the_image_build_is_not_mentioned_if_another_worker_takes_the_job(
     await queue.close()
 
 
-async def test_a_worker_without_an_engine_exits_with_the_engines_error(slow: Slow) -> None:
+async def test_a_worker_without_an_engine_exits_with_the_engines_error(slow: SlowImageBuild) -> None:
     slow.failure = EngineUnavailable("no Docker engine answers")
     slow.made.set()
     async with asyncio.timeout(20):

@@ -61,7 +61,7 @@ async def test_a_job_has_a_record_while_queued_running_and_completed(
         assert await queue.put(job()) is False
         await asyncio.sleep(0.6)
     assert await queue.get_record(job().id) == ended
-    assert handler.begun == {job().id: 1}
+    assert handler.started == {job().id: 1}
 
 
 async def test_the_same_job_put_a_hundred_times_at_once_runs_once(
@@ -73,7 +73,7 @@ async def test_the_same_job_put_a_hundred_times_at_once_runs_once(
         await wait_for_state(queue, job().id)
         await asyncio.sleep(0.6)
     assert stored.count(True) == 1
-    assert handler.begun == {job().id: 1}
+    assert handler.started == {job().id: 1}
 
 
 async def test_a_queued_job_that_is_canceled_never_starts(queue: JobQueue, handler: RecordingHandler) -> None:
@@ -83,7 +83,7 @@ async def test_a_queued_job_that_is_canceled_never_starts(queue: JobQueue, handl
     async with running_worker(queue, handler):
         await asyncio.sleep(0.6)
     assert (await wait_for_state(queue, job().id)).result == Canceled()
-    assert handler.begun == {}
+    assert handler.started == {}
     assert await queue.put(job()) is False
 
 
@@ -177,11 +177,11 @@ async def test_one_job_runs_per_thread_at_a_time(queue: JobQueue, handler: Recor
         await queue.put(other)
         await asyncio.sleep(0.8)
         is_concurrent = isinstance(queue, ArqQueue)
-        assert handler.begun == {job().id: 1} | ({other.id: 1} if is_concurrent else {})
+        assert handler.started == {job().id: 1} | ({other.id: 1} if is_concurrent else {})
         handler.go.set()
         for each in (job(), same, other):
             assert (await wait_for_state(queue, each.id)).result == DONE
-    assert handler.begun == {job().id: 1, same.id: 1, other.id: 1}
+    assert handler.started == {job().id: 1, same.id: 1, other.id: 1}
 
 
 async def test_urgent_jobs_run_before_the_others(queue: JobQueue, handler: RecordingHandler) -> None:
@@ -192,7 +192,7 @@ async def test_urgent_jobs_run_before_the_others(queue: JobQueue, handler: Recor
     async with running_worker(queue, handler):
         for each in jobs:
             await wait_for_state(queue, each.id)
-    assert list(handler.begun) == [jobs[2].id, jobs[0].id, jobs[1].id]
+    assert list(handler.started) == [jobs[2].id, jobs[0].id, jobs[1].id]
 
 
 async def test_a_threads_active_jobs_are_listed_in_order_of_request(
@@ -210,7 +210,7 @@ async def test_a_threads_active_jobs_are_listed_in_order_of_request(
     async with running_worker(queue, handler):
         await wait_for_state(queue, job().id)
         await asyncio.sleep(0.6)
-    assert late.id not in handler.begun
+    assert late.id not in handler.started
     assert await queue.active_jobs(other_case, 7) == ()
 
 

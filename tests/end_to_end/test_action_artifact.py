@@ -49,7 +49,7 @@ def on_pull(publish_scenario: PublishScenario) -> UploadedArtifact:
     return UploadedArtifact(publish_scenario, pull)
 
 
-def forged(events: list[Event], **changes: Any) -> list[Event]:
+def forge_log(events: list[Event], **changes: Any) -> list[Event]:
     """Returns the log with changed facts in its first event."""
     return [events[0].model_copy(update=changes), *events[1:]]
 
@@ -77,9 +77,9 @@ async def test_a_log_with_another_pull_request_branch_is_rejected(
     assert isinstance(events[0], RunStarted)
     thread = events[0].thread.model_copy(update={"head_branch": "release", "head_sha": release})
     with pytest.raises(InvalidArtifact, match="branches differ"):
-        await on_pull.publish(forged(events, thread=thread))
+        await on_pull.publish(forge_log(events, thread=thread))
     assert repo.bare.branch_sha("release") == release
-    await on_pull.publish(forged(events, thread=thread), is_validated=False)
+    await on_pull.publish(forge_log(events, thread=thread), is_validated=False)
     assert repo.read("release", "VERSION") == "2\n"
 
 
@@ -104,8 +104,8 @@ async def test_a_head_that_is_not_in_the_pull_request_is_rejected(on_pull: Uploa
     assert isinstance(events[0], RunStarted)
     thread = events[0].thread.model_copy(update={"head_sha": planted})
     with pytest.raises(InvalidArtifact, match="no longer contains the commit"):
-        await on_pull.publish(forged(events, thread=thread))
-    await on_pull.publish(forged(events, thread=thread), is_validated=False)
+        await on_pull.publish(forge_log(events, thread=thread))
+    await on_pull.publish(forge_log(events, thread=thread), is_validated=False)
     (ours,) = (name for name in on_pull.scenario.repo.branches if name.startswith("patchwright/"))
     assert on_pull.scenario.repo.read(ours, "evil.py") == "print()\n"
 
@@ -132,7 +132,7 @@ async def test_a_review_thread_of_another_pull_request_is_not_changed(on_pull: U
     events[1] = ModelReply(
         thought="", calls=(ToolCall(id="1", action=answered),), usage=ReplyUsage(model="m")
     )
-    events = forged(events, thread=events[0].thread.model_copy(update={"threads": (planted,)}))
+    events = forge_log(events, thread=events[0].thread.model_copy(update={"threads": (planted,)}))
     with pytest.raises(InvalidArtifact, match="review thread"):
         await on_pull.publish(events)
     assert other.review_threads[0].resolved_by is None
@@ -151,7 +151,7 @@ ANOTHER = (
 @pytest.mark.parametrize("change", ANOTHER)
 async def test_a_log_of_another_job_is_rejected(upload: UploadedArtifact, change: Callable[..., Any]) -> None:
     with pytest.raises(InvalidArtifact, match="another job"):
-        await upload.publish(forged(await upload.events(), job=change(upload.job)))
+        await upload.publish(forge_log(await upload.events(), job=change(upload.job)))
     assert upload.scenario.comments == []
 
 
@@ -187,7 +187,7 @@ LOUD = "@everyone <img src=//evil.test> ![x](http://evil.test) fixes #1\n::set-o
 LIVE = re.compile(r"@everyone|<img|!\[x\]|fixes #1", re.IGNORECASE)
 
 
-def live(text: str) -> list[str]:
+def active_lines(text: str) -> list[str]:
     """Returns the lines with active Markdown; text in code is inert."""
     outside = re.sub(r"(`{3,}).*?\\1|`[^`\n]+`", "", text, flags=re.DOTALL)
     return [line for line in outside.splitlines() if LIVE.search(line) and line != "Fixes #1"]
@@ -227,15 +227,15 @@ async def test_text_of_a_forged_log_is_shown_inert(upload: UploadedArtifact, kin
         settings=places,
         repository={LOUD: LOUD},
     )
-    events = forged(events, model=LOUD, source=LOUD)
+    events = forge_log(events, model=LOUD, source=LOUD)
     await upload.publish([events[0], under, *events[1:]])
     texts = [*upload.scenario.comments, *(pull.body or "" for pull in upload.scenario.pulls)]
     texts += [pull.title for pull in upload.scenario.pulls]
     texts.append(upload.scenario.repo.bare.git("log", "-1", "--format=%B", "patchwright/issue-1").decode())
     assert len(texts) >= 2
-    assert [line for text in texts for line in live(text)] == []
+    assert [line for text in texts for line in active_lines(text)] == []
     assert "evil.test/run" not in "".join(texts)
-    assert live(f"so {LOUD} and `so`")  # active text would be found
+    assert active_lines(f"so {LOUD} and `so`")  # active text would be found
 
 
 async def test_a_patch_against_another_base_commit_is_rejected(
@@ -262,7 +262,7 @@ async def test_the_reason_of_a_failure_is_posted_without_mentions(upload: Upload
             await part.resolve(upload.job)
         await part.report_failure(upload.job, broke.value)
     (comment,) = upload.scenario.comments
-    assert live(comment) == []
+    assert active_lines(comment) == []
     assert "everyone" in comment
 
 

@@ -34,7 +34,7 @@ GOING_ON = (
 
 
 @pytest.fixture
-def hooked(scenario: Scenario) -> Scenario:
+def hooked_scenario(scenario: Scenario) -> Scenario:
     """A scenario whose comments become deliveries that nobody receives."""
     scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     return scenario
@@ -49,9 +49,9 @@ async def comment(scenario: Scenario, text: str, by: str = "maintainer") -> Job:
 
 
 async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
-    hooked: Scenario,
+    hooked_scenario: Scenario,
 ) -> None:
-    scenario = hooked
+    scenario = hooked_scenario
     endpoint = await use_ordered_model(scenario, *ASKING, *GOING_ON)
     first_outcome = await scenario.resolve()
     assert isinstance(first_outcome, InputRequired) and first_outcome.question == QUESTION.question
@@ -119,8 +119,8 @@ async def test_a_second_question_is_answered_too_and_a_comment_after_the_run_is_
 
 
 @pytest.mark.slow
-async def test_the_action_exits_with_its_own_code_and_prints_the_question(hooked: Scenario) -> None:
-    scenario = hooked
+async def test_the_action_exits_with_its_own_code_and_prints_the_question(hooked_scenario: Scenario) -> None:
+    scenario = hooked_scenario
     await use_ordered_model(scenario, RecordedTurn("Unclear.", QUESTION))
     delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
     code, out, error = await scenario.command("action", environment=scenario.event(delivery))

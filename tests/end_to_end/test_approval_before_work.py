@@ -29,7 +29,7 @@ async def server() -> AsyncIterator[ServerScenario]:
         yield server
 
 
-async def opened(server: ServerScenario, issue: Issue) -> FakePullRequest:
+async def open_pull_request(server: ServerScenario, issue: Issue) -> FakePullRequest:
     await server.world.add_label(issue, "fix-me", by="maintainer")
     await server.wait_until_idle()
     (pull,) = issue.repo.pulls
@@ -43,9 +43,9 @@ def is_held(pull: FakePullRequest) -> bool:
 async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_a_writer_agrees(
     server: ServerScenario,
 ) -> None:
-    ours_alone = await opened(server, server.issue("trusted", by="maintainer"))
+    ours_alone = await open_pull_request(server, server.issue("trusted", by="maintainer"))
     assert not is_held(ours_alone) and "Continuous integration is on hold" not in str(ours_alone.body)
-    pull = await opened(server, server.issue("foreign", by="reporter"))
+    pull = await open_pull_request(server, server.issue("foreign", by="reporter"))
     assert is_held(pull)
     assert (
         "Continuous integration is on hold: my commit says `[skip ci]`, because I read text by reporter, "

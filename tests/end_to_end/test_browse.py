@@ -46,7 +46,7 @@ def reveals(port: int) -> Browse:
 Says = Callable[[str], str]
 
 
-class Reader:
+class BrowsingScript:
     """Scripts the browsing agent's replies per task, which it identifies by a word."""
 
     def __init__(self, scenario: Scenario, **tasks: tuple[Says, ...]) -> None:
@@ -102,7 +102,7 @@ async def test_a_browsing_agent_opens_the_agents_page_and_reports_back(
     scenario = make_scenario(files=FILES)
     scenario.environment |= {"PATCHWRIGHT_SANDBOX_FEATURES": "browser", "PATCHWRIGHT_MAX_BROWSING_STEPS": "5"}
     port = free_port()
-    reader = Reader(
+    reader = BrowsingScript(
         scenario,
         reveals=(opens, mumbles, mumbles, clicks, reports),
         Buy=(gives_up,),
@@ -160,7 +160,7 @@ async def test_a_run_killed_while_browsing_counts_the_cost_and_continues(
 
     port = free_port()
     asks = (serves(port), RecordedTurn("Look at it.", reveals(port)))
-    await scenario.script_model(*asks, *FIX_TURNS, on_request=Reader(scenario, reveals=(opens, dies)))
+    await scenario.script_model(*asks, *FIX_TURNS, on_request=BrowsingScript(scenario, reveals=(opens, dies)))
     process = await scenario.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
     await process.communicate()
     assert process.returncode == -signal.SIGKILL and len(victims) == 1

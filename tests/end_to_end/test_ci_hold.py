@@ -38,24 +38,24 @@ async def test_a_commit_for_an_outsiders_issue_is_held_and_the_pull_request_says
 
 
 @pytest.mark.parametrize(
-    ("setting", "writer", "held"),
+    ("setting", "writer", "is_held"),
     [("never", False, False), ("untrusted", True, False), ("always", True, True)],
 )
 async def test_the_operator_decides_which_commits_are_held(
-    publish_scenario: PublishScenario, setting: str, writer: bool, held: bool
+    publish_scenario: PublishScenario, setting: str, writer: bool, is_held: bool
 ) -> None:
     publish_scenario.settings = {"hold_ci": setting}
     if writer:
         publish_scenario.world.set_role(publish_scenario.repo, "reporter", "write")
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
-    assert ("[skip ci]" in message(publish_scenario, pull), "run-ci" in pull.body) == (held, held)
+    assert ("[skip ci]" in message(publish_scenario, pull), "run-ci" in pull.body) == (is_held, is_held)
 
 
 HELD = "Fix: the sum\n\n[skip ci]\n\nIssue: #1\nPatchwright-Run: first\n"
 
 
-def held(scenario: Scenario) -> FakePullRequest:
+def open_held_pull(scenario: Scenario) -> FakePullRequest:
     """Opens the bot's pull request with a held commit."""
     scenario.repo.commit("patchwright/issue-1", {"calc.py": WIP}, HELD)
     return scenario.world.create_pull(
@@ -68,7 +68,7 @@ def answers(pull: FakePullRequest) -> list[str]:
 
 
 async def test_a_writer_releases_a_held_commit_with_an_empty_commit(scenario: Scenario) -> None:
-    pull = held(scenario)
+    pull = open_held_pull(scenario)
     before = pull.head.sha
     await scenario.script_model()
     job = request_job(scenario, pull, command="run-ci")
@@ -106,7 +106,7 @@ async def test_a_writer_releases_a_held_commit_with_an_empty_commit(scenario: Sc
 
 
 async def test_an_outsider_cannot_release_a_held_commit(scenario: Scenario) -> None:
-    pull = held(scenario)
+    pull = open_held_pull(scenario)
     before = pull.head.sha
     await scenario.script_model()
     outcome = await scenario.resolve(request_job(scenario, pull, command="run-ci", by="reporter"))
@@ -119,7 +119,7 @@ async def test_an_outsider_cannot_release_a_held_commit(scenario: Scenario) -> N
 
 
 async def test_a_release_overtaken_by_a_push_does_nothing(scenario: Scenario) -> None:
-    pull = held(scenario)
+    pull = open_held_pull(scenario)
     await scenario.script_model()
     push = lambda: scenario.repo.commit("patchwright/issue-1", {"more.py": "1\n"})  # noqa: E731
     scenario.world.before_next_request("GET", "/git/ref/heads/patchwright/issue-1", push)
@@ -153,7 +153,7 @@ async def test_a_release_on_a_protected_fork_is_left_to_its_author(scenario: Sce
 
 async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Scenario) -> None:
     """GitHub returns null here, although its API description, which the fake server follows, does not allow it."""
-    pull = held(scenario)
+    pull = open_held_pull(scenario)
     job = request_job(scenario, pull, command="run-ci")
     settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with (
@@ -168,7 +168,7 @@ async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Sc
 
 
 async def test_a_release_with_the_workflow_token_reports_that_ci_does_not_start(scenario: Scenario) -> None:
-    pull = held(scenario)
+    pull = open_held_pull(scenario)
     token = scenario.world.create_installation_token(
         scenario.world.install_app(scenario.world.create_app("github-actions"), scenario.repo)
     )
@@ -183,7 +183,7 @@ async def test_a_release_with_the_workflow_token_reports_that_ci_does_not_start(
 
 
 async def test_a_release_rejected_by_github_quotes_the_reason(scenario: Scenario) -> None:
-    pull = held(scenario)
+    pull = open_held_pull(scenario)
     scenario.repo.protect("patchwright/*", "Only people push here.")
     await is_not_released(
         scenario, pull,
@@ -194,7 +194,7 @@ async def test_a_release_rejected_by_github_quotes_the_reason(scenario: Scenario
 
 
 async def test_a_release_does_not_change_the_default_branch(scenario: Scenario) -> None:
-    pull = held(scenario)
+    pull = open_held_pull(scenario)
     scenario.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/patchwright/issue-1")
     scenario.repo.default_branch = "patchwright/issue-1"
     await is_not_released(
@@ -222,7 +222,7 @@ async def test_commits_on_a_held_commit_are_held_and_on_a_released_one_are_not(
     scenario = make_scenario(
         {"calc.py": "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"}
     )
-    pull = held(scenario)
+    pull = open_held_pull(scenario)
     reply = await follow(scenario, pull)
     assert "[skip ci]" in message(scenario, pull)
     assert (

@@ -99,7 +99,7 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def reachable(address: str, urls: Sequence[str]) -> AsyncIterator[None]:
+async def forward_ports(address: str, urls: Sequence[str]) -> AsyncIterator[None]:
     """Makes ports on this machine's loopback interface available to the containers of a network."""
 
     async def meet(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -122,7 +122,7 @@ async def reachable(address: str, urls: Sequence[str]) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def composed(
+async def run_compose(
     scenario: Scenario, image: str, tmp_path: Path, *, is_set_up: bool = True
 ) -> AsyncIterator[Compose]:
     """Starts the project, and removes it with its volumes at the end. The model must be running."""
@@ -156,7 +156,7 @@ async def composed(
             scenario.world.server_url,
             scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"],
         ]
-        async with reachable(address, urls):
+        async with forward_ports(address, urls):
             try:
                 await compose("up", "--detach", "--no-build")
                 await compose.ready("/readyz" if is_set_up else "/healthz")
@@ -172,7 +172,7 @@ async def composed(
         await asyncio.to_thread(run, "docker", "network", "rm", name)
 
 
-async def opened(scenario: Scenario, pulls: int) -> None:
+async def wait_for_pulls(scenario: Scenario, pulls: int) -> None:
     async with asyncio.timeout(180):
         while len(scenario.repo.pulls) < pulls:
             await asyncio.sleep(0.3)
@@ -188,9 +188,9 @@ async def test_a_compose_deployment_handles_labels_upgrades_and_backups(
             requested.set()
 
     await scenario.script_model(*FIX_TURNS, delay=0.5, on_request=note)
-    async with composed(scenario, image, tmp_path) as compose:
+    async with run_compose(scenario, image, tmp_path) as compose:
         await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
-        await opened(scenario, 1)
+        await wait_for_pulls(scenario, 1)
         assert scenario.pull.draft is False
 
         another = scenario.world.create_issue(
@@ -200,7 +200,7 @@ async def test_a_compose_deployment_handles_labels_upgrades_and_backups(
         async with asyncio.timeout(120):
             await requested.wait()
         await compose("up", "--detach", "--no-build", "--force-recreate", "worker", "server", "redis")
-        await opened(scenario, 2)
+        await wait_for_pulls(scenario, 2)
         assert len(scenario.repo.comments(another.number)) == 1
 
         async with asyncio.timeout(60):
@@ -223,7 +223,7 @@ async def test_a_compose_deployment_is_set_up_in_the_browser_and_its_worker_star
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.world.sign_in("maintainer")
-    async with composed(scenario, image, tmp_path, is_set_up=False) as compose:
+    async with run_compose(scenario, image, tmp_path, is_set_up=False) as compose:
         url = f"http://127.0.0.1:{compose.port}"
         (code,) = re.findall(r"enter this code: (\S+)", await compose("logs", "--no-color", "server"))
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as browser:
@@ -243,6 +243,6 @@ async def test_a_compose_deployment_is_set_up_in_the_browser_and_its_worker_star
         )
         failed = [one for one in checked["checks"] if one["state"] == "failed"]
         await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
-        await opened(scenario, 1)
+        await wait_for_pulls(scenario, 1)
     there = {"data directory", "GitHub App", "installations", "webhook", "engine", "sandbox limits"}
     assert not there & {one["name"] for one in failed}, failed

@@ -42,7 +42,7 @@ def call(name: str, **arguments: object) -> RecordedCall:
     return RecordedCall(name=name, arguments=arguments)
 
 
-def installed(where: Path) -> str:
+def install_package(where: Path) -> str:
     """Installs a package with an entry point into this directory, as pip would."""
     (where / "counting.py").write_text(PACKAGE)
     facts = where / "counting-1.0.dist-info"
@@ -56,7 +56,7 @@ def installed(where: Path) -> str:
 async def test_configured_mcp_servers_and_entry_point_tools_are_used_like_built_in_ones(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(installed(tmp_path))
+    monkeypatch.syspath_prepend(install_package(tmp_path))
     monkeypatch.setenv("CANARY_API_KEY", "canary-of-the-host-4711")
     servers = {"numbers": {"command": [sys.executable, str(SERVER)], "tools": ["add", "die"]}}
     await use_ordered_model(

@@ -23,7 +23,7 @@ async def press(browser: httpx.AsyncClient, run: str, verb: str) -> None:
     assert answer.status_code == 303
 
 
-async def listed(browser: httpx.AsyncClient, state: str, count: int) -> list[str]:
+async def wait_for_runs(browser: httpx.AsyncClient, state: str, count: int) -> list[str]:
     """Waits for this number of runs in this state and returns them."""
     async with asyncio.timeout(60):
         while True:
@@ -46,7 +46,7 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
     ):
         assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
         await wait_until_requested(scenario, served, requested)
-        (run,) = await listed(browser, "working", 1)
+        (run,) = await wait_for_runs(browser, "working", 1)
         async with watch_run(browser, run) as watch:
             text = ""
             while "a + b" not in text:  # the first edit, shown live
@@ -54,10 +54,10 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
             await press(browser, run, "stop")
             await until(lambda: answers(scenario)[0].startswith("I had to stop"))
             await watch.until("end")
-        assert await listed(browser, "canceled", 1) == [run]
+        assert await wait_for_runs(browser, "canceled", 1) == [run]
         (scenario.data / "again").touch()
         await press(browser, run, "retry")
-        (again,) = await listed(browser, "published", 1)
+        (again,) = await wait_for_runs(browser, "published", 1)
         page = (await browser.get(f"/runs/{again}")).text
         parts = re.findall(
             r'<dt>(\w+)</dt><dd><span class="mark \w+">([\w ]+)</span>', (await browser.get("/")).text

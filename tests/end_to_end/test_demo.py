@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.redis
 
 
-async def played(*command: str, cwd: Path, **environment: str) -> tuple[int, str, str]:
+async def run_demo(*command: str, cwd: Path, **environment: str) -> tuple[int, str, str]:
     home = {"HOME": str(cwd), "PATH": "/usr/local/bin:/usr/bin:/bin"}
     process = await asyncio.create_subprocess_exec(
         *command, cwd=cwd, env=home | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -35,7 +35,7 @@ def assert_demo_output(out: str) -> None:
 
 @pytest.mark.slow
 async def test_the_demo_opens_a_tested_pull_request_in_the_local_sandbox(short_tmp: Path) -> None:
-    code, out, error = await played(
+    code, out, error = await run_demo(
         sys.executable, "-m", "patchwright", "demo", "--sandbox", "local", cwd=short_tmp
     )
     assert code == 0, out + error
@@ -49,7 +49,7 @@ async def test_the_demo_opens_a_tested_pull_request_in_docker(
     short_tmp: Path, image_build_environment: dict[str, str]
 ) -> None:
     command = (sys.executable, "-m", "patchwright", "demo", "--json", "--sandbox", "docker")
-    code, out, error = await played(*command, cwd=short_tmp, **image_build_environment)
+    code, out, error = await run_demo(*command, cwd=short_tmp, **image_build_environment)
     assert code == 0, out + error
     result = json.loads(out)
     assert (result["outcome"], result["verdict"], result["draft"]) == ("published", "fixed", False)
@@ -58,7 +58,7 @@ async def test_the_demo_opens_a_tested_pull_request_in_docker(
 @pytest.mark.slow
 async def test_without_an_engine_the_demo_prints_a_notice_and_continues(short_tmp: Path) -> None:
     command = (sys.executable, "-m", "patchwright", "demo")
-    code, out, error = await played(*command, cwd=short_tmp, DOCKER_HOST="unix:///nowhere/docker.sock")
+    code, out, error = await run_demo(*command, cwd=short_tmp, DOCKER_HOST="unix:///nowhere/docker.sock")
     assert code == 0, out + error
     (notice,) = [line for line in out.splitlines() if line.startswith("NOTICE: ")]
     assert "local sandbox" in notice
@@ -77,6 +77,6 @@ async def test_the_wheel_runs_the_demo_in_an_empty_environment(short_tmp: Path) 
     for command in commands:
         await asyncio.to_thread(subprocess.run, command, check=True, timeout=280)
     patchwright = str(short_tmp / "empty" / "bin" / "patchwright")
-    code, out, error = await played(patchwright, "demo", "--sandbox", "local", cwd=short_tmp)
+    code, out, error = await run_demo(patchwright, "demo", "--sandbox", "local", cwd=short_tmp)
     assert code == 0, out + error
     assert_demo_output(out)

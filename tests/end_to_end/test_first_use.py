@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @asynccontextmanager
-async def way_out() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
+async def recording_proxy() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
     """Yields proxy variables for everything but this machine, and the list of requested hosts."""
     received: list[str] = []
 
@@ -42,7 +42,7 @@ async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: 
     # Complaint 14: GitHub Enterprise Server. The fake server has its paths: /api/v3, /api/graphql, and a port.
     await scenario.script_model(*FIX_TURNS)
     url = f"{scenario.world.server_url}/acme/calc/issues/1"
-    async with way_out() as (proxy, request):
+    async with recording_proxy() as (proxy, request):
         code, out, error = await scenario.command("resolve", url, environment=proxy)
         assert (code, request) == (0, []), out + error
         assert f"pull request: {scenario.world.server_url}/acme/calc/pull/2" in out

@@ -141,7 +141,7 @@ async def test_a_container_removed_during_a_command_loses_only_that_command(
         run_worker(scenario, url, tmp_path / "data"),
     ):
         await label_issues(scenario, url)
-        await under_way(scenario)
+        await wait_for_slow_command(scenario)
         run = find_run(tmp_path / "data")
         await asyncio.to_thread(remove, f"{run}-agent")
         await wait_for_pull_requests(scenario, url, seconds=240)
@@ -159,7 +159,7 @@ async def test_an_engine_outage_during_a_command_is_awaited(scenario: Scenario, 
         url = await stack.enter_async_context(run_embedded_redis(scenario.data / "shared"))
         await stack.enter_async_context(run_worker(scenario, url, tmp_path / "data"))
         await label_issues(scenario, url)
-        await under_way(scenario)
+        await wait_for_slow_command(scenario)
         await relay.cut()
         await asyncio.sleep(3)
         path.unlink(missing_ok=True)
@@ -197,7 +197,7 @@ async def test_a_worker_with_a_full_disk_reports_it_and_continues_with_free_spac
     assert len(scenario.repo.pulls) == 1
 
 
-async def under_way(scenario: Scenario) -> None:
+async def wait_for_slow_command(scenario: Scenario) -> None:
     """Waits until the model has requested the slow command, and a little longer, since it may not have started."""
     async with asyncio.timeout(150):
         while len(scenario.endpoint.requests) < 3:

@@ -16,7 +16,7 @@ from patchwright.resolver.domain import Published, Reported
 from patchwright.runtime.actions import RunPython, RunShell, ViewFile
 from tests.end_to_end.conftest import CODE, DONE, FIX, KEY, NEW_TEST, Scenario
 from tests.end_to_end.scripted_models import use_ordered_model
-from tests.end_to_end.test_secret_leaks import everywhere, spellings
+from tests.end_to_end.test_secret_leaks import published_text_of, spellings
 
 pytestmark = pytest.mark.slow
 
@@ -37,22 +37,24 @@ server.run("stdio")
 ENCODED = "import base64; print(t, t[::-1], t.encode().hex(), t.encode().hex().upper(), base64.b64encode(t.encode()))"
 
 
-def tries(name: str, kept: Path) -> tuple[RecordedTurn, ...]:
+def read_attempts(name: str, path: Path) -> tuple[RecordedTurn, ...]:
     """Returns turns that print the variable, encode it, save it to a file, and read that with every tool."""
-    read = f"t = open('{kept}').read().strip(); {ENCODED}"
+    read = f"t = open('{path}').read().strip(); {ENCODED}"
     return (
         RecordedTurn("Print.", RunShell(command=f'echo "${name}"; echo "${name}" | rev; echo -n "${name}" | base64')),
         RecordedTurn("Encode.", RunShell(command=f'python3 -c "t = \'$(printenv {name})\'; {ENCODED}"')),
-        RecordedTurn("Keep.", RunShell(command=f'echo "${name}" > {kept}; cat {kept}; ls "${name}" "/${name}.d"')),
+        RecordedTurn("Keep.", RunShell(command=f'echo "${name}" > {path}; cat {path}; ls "${name}" "/${name}.d"')),
         RecordedTurn("Not named.", RunShell(command="env | grep -i canary; tr '\\0' '\\n' < /proc/self/environ")),
-        RecordedTurn("Read.", ViewFile(path=str(kept)), RunPython(code=read), RunPython(code=f"open('{kept}').read()"),
-             RunPython(code=f"raise ValueError(open('{kept}').read())")),
-        RecordedTurn("Ask.", calls=(RecordedCall(name="files_read", arguments={"path": str(kept)}),)),
+        RecordedTurn("Read.", ViewFile(path=str(path)), RunPython(code=read), RunPython(code=f"open('{path}').read()"),
+             RunPython(code=f"raise ValueError(open('{path}').read())")),
+        RecordedTurn("Ask.", calls=(RecordedCall(name="files_read", arguments={"path": str(path)}),)),
     )  # fmt: skip
 
 
 @pytest.fixture
-def evil(make_scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+def attacked_scenario(
+    make_scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Scenario:
     scenario = make_scenario()
     (tmp_path / "reader.py").write_text(READER)
     secrets = tmp_path / "secrets.toml"
@@ -71,25 +73,28 @@ def evil(make_scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.timeout(90)
-async def test_an_injected_secret_is_used_and_never_read(evil: Scenario, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
+async def test_an_injected_secret_is_used_and_never_read(attacked_scenario: Scenario, tmp_path: Path) -> None:
+    path = tmp_path / "kept"
     leak = RunShell(
-        command=f'cp {kept} leak.txt; rev {kept} > kael.txt; git add -A; git commit -qm "$DEPLOY_KEY"'
+        command=f'cp {path} leak.txt; rev {path} > kael.txt; git add -A; git commit -qm "$DEPLOY_KEY"'
     )
     spoken = Finish(cause="c", change="c", testing="c")
     await use_ordered_model(
-        evil,
-        *tries("DEPLOY_KEY", kept),
+        attacked_scenario,
+        *read_attempts("DEPLOY_KEY", path),
         RecordedTurn("Write.", leak, FIX, NEW_TEST),
         RecordedTurn("Done.", spoken),
         RecordedTurn("Done.", spoken),
     )
-    outcome = await evil.resolve()
+    outcome = await attacked_scenario.resolve()
     assert isinstance(outcome, Reported), "a patch that holds it is not proposed"
-    assert "leak.txt holds a secret" in evil.comments[0] and "kael.txt holds a secret" in evil.comments[0]
-    assert evil.repo.branches == ("main",)
-    assert kept.read_text() == f"{LENT}\n", "the command did get it"
-    published_text = everywhere(evil)
+    assert (
+        "leak.txt holds a secret" in attacked_scenario.comments[0]
+        and "kael.txt holds a secret" in attacked_scenario.comments[0]
+    )
+    assert attacked_scenario.repo.branches == ("main",)
+    assert path.read_text() == f"{LENT}\n", "the command did get it"
+    published_text = published_text_of(attacked_scenario)
     for spelling in (*spellings(LENT), "other-canary", "provider-canary"):
         assert spelling not in published_text, spelling
     assert json.dumps(LENT)[1:-1] not in published_text
@@ -97,15 +102,22 @@ async def test_an_injected_secret_is_used_and_never_read(evil: Scenario, tmp_pat
 
 
 @pytest.mark.timeout(90)
-async def test_the_same_attempts_can_read_an_ordinary_variable(evil: Scenario, tmp_path: Path) -> None:
+async def test_the_same_attempts_can_read_an_ordinary_variable(
+    attacked_scenario: Scenario, tmp_path: Path
+) -> None:
     """Positive control."""
     plant = RunShell(command=f"export HARMLESS={HARMLESS} CANARY={HARMLESS}")
-    kept = tmp_path / "kept"
+    path = tmp_path / "kept"
     await use_ordered_model(
-        evil, RecordedTurn("Plant.", plant), *tries("HARMLESS", kept), RecordedTurn("Done.", DONE)
+        attacked_scenario,
+        RecordedTurn("Plant.", plant),
+        *read_attempts("HARMLESS", path),
+        RecordedTurn("Done.", DONE),
     )
-    await evil.resolve()
-    answers = [m["content"] for m in evil.endpoint.requests[-1]["messages"] if m["role"] == "tool"]
+    await attacked_scenario.resolve()
+    answers = [
+        m["content"] for m in attacked_scenario.endpoint.requests[-1]["messages"] if m["role"] == "tool"
+    ]
     for spelling in spellings(HARMLESS):
         assert sum(spelling in answer for answer in answers) >= 2, spelling
     by_tool = "".join(answers)

@@ -26,7 +26,7 @@ def issue(tmp_path: Path) -> Path:
     return path
 
 
-async def refused(scenario: Scenario, *arguments: str, code: int = 2) -> str:
+async def run_rejected(scenario: Scenario, *arguments: str, code: int = 2) -> str:
     """Returns the one-sentence error of `patchwright ARGUMENTS`."""
     left, out, error = await scenario.command(*arguments)
     assert (left, out) == (code, ""), error
@@ -47,7 +47,7 @@ async def test_a_reference_to_no_issue_of_this_forge_is_rejected(
 ) -> None:
     server = scenario.world.server_url
     typed = typed.format(server=server)
-    sentence = await refused(scenario, "resolve", typed)
+    sentence = await run_rejected(scenario, "resolve", typed)
     assert (
         f"'{shown or typed}' is not an issue. Pass its URL, such as {server}/OWNER/REPO/issues/7" in sentence
     )
@@ -59,7 +59,7 @@ async def test_an_unwritable_patch_file_is_reported_before_the_run(
     scenario: Scenario, repository: Path, issue: Path, out: str
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
-    sentence = await refused(
+    sentence = await run_rejected(
         scenario, "resolve", "--repo", str(repository), "--issue", str(issue), "--out", out
     )
     assert "Cannot write the patch" in sentence
@@ -72,7 +72,7 @@ async def test_a_missing_secret_is_reported_before_the_engine_is_contacted(
 ) -> None:
     scenario.environment.pop(missing, None)
     scenario.environment |= {"DOCKER_HOST": "tcp://127.0.0.1:9", "PATCHWRIGHT_SANDBOX": "docker"}
-    sentence = await refused(scenario, "serve", "--port", "0", "--sandbox", "docker")
+    sentence = await run_rejected(scenario, "serve", "--port", "0", "--sandbox", "docker")
     assert missing in sentence
 
 
@@ -84,16 +84,16 @@ async def test_an_unwritable_data_directory_is_reported_before_the_run(
     place = issue / "data"  # below a file
     scenario.environment["PATCHWRIGHT_DATA"] = str(place)
     more = {"resolve": ("--repo", str(repository), "--issue", str(issue)), "serve": ("--port", "0")}
-    sentence = await refused(scenario, command, *more.get(command, ()))
+    sentence = await run_rejected(scenario, command, *more.get(command, ()))
     assert f"patchwright: Cannot write to {place}" in sentence and "PATCHWRIGHT_DATA" in sentence
     assert scenario.endpoint.requests == []
-    assert "--keep" in await refused(scenario, "demo", "--keep", str(place))
+    assert "--keep" in await run_rejected(scenario, "demo", "--keep", str(place))
 
 
 async def test_a_binary_issue_file_is_rejected(scenario: Scenario, repository: Path, tmp_path: Path) -> None:
     path = tmp_path / "issue.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
-    sentence = await refused(scenario, "resolve", "--repo", str(repository), "--issue", str(path))
+    sentence = await run_rejected(scenario, "resolve", "--repo", str(repository), "--issue", str(path))
     assert "is not a text file" in sentence
 
 
@@ -102,21 +102,23 @@ async def test_an_issue_of_only_control_characters_is_empty(
 ) -> None:
     path = tmp_path / "issue.md"
     path.write_text("# \n\n##\n")
-    sentence = await refused(scenario, "resolve", "--repo", str(repository), "--issue", str(path))
+    sentence = await run_rejected(scenario, "resolve", "--repo", str(repository), "--issue", str(path))
     assert "is empty. Describe the problem in it" in sentence
 
 
 async def test_a_missing_repository_or_issue_is_reported(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     for path in ("acme/nothing/issues/1", "acme/calc/issues/99"):
-        sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/{path}")
+        sentence = await run_rejected(scenario, "resolve", f"{scenario.world.server_url}/{path}")
         assert path.split("/issues")[0] in sentence
     assert scenario.world.writes == scenario.runs == ()
 
 
 async def test_an_unreachable_github_is_reported_with_advice(scenario: Scenario) -> None:
     scenario.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
-    sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=1)
+    sentence = await run_rejected(
+        scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=1
+    )
     assert sentence.endswith("Check the network and GITHUB_API_URL.")
     assert scenario.runs == ()
 
@@ -126,9 +128,9 @@ async def test_a_token_without_permissions_opens_no_pull_request(scenario: Scena
     await scenario.script_model(*FIX_TURNS)
     del scenario.environment["PATCHWRIGHT_APP_ID"], scenario.environment["PATCHWRIGHT_PRIVATE_KEY"]
     url = f"{scenario.world.server_url}/acme/calc/issues/1"
-    assert "GITHUB_TOKEN is not set" in await refused(scenario, "resolve", url)
+    assert "GITHUB_TOKEN is not set" in await run_rejected(scenario, "resolve", url)
     scenario.environment["GITHUB_TOKEN"] = "ghp_unknown"
-    assert "GITHUB_TOKEN" in await refused(scenario, "resolve", url)
+    assert "GITHUB_TOKEN" in await run_rejected(scenario, "resolve", url)
     scenario.environment["GITHUB_TOKEN"] = scenario.world.create_token("stranger")
     left, out, _ = await scenario.command("resolve", url)
     assert (left, out.splitlines()[0][:16]) == (3, "no pull request:")
@@ -139,17 +141,17 @@ async def test_a_token_without_permissions_opens_no_pull_request(scenario: Scena
 
 async def test_a_password_in_a_url_is_not_printed(scenario: Scenario) -> None:
     url = scenario.world.server_url.replace("://", "://me:hunter2@") + "/acme/calc/issues/1"
-    assert "hunter2" not in await refused(scenario, "resolve", url)
+    assert "hunter2" not in await run_rejected(scenario, "resolve", url)
 
 
 async def test_a_server_with_unknown_credentials_reports_it_at_start(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["PATCHWRIGHT_APP_ID"] = "999999"
     advice = "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key."
-    assert advice in await refused(scenario, "serve", "--port", "0")
+    assert advice in await run_rejected(scenario, "serve", "--port", "0")
     del scenario.environment["PATCHWRIGHT_APP_ID"], scenario.environment["PATCHWRIGHT_PRIVATE_KEY"]
     scenario.environment["GITHUB_TOKEN"] = "ghp_unknown"
-    assert "Check GITHUB_TOKEN" in await refused(scenario, "serve", "--port", "0")
+    assert "Check GITHUB_TOKEN" in await run_rejected(scenario, "serve", "--port", "0")
 
 
 async def test_an_unnamed_unknown_or_unpaid_model_is_reported_before_anything_is_written(
@@ -158,10 +160,10 @@ async def test_an_unnamed_unknown_or_unpaid_model_is_reported_before_anything_is
     await scenario.script_model(*FIX_TURNS)
     start = ("resolve", "--repo", str(repository), "--issue", str(issue))
     scenario.environment["PATCHWRIGHT_MODEL_API_KEY"] = "sk-wrong-wrong"
-    assert "PATCHWRIGHT_MODEL_API_KEY" in await refused(scenario, *start)
-    assert "no-such-provider" in await refused(scenario, *start, "--model", "no-such-provider/model")
+    assert "PATCHWRIGHT_MODEL_API_KEY" in await run_rejected(scenario, *start)
+    assert "no-such-provider" in await run_rejected(scenario, *start, "--model", "no-such-provider/model")
     del scenario.environment["PATCHWRIGHT_MODEL"]
-    assert "PATCHWRIGHT_MODEL is not set" in await refused(scenario, *start)
+    assert "PATCHWRIGHT_MODEL is not set" in await run_rejected(scenario, *start)
 
 
 async def test_a_missing_model_ends_the_command_with_an_error(
@@ -179,7 +181,7 @@ async def test_a_missing_model_ends_the_command_with_an_error(
         "The model openai/scripted failed (no answer): Cannot connect to host 127.0.0.1:9"
     )
     assert error.splitlines()[-1] == f"patchwright: {notice}"
-    again = await refused(scenario, "resolve", "--continue", "last")
+    again = await run_rejected(scenario, "resolve", "--continue", "last")
     assert "ended before the first reply of the model. Start a new one" in again
 
 
@@ -187,14 +189,14 @@ async def test_an_unreachable_engine_is_named(scenario: Scenario, repository: Pa
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--sandbox", "docker")
-    assert "Docker" in await refused(scenario, *start)
+    assert "Docker" in await run_rejected(scenario, *start)
 
 
 async def test_without_an_engine_untrusted_issues_do_not_run_on_the_host(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     scenario.environment["PATCHWRIGHT_SANDBOX"] = "auto"
-    sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1")
+    sentence = await run_rejected(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1")
     assert "--sandbox local" in sentence
     assert scenario.world.writes == ()
 
@@ -205,17 +207,17 @@ async def test_without_an_engine_a_local_run_does_not_use_the_local_sandbox_unas
     await scenario.script_model(*FIX_TURNS)
     scenario.environment |= {"DOCKER_HOST": "unix:///nowhere/docker.sock", "PATCHWRIGHT_SANDBOX": "auto"}
     start = ("resolve", "--repo", str(repository), "--issue", str(issue))
-    sentence = await refused(scenario, *start)
+    sentence = await run_rejected(scenario, *start)
     assert "no Docker engine responds (No such file or directory)" in sentence
     assert "use --sandbox local" in sentence
-    assert "use --sandbox local" not in await refused(scenario, *start, "--image", "no/such:image")
+    assert "use --sandbox local" not in await run_rejected(scenario, *start, "--image", "no/such:image")
     assert scenario.endpoint.requests == []
 
 
 @pytest.mark.docker
 async def test_a_missing_base_image_is_named(scenario: Scenario, repository: Path, issue: Path) -> None:
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--sandbox", "docker")
-    sentence = await refused(scenario, *start, "--image", "no-such-image:here")
+    sentence = await run_rejected(scenario, *start, "--image", "no-such-image:here")
     assert "no-such-image:here" in sentence
 
 
@@ -243,7 +245,7 @@ async def test_a_usage_error_is_explained(
 ) -> None:
     scenario.environment.pop("PATCHWRIGHT_WEBHOOK_SECRET")
     filled = (argument.format(repository=repository, issue=issue) for argument in arguments)
-    assert expected in await refused(scenario, *filled)
+    assert expected in await run_rejected(scenario, *filled)
 
 
 async def test_a_directory_without_a_commit_is_reported(
@@ -251,11 +253,11 @@ async def test_a_directory_without_a_commit_is_reported(
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
     empty = Repository(tmp_path / "empty").path
-    assert "has no commit" in await refused(
+    assert "has no commit" in await run_rejected(
         scenario, "resolve", "--repo", str(empty), "--issue", str(issue), code=2
     )
     (tmp_path / "plain").mkdir()
-    sentence = await refused(
+    sentence = await run_rejected(
         scenario, "resolve", "--repo", str(tmp_path / "plain"), "--issue", str(issue), code=2
     )
     assert "is not a git repository" in sentence
@@ -267,7 +269,9 @@ async def test_an_empty_repository_on_the_forge_is_reported(
 ) -> None:
     scenario = make_scenario(files={})
     await scenario.script_model(*FIX_TURNS)
-    sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=2)
+    sentence = await run_rejected(
+        scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=2
+    )
     assert "no commit" in sentence
     assert scenario.world.writes == ()
 
@@ -363,4 +367,4 @@ async def test_without_an_engine_the_server_and_the_image_build_exit_at_once(sce
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     for command in (("serve", "--poll", "--port", "0"), ("prepare",)):
-        assert "no Docker engine responds" in await refused(scenario, *command, "--sandbox", "docker")
+        assert "no Docker engine responds" in await run_rejected(scenario, *command, "--sandbox", "docker")

@@ -11,7 +11,7 @@ from benchmarks.kills import OUTLIVE, SceneResult, killed
 pytestmark = [pytest.mark.redis, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def chosen(reference: SceneResult) -> list[Point]:
+def choose_points(reference: SceneResult) -> list[Point]:
     last = reference.writes
     return [
         Point("line", 0),
@@ -25,10 +25,12 @@ def chosen(reference: SceneResult) -> list[Point]:
 
 
 async def test_a_run_killed_at_any_point_has_the_same_result() -> None:
-    reference, results = await killed(chosen)
+    reference, results = await killed(choose_points)
     assert (reference.result_kind, reference.killed) == ("published", False)
     assert "+    return a + b" in reference.diff and "draft: False" in reference.diff
-    assert {(one.point, one.killed) for one in results} == {(point, True) for point in chosen(reference)}
+    assert {(one.point, one.killed) for one in results} == {
+        (point, True) for point in choose_points(reference)
+    }
     for one in results:
         assert (one.result_kind, one.diff) == (reference.result_kind, reference.diff), one
         assert (one.pulls, one.branches, one.comments) == (1, 1, 1), one

@@ -27,7 +27,7 @@ NOTES = (
 )
 
 
-class Tireless(RecordedModel):
+class LongRunModel(RecordedModel):
     """Fixes the code, looks around for many steps, and finishes. It counts requests instead of reading the prompt."""
 
     def __init__(self, *, steps: int = STEPS, takes: int | None = None) -> None:
@@ -74,7 +74,7 @@ def scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     return make_scenario({"calc.py": CODE, "tests/test_calc.py": TESTS, "numbers.txt": numbers})
 
 
-async def resolve_long_run(scenario: Scenario, endpoint: Tireless, **settings: int) -> Trajectory:
+async def resolve_long_run(scenario: Scenario, endpoint: LongRunModel, **settings: int) -> Trajectory:
     scenario.endpoint = await scenario.stack.enter_async_context(endpoint)
     scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
     scenario.environment |= {f"PATCHWRIGHT_{key.upper()}": str(value) for key, value in settings.items()}
@@ -94,7 +94,7 @@ def changed_prefixes(requests: list[dict[str, Any]]) -> int:
 @pytest.mark.timeout(120)
 @pytest.mark.slow
 async def test_a_run_of_three_hundred_steps_is_condensed_and_completes(scenario: Scenario) -> None:
-    endpoint = Tireless()
+    endpoint = LongRunModel()
     run = await resolve_long_run(scenario, endpoint, max_steps=STEPS + 20, max_context_tokens=16_000)
     condensed = [event for event in run if isinstance(event, Condensation)]
     assert len(run.replies()) >= STEPS
@@ -115,7 +115,7 @@ async def test_a_run_of_three_hundred_steps_is_condensed_and_completes(scenario:
 async def test_a_smaller_context_window_than_expected_is_learned_once(
     scenario: Scenario,
 ) -> None:
-    endpoint = Tireless(steps=40, takes=14_000)
+    endpoint = LongRunModel(steps=40, takes=14_000)
     run = await resolve_long_run(scenario, endpoint)
     condensed = [event for event in run if isinstance(event, Condensation)]
     assert [event.cause for event in condensed].count("overflow") == 1

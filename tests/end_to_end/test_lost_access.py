@@ -192,7 +192,7 @@ async def test_a_run_whose_app_is_uninstalled_stops_and_reports_it_after_reinsta
     server.world.before_next_request(
         "GET", "/taken/collaborators/maintainer/permission", lambda: place.repositories.append(issue.repo)
     )
-    await server.world.redeliver(taken_away(server, "taken"))
+    await server.world.redeliver(removal_delivery(server, "taken"))
     await wait_until(lambda: issue.repo in place.repositories)
     server.unblock_run("taken")
     await server.wait_until_idle()
@@ -205,7 +205,7 @@ async def test_a_run_whose_app_is_uninstalled_stops_and_reports_it_after_reinsta
     assert timeline(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
 
 
-def taken_away(server: ServerScenario, name: str) -> Delivery:
+def removal_delivery(server: ServerScenario, name: str) -> Delivery:
     """Returns the delivery that an App receives when an owner removes it from a repository."""
     gone = {"full_name": f"acme/{name}"}
     body = {

@@ -18,7 +18,7 @@ from tests.end_to_end.server_scenario import (
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
-class Chatterbox:
+class MentioningBot:
     """A bot that replies to every comment of others with a mention."""
 
     def __init__(self, server: ServerScenario, most: int = 100) -> None:
@@ -52,7 +52,7 @@ class Chatterbox:
 async def test_two_bots_do_not_reply_to_each_other(kind: Literal["Bot", "User"]) -> None:
     async with open_server_scenario() as server:
         issue = server.issue("bots")
-        async with Chatterbox(server, most=100 if kind == "Bot" else 4) as other, server.serve():
+        async with MentioningBot(server, most=100 if kind == "Bot" else 4) as other, server.serve():
             server.world.user(other.login).kind = kind
             server.world.add_webhook(other.url, SECRET)
             await server.world.add_comment(issue, "@agent help", by="maintainer")

@@ -40,7 +40,7 @@ WORK = (
 )
 
 
-def place(scenario: Scenario) -> str:
+def permalink(scenario: Scenario) -> str:
     """Returns the permalink that they mention."""
     at = f"{scenario.world.server_url}/acme/calc/blob/{scenario.repo.bare.branch_sha('main')}"
     return f"[`calc.py:2`]({at}/calc.py#L2)"
@@ -70,7 +70,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     posted = scenario.comments[-1]
     assert posted.partition("\n---\n")[0].strip() == (
         "Here is my plan. I have not changed anything yet.\n\n"
-        f"{place(scenario)} subtracts; @\u200breporter is right.\n\n"
+        f"{permalink(scenario)} subtracts; @\u200breporter is right.\n\n"
         "1. [ ] calc.py: add `b` to `a`\n"
         "2. [ ] tests/test_calc.py: `test_add` for 2 and 3\n\n"
         "**How I will test it:** `test_add` fails now and passes then; `python3 -m pytest`.\n\n"
@@ -181,7 +181,7 @@ async def test_an_explanation_is_a_comment_with_permalinks_and_no_change(scenari
     outcome = await scenario.resolve(job)
     assert isinstance(outcome, Reported) and outcome.branch is None
     assert scenario.comments[-1].partition("\n---\n")[0].strip() == (
-        f"It subtracts: {place(scenario)} says `return a - b`.\n\nI did not look at the tests, @\u200bmaintainer."
+        f"It subtracts: {permalink(scenario)} says `return a - b`.\n\nI did not look at the tests, @\u200bmaintainer."
     )
     assert (scenario.repo.pulls, scenario.repo.branches) == ((), ("main",))
     system, brief = (str(message["content"]) for message in endpoint.requests[-1]["messages"][:2])

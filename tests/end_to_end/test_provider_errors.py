@@ -50,12 +50,12 @@ WRONG_KEY = refusal(401, "invalid_api_key", "Incorrect API key provided.")
 
 
 @pytest.fixture
-def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
+def untested_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     """A repository without tests: unfinished work is offered as a draft with the reason."""
     return make_scenario(files={"calc.py": CODE})
 
 
-async def worked(scenario: Scenario) -> object:
+async def resolve_as_worker(scenario: Scenario) -> object:
     """Runs the job as the server's worker does: errors are reported in the thread."""
     settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with composition_root.open_forge(
@@ -108,31 +108,35 @@ async def test_temporary_errors_are_retried_and_billed_failures_are_counted(
     ids=["filtered", "wait of an hour", "down"],
 )
 async def test_a_permanent_error_ends_the_run_and_its_work_is_offered_with_the_reason(
-    quick: Scenario, faults: list[ModelFault], reason: str
+    untested_scenario: Scenario, faults: list[ModelFault], reason: str
 ) -> None:
     def fail(turn: int, body: dict[str, Any]) -> None:
         if turn == 1:
             endpoint.add_faults(faults.pop(0))
 
     endpoint = await use_ordered_model(
-        quick, RecordedTurn("Fix.", FIX), on_request=fail, model_retry_timeout=1.5, model_prices=PRICES
+        untested_scenario,
+        RecordedTurn("Fix.", FIX),
+        on_request=fail,
+        model_retry_timeout=1.5,
+        model_prices=PRICES,
     )
-    body = await resolve_to_pull_request(quick)
-    (ended,) = events_of_kind(quick, "agent_stopped")
+    body = await resolve_to_pull_request(untested_scenario)
+    (ended,) = events_of_kind(untested_scenario, "agent_stopped")
     assert isinstance(ended, AgentStopped) and ended.reason == "error"
     assert ended.detail in body and reason in ended.detail
     assert body.startswith("**Stopped early:**") and "The agent did not describe its work" in body
 
 
-async def test_empty_billed_replies_end_the_run_and_are_counted(quick: Scenario) -> None:
-    endpoint = await use_ordered_model(quick, RecordedTurn("Never said."), model_prices=PRICES)
+async def test_empty_billed_replies_end_the_run_and_are_counted(untested_scenario: Scenario) -> None:
+    endpoint = await use_ordered_model(untested_scenario, RecordedTurn("Never said."), model_prices=PRICES)
     endpoint.add_faults(*[reply_without_choices()] * 3)
-    assert "3 replies in a row without calling a tool" in await resolve_to_report(quick)
-    spent = quick.trajectory().usage()
+    assert "3 replies in a row without calling a tool" in await resolve_to_report(untested_scenario)
+    spent = untested_scenario.trajectory().usage()
     assert (spent.prompt_tokens, spent.completion_tokens, spent.usd) == (3000, 150, Decimal("0.0045"))
 
 
-async def test_a_second_model_without_a_price_is_not_reported_as_free(quick: Scenario) -> None:
+async def test_a_second_model_without_a_price_is_not_reported_as_free(untested_scenario: Scenario) -> None:
     def fail(turn: int, body: dict[str, Any]) -> None:
         if (
             turn == 1 and body["model"] == "scripted"
@@ -143,21 +147,21 @@ async def test_a_second_model_without_a_price_is_not_reported_as_free(quick: Sce
     left: list[str] = []
     prices = json.dumps({"openai/scripted": json.loads(PRICES)["openai/scripted"]})
     endpoint = await use_ordered_model(
-        quick, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), on_request=fail,
+        untested_scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), on_request=fail,
         model_fallbacks="openai/second", model_prices=prices,
     )  # fmt: skip
-    body = await resolve_to_pull_request(quick)
-    run = quick.trajectory()
+    body = await resolve_to_pull_request(untested_scenario)
+    run = untested_scenario.trajectory()
     both, cost = run.replies()[1].usage, run.usage().cost
     assert (
         isinstance(both.usd, MinimumCost) and isinstance(cost, MinimumCost) and both.model == "openai/second"
     )
-    (comment,) = quick.comments
+    (comment,) = untested_scenario.comments
     lower_bound = cost.usd.quantize(Decimal("0.0001"), ROUND_DOWN)
     for message in (body, comment):
         assert f"then `openai/second` · at least ${lower_bound} · " in message
     assert "$2.00 (as far as prices are known)" in body
-    _, out, _ = await quick.command("runs", "--json")
+    _, out, _ = await untested_scenario.command("runs", "--json")
     (listed,) = json.loads(out)["runs"]
     assert (listed["cost_usd"], listed["cost_usd_at_least"]) == (None, float(cost.usd))
 
@@ -168,19 +172,21 @@ async def test_a_second_model_without_a_price_is_not_reported_as_free(quick: Sce
     ids=["key", "credit"],
 )
 async def test_a_rejected_account_is_reported_in_the_thread_and_the_run_continues_once_fixed(
-    quick: Scenario, fault: ModelFault, expected: str
+    untested_scenario: Scenario, fault: ModelFault, expected: str
 ) -> None:
     def refuse(turn: int, body: dict[str, Any]) -> None:
         if turn == 1 and len(endpoint.requests) == 2:
             endpoint.add_faults(fault)
 
     endpoint = await use_ordered_model(
-        quick, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), on_request=refuse
+        untested_scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), on_request=refuse
     )
-    assert isinstance(await worked(quick), Failed)
-    (comment,) = quick.comments
+    assert isinstance(await resolve_as_worker(untested_scenario), Failed)
+    (comment,) = untested_scenario.comments
     assert comment.startswith("I had to stop before I finished.") and expected in comment
-    assert quick.repo.pulls == ()
-    outcome = await quick.resolve()
+    assert untested_scenario.repo.pulls == ()
+    outcome = await untested_scenario.resolve()
     assert isinstance(outcome, Published)
-    assert [type(event) for event in quick.trajectory()].count(ModelReply) == len(endpoint.requests) - 1
+    assert [type(event) for event in untested_scenario.trajectory()].count(ModelReply) == len(
+        endpoint.requests
+    ) - 1

@@ -25,7 +25,7 @@ from tests.end_to_end.source_releases import cli_environment, download_source, r
 pytestmark = pytest.mark.slow
 
 
-async def resolved(
+async def resolve_release(
     tree: Path, issue: str, script: Sequence[RecordedTurn], place: Path, *options: str, **environ: str
 ) -> tuple[dict[str, Any], Path]:
     """Runs `patchwright resolve` and returns its output and its patch."""
@@ -124,7 +124,7 @@ async def test_a_published_python_release_is_fixed_and_passes_the_next_releases_
     later = await asyncio.to_thread(download_source, SQLPARSE_FIXED, short_tmp / "fixed")
     (tree / ".github").mkdir(exist_ok=True)
     (tree / ".github" / "patchwright.toml").write_text('setup = ""\n')  # it needs only pytest
-    outcome, fix = await resolved(tree, DOLLARS, SQLPARSE_SCRIPT, short_tmp, "--sandbox", "docker")
+    outcome, fix = await resolve_release(tree, DOLLARS, SQLPARSE_SCRIPT, short_tmp, "--sandbox", "docker")
     assert (outcome["verdict"], outcome["pass_to_fail"]) == ("fixed", [])
     new = "tests/test_format.py::TestOutputFormat::test_php_does_not_interpolate"
     assert outcome["fail_to_pass"] == [new]
@@ -192,7 +192,7 @@ test_command = "tape 'test/*.js'"
 """
 
 
-def packed(version: str, place: Path) -> Path:
+def download_package(version: str, place: Path) -> Path:
     """Downloads and unpacks the release from npm's configured registry."""
     place.mkdir()
     subprocess.run(["npm", "pack", "--silent", f"minimist@{version}"], cwd=place, check=True, timeout=120)
@@ -207,8 +207,8 @@ async def test_a_published_javascript_release_is_fixed_and_passes_the_next_relea
 ) -> None:
     if shutil.which("npm") is None:
         pytest.skip("there is no npm: apt-get install npm")
-    tree = await asyncio.to_thread(packed, "1.2.7", short_tmp / "buggy")
-    later = await asyncio.to_thread(packed, "1.2.8", short_tmp / "fixed")
+    tree = await asyncio.to_thread(download_package, "1.2.7", short_tmp / "buggy")
+    later = await asyncio.to_thread(download_package, "1.2.8", short_tmp / "fixed")
     (tree / ".github").mkdir(exist_ok=True)
     (tree / ".github" / "patchwright.toml").write_text(CONFIG)
     # The local sandbox uses this machine: node also searches for packages in parent directories.
@@ -216,7 +216,9 @@ async def test_a_published_javascript_release_is_fixed_and_passes_the_next_relea
     (short_tmp / "package.json").write_text("{}")
     await asyncio.to_thread(run, short_tmp, *install)
     path = f"{short_tmp}/node_modules/.bin:{os.environ['PATH']}"
-    outcome, fix = await resolved(tree, DASH, MINIMIST_SCRIPT, short_tmp, "--sandbox", "local", PATH=path)
+    outcome, fix = await resolve_release(
+        tree, DASH, MINIMIST_SCRIPT, short_tmp, "--sandbox", "local", PATH=path
+    )
     assert (outcome["verdict"], outcome["pass_to_fail"]) == ("fixed", [])
     assert outcome["fail_to_pass"] == ["a dash behind a long option is its value"]
 

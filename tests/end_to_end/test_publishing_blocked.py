@@ -42,7 +42,7 @@ async def test_without_any_branch_the_comment_contains_the_whole_patch(
     assert comment.startswith(
         "I did not open a pull request: GitHub rejected every branch that I tried to push (`"
     )
-    applied = apply(publish_scenario, comment, tmp_path / "tree")
+    applied = apply_patch(publish_scenario, comment, tmp_path / "tree")
     assert (applied / "blank.txt").read_text() == "a\n\n \n\nc\n"
     assert (applied / "new/odd.md").read_bytes() == odd
     assert (applied / "run.sh").stat().st_mode & 0o100
@@ -60,13 +60,13 @@ async def test_a_patch_in_a_comment_preserves_arbitrary_bytes(
     )
     (comment,) = publish_scenario.comments
     assert "\r" not in comment and "\ufffd" not in comment
-    applied = apply(publish_scenario, comment, tmp_path / "tree")
+    applied = apply_patch(publish_scenario, comment, tmp_path / "tree")
     assert (applied / "dos.txt").read_bytes() == b"a\r\nc\r\n"
     assert (applied / "latin.txt").read_bytes() == latin
     assert (applied / "logo.bin").read_bytes() == bytes(range(256))
 
 
-def apply(publish_scenario: PublishScenario, comment: str, tree: Path) -> Path:
+def apply_patch(publish_scenario: PublishScenario, comment: str, tree: Path) -> Path:
     """Applies the comment's patch to a new clone, as a person would."""
     _, _, rest = comment.partition("diff\n")
     fence = comment[: comment.index("diff\n")].rpartition("\n")[2]

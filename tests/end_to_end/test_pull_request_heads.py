@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def untested(make_scenario: Callable[..., Scenario]) -> Scenario:
+def untested_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     """acme/calc without tests, so that verification runs nothing."""
     return make_scenario({"calc.py": CODE})
 
@@ -71,9 +71,9 @@ async def test_a_push_during_the_run_is_kept_and_the_change_is_verified_on_top_o
 
 
 async def test_a_conflicting_push_is_not_overwritten_and_the_work_is_saved_elsewhere(
-    untested: Scenario,
+    untested_scenario: Scenario,
 ) -> None:
-    scenario = untested
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     theirs: list[str] = []
@@ -99,8 +99,8 @@ async def test_a_conflicting_push_is_not_overwritten_and_the_work_is_saved_elsew
     assert own_thread_replies(pull)[0][0].startswith("Not on this pull request yet:")
 
 
-async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested: Scenario) -> None:
-    scenario = untested
+async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested_scenario: Scenario) -> None:
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = pull.head.sha
@@ -119,8 +119,8 @@ async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested: Sce
     assert "it was closed while I worked" in status_comment(pull)
 
 
-async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(untested: Scenario) -> None:
-    scenario = untested
+async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(untested_scenario: Scenario) -> None:
+    scenario = untested_scenario
     scenario.repo.commit("release", {"notes.txt": "1.0\n"})
     scenario.repo.commit("main", {"calc.py": WIP})
     pull = scenario.world.create_pull(scenario.repo, "main", by="contributor", title="Release")
@@ -136,9 +136,9 @@ async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(unteste
 
 
 async def test_a_protected_branch_is_not_pushed_to_and_the_work_is_saved_elsewhere(
-    untested: Scenario,
+    untested_scenario: Scenario,
 ) -> None:
-    scenario = untested
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     scenario.repo.protect("topic", "Changes must be made through a pull request.")
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
@@ -156,9 +156,9 @@ async def test_a_protected_branch_is_not_pushed_to_and_the_work_is_saved_elsewhe
 # --- forks ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_fork_that_allows_maintainer_edits_gets_the_commit(untested: Scenario) -> None:
+async def test_a_fork_that_allows_maintainer_edits_gets_the_commit(untested_scenario: Scenario) -> None:
     """Complaint 6: pull requests from forks fail."""
-    scenario = untested
+    scenario = untested_scenario
     fork = scenario.world.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork, maintainer_can_modify=True)
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
@@ -175,10 +175,10 @@ async def test_a_fork_that_allows_maintainer_edits_gets_the_commit(untested: Sce
 
 
 async def test_a_fork_that_rejects_the_push_gets_the_patch_in_a_comment(
-    untested: Scenario,
+    untested_scenario: Scenario,
 ) -> None:
     """GitHub shows the setting of an organization's fork, but rejects the push."""
-    scenario = untested
+    scenario = untested_scenario
     fork = scenario.world.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork, maintainer_can_modify=True)
     fork.protect("topic", "Not for you.")
@@ -194,10 +194,10 @@ async def test_a_fork_that_rejects_the_push_gets_the_patch_in_a_comment(
 
 
 async def test_a_failed_run_on_a_fork_brings_none_of_its_code_into_the_repository(
-    untested: Scenario,
+    untested_scenario: Scenario,
 ) -> None:
     """A branch in the repository would run its workflows, with its secrets, on a stranger's code."""
-    scenario = untested
+    scenario = untested_scenario
     fork = scenario.world.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork, maintainer_can_modify=True)
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
@@ -215,9 +215,11 @@ async def test_a_failed_run_on_a_fork_brings_none_of_its_code_into_the_repositor
     assert "+    return a * b" in status_comment(pull)
 
 
-async def test_a_fork_without_maintainer_edits_gets_the_patch_in_a_comment(untested: Scenario) -> None:
+async def test_a_fork_without_maintainer_edits_gets_the_patch_in_a_comment(
+    untested_scenario: Scenario,
+) -> None:
     """Complaint 6: pull requests from forks fail."""
-    scenario = untested
+    scenario = untested_scenario
     fork = scenario.world.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork)
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
@@ -279,8 +281,10 @@ async def test_instructions_and_test_commands_of_a_foreign_head_have_no_effect(
     assert not (scenario.data / "tested").exists() and not (scenario.data / "set").exists()
 
 
-async def test_a_user_without_write_access_starts_nothing_on_a_pull_request(untested: Scenario) -> None:
-    scenario = untested
+async def test_a_user_without_write_access_starts_nothing_on_a_pull_request(
+    untested_scenario: Scenario,
+) -> None:
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, THREADS[0], by="triager", body="@agent do it")
     await scenario.script_model(*FIX_TURNS)
@@ -294,17 +298,19 @@ async def test_a_user_without_write_access_starts_nothing_on_a_pull_request(unte
 
 
 async def test_a_label_on_a_pull_request_without_open_threads_gets_an_explanation(
-    untested: Scenario,
+    untested_scenario: Scenario,
 ) -> None:
-    scenario = untested
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     await scenario.script_model(*FIX_TURNS)
     assert isinstance(await scenario.resolve(request_job(scenario, pull)), Rejected)
     assert "there is no open review thread here, and you gave no instructions" in status_comment(pull)
 
 
-async def test_a_label_on_a_pull_request_starts_a_run_on_all_open_threads(untested: Scenario) -> None:
-    scenario = untested
+async def test_a_label_on_a_pull_request_starts_a_run_on_all_open_threads(
+    untested_scenario: Scenario,
+) -> None:
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     scenario.world.add_review(pull, THREADS[0], by="maintainer")
     scenario.world.add_review(pull, THREADS[1], by="maintainer", verdict="changes_requested")
@@ -315,8 +321,8 @@ async def test_a_label_on_a_pull_request_starts_a_run_on_all_open_threads(untest
     assert [len(one) for one in own_thread_replies(pull)] == [1, 1]
 
 
-async def test_a_comment_on_a_pull_request_is_its_own_request(untested: Scenario) -> None:
-    scenario = untested
+async def test_a_comment_on_a_pull_request_is_its_own_request(untested_scenario: Scenario) -> None:
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     new = CreateFile(path="README.md", content="# calc\n")
     await scenario.script_model(RecordedTurn("Write.", new), *[RecordedTurn("Done.", DONE)] * 2)
@@ -327,8 +333,8 @@ async def test_a_comment_on_a_pull_request_is_its_own_request(untested: Scenario
     assert scenario.repo.read("topic", "README.md") == "# calc\n"
 
 
-async def test_a_workflow_change_is_excluded_from_a_follow_up_too(untested: Scenario) -> None:
-    scenario = untested
+async def test_a_workflow_change_is_excluded_from_a_follow_up_too(untested_scenario: Scenario) -> None:
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
     await scenario.script_model(RecordedTurn("Write.", MUL, workflow), *[RecordedTurn("Done.", DONE)] * 2)

@@ -28,7 +28,7 @@ class RejectionCase:
     """What a person does in a thread, and its expected timeline."""
 
     play: Callable[[ServerScenario, str], Awaitable[Issue]]
-    seen: list[str]
+    expected: list[str]
     logged: str = ""
     """The expected log message, if nobody can be notified on GitHub."""
 
@@ -46,7 +46,7 @@ def scenario(
     return keep
 
 
-async def labeled(server: ServerScenario, thread: Issue, by: str) -> Issue:
+async def add_label(server: ServerScenario, thread: Issue, by: str) -> Issue:
     await server.world.add_label(thread, "fix-me", by=by)
     return thread
 
@@ -56,7 +56,7 @@ async def add_comment(server: ServerScenario, thread: Issue, said: str, by: str)
     return thread
 
 
-def contributed(server: ServerScenario, name: str) -> FakePullRequest:
+def open_pull_request(server: ServerScenario, name: str) -> FakePullRequest:
     """Opens a pull request of a contributor."""
     repo = server.repository(name)
     repo.commit("topic", {"calc.py": "def add(a, b):\n    return a + b\n"})
@@ -68,7 +68,7 @@ def contributed(server: ServerScenario, name: str) -> FakePullRequest:
 
 @scenario("triager labels it fix-me", NO_WRITE.format("triager"))
 async def a_triagers_label(server: ServerScenario, name: str) -> Issue:
-    return await labeled(server, server.issue(name), by="triager")
+    return await add_label(server, server.issue(name), by="triager")
 
 
 @scenario("member: @agent fix it", NO_WRITE.format("member"))
@@ -95,12 +95,12 @@ async def who_may_no_more_when_it_begins(server: ServerScenario, name: str) -> I
         f"/{name}/collaborators/leaver/permission",
         lambda: server.world.set_role(issue.repo, "leaver", "none"),
     )
-    return await labeled(server, issue, by="leaver")
+    return await add_label(server, issue, by="leaver")
 
 
 @scenario("leaver labels it fix-me", logged="leaver does not have write access to this repository")
 async def who_cannot_see_it_any_more(server: ServerScenario, name: str) -> Issue:
-    return await labeled(server, server.issue(name, private=True), by="leaver")
+    return await add_label(server, server.issue(name, private=True), by="leaver")
 
 
 @scenario("member: @agent fix it", NO_WRITE.format("member"))
@@ -118,7 +118,7 @@ async def who_sees_it_but_may_not(server: ServerScenario, name: str) -> Issue:
 async def a_closed_issue(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
     server.world.close_silently(issue)
-    return await labeled(server, issue, by="maintainer")
+    return await add_label(server, issue, by="maintainer")
 
 
 @scenario(
@@ -126,7 +126,7 @@ async def a_closed_issue(server: ServerScenario, name: str) -> Issue:
     "patchwright[bot]: I did not start a run: the pull request is closed. Reopen it and ask me again.",
 )
 async def a_closed_pull_request(server: ServerScenario, name: str) -> Issue:
-    pull = contributed(server, name)
+    pull = open_pull_request(server, name)
     server.world.close_silently(pull)
     return await add_comment(server, pull, "@agent rebase", by="maintainer")
 
@@ -137,22 +137,22 @@ async def a_closed_pull_request(server: ServerScenario, name: str) -> Issue:
     "instructions. Say in a review or a comment what I should change, and mention me.",
 )
 async def a_pull_request_where_nothing_is_asked(server: ServerScenario, name: str) -> Issue:
-    pull = contributed(server, name)
-    return await labeled(server, pull, by="maintainer")
+    pull = open_pull_request(server, name)
+    return await add_label(server, pull, by="maintainer")
 
 
 @scenario("maintainer labels it fix-me", logged="this conversation is locked")
 async def a_locked_issue(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
     server.world.lock_thread(issue)
-    return await labeled(server, issue, by="maintainer")
+    return await add_label(server, issue, by="maintainer")
 
 
 @scenario("maintainer labels it fix-me", logged="this repository is archived")
 async def an_archived_repository(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
     issue.repo.archived = True
-    return await labeled(server, issue, by="maintainer")
+    return await add_label(server, issue, by="maintainer")
 
 
 @scenario(
@@ -160,7 +160,7 @@ async def an_archived_repository(server: ServerScenario, name: str) -> Issue:
     "patchwright[bot]: I did not start a run: this repository has no commits. Push one and ask me again.",
 )
 async def an_empty_repository(server: ServerScenario, name: str) -> Issue:
-    return await labeled(server, server.issue(name, files={}), by="maintainer")
+    return await add_label(server, server.issue(name, files={}), by="maintainer")
 
 
 @scenario(
@@ -176,7 +176,7 @@ async def a_branch_that_is_not_there(server: ServerScenario, name: str) -> Issue
 async def an_issue_that_is_deleted_meanwhile(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
     issue.deleted = True
-    return await labeled(server, issue, by="maintainer")
+    return await add_label(server, issue, by="maintainer")
 
 
 @scenario(logged="it was deleted or transferred, or I have no access to it")
@@ -195,66 +195,68 @@ async def an_issue_that_is_moved_meanwhile(server: ServerScenario, name: str) ->
     "`allowed_repositories`).",
 )
 async def a_repository_that_is_not_listed(server: ServerScenario, name: str) -> Issue:
-    return await labeled(server, server.issue("elsewhere/calc"), by="maintainer")
+    return await add_label(server, server.issue("elsewhere/calc"), by="maintainer")
 
 
 # --- all cases together -------------------------------------------------------------------------------------
 
 
 @dataclass
-class Played:
+class Timelines:
     """The timelines of all cases: at the end, after redelivery, and after a restart."""
 
-    town: ServerScenario
+    server: ServerScenario
     threads: dict[str, Issue]
-    seen: list[dict[str, list[str]]]
+    expected: list[dict[str, list[str]]]
 
 
 def has_its_reactions(scenario: tuple[str, Issue]) -> bool:
     """Reactions are added in parallel to the run."""
     name, thread = scenario
-    return "[eyes]" in str(timeline(thread)) or "[eyes]" not in str(CASES[name].seen)
+    return "[eyes]" in str(timeline(thread)) or "[eyes]" not in str(CASES[name].expected)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def played() -> AsyncIterator[Played]:
+async def timelines() -> AsyncIterator[Timelines]:
     async with open_server_scenario(allowed_repositories="acme/*", max_concurrent_jobs=4) as server:
-        played = Played(server, {}, [])
+        timelines = Timelines(server, {}, [])
 
         def look() -> None:
-            played.seen.append({name: timeline(thread) for name, thread in played.threads.items()})
+            timelines.expected.append({name: timeline(thread) for name, thread in timelines.threads.items()})
 
         async with server.serve():
             for name, scenario in CASES.items():
-                played.threads[name] = await scenario.play(server, name)
+                timelines.threads[name] = await scenario.play(server, name)
             await server.wait_until_idle()
-            await wait_until(lambda: all(map(has_its_reactions, played.threads.items())))
+            await wait_until(lambda: all(map(has_its_reactions, timelines.threads.items())))
             look()
             await server.redeliver_all()
             look()
         async with server.serve():
             await server.redeliver_all()
             look()
-        yield played
+        yield timelines
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_each_rejection_is_posted_with_its_text(played: Played, name: str) -> None:
-    assert played.seen[0][name] == CASES[name].seen
-    assert CASES[name].logged in played.town.log
+async def test_each_rejection_is_posted_with_its_text(timelines: Timelines, name: str) -> None:
+    assert timelines.expected[0][name] == CASES[name].expected
+    assert CASES[name].logged in timelines.server.log
 
 
-async def test_no_rejection_is_repeated_after_redeliveries_and_restarts(played: Played) -> None:
-    first, told_again, started_again = played.seen
+async def test_no_rejection_is_repeated_after_redeliveries_and_restarts(timelines: Timelines) -> None:
+    first, told_again, started_again = timelines.expected
     assert told_again == first
     assert started_again == first
 
 
-async def test_rejected_requests_neither_reach_the_model_nor_change_a_repository(played: Played) -> None:
-    assert played.town.model.requests == []
+async def test_rejected_requests_neither_reach_the_model_nor_change_a_repository(
+    timelines: Timelines,
+) -> None:
+    assert timelines.server.model.requests == []
     harmless = re.compile(r"/(comments|comments/\d+|reactions|graphql)$")
-    assert [write for write in played.town.world.writes if not harmless.search(write.path)] == []
-    assert {branch for thread in played.threads.values() for branch in thread.repo.branches} == {
+    assert [write for write in timelines.server.world.writes if not harmless.search(write.path)] == []
+    assert {branch for thread in timelines.threads.values() for branch in thread.repo.branches} == {
         "main",
         "topic",
     }

@@ -20,7 +20,7 @@ BOAST = Finish(cause="add() subtracted.", change="It adds.", testing="All 214 te
 
 
 @pytest.fixture
-def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
+def untested_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     """A repository without tests, for a short run."""
     return make_scenario(files={"calc.py": CODE})
 
@@ -35,44 +35,46 @@ def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
     ids=["steps", "dollars", "seconds"],
 )
 async def test_at_a_limit_the_work_is_published_and_the_limit_is_reported_first(
-    quick: Scenario, cap: dict[str, Any], text: str
+    untested_scenario: Scenario, cap: dict[str, Any], text: str
 ) -> None:
     # Complaint 1: work is thrown away at a turn or time limit.
     wait = (RunShell(command="sleep 3"),) if "timeout" in cap else ()
     await use_ordered_model(
-        quick,
+        untested_scenario,
         RecordedTurn("Fix.", FIX, *wait),
         RecordedTurn("More.", RunShell(command="ls")),
         model_prices=PRICES,
         **cap,
     )
-    outcome = await quick.resolve(**({"timeout": 2} if "timeout" in cap else {}))
+    outcome = await untested_scenario.resolve(**({"timeout": 2} if "timeout" in cap else {}))
     assert isinstance(outcome, Published) and outcome.draft
-    assert quick.repo.read(outcome.branch, "calc.py") == CODE.replace("a - b", "a + b")
-    (comment,) = quick.comments
-    for message in (str(quick.pull.body), comment):
+    assert untested_scenario.repo.read(outcome.branch, "calc.py") == CODE.replace("a - b", "a + b")
+    (comment,) = untested_scenario.comments
+    for message in (str(untested_scenario.pull.body), comment):
         assert message.startswith(f"**Stopped early:** {text}")
 
 
-async def test_the_cost_of_a_run_is_reported_as_text_and_json(quick: Scenario) -> None:
+async def test_the_cost_of_a_run_is_reported_as_text_and_json(untested_scenario: Scenario) -> None:
     # Complaint 9: costs and tokens are hidden; output is not machine-readable.
-    quick.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    untested_scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     await use_ordered_model(
-        quick, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), model_prices=PRICES
+        untested_scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), model_prices=PRICES
     )
-    delivery = await quick.world.add_label(quick.issue, "fix-me", by="maintainer")
-    code, out, error = await quick.command("action", environment=quick.event(delivery))
+    delivery = await untested_scenario.world.add_label(untested_scenario.issue, "fix-me", by="maintainer")
+    code, out, error = await untested_scenario.command(
+        "action", environment=untested_scenario.event(delivery)
+    )
     assert code == 0, out + error
-    spent = quick.trajectory().usage()
+    spent = untested_scenario.trajectory().usage()
     tokens = spent.prompt_tokens + spent.completion_tokens
     assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
-    (comment,) = quick.comments
-    for message in (str(quick.pull.body), comment):
+    (comment,) = untested_scenario.comments
+    for message in (str(untested_scenario.pull.body), comment):
         assert (
             f"{spent.steps} steps of `openai/scripted` · ${spent.usd:.4f} · {tokens:,} tokens · working time "
             in message
         )
-    lines = (quick.data / "output").read_text().splitlines()
+    lines = (untested_scenario.data / "output").read_text().splitlines()
     assert str(spent.usd) in lines and str(tokens) in lines
 
 

@@ -20,7 +20,7 @@ def once(path: Path, note: str, after: str = "") -> RunShell:
     return RunShell(command=f"echo {note} >> {path}; {after}")
 
 
-async def resolved(scenario: Scenario, path: Path, *more: str) -> str:
+async def continue_run(scenario: Scenario, path: Path, *more: str) -> str:
     code, out, error = await scenario.command("resolve", *more)
     assert code == 0, out + error
     return path.read_text()
@@ -57,7 +57,7 @@ async def test_a_run_killed_during_a_model_request_ends_with_the_same_diff(
     start = ("--repo", str(repository), "--issue", str(issue), "--out", str(fix))
 
     await scenario.script_model(*turns)
-    expected = await resolved(scenario, fix, *start)
+    expected = await continue_run(scenario, fix, *start)
     fix.unlink()
     traces.unlink()
     before = scenario.runs
@@ -74,7 +74,7 @@ async def test_a_run_killed_during_a_model_request_ends_with_the_same_diff(
     await process.communicate()
     assert process.returncode == -signal.SIGKILL
     run = next(run for run in scenario.runs if run not in before)
-    assert await resolved(scenario, fix, "--continue", run, "--out", str(fix)) == expected
+    assert await continue_run(scenario, fix, "--continue", run, "--out", str(fix)) == expected
     assert traces.read_text() == "look\ntest\n"
 
 
@@ -100,7 +100,7 @@ async def test_an_interrupted_command_is_reported_as_lost_and_never_repeated(
 
     (tmp_path / "again").touch()  # the model, informed of the loss, requests it again
     (run,) = scenario.runs
-    assert "a + b" in await resolved(scenario, fix, "--continue", run, "--out", str(fix))
+    assert "a + b" in await continue_run(scenario, fix, "--continue", run, "--out", str(fix))
     events = tuple(scenario.trajectory(run))
     call_ids = [call.id for event in events if isinstance(event, ModelReply) for call in event.calls]
     answered = [event.call_id for event in events if isinstance(event, ToolResult)]
@@ -132,7 +132,7 @@ async def test_ctrl_c_stops_cleanly_and_prints_how_to_continue(
     assert list((scenario.data / "sandboxes").iterdir()) == []
 
     await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), *FIX_TURNS)
-    assert "a + b" in await resolved(scenario, fix, "--continue", run, "--out", str(fix))
+    assert "a + b" in await continue_run(scenario, fix, "--continue", run, "--out", str(fix))
 
 
 async def test_a_run_at_a_limit_prints_how_to_continue_and_continues(
@@ -145,7 +145,7 @@ async def test_a_run_at_a_limit_prints_how_to_continue_and_continues(
     (run,) = scenario.runs
     assert (code, error.splitlines()[-1]) == (3, f"resume: patchwright resolve --continue {run}")
     await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), *FIX_TURNS)
-    assert "a + b" in await resolved(scenario, fix, "--continue", run, "--out", str(fix))
+    assert "a + b" in await continue_run(scenario, fix, "--continue", run, "--out", str(fix))
 
 
 async def wait() -> None:

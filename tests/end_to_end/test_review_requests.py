@@ -30,7 +30,7 @@ from tests.end_to_end.review_setup import (
 
 
 @pytest.fixture
-def untested(make_scenario: Callable[..., Scenario]) -> Scenario:
+def untested_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     """acme/calc without tests, so that verification runs nothing."""
     return make_scenario({"calc.py": CODE})
 
@@ -78,10 +78,10 @@ async def test_a_review_of_five_threads_gets_one_commit_four_replies_and_resolve
 
 
 async def test_the_initial_prompt_contains_the_review_the_conversation_and_the_diff(
-    untested: Scenario,
+    untested_scenario: Scenario,
 ) -> None:
     """Complaint 18: replies in the review threads, and the complete thread is read."""
-    scenario = untested
+    scenario = untested_scenario
     pull = open_pull_request(scenario, body="Two small functions.")
     old = scenario.world.add_review(pull, THREADS[0], by="stranger", body="I am not sure about this.")
     scenario.world.add_reply(pull.review_threads[0], "Agreed: it must multiply.", by="maintainer")
@@ -115,9 +115,9 @@ async def test_the_initial_prompt_contains_the_review_the_conversation_and_the_d
 @pytest.mark.slow
 @pytest.mark.redis
 async def test_a_review_is_one_job_in_any_order_of_its_deliveries(
-    untested: Scenario,
+    untested_scenario: Scenario,
 ) -> None:
-    scenario = untested
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     threads = (THREADS[0], (THREADS[1][0], THREADS[1][1], "@agent this must negate"), *THREADS[2:])
     review = scenario.world.add_review(pull, *threads, by="maintainer", body="A few things, @agent")
@@ -136,9 +136,9 @@ async def test_a_review_is_one_job_in_any_order_of_its_deliveries(
 
 
 async def test_a_thread_without_a_reply_is_requested_again_and_then_reported(
-    untested: Scenario,
+    untested_scenario: Scenario,
 ) -> None:
-    scenario = untested
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
     silent = finish_with_replies((1, True, "It multiplies now."))
@@ -194,8 +194,8 @@ async def test_a_change_whose_own_test_fails_is_not_pushed(scenario: Scenario) -
     assert "its own tests fail: `tests/test_calc.py::test_mul`." in status_comment(pull)
 
 
-async def test_without_a_change_every_thread_gets_a_reason(untested: Scenario) -> None:
-    scenario = untested
+async def test_without_a_change_every_thread_gets_a_reason(untested_scenario: Scenario) -> None:
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
     await scenario.script_model(
@@ -209,8 +209,8 @@ async def test_without_a_change_every_thread_gets_a_reason(untested: Scenario) -
     )
 
 
-async def test_a_lost_response_duplicates_nothing(untested: Scenario) -> None:
-    scenario = untested
+async def test_a_lost_response_duplicates_nothing(untested_scenario: Scenario) -> None:
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent")
 
@@ -228,8 +228,8 @@ async def test_a_lost_response_duplicates_nothing(untested: Scenario) -> None:
 
 
 @pytest.mark.slow
-async def test_work_published_before_a_crash_is_not_published_again(untested: Scenario) -> None:
-    scenario = untested
+async def test_work_published_before_a_crash_is_not_published_again(untested_scenario: Scenario) -> None:
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
     job = request_job(scenario, pull, review)
@@ -257,8 +257,10 @@ def finish_takes(scenario: Scenario) -> dict[str, object]:
     return taken
 
 
-async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(untested: Scenario) -> None:
-    scenario = untested
+async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
+    untested_scenario: Scenario,
+) -> None:
+    scenario = untested_scenario
     account = DONE.model_copy(update={"cause": "The sign was wrong in add()."})
     await scenario.script_model(
         RecordedTurn("Fix.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
@@ -296,8 +298,8 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
 
 
 @pytest.mark.slow
-async def test_a_foreign_pull_request_has_no_previous_run(untested: Scenario) -> None:
-    scenario = untested
+async def test_a_foreign_pull_request_has_no_previous_run(untested_scenario: Scenario) -> None:
+    scenario = untested_scenario
     await scenario.script_model(
         RecordedTurn("Fix.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
         *[RecordedTurn("Done.", DONE)] * 2,
@@ -311,8 +313,10 @@ async def test_a_foreign_pull_request_has_no_previous_run(untested: Scenario) ->
 
 
 @pytest.mark.slow
-async def test_the_command_line_resolves_the_open_threads_of_a_pull_request(untested: Scenario) -> None:
-    scenario = untested
+async def test_the_command_line_resolves_the_open_threads_of_a_pull_request(
+    untested_scenario: Scenario,
+) -> None:
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     scenario.world.add_review(pull, THREADS[0], by="maintainer")
     await scenario.script_model(
@@ -327,9 +331,9 @@ async def test_the_command_line_resolves_the_open_threads_of_a_pull_request(unte
 
 @pytest.mark.slow
 async def test_a_question_on_a_pull_request_waits_for_its_answer_and_continues(
-    untested: Scenario,
+    untested_scenario: Scenario,
 ) -> None:
-    scenario = untested
+    scenario = untested_scenario
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
     rename = ReplaceText(path="calc.py", old="def mul", new="def times")

@@ -86,7 +86,7 @@ async def service(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def broke_off(
+async def resolve_until_failure(
     scenario: Scenario, *turns: RecordedTurn, before: Callable[[], None] = lambda: None
 ) -> str:
     """Fails the provider after these turns and returns the resulting comment. Calls `before` first."""
@@ -105,17 +105,17 @@ async def broke_off(
 
 
 @pytest.fixture
-def hooked(make_scenario: Callable[..., Scenario]) -> Scenario:
+def polled_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     scenario = make_scenario()
     scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     return scenario
 
 
 async def test_a_failed_run_saves_its_work_tree_on_a_branch_and_explains_how_to_resume(
-    hooked: Scenario,
+    polled_scenario: Scenario,
 ) -> None:
-    scenario = hooked
-    comment = await broke_off(scenario, RecordedTurn("Fix.", FIX))
+    scenario = polled_scenario
+    comment = await resolve_until_failure(scenario, RecordedTurn("Fix.", FIX))
     assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
     first, kept, way, far, *_ = comment.split("\n\n")
     assert first.startswith("I had to stop before I finished.") and "no credit left" in first
@@ -129,24 +129,24 @@ async def test_a_failed_run_saves_its_work_tree_on_a_branch_and_explains_how_to_
 
 
 async def test_a_failed_run_of_a_requester_without_write_access_reports_its_cost(
-    hooked: Scenario,
+    polled_scenario: Scenario,
 ) -> None:
     def revoke() -> None:
-        hooked.world.set_role(hooked.repo, "maintainer", "read")
+        polled_scenario.world.set_role(polled_scenario.repo, "maintainer", "read")
 
-    comment = await broke_off(hooked, RecordedTurn("Fix.", FIX), before=revoke)
+    comment = await resolve_until_failure(polled_scenario, RecordedTurn("Fix.", FIX), before=revoke)
     text, bill = comment.strip().split("\n\n")
     assert text.startswith(
         "I worked on this but did not publish the result: maintainer no longer has write access"
     )
     assert bill.startswith("1 step of `openai/scripted` · cost unknown")
-    assert hooked.repo.branches == ("main",)
+    assert polled_scenario.repo.branches == ("main",)
 
 
 @pytest.mark.slow
-async def test_resume_continues_a_failed_run_and_completes_it(hooked: Scenario) -> None:
-    scenario = hooked
-    await broke_off(scenario, RecordedTurn("Fix.", FIX))
+async def test_resume_continues_a_failed_run_and_completes_it(polled_scenario: Scenario) -> None:
+    scenario = polled_scenario
+    await resolve_until_failure(scenario, RecordedTurn("Fix.", FIX))
     request_count = len(scenario.endpoint.requests)
     on = await comment(scenario, "@agent resume, and test it")
     endpoint = await use_ordered_model(
@@ -164,22 +164,22 @@ async def test_resume_continues_a_failed_run_and_completes_it(hooked: Scenario) 
 
 
 @pytest.mark.slow
-async def test_repeating_the_salvage_changes_nothing(hooked: Scenario) -> None:
-    await broke_off(hooked, RecordedTurn("Fix.", FIX))
-    commit, comments = hooked.repo.bare.branch_sha(BRANCH), hooked.comments
-    settings = composition_root.read_settings({}, hooked.environment, None, None)
+async def test_repeating_the_salvage_changes_nothing(polled_scenario: Scenario) -> None:
+    await resolve_until_failure(polled_scenario, RecordedTurn("Fix.", FIX))
+    commit, comments = polled_scenario.repo.bare.branch_sha(BRANCH), polled_scenario.comments
+    settings = composition_root.read_settings({}, polled_scenario.environment, None, None)
     async with (
         composition_root.build_run_dependencies(settings, notify=print) as kit,
         composition_root.open_forge(settings) as github,
     ):
         why = "The account behind PATCHWRIGHT_MODEL_API_KEY has no credit: Your account has no credit left."
         error = QuotaExceeded(why)
-        await report_failure(MaskingForge(github, kit.secrets.mask), hooked.job(), error, kit)
-    assert (hooked.repo.bare.branch_sha(BRANCH), hooked.comments) == (commit, comments)
+        await report_failure(MaskingForge(github, kit.secrets.mask), polled_scenario.job(), error, kit)
+    assert (polled_scenario.repo.bare.branch_sha(BRANCH), polled_scenario.comments) == (commit, comments)
 
 
-async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(hooked: Scenario) -> None:
-    scenario = hooked
+async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(polled_scenario: Scenario) -> None:
+    scenario = polled_scenario
 
     async def stop(turn: int, body: dict[str, Any]) -> None:
         if turn == 1:
@@ -201,10 +201,10 @@ async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(hooked: S
     assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
 
 
-class Going:
+class UnreliableEngine:
     """An engine that can be made unavailable."""
 
-    gone = False
+    is_unavailable = False
 
     def __init__(self, own: Sandboxes) -> None:
         self._own = own
@@ -214,26 +214,26 @@ class Going:
 
     @asynccontextmanager
     async def open(self, name: str, **how: Any) -> AsyncIterator[Sandbox]:
-        if self.gone:
+        if self.is_unavailable:
             raise EngineUnavailable("The Docker engine does not answer.")
         async with self._own.open(name, **how) as sandbox:
             yield sandbox
 
 
 @pytest.mark.slow
-async def test_an_engine_lost_before_verification_leaves_the_finished_work(hooked: Scenario) -> None:
-    scenario = hooked
-    engines: list[Going] = []
+async def test_an_engine_lost_before_verification_leaves_the_finished_work(polled_scenario: Scenario) -> None:
+    scenario = polled_scenario
+    engines: list[UnreliableEngine] = []
 
-    def going(own: Sandboxes) -> Sandboxes:
-        engines.append(Going(own))
+    def unreliable(own: Sandboxes) -> Sandboxes:
+        engines.append(UnreliableEngine(own))
         return engines[-1]
 
     def leave(turn: int, body: dict[str, Any]) -> None:
-        engines[0].gone = turn >= len(FIX_TURNS) - 1
+        engines[0].is_unavailable = turn >= len(FIX_TURNS) - 1
 
     await use_ordered_model(scenario, *FIX_TURNS, on_request=leave)
-    async with service(scenario, going) as at_work:
+    async with service(scenario, unreliable) as at_work:
         assert isinstance(await at_work.done(scenario.job()), Failed)
     (replies,) = scenario.comments
     assert "The Docker engine does not answer." in replies
@@ -246,38 +246,40 @@ async def test_an_engine_lost_before_verification_leaves_the_finished_work(hooke
     assert len(scenario.endpoint.requests) == request_count, "the agent had nothing more to do"
 
 
-async def test_forbidden_files_are_not_on_the_branch_and_the_comment_says_so(hooked: Scenario) -> None:
+async def test_forbidden_files_are_not_on_the_branch_and_the_comment_says_so(
+    polled_scenario: Scenario,
+) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
-    comment = await broke_off(hooked, RecordedTurn("Fix.", FIX, workflow))
+    comment = await resolve_until_failure(polled_scenario, RecordedTurn("Fix.", FIX, workflow))
     assert (
         "Not on the branch:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in comment
     )
-    assert hooked.repo.bare.diff("main", BRANCH, "--name-only").split() == ["calc.py"]
+    assert polled_scenario.repo.bare.diff("main", BRANCH, "--name-only").split() == ["calc.py"]
 
 
 async def test_a_work_tree_that_contains_a_secret_is_not_pushed_and_the_comment_says_so(
-    hooked: Scenario, monkeypatch: pytest.MonkeyPatch
+    polled_scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STORY_API_KEY", "sk-story-4711-and-more")
     reversed_key = CreateFile(path="notes.txt", content="sk-story-4711-and-more"[::-1])
-    comment = await broke_off(hooked, RecordedTurn("Fix.", FIX, reversed_key))
+    comment = await resolve_until_failure(polled_scenario, RecordedTurn("Fix.", FIX, reversed_key))
     assert "The work was not pushed to a branch: notes.txt contains a secret of this installation." in comment
-    assert hooked.repo.branches == ("main",)
+    assert polled_scenario.repo.branches == ("main",)
 
 
-async def test_if_no_branch_can_be_pushed_the_comment_contains_the_patch(hooked: Scenario) -> None:
-    hooked.repo.protect("*", "Only people push here.")
-    comment = await broke_off(hooked, RecordedTurn("Fix.", FIX))
+async def test_if_no_branch_can_be_pushed_the_comment_contains_the_patch(polled_scenario: Scenario) -> None:
+    polled_scenario.repo.protect("*", "Only people push here.")
+    comment = await resolve_until_failure(polled_scenario, RecordedTurn("Fix.", FIX))
     assert (
         "The work could not be pushed to a branch:" in comment and "is in the run's log and here:" in comment
     )
     assert "+    return a + b\n" in comment and "comment `@agent resume`" in comment
-    assert hooked.repo.branches == ("main",)
+    assert polled_scenario.repo.branches == ("main",)
 
 
 @pytest.mark.slow
-async def test_a_failed_branch_does_not_prevent_the_comment(hooked: Scenario) -> None:
-    scenario = hooked
+async def test_a_failed_branch_does_not_prevent_the_comment(polled_scenario: Scenario) -> None:
+    scenario = polled_scenario
     left = [NO_CREDIT]
 
     def refuse(turn: int, body: dict[str, Any]) -> None:
@@ -296,8 +298,8 @@ async def test_a_failed_branch_does_not_prevent_the_comment(hooked: Scenario) ->
 
 
 @pytest.mark.slow
-async def test_after_a_limit_without_a_patch_resume_starts_with_new_limits(hooked: Scenario) -> None:
-    scenario = hooked
+async def test_after_a_limit_without_a_patch_resume_starts_with_new_limits(polled_scenario: Scenario) -> None:
+    scenario = polled_scenario
     scenario.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
     look = RunShell(command="cat calc.py")
     await use_ordered_model(
@@ -315,8 +317,8 @@ async def test_after_a_limit_without_a_patch_resume_starts_with_new_limits(hooke
 
 
 @pytest.mark.slow
-async def test_a_canceled_workflow_saves_its_work_before_its_machine_ends(hooked: Scenario) -> None:
-    scenario = hooked
+async def test_a_canceled_workflow_saves_its_work_before_its_machine_ends(polled_scenario: Scenario) -> None:
+    scenario = polled_scenario
     thinking = asyncio.Event()
 
     async def think(turn: int, body: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ def spellings(value: str) -> tuple[str, ...]:
     return (value, value[::-1], value.encode().hex(), base64.b64encode(value.encode()).decode())
 
 
-def everywhere(scenario: Scenario) -> str:
+def published_text_of(scenario: Scenario) -> str:
     """Returns everything that left the process: log, prompts, comments, pull requests, and pushed files."""
     logs = "".join(path.read_text() for path in scenario.data.glob("runs/*/*"))
     prompts = str(scenario.endpoint.requests)
@@ -72,7 +72,7 @@ async def test_a_model_that_searches_for_secrets_finds_none(
     )
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    published_text = everywhere(scenario)
+    published_text = published_text_of(scenario)
     minted = [token for token in scenario.world.tokens if token.startswith("ghs_")]
     assert minted, "the forge's token was used at all"
     for value in (*canaries.values(), *minted):
@@ -93,7 +93,7 @@ async def test_the_search_finds_a_planted_secret(scenario: Scenario, canaries: d
         key=None,
     )
     await scenario.resolve()
-    published_text = everywhere(scenario)
+    published_text = published_text_of(scenario)
     assert f"PLANTED={planted}" in published_text
     assert f"/tmp/planted:{planted}-file" in published_text
 
@@ -223,7 +223,7 @@ async def test_an_injected_secret_cannot_leave_the_sandbox(scenario: Scenario, t
         assert attacker.received == b""
         assert scenario.repo.branches == ("main", "patchwright/issue-1")
         for spelling in spellings(secret):
-            assert spelling not in everywhere(scenario)
+            assert spelling not in published_text_of(scenario)
         # Positive control: without a barrier, each of these commands does reach the listener.
         for command in ("init -q", "-c user.name=x -c user.email=x@x commit -q --allow-empty -m x"):
             subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)

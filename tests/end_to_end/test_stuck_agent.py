@@ -24,7 +24,7 @@ LIST = RunShell(command="ls")
 
 
 @pytest.fixture
-def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
+def untested_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     """A repository without tests, since these runs produce nothing to verify."""
     return make_scenario(files={"calc.py": CODE})
 
@@ -66,13 +66,13 @@ def ending(scenario: Scenario) -> AgentStopped:
     ids=["same call", "two in turn", "guessed names", "same error", "unreadable calls"],
 )
 async def test_a_repetition_is_reported_to_the_model_and_then_in_the_thread(
-    quick: Scenario, turns: list[RecordedTurn], pattern: str, shown: str
+    untested_scenario: Scenario, turns: list[RecordedTurn], pattern: str, shown: str
 ) -> None:
-    await use_ordered_model(quick, *turns, max_steps=20)
-    comment = await resolve_to_report(quick)
-    (nudge,) = messages_from(quick, "nudge")
+    await use_ordered_model(untested_scenario, *turns, max_steps=20)
+    comment = await resolve_to_report(untested_scenario)
+    (nudge,) = messages_from(untested_scenario, "nudge")
     assert "Repeating this will not change the result" in nudge
-    ended = ending(quick)
+    ended = ending(untested_scenario)
     assert ended.reason == "stuck"
     assert "was still stuck after a reminder" in ended.detail
     assert pattern in ended.detail and shown in ended.detail
@@ -80,22 +80,27 @@ async def test_a_repetition_is_reported_to_the_model_and_then_in_the_thread(
 
 
 @pytest.mark.parametrize("words", ["I think about it.", ""])
-async def test_a_model_without_tool_calls_is_reminded_and_then_stopped(quick: Scenario, words: str) -> None:
-    await use_ordered_model(quick, RecordedTurn(words))
-    comment = await resolve_to_report(quick)
-    assert len(messages_from(quick, "program")) == 2
-    assert "run_shell" in messages_from(quick, "program")[0]
-    assert ending(quick).reason == "stuck"
+async def test_a_model_without_tool_calls_is_reminded_and_then_stopped(
+    untested_scenario: Scenario, words: str
+) -> None:
+    await use_ordered_model(untested_scenario, RecordedTurn(words))
+    comment = await resolve_to_report(untested_scenario)
+    assert len(messages_from(untested_scenario, "program")) == 2
+    assert "run_shell" in messages_from(untested_scenario, "program")[0]
+    assert ending(untested_scenario).reason == "stuck"
     assert "3 replies in a row without calling a tool" in comment
 
 
-async def test_a_prompt_that_stays_too_long_ends_the_run_with_the_reason(quick: Scenario) -> None:
+async def test_a_prompt_that_stays_too_long_ends_the_run_with_the_reason(untested_scenario: Scenario) -> None:
     endpoint = await use_ordered_model(
-        quick, RecordedTurn("Look.", LOOK), RecordedTurn("List.", LIST), RecordedTurn("Done.", DONE)
+        untested_scenario,
+        RecordedTurn("Look.", LOOK),
+        RecordedTurn("List.", LIST),
+        RecordedTurn("Done.", DONE),
     )
     endpoint.add_faults(*[context_overflow()] * 12)
-    comment = await resolve_to_report(quick)
-    assert ending(quick).reason == "limit"
+    comment = await resolve_to_report(untested_scenario)
+    assert ending(untested_scenario).reason == "limit"
     assert "The conversation exceeds the context window of openai/scripted." in comment
     assert len(endpoint.requests) <= 3
 

@@ -95,7 +95,7 @@ class BarrierSandbox(FakeSandbox):
 @asynccontextmanager
 async def delegating_run(
     directory: Path,
-    minds: MultiAgentModel,
+    model: MultiAgentModel,
     boxes: FakeSandboxes | None = None,
     limits: Limits | None = None,
     tools: Sequence[Tool] = (),
@@ -114,19 +114,19 @@ async def delegating_run(
     def equip(box: Sandbox, own: RunLog, share: Limits, reporting: Sequence[Tool]) -> Agent:
         assert isinstance(box, FakeSandbox)
         working = ToolRegistry((*build_sandbox_tools(box), *reporting))
-        return Agent(minds, working, share, take_patch=FakeSandbox().patch, scratch=box.scratch)
+        return Agent(model, working, share, take_patch=FakeSandbox().patch, scratch=box.scratch)
 
     async with logs.open(RUN) as log:
         investigating = DelegateTool(
             launcher=SubagentLauncher(run=RUN, log=log, logs=logs, limits=limits),
-            model=minds,
+            model=model,
             sandboxes=boxes,  # type: ignore[arg-type]
             copy_worktree=send,
             build_investigator=equip,
             **more,
         )
         agent = Agent(
-            minds,
+            model,
             ToolRegistry(
                 (
                     *investigating.tools(),
@@ -146,13 +146,13 @@ async def delegating_run(
 
 async def run_delegation(
     directory: Path,
-    minds: MultiAgentModel,
+    model: MultiAgentModel,
     boxes: FakeSandboxes | None = None,
     limits: Limits | None = None,
     **more: Any,
 ) -> SubagentResult | ActionFailure:
     """Runs the agent and returns the result of its first call."""
-    async with delegating_run(directory, minds, boxes, limits, **more) as run:
+    async with delegating_run(directory, model, boxes, limits, **more) as run:
         await run.agent.run(run.log)
         return first_result(run.log)
 

@@ -37,11 +37,11 @@ async def log(tmp_path: Path):
 
 
 async def condensing(
-    log: FileRunLog, room: ContextPolicy, *script: ScriptLine, limits: Limits | None = None
+    log: FileRunLog, policy: ContextPolicy, *script: ScriptLine, limits: Limits | None = None
 ) -> None:
     """Runs an agent with this context policy."""
     worker = make_agent(ScriptedModel(script, usd=Decimal("0.01")), FakeSandbox(), limits)
-    worker.context_policy = room
+    worker.context_policy = policy
     await record_prompts(log, "You fix.", "Issue 7", worker.tools)
     await worker.run(log)
 
@@ -77,8 +77,8 @@ async def test_another_overflow_after_a_reply_is_condensed_again(log: FileRunLog
 
 @pytest.mark.parametrize("failure", [ModelError("down"), TOO_LONG])
 async def test_a_failed_summary_does_not_stop_the_run(log: FileRunLog, failure: ModelError) -> None:
-    room = ContextPolicy(SummarizingCondenser(ScriptedModel([failure])))
-    await condensing(log, room, *LOOKED, TOO_LONG, FINISH)
+    policy = ContextPolicy(SummarizingCondenser(ScriptedModel([failure])))
+    await condensing(log, policy, *LOOKED, TOO_LONG, FINISH)
     assert "No summary is available" in condensed(log)[0].summary
     assert log.trajectory.agent_stopped is not None
     assert log.trajectory.agent_stopped.reason == "finished"
@@ -86,12 +86,12 @@ async def test_a_failed_summary_does_not_stop_the_run(log: FileRunLog, failure: 
 
 async def test_the_cost_of_a_summary_counts_before_the_next_model_call(log: FileRunLog) -> None:
     dear = Reply(text="Notes.", tool_calls=(), usage=ReplyUsage(model="dear", usd=Decimal("5")))
-    room = ContextPolicy(
+    policy = ContextPolicy(
         PipelineCondenser(
             (MaskingCondenser(), SummarizingCondenser(ScriptedModel([dear])), ListingCondenser())
         )
     )
-    await condensing(log, room, *LOOKED, TOO_LONG)
+    await condensing(log, policy, *LOOKED, TOO_LONG)
     assert any(isinstance(event, AuxiliaryModelCall) for event in log.trajectory)
     assert log.trajectory.agent_stopped is not None
     assert log.trajectory.agent_stopped.reason == "limit"

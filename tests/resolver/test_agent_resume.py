@@ -143,7 +143,7 @@ async def test_a_run_killed_at_any_event_ends_like_one_that_was_not(tmp_path: Pa
     async with logs.open(RunId("run")) as log:
         saved = log.trajectory.last_checkpoint()
         box = FakeSandbox(saved.diff.decode().split("\n") if saved else [])
-        model = Repeating(plan)
+        model = RepeatingSandbox(plan)
         worker = make_agent(model, box)  # type: ignore[arg-type]
         await record_prompts(log, "You fix.", "Issue 7", worker.tools)
         ended = await worker.run(log)
@@ -155,7 +155,7 @@ async def test_a_run_killed_at_any_event_ends_like_one_that_was_not(tmp_path: Pa
         ).count("tool_result")
 
 
-class Repeating:
+class RepeatingSandbox:
     """Makes the calls of its plan that have no result yet, except a lost one."""
 
     name = "repeating"

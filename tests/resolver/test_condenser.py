@@ -69,8 +69,8 @@ def done(condenser: Condenser, run: Trajectory, goal: int = 1) -> CondenserEvent
     return asyncio.run(condenser.condense(run, goal))
 
 
-def relieved(room: ContextPolicy, run: Trajectory) -> Trajectory:
-    return extend_trajectory(run, asyncio.run(room.condense_if_needed(run)))
+def condense_run(policy: ContextPolicy, run: Trajectory) -> Trajectory:
+    return extend_trajectory(run, asyncio.run(policy.condense_if_needed(run)))
 
 
 def texts(run: Trajectory) -> list[str]:
@@ -249,11 +249,11 @@ def test_the_next_condenser_runs_only_while_the_conversation_is_too_long() -> No
 
 
 def test_a_short_conversation_is_not_condensed() -> None:
-    assert relieved(ContextPolicy(max_tokens=20_000), run(10)).entries == run(10).entries
+    assert condense_run(ContextPolicy(max_tokens=20_000), run(10)).entries == run(10).entries
 
 
 def test_a_long_conversation_is_condensed_to_the_goal() -> None:
-    after = relieved(ContextPolicy(max_tokens=8_000), run(10))
+    after = condense_run(ContextPolicy(max_tokens=8_000), run(10))
     (condensed,) = condensations(after)
     assert condensed.tokens_before > 8_000
     assert condensed.tokens_after <= 0.6 * 8_000
@@ -269,8 +269,8 @@ def test_the_providers_token_count_overrides_our_estimate() -> None:
 def test_a_token_count_of_several_tries_is_ignored() -> None:
     retried = trajectory(*START, *(event for n in range(9) for event in exchange(n, usage=1_000 * (n + 1))))
     retried = extend_trajectory(retried, exchange(9, usage=60_000))
-    assert relieved(ContextPolicy(max_tokens=20_000), retried).entries == retried.entries
-    assert condensations(relieved(ContextPolicy(max_tokens=8_000), retried)) != []
+    assert condense_run(ContextPolicy(max_tokens=20_000), retried).entries == retried.entries
+    assert condensations(condense_run(ContextPolicy(max_tokens=8_000), retried)) != []
 
 
 def test_the_cost_of_a_failed_summary_is_counted() -> None:
@@ -282,11 +282,11 @@ def test_the_cost_of_a_failed_summary_is_counted() -> None:
 
 
 def test_two_condensations_are_some_replies_apart() -> None:
-    room = ContextPolicy(max_tokens=1_500)
+    policy = ContextPolicy(max_tokens=1_500)
     trajectory_ = run(0)
     counts = []
     for n in range(30):
-        trajectory_ = relieved(room, extend_trajectory(trajectory_, exchange(n)))
+        trajectory_ = condense_run(policy, extend_trajectory(trajectory_, exchange(n)))
         counts.append(len(condensations(trajectory_)))
     assert 3 <= counts[-1] <= 2 * (30 // MIN_INTERVAL + 1)
 
@@ -294,27 +294,29 @@ def test_two_condensations_are_some_replies_apart() -> None:
 def test_a_summary_that_is_too_long_is_counted_and_not_used() -> None:
     before = run(MIN_INTERVAL + 1, characters=10)
     wordy = Reply(text="word " * 5_000, tool_calls=(), usage=NOTES.usage)
-    after = relieved(
+    after = condense_run(
         ContextPolicy(SummarizingCondenser(ScriptedModel([wordy]), keep=1), max_tokens=10), before
     )
     assert build_messages(after) == build_messages(before)
     assert after.usage().usd == Decimal("0.01")
     assert (
-        relieved(ContextPolicy(SummarizingCondenser(ScriptedModel([]), keep=1), max_tokens=10), after).entries
+        condense_run(
+            ContextPolicy(SummarizingCondenser(ScriptedModel([]), keep=1), max_tokens=10), after
+        ).entries
         == after.entries
     )
 
 
 def test_a_rejected_prompt_length_is_not_reached_again() -> None:
-    room = ContextPolicy(max_tokens=100_000)
-    overflowed = extend_trajectory(run(10), asyncio.run(room.condense_after_overflow(run(10))))
+    policy = ContextPolicy(max_tokens=100_000)
+    overflowed = extend_trajectory(run(10), asyncio.run(policy.condense_after_overflow(run(10))))
     (condensed,) = condensations(overflowed)
     assert condensed.cause == "overflow"
     assert condensed.tokens_after <= condensed.tokens_before // 2
-    assert asyncio.run(room.condense_after_overflow(overflowed)) == ()
+    assert asyncio.run(policy.condense_after_overflow(overflowed)) == ()
     grown = overflowed
     for n in range(10, 30):
-        grown = relieved(room, extend_trajectory(grown, exchange(n)))
+        grown = condense_run(policy, extend_trajectory(grown, exchange(n)))
         assert context_tokens(grown) < condensed.tokens_before
     assert len(condensations(grown)) > 1
 

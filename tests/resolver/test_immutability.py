@@ -93,7 +93,7 @@ async def test_an_agent_does_not_change_during_its_run(log: FileRunLog) -> None:
 # -------------------------------------------------------------------------------------------------
 
 
-class LooksThenEnds:
+class CustomAgentModel:
     """A custom agent that maps the conversation to the next action."""
 
     name, supports_vision, context_window = "own", False, None
@@ -112,7 +112,7 @@ class LooksThenEnds:
 async def test_a_custom_agent_only_returns_the_next_action(log: FileRunLog) -> None:
     box = FakeSandbox()
     worker = Agent(
-        LooksThenEnds(), make_agent(ScriptedModel([]), box).tools, Limits(), box.patch, box.scratch
+        CustomAgentModel(), make_agent(ScriptedModel([]), box).tools, Limits(), box.patch, box.scratch
     )
     await record_prompts(log, "", "Issue 7", worker.tools)
     assert (await worker.run(log)).reason == "finished"
@@ -126,7 +126,7 @@ async def test_a_custom_agent_only_returns_the_next_action(log: FileRunLog) -> N
     ]
 
 
-class InTurns:
+class CustomRouter:
     """A custom router: one model starts and another one continues."""
 
     name, supports_vision, context_window = "in turns", False, None
@@ -154,7 +154,7 @@ async def test_custom_tools_and_routers_need_no_change_to_the_code(log: FileRunL
     )
     first, then = ScriptedModel([asks]), ScriptedModel([FINISH])
     tools = ToolRegistry((FunctionTool(count_letters, box), *build_control_tools()))  # type: ignore[arg-type]
-    worker = Agent(InTurns(first, then), tools, Limits(), box.patch, box.scratch)
+    worker = Agent(CustomRouter(first, then), tools, Limits(), box.patch, box.scratch)
     await record_prompts(log, "", "Count.", tools)
     assert (await worker.run(log)).reason == "finished"
     assert (len(first.requests), len(then.requests)) == (1, 1)

@@ -37,14 +37,14 @@ def honest(request: ActionRequest) -> bytes:
 
 
 @pytest.fixture
-async def door(short_tmp: Path) -> AsyncIterator[SocketTransport]:
-    async with SocketTransport.listen(short_tmp) as door:
-        yield door
+async def transport(short_tmp: Path) -> AsyncIterator[SocketTransport]:
+    async with SocketTransport.listen(short_tmp) as transport:
+        yield transport
 
 
 @pytest.fixture
 async def dial(
-    door: SocketTransport, short_tmp: Path
+    transport: SocketTransport, short_tmp: Path
 ) -> AsyncIterator[Callable[[Reply], asyncio.Task[None]]]:
     """Start a server that knows the key and answers each request with the given reply."""
     key = (short_tmp / KEY_FILE).read_text()
@@ -73,8 +73,8 @@ async def dial(
 
 
 @pytest.fixture
-def sandbox(door: SocketTransport) -> RemoteSandbox:
-    return RemoteSandbox(door, "/w", "/tmp", grace=0.5)
+def sandbox(transport: SocketTransport) -> RemoteSandbox:
+    return RemoteSandbox(transport, "/w", "/tmp", grace=0.5)
 
 
 def finite(request: ActionRequest, seconds: bytes) -> bytes:
@@ -116,14 +116,14 @@ async def test_an_invalid_response_fails_the_sandbox_permanently(
             await sandbox.act(ECHO)
 
 
-async def test_a_sandbox_that_lies_about_a_call_gains_nothing(door: SocketTransport, dial) -> None:
+async def test_a_sandbox_that_lies_about_a_call_gains_nothing(transport: SocketTransport, dial) -> None:
     dial(lambda r: framed(b'{"id": %d, "observation": {"kind": "write_result", "size": 1}}' % r.id))
-    await door.get_connection(5)
-    hello = door.hello.model_copy(
+    await transport.get_connection(5)
+    hello = transport.hello.model_copy(
         update={"last_request_id": 3, "call_id": "never asked", "call_request_id": 99}
     )
     with call_context("never asked"), pytest.raises(ProtocolError, match="with write_result"):
-        await RemoteSandbox(door, "/w", "/tmp", previous=hello).act(ECHO)
+        await RemoteSandbox(transport, "/w", "/tmp", previous=hello).act(ECHO)
 
 
 async def test_an_endless_response_takes_bounded_memory(
@@ -146,7 +146,7 @@ async def test_a_sandbox_that_does_not_respond_is_lost_in_bounded_time(sandbox: 
 
 
 async def test_a_sandbox_that_keeps_disconnecting_is_lost_in_bounded_time(
-    door: SocketTransport, dial
+    transport: SocketTransport, dial
 ) -> None:
     def restart(_: ActionRequest) -> bytes:
         dial(restart)
@@ -154,21 +154,23 @@ async def test_a_sandbox_that_keeps_disconnecting_is_lost_in_bounded_time(
 
     dial(restart)
     with pytest.raises(SandboxLost):
-        await RemoteSandbox(door, "/w", "/tmp", grace=0.5).act(ECHO)
+        await RemoteSandbox(transport, "/w", "/tmp", grace=0.5).act(ECHO)
 
 
-async def test_a_dead_sandbox_is_lost_with_the_reason(door: SocketTransport) -> None:
+async def test_a_dead_sandbox_is_lost_with_the_reason(transport: SocketTransport) -> None:
     async def fate() -> SandboxLost | None:
         return SandboxLost("the container was removed")
 
     with pytest.raises(SandboxLost, match="the container was removed"):
-        await RemoteSandbox(door, "/w", "/tmp", find_failure=fate).act(ECHO)
+        await RemoteSandbox(transport, "/w", "/tmp", find_failure=fate).act(ECHO)
 
 
-async def test_the_key_is_gone_before_the_first_action(door: SocketTransport, dial, short_tmp: Path) -> None:
+async def test_the_key_is_gone_before_the_first_action(
+    transport: SocketTransport, dial, short_tmp: Path
+) -> None:
     assert (short_tmp / KEY_FILE).exists()
     dial(honest)
-    await door.get_connection(timeout=5)
+    await transport.get_connection(timeout=5)
     assert not (short_tmp / KEY_FILE).exists()
 
 

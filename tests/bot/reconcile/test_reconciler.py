@@ -230,21 +230,21 @@ async def test_a_wiped_redis_is_rebuilt_and_no_job_runs_twice(deployment: Deploy
     async with running_worker(queue, handler):
         await reconciler.reconcile()
         await asyncio.wait_for(handler.running.wait(), 10)
-        (running,) = handler.begun
+        (running,) = handler.started
         await wipe(deployment.url)
         await wait_for_state(queue, running, "running", 60)  # its worker has restored the record
         async with running_worker(other, handler):
             await reconciler.reconcile()
             assert await deployment.open() == jobs
             async with asyncio.timeout(60):
-                while set(handler.begun) != jobs:
+                while set(handler.started) != jobs:
                     await asyncio.sleep(0.05)
             await asyncio.sleep(4)  # longer than a lease: the other worker must not take the running job
             handler.go.set()
             for job in jobs:
                 assert (await wait_for_state(queue, job)).state == "completed"
             await reconciler.reconcile()
-    assert handler.begun == dict.fromkeys(jobs, 1)
+    assert handler.started == dict.fromkeys(jobs, 1)
     await queue.close()
     await other.close()
 

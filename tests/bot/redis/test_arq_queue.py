@@ -252,7 +252,7 @@ async def test_a_running_job_continues_through_a_crash_of_redis(
         assert (await wait_for_state(queue, job().id)).result == DONE
         await queue.put(other)  # the worker continues
         assert (await wait_for_state(queue, other.id)).result == DONE
-    assert handler.begun == {job().id: 1, other.id: 1}
+    assert handler.started == {job().id: 1, other.id: 1}
 
 
 async def test_the_next_worker_queues_jobs_again_that_arq_lost(

@@ -179,7 +179,7 @@ async def test_a_job_of_a_newer_version_is_left_in_the_queue(
     async with running_worker(queue, handler):
         await wait_for_pause(queue, other.id)
     assert await queue._redis.get(job_key_prefix + other.id) == newer
-    assert handler.begun == {}
+    assert handler.started == {}
 
 
 async def test_a_thread_lists_unreadable_jobs_with_their_readable_fields(

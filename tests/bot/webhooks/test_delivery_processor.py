@@ -53,19 +53,19 @@ async def test_a_label_and_its_redeliveries_become_one_job(inbox: DeliveryInbox,
         await put(inbox, "issues", LABELED)
     async with running_worker(queue, handler), processing_inbox(inbox, queue):
         await wait_until_empty(inbox)
-        (job,) = handler.begun or [(await asyncio.wait_for(wait_for_first_job(handler), 10))]
+        (job,) = handler.started or [(await asyncio.wait_for(wait_for_first_job(handler), 10))]
         record = await wait_for_state(queue, job)
         await put(inbox, "issues", LABELED)
         await wait_until_empty(inbox)
         await asyncio.sleep(0.6)
     assert (str(record.job.repo), record.job.number, record.job.installation_id) == ("acme/sample", 7, 31)
-    assert list(handler.begun.values()) == [1]
+    assert list(handler.started.values()) == [1]
     await queue.close()
 
 
 async def wait_for_first_job(handler: RecordingHandler) -> str:
     await handler.running.wait()
-    return next(iter(handler.begun))
+    return next(iter(handler.started))
 
 
 @pytest.mark.parametrize(

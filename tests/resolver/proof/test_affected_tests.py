@@ -57,11 +57,11 @@ async def test_affected_tests_are_found_by_file_name_and_content(
 
 class PartialVerdictListener:
     def __init__(self, enough: bool) -> None:
-        self.heard: list[Verdict] = []
+        self.verdicts: list[Verdict] = []
         self._enough = enough
 
     async def __call__(self, verdict: Verdict) -> bool:
-        self.heard.append(verdict)
+        self.verdicts.append(verdict)
         return self._enough
 
 
@@ -72,7 +72,7 @@ async def test_a_regression_is_reported_before_the_whole_suite_runs(open_verifie
         breaks = await verifier.patch({"calc.py": FIXED.replace("return 1", "return 2")})
         listener = PartialVerdictListener(enough=True)
         verdict = await verifier.judged(breaks, heard=listener)
-        assert listener.heard == [verdict]
+        assert listener.verdicts == [verdict]
         assert (verdict.kind, verdict.partial) == ("regressed", True)
         assert verdict.pass_to_fail == ("tests/test_calc.py::test_one",)
         assert (
@@ -90,7 +90,7 @@ async def test_the_whole_suite_decides_the_verdict(open_verifier) -> None:
         listener = PartialVerdictListener(enough=False)
         patch = await verifier.patch({"calc.py": FIXED.replace("a + b", "3")})
         verdict = await verifier.judged(patch, heard=listener)
-    (first,) = listener.heard
+    (first,) = listener.verdicts
     assert (first.kind, first.partial) == ("fixed", True)
     assert (verdict.kind, verdict.partial) == ("regressed", False)
     assert verdict.pass_to_fail == ("tests/test_other_2.py::test_it",)

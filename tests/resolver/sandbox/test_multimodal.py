@@ -80,19 +80,19 @@ class RequestingSandbox:
 class TranscribingEndpoint(RecordedModel):
     """An endpoint that also transcribes recordings; `heard` is the last request body."""
 
-    heard: bytes = b""
+    received_body: bytes = b""
     key: str = ""
 
     async def _respond(self, method: str, path: str, key: str, body: bytes) -> ModelFault:
         if (method, path) != ("POST", "/v1/audio/transcriptions"):
             return await super()._respond(method, path, key, body)
-        self.heard, self.key = body, key
+        self.received_body, self.key = body, key
         return ModelFault(body='{"text": "The pump stops."}')
 
     def field(self, name: str) -> bytes:
         """Returns a field of the form that the endpoint received."""
-        mark = self.heard.partition(b"\r\n")[0]
-        part = next(part for part in self.heard.split(mark) if f'name="{name}"'.encode() in part)
+        mark = self.received_body.partition(b"\r\n")[0]
+        part = next(part for part in self.received_body.split(mark) if f'name="{name}"'.encode() in part)
         return part.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")
 
 
@@ -230,7 +230,7 @@ async def test_a_cell_can_use_only_allowed_transcription_models(
         multimodal_models(vision_model(endpoint), transcriber=transcriber_for(endpoint)),
     )
     assert output == "!the operator does not allow the model 'dearest/of-all' here, only: whisper-1\n"
-    assert endpoint.heard == b""
+    assert endpoint.received_body == b""
 
 
 async def test_a_provider_failure_is_reported_to_the_cell(

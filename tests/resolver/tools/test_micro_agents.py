@@ -150,8 +150,8 @@ async def test_a_micro_agent_with_a_taken_tool_name_is_skipped_with_a_warning(
 
 async def test_a_micro_agents_input_and_output_are_validated(skill: RepoSkill, tmp_path: Path) -> None:
     others = {TASK: [reply_with_calls("report", {"places": "more.py"}), reply_with_calls("report", OUTPUT)]}
-    minds = MultiAgentModel([reply_with_calls("ask_find-callers", {"symbol": ""}, INPUT), FINISH], others)
-    async with delegating_run(tmp_path, minds, skills=[skill]) as run:
+    model = MultiAgentModel([reply_with_calls("ask_find-callers", {"symbol": ""}, INPUT), FINISH], others)
+    async with delegating_run(tmp_path, model, skills=[skill]) as run:
         await run.agent.run(run.log)
         (first, *_) = run.log.trajectory.replies()
         wrong, right = [call.action for call in first.calls]
@@ -160,7 +160,7 @@ async def test_a_micro_agents_input_and_output_are_validated(skill: RepoSkill, t
     assert "`ask_find-callers` takes one JSON object with these fields and no others" in wrong.problem
     assert right == CallTool(name="ask_find-callers", arguments=INPUT)
     assert report is not None and (report.status, report.text) == ("answered", REPORTED)
-    messages = [message.text for message in minds.parent.requests[1] if isinstance(message, ToolMessage)]
+    messages = [message.text for message in model.parent.requests[1] if isinstance(message, ToolMessage)]
     assert f"> {REPORTED}" in messages[1].splitlines() and "[1 of 1: the answer" in messages[1]
 
     child = FileLogStore(tmp_path).read(RunId("job-7-sub-1"))
@@ -187,11 +187,11 @@ async def test_a_micro_agents_input_and_output_are_validated(skill: RepoSkill, t
 async def test_a_report_that_violates_the_schema_is_rejected(
     skill: RepoSkill, tmp_path: Path, report: dict[str, Any], expected: str
 ) -> None:
-    minds = MultiAgentModel(
+    model = MultiAgentModel(
         [reply_with_calls("ask_find-callers", INPUT), FINISH],
         {TASK: [reply_with_calls("report", report)] * 4},
     )
-    async with delegating_run(tmp_path, minds, skills=[skill], max_steps=4) as run:
+    async with delegating_run(tmp_path, model, skills=[skill], max_steps=4) as run:
         await run.agent.run(run.log)
         result = first_result(run.log)
     assert isinstance(result, SubagentResult) and result.status == "unfinished"
@@ -220,8 +220,8 @@ async def test_an_input_that_is_too_long_is_rejected(skill: RepoSkill, tmp_path:
 async def test_a_micro_agent_killed_at_work_is_reported_as_unfinished(
     skill: RepoSkill, tmp_path: Path
 ) -> None:
-    minds = MultiAgentModel([reply_with_calls("ask_find-callers", INPUT)], {TASK: [RunShell(command="hang")]})
-    async with delegating_run(tmp_path, minds, skills=[skill]) as run:
+    model = MultiAgentModel([reply_with_calls("ask_find-callers", INPUT)], {TASK: [RunShell(command="hang")]})
+    async with delegating_run(tmp_path, model, skills=[skill]) as run:
         working = asyncio.create_task(run.agent.run(run.log))
         async with asyncio.timeout(10):
             while not run.sent or not run.sent[0].hangs.is_set():
@@ -236,8 +236,8 @@ async def test_a_micro_agent_killed_at_work_is_reported_as_unfinished(
 
 
 async def test_no_micro_agent_starts_without_remaining_limits(skill: RepoSkill, tmp_path: Path) -> None:
-    minds = MultiAgentModel([reply_with_calls("ask_find-callers", INPUT), FINISH], {})
-    async with delegating_run(tmp_path, minds, limits=Limits(steps=2), skills=[skill]) as run:
+    model = MultiAgentModel([reply_with_calls("ask_find-callers", INPUT), FINISH], {})
+    async with delegating_run(tmp_path, model, limits=Limits(steps=2), skills=[skill]) as run:
         await run.agent.run(run.log)
         assert getattr(first_result(run.log), "message", "") == prompt_texts.render_not_delegated(
             is_too_deep=False
