@@ -1,3 +1,3 @@
-"""Resolves issues and pull requests with verified patches. Nothing here depends on the API of a particular
-forge.
+"""Resolves issues and pull requests with verified patches. No module of this package depends on the API of a
+particular forge.
 """

@@ -1,5 +1,5 @@
-"""The agent loop (CodeAct). The log alone determines the next step, so a run that was killed continues like
-any other run.
+"""The agent loop (CodeAct). The log alone determines the next step, so a new process can continue a run whose
+process was killed.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ logger = logging.getLogger(__name__)
 
 FINAL_ACTIONS = (Ask, Finish, ProposePlan, Report)
 """Actions that end the run once they are accepted."""
-# Maximum number of tool calls per reply. A model that sends more is confused, and every call makes the log
-# longer.
+# Maximum number of tool calls per reply. A model that sends more calls is confused, and every call makes the
+# log longer.
 MAX_CALLS = 32
 # Maximum characters of a reply's text. The rest is cut, because every later prompt contains the text again.
 MAX_THOUGHT = 100_000
@@ -53,7 +53,7 @@ MAX_THOUGHT = 100_000
 async def record_prompts(
     log: RunLog, system: str, initial_prompt: str, tools: ToolRegistry, images: tuple[ImageData, ...] = ()
 ) -> None:
-    """Appends the system prompt and the initial prompt to the log, unless it already contains them."""
+    """Appends the system prompt and the initial prompt to the log, unless the log already contains them."""
     events = tuple(log.trajectory)
     if not any(isinstance(event, SystemPrompt) for event in events):
         await log.append(SystemPrompt(text=system, tools=tool_schemas(tools.specs)))
@@ -86,20 +86,20 @@ class Agent:
     no new checkpoint is needed.
     """
     is_same_sandbox: bool = False
-    """True if the run continues in its previous sandbox, with everything that is in it."""
+    """True if the run continues in its previous sandbox, with the files and processes of that sandbox."""
     sandbox_loss_reason: str | None = None
     """Why the previous sandbox was lost, if that is known."""
     context_policy: ContextPolicy = DEFAULT_CONTEXT_POLICY
     """Decides when the conversation is shortened, and how."""
     recover_result: Callable[[ToolCall], Awaitable[AnyObservation | None]] | None = None
-    """Recovers the result of an interrupted call from the log that the call itself has written. None if no
-    call writes such a log.
+    """Recovers the result of an interrupted call. The call must have written a log of its own, as the calls
+    of subagents do. None if no tool of the agent writes such a log.
     """
     planning_interval: int = 0
     """Number of replies after which the model is asked to review and plan. 0 means never."""
     get_new_messages: Callable[[], Awaitable[tuple[Message, ...]]] = no_new_messages
-    """Returns messages from Patchwright and from people. Each message is delivered before the next model
-    call, and only once. A message is identified by its trigger, or by its source if it has no trigger.
+    """Returns messages from Patchwright and from people. The agent adds each message to the log once, before
+    the next model call. It recognizes a message by its trigger, or by its source if there is no trigger.
     """
     final_tool: prompt_texts.FinalTool | None = None
     """The tool that ends the work. If None, it is derived from the list of tools."""
@@ -117,7 +117,7 @@ class Agent:
         return PromptFingerprinter(tool_schemas(self.tools.specs))
 
     async def run(self, log: RunLog) -> AgentStopped:
-        """Works until the run stops. Returns at once if it has already stopped. A new message restarts a
+        """Works until the run stops. Returns at once if the run has already stopped. A new message restarts a
         stopped run.
 
         Canceling this call leaves a log that another agent can continue. The same is true after
@@ -132,7 +132,9 @@ class Agent:
         return stopped
 
     async def _resume_calls(self, log: RunLog) -> None:
-        """Answers the calls that were interrupted, and tells the model which sandbox it works in now."""
+        """Tells the model whether it works in the same sandbox or in a new one. Logs a result for each
+        interrupted call that cannot be sent again.
+        """
         trajectory = log.trajectory
         if trajectory.agent_stopped or not trajectory.replies() or _requested_stop(trajectory):
             return
@@ -148,7 +150,7 @@ class Agent:
             call for call in calls if self.is_same_sandbox and isinstance(call.action, RECOVERABLE_ACTIONS)
         ]
         if self.is_same_sandbox and not repeatable:
-            # If the change is too large, the next call that changes something reports it.
+            # If the change is too large, the next call that changes a file reports this error.
             with contextlib.suppress(ChangeTooLarge):
                 await self._save_checkpoint(log)
         for number, call in enumerate(calls):
@@ -190,7 +192,7 @@ class Agent:
             return await self.tools.execute(call.action)
 
     def _finish_objection(self, call: ToolCall, trajectory: Trajectory) -> ActionFailure | None:
-        """Returns why a finish call is rejected; None if it is accepted.
+        """Returns why a finish call is rejected, or None if the call is accepted.
 
         Only the first finish call is rejected. The second one is accepted, and the summary lists what is
         missing.
@@ -205,13 +207,14 @@ class Agent:
         )
 
     async def _save_checkpoint(self, log: RunLog, *, force: bool = False) -> None:
-        """Appends the work tree to the log if it changed since the last checkpoint. Raises ChangeTooLarge.
+        """Appends the work tree to the log if the tree changed since the last checkpoint. Raises
+        ChangeTooLarge.
 
-        With `force`, the tree is compared even if its fingerprint is unchanged: a program that writes through
-        a memory map does not change the fingerprint.
+        If `force` is True, the tree is compared even if its fingerprint is unchanged. A program that writes
+        to a memory-mapped file does not change the fingerprint.
         """
-        # The fingerprint is taken before the patch. If the tree changes between the two, the next fingerprint
-        # differs and the tree is saved again.
+        # The fingerprint is taken before the patch. If the tree changes after the fingerprint, the next
+        # fingerprint differs, and the tree is saved again.
         fingerprint = await self.fingerprint_tree()
         if fingerprint is not None and fingerprint == self._saved_fingerprint and not force:
             return
@@ -221,8 +224,8 @@ class Agent:
         self._saved_fingerprint = fingerprint
 
     async def _stop(self, stopped: AgentStopped, log: RunLog) -> None:
-        """Saves a last checkpoint, which includes what background jobs wrote, and appends the stop to the
-        log.
+        """Saves a last checkpoint and appends the stop to the log. The checkpoint includes the changes of
+        background processes.
         """
         # If the change is too large, the previous checkpoint remains the last one.
         with contextlib.suppress(ChangeTooLarge):
@@ -230,7 +233,7 @@ class Agent:
         await log.append(stopped)
 
     async def _next_message(self, trajectory: Trajectory) -> Message | None:
-        """Returns the next message to send before the model is called, if there is one."""
+        """Returns the message to send before the next model call, or None if there is none."""
         last = _last_message_or_reply(trajectory)
         names = tuple(spec.name for spec in self.tools.specs)
         final_tool = self.final_tool or ("finish" if "finish" in names else "report")
@@ -309,10 +312,11 @@ class Agent:
 
 
 def _raise_if_canceled() -> None:
-    """Raises CancelledError if the task was canceled but the awaited call swallowed the cancellation.
+    """Raises CancelledError if the task was canceled but the awaited call ignored the cancellation.
 
-    Python 3.11's `wait_for` swallows it if the result arrives at the same moment, for example in the model's
-    client. The run would then continue for hours. Source: github.com/python/cpython/issues/86296
+    In Python 3.11, `wait_for` ignores a cancellation if the result arrives at the same moment. The model's
+    client uses `wait_for`, so a canceled run could continue for hours. Source:
+    github.com/python/cpython/issues/86296
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -349,7 +353,9 @@ def _is_delivered(message: Message, trajectory: Trajectory) -> bool:
 
 
 def _requested_stop(trajectory: Trajectory) -> AgentStopped | None:
-    """Returns the stop that the last reply requested, if it was accepted."""
+    """Returns the stop that the last reply requested, or None if it requested none or the request was not
+    accepted.
+    """
     last = _last_message_or_reply(trajectory)
     if not isinstance(last, ModelReply) or trajectory.pending_calls():
         return None

@@ -187,7 +187,9 @@ async def build_agent(
 
 @asynccontextmanager
 async def record_host_visits(mcp_transport: McpConnector, log: RunLog) -> AsyncIterator[None]:
-    """When the context exits, logs the connections that the host made for the agent, even after an error."""
+    """Logs the connections that the host made for the agent. It does so when the context exits, even after an
+    error.
+    """
     try:
         yield
     finally:
@@ -228,7 +230,9 @@ def build_investigator(
 
 
 def no_changes(base_sha: str) -> Callable[[], Awaitable[Patch]]:
-    """Returns a `take_patch` function for an agent whose changes are discarded."""
+    """Returns a function that always returns an empty patch. An agent whose changes are discarded uses it as
+    `take_patch`.
+    """
 
     async def take_empty_patch() -> Patch:
         return Patch(base_sha=base_sha, diff=b"")
@@ -264,7 +268,9 @@ def limits_from_settings(settings: Settings) -> Limits:
 
 
 def build_multimodal(deps: RunDependencies, log: RunLog, limits: Limits) -> MultimodalModels:
-    """Returns the models that process images, audio and video for the agent within the run's limits."""
+    """Returns the models that process images, audio and video for the agent. Their usage counts toward the
+    run's limits.
+    """
 
     async def record_usage(usage: ReplyUsage) -> None:
         await log.append(AuxiliaryModelCall(purpose="vision", usage=usage))

@@ -36,17 +36,19 @@ logger = logging.getLogger(__name__)
 
 KEEP_REPLIES = 6  # Number of latest replies that stay unchanged.
 MIN_MASKED_LENGTH = 1_000  # Characters. Masking a shorter result saves almost nothing.
-# Minimum number of replies between two condensations. A condensation invalidates the provider's prompt cache.
+# Minimum number of replies between two condensations. Each condensation invalidates the provider's prompt
+# cache.
 MIN_INTERVAL = 4
 TARGET_SHARE = 0.6  # Length that a condensation aims for, as a share of the limit.
-# Maximum ratio of actual tokens to our estimate. No tokenizer exceeds it for code and English text.
+# Maximum ratio of actual tokens to our estimate. For code and English text, no tokenizer exceeds this ratio.
 MAX_TOKEN_RATIO = 1.8
-# Share of the context window that a conversation may use. The reply and the next result need the rest.
+# Share of the context window that a conversation may use. The rest is for the model's reply and the next tool
+# result.
 WINDOW_SHARE = 0.7
 OVERFLOW_SHARE = 0.8  # Target length after an overflow, as a share of the length that the provider rejected.
 MAX_SUMMARY = 12_000  # Characters.
 SUMMARY_TOKENS = 3_000  # Tokens reserved for a summary.
-MAX_SUMMARY_INPUT = 120_000  # Maximum characters of the conversation that are summarized.
+MAX_SUMMARY_INPUT = 120_000  # Maximum characters of the text from which a summary is written.
 MAX_LISTED_CALLS = 60  # Number of the latest calls that are listed if no summary is available.
 
 CondensationCause = Literal["length", "overflow"]
@@ -136,7 +138,7 @@ class SummarizingCondenser:
 
 @dataclass(frozen=True)
 class PipelineCondenser:
-    """Applies one condenser after the other until the conversation is short enough."""
+    """Applies several condensers, one after the other, until the conversation is short enough."""
 
     condensers: tuple[Condenser, ...]
 
@@ -161,8 +163,8 @@ class ContextPolicy:
     max_tokens: int = 100_000
 
     async def condense_if_needed(self, trajectory: Trajectory) -> CondenserEvents:
-        """Returns the events to append before the next model call; none while the conversation is short
-        enough.
+        """Returns the events to append before the next model call. Returns no events while the conversation
+        is short enough.
         """
         limit = min(
             [
@@ -178,8 +180,8 @@ class ContextPolicy:
         return await self._condense(trajectory, self.condenser, "length", tokens, int(TARGET_SHARE * limit))
 
     async def condense_after_overflow(self, trajectory: Trajectory) -> CondenserEvents:
-        """Returns the events to append after the provider rejected the prompt as too long. Returns none if
-        the last event is already such a condensation.
+        """Returns the events to append after the provider rejected the prompt as too long. Returns no events
+        if the conversation was already condensed for this reason and the model has not replied since.
         """
         last = next(
             (e for e in _reversed_events(trajectory) if isinstance(e, ModelReply | Condensation)), None
@@ -187,7 +189,8 @@ class ContextPolicy:
         if isinstance(last, Condensation) and last.cause == "overflow":
             return ()
         tokens = _reported_tokens(trajectory)
-        # Last resort: a single result may be larger than the context window.
+        # As a last resort, all results are masked, because a single result may be larger than the context
+        # window.
         condenser = PipelineCondenser((self.condenser, MaskingCondenser(keep=0)))
         return await self._condense(trajectory, condenser, "overflow", tokens, tokens // 2)
 
@@ -209,13 +212,13 @@ class ContextPolicy:
             return (*model_calls, merge_condensations(events).model_copy(update=update))
         if not events or cause == "overflow":
             return model_calls
-        # Condensing would make the prompt longer. The attempt is recorded, so that it is not repeated after
-        # each reply.
+        # Condensing would make the prompt longer. The attempt is recorded, so that it is not repeated before
+        # each model call.
         return (*model_calls, Condensation(cause=cause, tokens_before=tokens, tokens_after=tokens))
 
 
 DEFAULT_CONTEXT_POLICY = ContextPolicy()
-"""The default policy of an agent. It needs no model for summaries."""
+"""The default policy of an agent. It works without a model that writes summaries."""
 
 
 def max_context_tokens(model: Model) -> int:
@@ -247,8 +250,9 @@ def context_tokens(trajectory: Trajectory) -> int:
 
 
 def _reported_tokens(trajectory: Trajectory) -> int:
-    """Returns the provider's count of tokens. If that count is implausibly high, because it adds up several
-    tries of one reply, returns our estimate.
+    """Returns the provider's count of tokens. A provider that tried several times to produce a reply may
+    report the sum of all tries. If the count is implausibly high for this reason, returns our estimate
+    instead.
     """
     reported = context_tokens(trajectory)
     estimated = _estimate_tokens(trajectory)
@@ -262,10 +266,11 @@ def _estimate_tokens(trajectory: Trajectory) -> int:
 
 
 def count_forgettable_replies(trajectory: Trajectory, keep: int, goal: int) -> int | None:
-    """Returns how many of the first replies to drop, so that the rest and a summary fit into `goal` tokens.
+    """Returns the number of replies to drop from the start. The other replies and a summary then fit into
+    `goal` tokens, if this is possible.
 
-    Returns None if no further reply can be dropped. The latest reply always stays with its calls, results and
-    reasoning, because providers require them.
+    Returns None if no further reply can be dropped. The latest reply is never dropped, because providers
+    require its calls, results and reasoning.
     """
     replies = len(trajectory.replies())
     dropped = merge_condensations(trajectory).forgotten_replies
@@ -301,7 +306,7 @@ def _forget_replies(trajectory: Trajectory, count: int, summary: str | None) -> 
 
 
 def _forgotten_plan(trajectory: Trajectory, forgotten: int) -> Plan | None:
-    """Returns the latest plan if it is among the dropped replies."""
+    """Returns the latest plan if one of the dropped replies contains it, or None otherwise."""
     plans = [
         (number, call.action)
         for number, reply in enumerate(trajectory.replies(), start=1)
@@ -331,7 +336,9 @@ def _count_overflows(trajectory: Trajectory) -> list[Condensation]:
 
 
 def _replies_since_condensed(trajectory: Trajectory) -> int:
-    """Returns the number of replies since the last condensation; at least MIN_INTERVAL if there was none."""
+    """Returns the number of replies since the last condensation. If there was no condensation, the result is
+    at least MIN_INTERVAL.
+    """
     count = 0
     for event in _reversed_events(trajectory):
         match event:

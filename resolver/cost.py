@@ -1,4 +1,4 @@
-"""Costs in dollars, which may be partly or completely unknown."""
+"""Represents costs in dollars. All or some of the prices may be unknown."""
 
 from decimal import Decimal
 from typing import Protocol
@@ -39,8 +39,8 @@ def known_usd(cost: Cost) -> Decimal:
 
 
 def cost_fields(name: str, cost: Cost) -> dict[str, float]:
-    """Returns a cost as JSON fields: `NAME` if all of it is known, `NAME_at_least` if only a part is known,
-    or no field.
+    """Returns a cost as JSON fields. The field is `NAME` if the whole cost is known, and `NAME_at_least` if
+    only a part is known. If nothing is known, there is no field.
     """
     if cost is None:
         return {}

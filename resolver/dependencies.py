@@ -1,4 +1,6 @@
-"""The dependencies of a run, passed in as values. Only bot/composition_root.py chooses them."""
+"""Defines the dependencies of a run, such as its forge and its model. Only bot/composition_root.py creates
+them, and passes them in as values.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -43,9 +45,11 @@ class RunDependencies:
     listeners: tuple[Listener, ...] = ()
     """Called with every log entry as it is written."""
     purpose_models: RunModels | None = None
-    """Models for each purpose. None if `model` serves every purpose."""
+    """Models for special purposes. None if `model` is used for every purpose."""
     choose_models: Callable[[str], RunModels] | None = None
-    """Returns the models of a run for a given agent model. None if requesters may not choose a model."""
+    """Returns the models of a run whose requester chose this model for the agent. None if requesters may not
+    choose a model.
+    """
     transcription: Transcriber | None = None
     """Transcribes audio recordings. None if no model can transcribe."""
     get_repo_secrets: Callable[[Repo], Mapping[str, SecretSource]] = no_repo_secrets

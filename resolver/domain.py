@@ -12,13 +12,13 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 JobId = NewType("JobId", str)
 RunId = JobId
-"""A run has the id of its job, so the same trigger resumes where the run stopped."""
+"""A run has the id of its job. The same trigger has the same job id, so it resumes the run."""
 
 
 class Repo(FrozenModel):
     """A repository on a forge."""
 
-    # Names of an enterprise's managed users contain `_`: docs.github.com, "Username considerations".
+    # The logins of enterprise managed users contain `_`. Source: docs.github.com, "Username considerations".
     owner: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,38}$")
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")
 
@@ -44,10 +44,11 @@ class ThreadSnapshot(FrozenModel):
 
 
 class Job(FrozenModel):
-    """A unit of work that one trigger requests. A repeated trigger is the same job."""
+    """A unit of work that one trigger requests. If a trigger is delivered again, the job is the same."""
 
     id: JobId
-    """Identity of the trigger (label event or comment), so a redelivery is the same job. Also names the run.
+    """Identifies the trigger, such as a label event or a comment. A repeated delivery therefore has the same
+    ID. The run has this id, too.
     """
     repo: Repo
     number: int = Field(ge=1)
@@ -57,11 +58,14 @@ class Job(FrozenModel):
     command: str = ""
     """Text after the mention, with its command word and options."""
     installation_id: int | None = None
-    """App installation that may act on the repository; None if unknown or if a token is used."""
+    """Id of the App installation for the repository. None if the id is unknown or a token is used."""
     review_id: int | None = None
-    """Id of the pull request review that triggered the job, or None. It includes all its inline comments."""
+    """Id of the pull request review that triggered the job; None if no review triggered it. All inline
+    comments of that review belong to the request.
+    """
     review_comment_id: int | None = None
-    """Id of the inline comment that triggered the job. None if there is none, or if it belongs to a review.
+    """Id of the single inline comment that triggered the job. None if something else triggered it, such as a
+    review with inline comments.
     """
     failed_checks_commit: str = ""
     """Id of our own commit whose failed checks triggered the job, or empty. Such a job has no requester."""
@@ -80,7 +84,7 @@ class Job(FrozenModel):
         return parse_request(self.command)
 
     def is_covered_by(self, run: "Job") -> bool:
-        """Returns True if this job asks for nothing beyond the job `run` on the same issue.
+        """Returns True if this job asks for nothing beyond the request of the job `run` on the same issue.
 
         Returns False if a label triggered both jobs, because the second label requests another run.
         """
@@ -116,11 +120,11 @@ class Issue(FrozenModel):
     reported_runs: tuple[str, ...] = ()
     """Ids of the runs that have posted a report in this thread, oldest first."""
     locked: bool = False
-    """True if only people with write access can still comment. An app cannot."""
+    """True if only people with write access can still comment. A GitHub App cannot comment either."""
 
 
 class ReviewThread(FrozenModel):
-    """A review conversation about one place in a pull request."""
+    """The comments of a review about one place in a pull request."""
 
     id: str
     """The forge's id of the thread."""
@@ -128,12 +132,12 @@ class ReviewThread(FrozenModel):
     """Id of the first comment. Answers are posted as replies to it."""
     path: str
     line: int | None
-    """Line in the pull request's version of the file; None for the whole file or a removed line."""
+    """Line number in the pull request's version of the file. None for a whole file or a removed line."""
     hunk: str
     """Diff lines above the comment; empty if there are none."""
     resolved: bool
     is_trigger: bool = False
-    """True if the trigger is in this thread."""
+    """True if the comment that triggered the job is in this thread."""
     comments: tuple[Comment, ...]
 
 
@@ -156,7 +160,7 @@ class PullRequest(FrozenModel):
     is_same_repository: bool
     """False for a pull request from a fork."""
     base_sha: str = ""
-    """Commit of the base branch whose settings and instructions apply; empty if it was not looked up."""
+    """Commit of the base branch that provides settings and instructions; empty if not looked up."""
     head_repo: Repo | None = None
     """Repository of the head branch; None if the repository was deleted or not looked up."""
     maintainer_can_modify: bool = False
@@ -168,7 +172,7 @@ class PullRequest(FrozenModel):
     reported_runs: tuple[str, ...] = ()
     """Ids of the runs that have posted a report in this pull request, oldest first."""
     locked: bool = False
-    """True if only people with write access can still comment. An app cannot."""
+    """True if only people with write access can still comment. A GitHub App cannot comment either."""
 
 
 Thread = Annotated[Issue | PullRequest, Field(discriminator="kind")]
@@ -180,9 +184,7 @@ class Patch(FrozenModel):
     base_sha: str
     """Full commit id."""
     diff: bytes
-    """Output of `git diff --binary --full-index`. Only git applies it; Patchwright parses it only for the
-    patch policy.
-    """
+    """Output of `git diff --binary --full-index`. Only git applies this diff."""
 
     @property
     def is_empty(self) -> bool:
@@ -200,7 +202,7 @@ class TestRun(FrozenModel):
     __test__: ClassVar[bool] = False  # Tells pytest that this is not a test class.
 
     command: str
-    """The command as it is entered in the repository's root directory."""
+    """The command as a person would enter it in the repository's root directory."""
     command_reason: str = ""
     """Why this command was chosen, in one sentence; empty in logs of older versions."""
     results: dict[str, TestStatus]
@@ -215,7 +217,7 @@ class TestRun(FrozenModel):
     flaky: tuple[str, ...] = ()
     """Tests that failed and then passed on the same code. Their results do not count."""
     problem: str | None = None
-    """Why there is no result (no tests found, runner missing, killed, report unreadable); else None."""
+    """Why there is no result, such as a missing runner or an unreadable report; None if there is a result."""
 
     @property
     def passed_count(self) -> int:
@@ -250,7 +252,7 @@ class Verdict(FrozenModel):
     - untested: no test results are available.
     - regressed: a test that passed at base fails twice with the patch, and the patch did not change that
       test.
-    - fixed: nothing regressed, and a test that failed at base passes now because of the code under test.
+    - fixed: nothing regressed, and a test that failed at base passes because the patch changes the tested code.
     - unproven: everything else. One case is a patch that changes tests and fails only their base version. Its
       change of behavior may be intended, so a person has to decide.
 
@@ -266,11 +268,11 @@ class Verdict(FrozenModel):
     modified_tests_failing: tuple[str, ...] = ()
     """Tests that the patch changes or deletes. Their old version passed at base and fails with the patch."""
     new_tests_at_base: dict[str, TestStatus] = Field(default_factory=dict)
-    """Results, on the code at base, of tests that the patch adds or visibly changes."""
+    """Results of the patch's tests on the code at base, without those that are the same for the old tests."""
     patch_tests_failing: tuple[str, ...] = ()
     """Tests from the patch that fail twice with it."""
     weakened_tests: tuple[str, ...] = ()
-    """Checks or tests that the patch removes or skips in test files that it keeps, one sentence each."""
+    """Checks that the patch weakens in existing test files: one sentence for each file."""
     deleted_test_files: tuple[str, ...] = ()
     """Test files that the patch deletes."""
     reverted_test_config: tuple[str, ...] = ()
@@ -281,7 +283,7 @@ class Verdict(FrozenModel):
     review: ModelReview | None = None
     """A second model's opinion, if one was requested."""
     reason: str = ""
-    """Why the verdict is of this kind and not of a better one, in one sentence."""
+    """Why the verdict is not better than this kind, in one sentence."""
     before: TestRun | None = None
     after: TestRun | None = None
 
@@ -297,7 +299,7 @@ class Usage(FrozenModel):
     usd: Decimal = Decimal(0)
     """The part of the cost that is known."""
     unpriced: bool = False
-    """True if the price of some call is unknown. In that case, `usd` is a lower bound."""
+    """True if the price of at least one call is unknown. In that case, `usd` is a lower bound."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0

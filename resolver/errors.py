@@ -162,7 +162,7 @@ class WorkspaceError(ResolverError):
 
 
 class RepositoryUnusable(WorkspaceError):
-    """There is no repository at this place, or it has no commit."""
+    """There is no repository at this URL or path, or the repository has no commit."""
 
 
 class BranchNotFound(WorkspaceError):

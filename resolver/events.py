@@ -54,8 +54,8 @@ class ToolCall(FrozenModel):
 
 
 class RunStarted(FrozenModel):
-    """The run started. The thread and the base commit are recorded here, so that later edits do not affect
-    the run.
+    """The run started. This event records the thread and the base commit, so that later edits of the thread
+    do not affect the run.
     """
 
     kind: Literal["run_started"] = "run_started"
@@ -71,7 +71,7 @@ class RunStarted(FrozenModel):
     sandbox: str
     """`docker` or `local`."""
     network: NetworkMode = "none"
-    """Network access of the agent's sandbox. Test sandboxes have none."""
+    """Network access of the agent's sandbox. Sandboxes that run tests have no network access."""
 
 
 class SystemPrompt(FrozenModel):
@@ -135,7 +135,7 @@ class ToolResult(FrozenModel):
 
 
 class AuxiliaryModelCall(FrozenModel):
-    """A model call outside the conversation (image, condensation or review), or a failed call within it."""
+    """A model call that is not part of the conversation, such as a review, or that failed."""
 
     kind: Literal["auxiliary_model_call"] = "auxiliary_model_call"
     purpose: Literal["vision", "condense", "review", "failed"]
@@ -143,20 +143,18 @@ class AuxiliaryModelCall(FrozenModel):
 
 
 class Condensation(FrozenModel):
-    """The conversation is shortened from here on; the log still contains the whole conversation.
+    """After this event, the model gets a shorter conversation. The log still contains the whole conversation.
 
-    Condensations add up: a message that one condensation left out is never sent again.
+    Condensations accumulate: a message that one condensation left out is never sent again.
     """
 
     kind: Literal["condensation"] = "condensation"
     cause: Literal["length", "overflow"] = "length"
     """overflow: the provider rejected the prompt as too long."""
     masked_calls: tuple[str, ...] = ()
-    """Ids of the calls whose results are reduced to one line from here on."""
+    """Ids of the calls whose results are sent as one line after this event."""
     forgotten_replies: int = 0
-    """Number of replies at the start of the run that are left out together with their results. `summary`
-    replaces them.
-    """
+    """Number of replies, from the start of the run, that `summary` replaces together with their results."""
     summary: str = ""
     """Empty if `forgotten_replies` is 0."""
     tokens_before: int = 0
@@ -187,8 +185,8 @@ class VerificationCompleted(FrozenModel):
 
 
 class RunResumed(FrozenModel):
-    """This job continues an earlier run. The log of that run contains the work; this log records only the
-    outcome of the job.
+    """This job continues an earlier run. The log of the earlier run contains the work. The log with this
+    event records only the outcome of the job.
     """
 
     kind: Literal["run_resumed"] = "run_resumed"
@@ -238,15 +236,15 @@ ENTRY_ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
 class _RunTotals(NamedTuple):
-    """Totals that every step needs. Each entry updates them: computing them from scratch would slow down long
-    runs.
+    """Totals that every step needs. Each new entry updates them, because computing the totals from the whole
+    log would slow down long runs.
     """
 
     last_entry_at: datetime | None = None
     """Time of the last entry; None if no work is in progress."""
     seconds: float = 0.0
     usage: Usage = Usage()
-    """The usage without `seconds`."""
+    """The usage so far, except its time. `seconds` contains the time."""
     replies: tuple[ModelReply, ...] = ()
     checkpoint: Patch | None = None
 
@@ -269,7 +267,7 @@ class _RunTotals(NamedTuple):
         idle = isinstance(event, JobCompleted) or (isinstance(event, Message) and event.source == "resume")
         if self.last_entry_at is not None and not idle:
             seconds += (entry.timestamp - self.last_entry_at).total_seconds()
-        # After the outcome, no work is done until somebody resumes the run.
+        # After JobCompleted, no work is done until somebody resumes the run.
         at = None if isinstance(event, JobCompleted) else entry.timestamp
         return _RunTotals(at, seconds, spent, decisions, checkpoint)
 
@@ -302,11 +300,11 @@ class Trajectory:
 
     @property
     def subagent_started(self) -> SubagentStarted | None:
-        """How another run started this one. None for a run that a job started."""
+        """How another run started this run; None if a job started this run."""
         return next((event for event in self if isinstance(event, SubagentStarted)), None)
 
     def subagents(self) -> tuple[tuple[SubagentSpawned, SubagentResult | None], ...]:
-        """Returns the subagents, each with its result if there is one yet."""
+        """Returns the subagents, each with its result. The result is None while the subagent works."""
         reports = {
             report.run: report
             for event in self
@@ -332,7 +330,7 @@ class Trajectory:
 
     @property
     def agent_stopped(self) -> AgentStopped | None:
-        """How the agent stopped; None while it works. A message after a stop starts it again."""
+        """How the agent stopped; None while it works. A message after the stop restarts the agent."""
         for entry in reversed(self.entries):
             if isinstance(entry.event, AgentStopped):
                 return entry.event
@@ -347,7 +345,7 @@ class Trajectory:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Verdict on the current work tree since the agent last stopped; None if there is none yet."""
+        """The verdict on the current work tree; None if it was not verified since the agent last stopped."""
         for entry in reversed(self.entries):
             if isinstance(entry.event, VerificationCompleted):
                 return entry.event.verdict

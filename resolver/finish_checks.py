@@ -1,4 +1,4 @@
-"""Checks which steps are still missing when an agent wants to finish. It reads only the log.
+"""Checks which steps are still missing when an agent wants to finish. Only the log is read.
 
 The agent is reminded only once. If steps are still missing afterwards, the summary lists them for the
 reviewer.
@@ -35,7 +35,7 @@ _TEST_COMMANDS = re.compile(
     r"|(npm|pnpm|yarn|bun|deno)( run)? test|node --test|go test|cargo (nextest|test)|mvnw?|gradlew?|rspec|minitest"
     r"|(rake|rails|bundle exec rake) test|phpunit|ctest|make (test|check)|runtests|run_tests|manage\.py test)\b"
 )
-# The formats of pytest, unittest, jest, mocha, go, cargo, TAP, RSpec and Maven.
+# Failed tests in the output of pytest, unittest, jest, mocha, go, cargo, TAP, RSpec and Maven.
 _FAILURE_OUTPUT = re.compile(
     r"\b[1-9]\d* (failed|failing|failures?|errors?)\b|^(FAILED|FAIL|not ok)\b|\btest result: FAILED"
     r"|(Failures|Errors): [1-9]|(failures|errors)=[1-9]",
@@ -60,9 +60,9 @@ def find_missing_steps(
 ) -> tuple[str, ...]:
     """Returns one sentence for each step that is still missing.
 
-    If the agent changed nothing, two checks remain: every waiting review thread must have a reply, and no
-    call in the same reply as the finish call may have failed. If `can_run_tests` is False, no test run is
-    required.
+    If the agent changed nothing, only two checks apply. Every waiting review thread must have a reply. No
+    call that the model sent together with the finish call may have failed. If `can_run_tests` is False, no
+    test run is required.
     """
     thread = trajectory.run_started.thread if trajectory.run_started else None
     pull_request = thread if isinstance(thread, PullRequest) else None
@@ -90,8 +90,8 @@ def has_reproduced(trajectory: Trajectory) -> bool:
     """Returns True if the failure was seen before the last edit, or if the edits changed the output of a
     command.
 
-    A failure is a non-zero exit code, or the output of a failed test or an exception. The output counts
-    because a pipe, or a script that catches errors, hides the exit code. Two command lines count as the same
+    A failure is a non-zero exit code, or output that shows a failed test or an exception. The output is
+    checked because the exit code can be lost, for example in a pipe. Two command lines count as the same
     command if one contains the other, or if they share a part that runs code.
     """
     events = _list_edits_and_results(trajectory)
@@ -143,8 +143,8 @@ def was_sent_back(trajectory: Trajectory) -> bool:
 
 
 def parse_requirements(thread: Thread) -> tuple[str, ...]:
-    """Returns the requirements that an issue lists: unchecked task boxes, and lists below a heading for
-    requirements.
+    """Returns the requirements that an issue lists: the unchecked items of task lists, and the list items
+    below a heading such as "Requirements".
     """
     found: list[str] = []
     in_requirements = False
@@ -160,7 +160,9 @@ def parse_requirements(thread: Thread) -> tuple[str, ...]:
 
 
 def last_finish(trajectory: Trajectory) -> Finish | None:
-    """Returns the latest finish call in the attempt that the current verdict is about."""
+    """Returns the latest finish call before the current verdict, or the latest of the run if there is no
+    verdict. Returns None if there is no finish call.
+    """
     verified_at = (
         n
         for n, e in enumerate(trajectory)
@@ -184,8 +186,8 @@ def latest_plan(trajectory: Trajectory) -> tuple[PlanItem, ...]:
 
 
 def _failures_alongside_finish(trajectory: Trajectory) -> tuple[str, ...]:
-    """Returns the calls that failed in the same reply as a finish call. The model wrote the finish call
-    before it could see the failures.
+    """Returns the failed calls that the model sent together with a finish call. The model could not see these
+    failures before it sent the finish call.
     """
     calls = trajectory.replies()[-1].calls if trajectory.replies() else ()
     if not any(isinstance(call.action, Finish) for call in calls):
@@ -253,7 +255,7 @@ def _is_failure(event: tuple[object, object]) -> bool:
 
 
 def _list_command_runs(events: Sequence[Checkpoint | tuple[object, object]]) -> Iterator[tuple[str, str]]:
-    """Yields each command or notebook cell together with its output."""
+    """Yields each shell command or Python cell together with its output."""
     for event in events:
         match event:
             case (RunShell(command=text), ShellResult(output=output)) | (
@@ -266,15 +268,14 @@ def _list_command_runs(events: Sequence[Checkpoint | tuple[object, object]]) -> 
 
 
 def _is_read_only(command: str) -> bool:
-    """Returns True if no part of the command runs code of the repository."""
+    """Returns True if no part of the command can run code of the repository."""
     return not _split_programs(command)
 
 
 def _split_programs(command: str) -> set[str]:
-    """Returns the parts of a command line that run code of the repository, each with its arguments.
+    """Returns the parts of a command line that may run code of the repository, each with its arguments.
 
-    A here-document belongs to the part with the program that reads it. If its content differs, the part
-    differs.
+    A here-document belongs to the part that reads it. Parts whose here-documents differ are different parts.
     """
     without_heredocs = _HEREDOC.sub(lambda found: f"{found[1]}{hash(found[0])}{found[4]}", command)
     found = set[str]()

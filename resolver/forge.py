@@ -1,4 +1,6 @@
-"""The `Forge` protocol, which abstracts GitHub, and its wrappers for masking, read-only access and dry runs."""
+"""Defines the protocol `Forge`, the interface to GitHub. Its wrappers mask secrets, forbid writes, or run
+without writing.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +41,7 @@ class RepoFacts(FrozenModel):
     empty: bool
     """True if the repository has no commit yet."""
     archived: bool = False
-    """True if nobody can write to it anymore."""
+    """True if the repository is archived, so that nobody can write to it."""
 
 
 class PublishedCommit(FrozenModel):
@@ -54,7 +56,7 @@ class PublishedCommit(FrozenModel):
     note: str = ""
     """Why the commit is not signed, in a sentence; empty if it is signed."""
     already_existed: bool = False
-    """True if the branch already contained this change, from another run or from somebody else."""
+    """True if the branch already contained this change, which another run or a person pushed."""
 
 
 class ThreadState(FrozenModel):
@@ -69,8 +71,8 @@ class Forge(Protocol):
     """Access to the issues, pull requests and branches of a forge such as GitHub.
 
     Every method may raise ForgeError (RateLimited, Unauthorized, Forbidden, NotFound). A method that writes
-    first looks up the current state. If a response is lost, the method looks again before it retries. It
-    returns what it read back from the forge.
+    first reads the current state from the forge. If a response is lost, the method reads the state again
+    before it retries. It returns data that it read back from the forge.
     """
 
     async def get_repo_facts(self, repo: Repo) -> RepoFacts: ...
@@ -81,7 +83,7 @@ class Forge(Protocol):
     async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
         """Downloads a file of at most MAX_ATTACHMENT bytes that is attached to a thread.
 
-        Returns None without sending a request if the URL is not an attachment on the forge itself.
+        Returns None and sends no request if the URL is not the URL of an attachment on the forge.
         """
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:
@@ -119,15 +121,15 @@ class Forge(Protocol):
         """Pushes `commit` from the bare repository `git_dir` to `branch`. The branch must point to `parent`
         or not exist.
 
-        A forge that can sign commits creates and signs a commit with the same tree; otherwise the commit is
-        pushed without changes. Nothing happens if the branch already contains the commit. Raises BranchMoved
-        and overwrites nothing if the branch points to another commit. `target_repo` is the fork of `repo`
-        that contains the branch; None for `repo` itself. Raises Forbidden or WorkspaceError if the forge
-        accepts neither the signed nor the unchanged commit.
+        If the forge can sign commits, it creates and signs a new commit with the same tree. Otherwise, the
+        commit is pushed unchanged. If the branch already contains the commit, nothing happens. `target_repo`
+        is the fork of `repo` that contains the branch; None means that `repo` itself contains it. Raises
+        BranchMoved and overwrites nothing if the branch points to another commit. Raises Forbidden or
+        WorkspaceError if the forge accepts neither the signed commit nor the unchanged one.
         """
 
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
-        """Returns the open pull request from this branch of this repository, if any."""
+        """Returns the open pull request from this branch of this repository, or None if there is none."""
 
     async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
         """Opens the pull request, or updates the one that is already open for this branch."""
@@ -135,20 +137,24 @@ class Forge(Protocol):
     async def reply_to_thread(
         self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
     ) -> str:
-        """Replies in a review thread, once for each hidden tag. Returns the reply's URL."""
+        """Replies in a review thread, unless a reply with the same hidden tag exists. Returns the reply's
+        URL.
+        """
 
     async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
-        """Marks a review thread as resolved; does nothing if it already is. Raises Forbidden if our token
-        cannot resolve it.
+        """Marks a review thread as resolved. Does nothing if the thread is already resolved. Raises Forbidden
+        if our token cannot resolve threads.
         """
 
     async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
-        """Returns the checks of this commit, except those that Patchwright created. `commit` may also be a
-        branch name, which means the branch's latest commit.
+        """Returns the checks of this commit, except those that Patchwright created. `commit` is a commit ID,
+        or the name of a branch whose latest commit is meant.
         """
 
     async def get_check_log(self, repo: Repo, check: Check) -> str:
-        """Returns the part of a check's log or report that explains its failure; empty if there is none."""
+        """Returns the part of a check's log or report that explains why the check failed. Returns an empty
+        excerpt if there is no log or report.
+        """
 
     async def list_commits(self, repo: Repo, number: int) -> tuple[PullCommit, ...]:
         """Returns the commits of a pull request, oldest first, at most 250."""
@@ -263,8 +269,8 @@ class MaskingForge(_WrapperForge):
 class ReadOnlyForge(_WrapperForge):
     """Allows only reads. Raises WriteBlocked at the first write for its own run.
 
-    A job with write access then continues the run from its log, as after a crash. That job also posts the
-    comments for other runs.
+    A job with write access then continues the run from its log, as after a crash. Comments for other runs are
+    also left to that job.
     """
 
     def __init__(self, forge: Forge, run: str) -> None:

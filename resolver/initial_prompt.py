@@ -1,4 +1,4 @@
-"""The first message to the agent: the task as quoted data, and facts about the repository."""
+"""Builds the first message to the agent. It contains the task as quoted data, and facts about the repository."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ COMMENT_LIMIT = 4_000  # Maximum characters of one comment.
 MAX_COMMENTS = 20  # Number of latest comments that are shown.
 TREE_CHARACTERS = 3_000
 TREE_LINES = 80
-MIN_COLLAPSED_DIRS = 3  # Minimum number of directories that are merged into one line.
+MIN_COLLAPSED_DIRS = 3  # Minimum number of directories to merge into one line.
 HIDDEN_DIRS = re.compile(r"\.(?!/)")
 
 
@@ -26,10 +26,10 @@ def render_tree(paths: Sequence[str]) -> str:
     """Lists the repository's files, one line per directory. A line contains the file names, or only their
     number if the names do not fit.
 
-    Files in hidden directories are always counted, never named. If the list is too long, the directories with
-    the longest lines lose their names first, and subdirectories without names share one line. If there are
-    still too many directories, the files of deeper ones are counted in their second-level directory. Lines
-    beyond `TREE_LINES` are left out, with a note.
+    For hidden directories, the line always contains only the number of files. If the list is too long, names
+    are replaced by their number, starting with the longest lines, and subdirectories without names share one
+    line. If the list is still too long, it shows only the first two levels of directories, and counts the
+    files of deeper directories in the second level. Lines beyond `TREE_LINES` are left out, with a note.
     """
     files_by_dir: dict[str, list[str]] = {"./": []}
     for path in map(_escape_path, paths):
@@ -61,7 +61,9 @@ def render_tree(paths: Sequence[str]) -> str:
 
 
 def _collapse_rows(rows: Mapping[str, str], files_by_dir: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Merges a directory's subdirectories that show only a file count into one row."""
+    """Merges subdirectories of the same directory into one row if their rows contain only the number of
+    files.
+    """
     siblings: dict[str, list[str]] = {}
     for directory, row in rows.items():
         parent = directory.rstrip("/").rpartition("/")[0]
@@ -105,8 +107,8 @@ class InitialPrompt(FrozenModel):
     title: QuotedText
     body: QuotedText
     hides_summary: bool
-    """True if our own summary was removed from the pull request's text; `pull` then contains the same facts
-    from the log.
+    """True if our own summary was removed from the pull request's text. In that case, `pull` contains the
+    same facts, which were read from the log.
     """
     comments: tuple[tuple[Comment, QuotedText], ...]
     omitted_comments: int

@@ -1,4 +1,4 @@
-"""Validates JSON values against schemas from untrusted sources. It never downloads anything.
+"""Validates JSON values against schemas from untrusted sources. This module never downloads anything.
 
 Source: json-schema.org/draft/2020-12
 """
@@ -12,13 +12,14 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_DEPTH = 8
 MAX_NODES = 300
-"""Maximum number of keys, lists and values in a schema."""
+"""Maximum total number of keys, lists and values in a schema."""
 KEYWORDS = frozenset(
     """type title description properties required additionalProperties items enum
     minimum maximum minLength maxLength minItems maxItems""".split()
 )
-"""Keywords that a repository's schema may use. Every provider accepts them, and they validate quickly.
-`pattern` is excluded because a match can take forever, and `$ref` because it can point anywhere.
+"""Keywords that a repository's schema may use. Every provider accepts these keywords, and values can be
+validated against them quickly. `pattern` is excluded because a match can take very long, and `$ref` because a
+reference can point anywhere.
 """
 
 
@@ -30,7 +31,7 @@ class AgentSchema(FrozenModel):
 
 
 def parse_agent_schema(fields: Mapping[object, object]) -> AgentSchema:
-    """Parses the schemas in a file's front matter. Raises ValueError with the reason if they are invalid."""
+    """Parses the schemas in a file's front matter. If they are invalid, raises ValueError with the reason."""
     schemas = {}
     for name in ("input", "output"):
         try:
@@ -41,7 +42,9 @@ def parse_agent_schema(fields: Mapping[object, object]) -> AgentSchema:
 
 
 def validation_error(value: object, schema: Mapping[str, Any]) -> str | None:
-    """Returns why a value does not match a schema; None if it matches or the schema itself is invalid."""
+    """Returns why a value does not match a schema. Returns None if the value matches or the schema itself is
+    invalid.
+    """
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError, best_match
     from referencing import Registry
@@ -61,7 +64,8 @@ def validation_error(value: object, schema: Mapping[str, Any]) -> str | None:
 
 
 def parse_object_schema(value: object) -> dict[str, Any]:
-    """Parses a repository's schema of an object. Raises ValueError with the reason if it is invalid.
+    """Parses a schema from a repository that describes an object. If the schema is invalid, raises ValueError
+    with the reason.
 
     Additional properties are not allowed unless the schema says so.
     """
@@ -89,8 +93,8 @@ def parse_object_schema(value: object) -> dict[str, Any]:
 
 
 def _check_size(schema: object) -> None:
-    """Raises ValueError if the schema is not JSON or is too large. A few lines of YAML can expand to an
-    enormous tree.
+    """Raises ValueError if the schema cannot be written as JSON or is too large. The size must be checked
+    because aliases let a few lines of YAML expand to an enormous tree.
     """
     parts: deque[tuple[object, int]] = deque([(schema, 0)])
     node_count = 0

@@ -1,7 +1,8 @@
-"""The browsing agent: one prompt shows the page and the steps so far, and the reply's last fenced block is
-the action.
+"""Runs the browsing agent. Each prompt shows the page and the steps so far. The last fenced code block in the
+model's reply is the action.
 
-Like every agent here, it derives its next step from its log. Source: arXiv:2407.16741v2, section 3.
+Like the other agents of Patchwright, it derives its next step from its log. Source: arXiv:2407.16741v2,
+section 3.
 """
 
 import json
@@ -45,14 +46,14 @@ from patchwright.runtime.output_text import clip
 from patchwright.runtime.sandbox import Sandbox
 
 ALLOWED_CALLS = (*DEFAULT_CALLS, "report_infeasible", "new_tab", "tab_focus", "tab_close")
-"""Browser calls that the agent may make: those in the prompt's action space, and some that the prompt
-mentions only when they are useful.
+"""Browser calls that the agent may make. The prompt always describes most of them, and mentions the others
+only when they are useful.
 """
 MAX_UNREADABLE_REPLIES = 3
 """Number of consecutive replies without an action after which the agent stops."""
 MAX_ANSWER_ATTEMPTS = 2
-"""Maximum number of reports per run that violate the output schema. The last of these reports is returned
-unchanged.
+"""Maximum number of reports per run that violate the output schema. When this number is reached, the last
+report is returned unchanged.
 """
 MAX_REPLY_LENGTH = 100_000  # characters at the end of a reply that are searched for an action
 MAX_CODE_LENGTH = 20_000  # characters of one action
@@ -93,7 +94,9 @@ async def run_browsing_agent(log: RunLog, model: Model, sandbox: Sandbox, limits
 
 
 def _find_initial_url(trajectory: Trajectory) -> str | None:
-    """Returns the URL in the task if there is exactly one and the browser is still blank, else None."""
+    """Returns the URL in the task. Returns None if the task does not contain exactly one URL, or if the
+    browser already shows a page.
+    """
     started, page = trajectory.subagent_started, find_last_page(trajectory)
     if started is None or page is None or page.url != "about:blank":
         return None
@@ -132,7 +135,9 @@ async def _execute_call(call: ToolCall, trajectory: Trajectory, sandbox: Sandbox
 
 
 def _add_notes(observation: Observation, call: str, trajectory: Trajectory) -> Observation:
-    """Adds notes to a page snapshot if its URL was guessed or if it shows a challenge, such as a CAPTCHA."""
+    """Adds notes to a page snapshot: that the agent guessed the URL, or that the page shows a challenge, such
+    as a CAPTCHA.
+    """
     if not isinstance(observation, PageSnapshot):
         return observation
     notes = [
@@ -144,7 +149,7 @@ def _add_notes(observation: Observation, call: str, trajectory: Trajectory) -> O
 
 
 def _find_stop(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
-    """Returns why the agent stops, or None if the model is asked again."""
+    """Returns the event that stops the agent, or None if the agent continues."""
     if has_reported(trajectory):
         return AgentStopped(reason="finished", detail="The agent reported its result.")
     if (page := find_last_page(trajectory)) and (challenge := _find_blocking_challenge(trajectory)):
@@ -160,7 +165,7 @@ def _find_stop(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
 
 
 def has_reported(trajectory: Trajectory) -> bool:
-    """Returns True if the agent reported an answer, or reported that there is none."""
+    """Returns True if the agent has reported an answer, or has reported that there is no answer."""
     page = find_last_page(trajectory)
     if page is None or (page.user_message is None and page.infeasible_reason is None):
         return False
@@ -170,8 +175,8 @@ def has_reported(trajectory: Trajectory) -> bool:
 
 
 def _find_blocking_challenge(trajectory: Trajectory) -> str | None:
-    """Returns the challenge (such as a CAPTCHA) that still blocks the agent after it had a chance to go
-    elsewhere, or None.
+    """Returns the challenge, such as a CAPTCHA, that blocks the agent. Returns None if there is no challenge,
+    or if the agent may still find a way around the challenge.
     """
     return challenges.find_blocking_challenge(list_pages(trajectory, excluded_call=INITIAL_SNAPSHOT))
 
@@ -187,7 +192,9 @@ def _count_unreadable_replies(trajectory: Trajectory) -> int:
 
 
 def parse_reply(reply: Reply, call_id: str, snapshot_options: SnapshotOptions) -> ModelReply:
-    """Parses the action from the last fenced block of a reply; the text before it is the thought."""
+    """Parses a reply. Its last fenced code block is the action, and the text before that block is the
+    thought.
+    """
     text = reply.text[-MAX_REPLY_LENGTH:]
     block = next(reversed(parse_code_blocks(text)), None)
     action: UseBrowser | MalformedCall

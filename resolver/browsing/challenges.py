@@ -1,9 +1,9 @@
-"""Detects CAPTCHA and consent pages that block the requested page, from their visible content. All functions
-are pure.
+"""Detects CAPTCHA and consent pages that are shown instead of the requested page. Only visible content is
+examined. All functions are pure.
 
-A false positive ends a task, but a missed challenge costs only a few steps. Each rule therefore requires a
-short page with two independent signs, or with one sign that no other page has. Source: arXiv:2506.03011,
-section 5.2 (sites that block by CAPTCHAs and security measures).
+If a normal page is taken for a challenge, the task ends. If a challenge is missed, only a few steps are lost.
+Each rule therefore requires a short page with two independent signs, or with one sign that no normal page
+has. Source: arXiv:2506.03011, section 5.2 (sites that block by CAPTCHAs and security measures).
 """
 
 import re
@@ -13,7 +13,7 @@ from patchwright.runtime.observations import PageSnapshot
 
 MAX_TREE_LENGTH = 6_000  # characters of the accessibility tree; challenge pages are short
 MAX_CHALLENGE_PAGES = 2
-"""The agent stops after this many replies in a row that each ended at a challenge page."""
+"""The agent stops when a challenge page was shown after each of this many consecutive replies."""
 
 _TITLES = re.compile(
     r"just a moment\W*|attention required!?( \| cloudflare)?|(please )?verify (that )?you('re| are) (a )?human\W*"
@@ -76,6 +76,8 @@ def _is_captcha(page: PageSnapshot) -> bool:
 
 
 def find_blocking_challenge(pages: Sequence[PageSnapshot]) -> str | None:
-    """Returns the challenge if the last pages were all challenges; `pages` holds the page after each reply."""
+    """Returns the challenge if the last pages were all challenges, or None if they were not. `pages` contains
+    the page after each reply.
+    """
     recent = [detect_challenge(page) for page in pages[-MAX_CHALLENGE_PAGES:]]
     return recent[-1] if len(recent) == MAX_CHALLENGE_PAGES and all(recent) else None

@@ -1,7 +1,7 @@
 """Distinguishes the URLs that an agent was given from those that it made up. All functions are pure.
 
-Source: arXiv:2506.03011, section 5.1 (search first, then browse, because URLs that models make up rarely
-exist).
+URLs that models make up rarely exist, so an agent should search before it browses. Source: arXiv:2506.03011,
+section 5.1.
 """
 
 import re
@@ -26,7 +26,7 @@ _BARE_URL = re.compile(
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})
 
 UrlKey = tuple[str, str]
-"""Host with port, and path. URLs with the same key count as the same page."""
+"""The host (with its port) and the path of a URL. URLs with the same key count as the same page."""
 
 
 def collect_known_urls(trajectory: Trajectory) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def collect_known_urls(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def find_only_url(task: str) -> str | None:
-    """Returns the only URL in a task, or None if it contains none or several."""
+    """Returns the URL in a task, or None if the task contains no URL or several URLs."""
     urls = {
         url
         for match in _FULL_URL.findall(task)
@@ -59,8 +59,8 @@ def find_only_url(task: str) -> str | None:
 
 
 def iter_guessed_urls(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
-    """Yields the call id and URL of each navigation to a URL that the agent had not seen before, once per
-    page.
+    """Yields the call id and the URL of each navigation to a URL that the agent had not seen before. Yields
+    each page once.
     """
     started = trajectory.subagent_started
     known_keys: set[UrlKey] = set()
@@ -87,7 +87,7 @@ def iter_guessed_urls(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
 
 
 def list_guessed_urls(trajectory: Trajectory) -> tuple[str, ...]:
-    """Returns the guessed URLs, clipped for the report."""
+    """Returns the guessed URLs for the report. Long URLs are clipped."""
     return tuple(url[:MAX_URL_LENGTH] for _, url in iter_guessed_urls(trajectory))
 
 
@@ -114,7 +114,7 @@ def _strip_punctuation(url: str) -> str:
 
 
 def _get_url_keys(urls: Iterable[str]) -> set[UrlKey]:
-    """Returns the keys of the URLs and of their hosts' front pages."""
+    """Returns the keys of the URLs, and the key of the front page of each host in them."""
     keys = {key for url in urls if (key := _get_url_key(url))}
     return keys | {(host, "") for host, _ in keys}
 

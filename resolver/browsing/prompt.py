@@ -1,6 +1,6 @@
 """Builds the browsing agent's prompt from the run's log.
 
-The sections have the same order as in arXiv:2407.16741v2, appendix K, but other words.
+The sections have the same order as in arXiv:2407.16741v2, appendix K, but their wording differs.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure, PageSnapshot
 
 PAGES_IN_PROMPT = 1
-"""Number of recent pages in the prompt. Source: arXiv:2506.03011, appendix B (1 in all of its experiments).
-"""
+"""Number of recent pages in the prompt. Source: arXiv:2506.03011, appendix B. All experiments there use 1."""
 MAX_ANSWER_LENGTH = 4_000
 """Maximum length of a report, in characters."""
 
@@ -94,7 +93,9 @@ def build_prompt(trajectory: Trajectory, pages_in_prompt: int = PAGES_IN_PROMPT)
 
 
 def list_pages(trajectory: Trajectory, excluded_call: str | None = None) -> list[PageSnapshot]:
-    """Returns the pages that the browser has shown, in order, without the result of `excluded_call`."""
+    """Returns the pages that the browser has shown, in order. The page that the call `excluded_call` returned
+    is left out.
+    """
     return [
         event.observation
         for event in trajectory
@@ -120,7 +121,9 @@ def get_output_fields(trajectory: Trajectory) -> tuple[OutputField, ...]:
 
 
 def find_schema_error(trajectory: Trajectory, page: PageSnapshot) -> str:
-    """Returns why the answer on this page violates the output schema, or an empty string."""
+    """Returns why the answer on this page violates the output schema or is too long. Returns an empty string
+    if the answer is valid or if there is no answer.
+    """
     fields = get_output_fields(trajectory)
     if page.user_message is None or not fields:
         return ""

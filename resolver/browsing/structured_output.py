@@ -52,8 +52,8 @@ def build_example(fields: Sequence[OutputField]) -> str:
 
 
 def _convert_bare_value(value: object, text: str, field: OutputField) -> object:
-    """Converts an answer that has no field name. For example, `279.49` stays a string if the field's type is
-    text.
+    """Converts an answer that consists of a bare value, without a field name. For example, the answer
+    `279.49` stays a string if the type of the field is text.
     """
     if value is None or (isinstance(value, str) and field.type == "text"):
         return value

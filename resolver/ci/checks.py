@@ -9,13 +9,13 @@ from patchwright.resolver.text.untrusted import QuotedText
 from patchwright.runtime.frozen_model import FrozenModel
 
 RUN_TRAILER = "Patchwright-Run"
-"""Commit trailer with a run ID, by which the commits of a run are found."""
+"""Commit trailer that contains a run ID. It identifies the commits that a run made."""
 REPAIR_TRAILER = "Repairs-checks-of"
 """Commit trailer that names the commit whose failed checks are repaired."""
 
 
 class Check(FrozenModel):
-    """A check run or commit status: a workflow job, or the report of another app."""
+    """A check run or a commit status on GitHub. It is a workflow job or the report of another app."""
 
     id: int
     name: str
@@ -28,7 +28,7 @@ class Check(FrozenModel):
     conclusion: str
     """GitHub's conclusion; empty while the check runs."""
     completed_at: datetime | None = None
-    """Time of completion in UTC; None while the check runs or if it is unknown."""
+    """Time of completion in UTC; None if the check still runs or the time is unknown."""
     output: str = ""
     """The report that the check itself wrote: title, summary and text. Untrusted."""
     url: str = ""
@@ -50,8 +50,8 @@ class PullCommit(FrozenModel):
     message: str
 
     def is_run_commit(self, bot_user: User) -> bool:
-        """Returns True if a run made the commit. The author alone is no proof: with a personal access token,
-        the bot writes as a person.
+        """Returns True if a run made the commit. The author alone does not prove this: with a personal access
+        token, a person and the bot have the same account.
         """
         return (
             self.author_id == bot_user.id
@@ -68,7 +68,9 @@ class PullCommit(FrozenModel):
 
 
 def count_consecutive_repairs(commits: tuple[PullCommit, ...], bot_user: User) -> int:
-    """Counts the consecutive repairs at the end of `commits`, which are sorted from the oldest to the newest."""
+    """Returns the number of consecutive repair commits at the end of `commits`. `commits` is sorted from the
+    oldest to the newest commit.
+    """
     count = 0
     for commit in reversed(commits):
         if not (commit.is_run_commit(bot_user) and commit.is_repair):

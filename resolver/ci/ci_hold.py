@@ -1,9 +1,9 @@
 """Decides whether continuous integration (CI) starts on the bot's commits or waits for a person with write
 access.
 
-CI runs the pushed code and may have access to secrets. If untrusted people could influence a commit, its
-message therefore contains `[skip ci]`. CI then starts only when someone with write access requests it
-(resolver/ci/run_ci.py). Source: docs.github.com/actions/managing-workflow-runs/skipping-workflow-runs
+CI runs the pushed code and may have access to secrets. Therefore, if untrusted people could have influenced a
+commit, the commit message contains `[skip ci]`. CI then starts only when someone with write access requests
+it (resolver/ci/run_ci.py). Source: docs.github.com/actions/managing-workflow-runs/skipping-workflow-runs
 """
 
 import re
@@ -23,7 +23,7 @@ from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import PageSnapshot
 
-SKIP_CI = "[skip ci]"  # Other CI services support this marker, too, some only near the start of a message.
+SKIP_CI = "[skip ci]"  # Other CI services support it, too; some read only the start of a message.
 ACTIONS_BOT_LOGIN = "github-actions[bot]"
 """Login of the user that pushes with a workflow's own token. GitHub starts no workflows for these pushes."""
 
@@ -33,7 +33,7 @@ _LOOPBACK_HOST = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|::1
 
 
 class CiHold(FrozenModel):
-    """Whether continuous integration starts on one of the bot's commits and, if not, why."""
+    """Says whether continuous integration starts on one of the bot's commits, and why it does not start."""
 
     state: Literal["starts", "held", "silent"]
     """"starts": CI starts. "held": the commit message prevents CI. "silent": GitHub starts no workflows for
@@ -47,7 +47,7 @@ class CiHold(FrozenModel):
     """True if the parent commit is on hold."""
 
     def render_notice(self, mention: str) -> str:
-        """Renders a notice for the pull request; empty if CI starts normally."""
+        """Returns a notice for the pull request, or an empty string if CI starts normally."""
         return render("replies/ci_hold.md.j2", ci=self, mention=mention, skip_ci=SKIP_CI).strip()
 
     def mark_message(self, text: str) -> str:
@@ -125,14 +125,14 @@ def has_read_external_content(trajectory: Trajectory, started: RunStarted) -> bo
     ):
         return True
     actions = [call.action for reply in trajectory.replies() for call in reply.calls]
-    # The pages that a browsing subagent has read are in the subagent's own log; this log contains only its
-    # report.
+    # The pages that a browsing subagent has read are in the subagent's own log. The log of this run contains
+    # only the subagent's report.
     return started.network == "open" and any(isinstance(action, Browse) for action in actions)
 
 
 async def _is_held_commit(workspace: Workspace, commit: str) -> bool:
-    """Returns True if the bot made the commit and it is on hold. A skip marker in a person's commit does not
-    put the bot's next commit on hold.
+    """Returns True if the bot made the commit and the commit is on hold. A skip marker in a person's commit
+    does not put the bot's next commit on hold.
     """
     output = await run_git("show", "-s", "--format=%B", commit, git_dir=workspace.git_dir)
     message = output.decode(errors="replace")

@@ -1,7 +1,7 @@
 """Repairs failed checks on the bot's pull requests, or explains why there is no repair.
 
-The number of earlier repairs is counted in the commits, so that a loss of stored state cannot cause endless
-repairs.
+The number of earlier repairs is counted from the commits of the pull request. Even if stored state is lost,
+repairs therefore cannot continue endlessly.
 """
 
 import logging
@@ -30,7 +30,7 @@ MAX_NAMES = 8  # Number of check names that a notice lists.
 
 
 class NoRepairNotice(str):
-    """Why there is no repair, as a text for the pull request."""
+    """A text for the pull request that says why there is no repair."""
 
 
 async def repair_failed_checks(
@@ -43,8 +43,8 @@ async def repair_failed_checks(
     reporting: ProgressReporter,
     attempt: AttemptFunction,
 ) -> Outcome:
-    """Repairs the failed checks of the job's commit if the bot made the commit. If there is no repair, posts
-    the reason if people need to know it.
+    """Repairs the failed checks of the job's commit if the bot made the commit. If no repair is possible and
+    people need to know why, posts the reason.
     """
     assert isinstance(thread, PullRequest), "cannot repair checks on an issue: it has none"
     failing = None

@@ -5,13 +5,14 @@ from collections import deque
 from typing import NamedTuple
 
 MAX_EXCERPT = 12_000  # Characters per check.
-CONTEXT_LINES = 120  # Number of lines before an error that are shown.
+CONTEXT_LINES = 120  # Number of lines that are shown before an error.
 MAX_BLOCKS = 6  # Number of errors that are shown with context: the first four and the last two.
 MAX_ERROR_LINES = 30  # Number of additional lines that are shown because they mention errors.
-MAX_LINE_LENGTH = 500  # Characters of a line that are kept.
-MAX_LINE_BYTES = 65_536  # Bytes of a line that are read.
+MAX_LINE_LENGTH = 500  # Maximum characters of a line; the rest is not shown.
+MAX_LINE_BYTES = 65_536  # Maximum bytes of a line; the rest is not read.
 
-# GitHub Actions starts each line with a timestamp, and its own messages with `##[` after it.
+# GitHub Actions starts each line with a timestamp. In messages of GitHub Actions itself, `##[` follows the
+# timestamp.
 _TIMESTAMP = re.compile(r"\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z ?")
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]")
 _ERROR_COMMAND = b"##[error]"
@@ -83,7 +84,7 @@ class LogExcerpt:
             self._omitted += 1
 
     def render(self, limit: int = MAX_EXCERPT) -> str:
-        """Returns the excerpt, with about `limit` characters at most; empty if the log is empty."""
+        """Returns the excerpt, at most about `limit` characters. Returns an empty string if the log is empty."""
         if self._partial_line:
             self._finish_line()
         blocks = self._blocks or ([list(self._recent)] if self._recent else [])

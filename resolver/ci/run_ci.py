@@ -1,7 +1,7 @@
 """The `run-ci` command starts continuous integration on a held commit. It pushes an empty commit on top of
 the held commit.
 
-Nothing is force-pushed: the held commits stay unchanged below the empty commit.
+It never force-pushes: the held commits stay unchanged, and the empty commit comes after them.
 """
 
 from typing import Literal

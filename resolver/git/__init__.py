@@ -1,1 +1,1 @@
-"""Git repositories on the host. Nothing that a repository contains is executed here."""
+"""Git repositories on the host. This package never executes code of a repository."""

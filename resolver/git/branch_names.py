@@ -1,5 +1,5 @@
-"""Builds branch names from the operator's prefix and a template, which the operator or the repository
-provides.
+"""Builds branch names from a prefix and a template. The operator sets the prefix; the operator or the
+repository sets the template.
 """
 
 import re
@@ -19,7 +19,9 @@ def is_branch_name(name: str) -> bool:
 
 
 def validate_template(template: str) -> str:
-    """Returns the template. Raises ValueError if the names would be invalid or the same for all issues."""
+    """Returns the template. Raises ValueError if the template would produce invalid names, or the same name
+    for all issues.
+    """
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError:
@@ -35,8 +37,8 @@ def validate_template(template: str) -> str:
 
 
 def make_branch_names(template: str, prefix: str, number: int, title: str, run: str) -> tuple[str, str]:
-    """Returns the preferred branch name, and an alternative name in case the preferred branch contains other
-    work.
+    """Returns the preferred branch name and an alternative name. The alternative is used if the preferred
+    branch contains other work.
     """
     short = _to_ascii_words(run)[-8:].strip("-") or "run"
     name = prefix + template.format(number=number, slug=slugify(title), run=short)

@@ -1,4 +1,5 @@
-"""Runs git on the host with a clean environment, no hooks, no prompts, a time limit and bounded output.
+"""Runs git on the host with a clean environment, a time limit and an output limit, and without hooks or
+prompts.
 
 Git runs only in Patchwright's own bare repositories, never in a tree that an agent changed.
 """
@@ -27,7 +28,7 @@ GIT_CONFIG = {
     "credential.helper": "",
     "fetch.recurseSubmodules": "false",
     "gc.autoDetach": "false",
-    # The token is in a header. If the server redirects, git would send the header to the other host.
+    # The token is in an HTTP header. If git followed a redirect, it would send this header to another host.
     "http.followRedirects": "false",
     "submodule.recurse": "false",
 }
@@ -64,9 +65,10 @@ async def run_git(
     """Runs git and returns its standard output, at most MAX_STDOUT bytes. If the output goes to
     `stdout_file`, the result is empty.
 
-    `config` contains git settings. They are passed in the environment, which only this user can read;
-    command-line arguments are visible to all users. `protocols` are the allowed transports (such as
-    "https:http"); none are allowed by default. Raises GitFailed if git fails, times out or prints too much.
+    `config` contains git settings. They are passed in the environment, because other users cannot read the
+    environment but can read command-line arguments. `protocols` are the allowed transports, such as
+    "https:http". By default, no transport is allowed. Raises GitFailed if git fails, times out or prints too
+    much.
     """
     git_dir_arguments = ("--git-dir", str(git_dir)) if git_dir else ()
     start_task = asyncio.create_task(
@@ -121,7 +123,7 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
 
 async def _write_stdin(process: asyncio.subprocess.Process, stdin: bytes) -> None:
     assert process.stdin is not None
-    # Git has exited already; the exit code explains why.
+    # Git has exited already, and its exit code explains why.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(stdin)
         await process.stdin.drain()
@@ -137,8 +139,8 @@ async def _read_stream(stream: asyncio.StreamReader | None, limit: int) -> bytes
 
 
 def _build_environment(config: Mapping[str, str], protocols: str) -> dict[str, str]:
-    """Returns the complete environment for git. The host's environment, the user's configuration and outer
-    repositories have no effect.
+    """Returns the complete environment for git. The host's environment, the user's git configuration and
+    repositories in parent directories have no effect.
     """
     proxies = {f"{scheme}_proxy": url for scheme, url in urllib.request.getproxies().items()}
     pairs = {"GIT_CONFIG_COUNT": str(len(config))}

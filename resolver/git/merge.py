@@ -1,4 +1,4 @@
-"""Merges the base branch into a pull request's head. The merge happens in a bare repository, where no code of
+"""Merges the base branch into a pull request's head. The merge happens in a bare repository, so no code of
 either branch runs.
 """
 
@@ -13,7 +13,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 CONFLICT_EXIT_CODE = 1  # exit code of git merge-tree
 CONFLICT_MARKERS = "^(<<<<<<<|>>>>>>>)( |$)"
-MAX_CONFLICTS = 500  # Number of files. An agent cannot resolve more conflicts.
+MAX_CONFLICTS = 500  # Number of files. An agent cannot resolve conflicts in more files.
 
 
 class MergeResult(FrozenModel):
@@ -24,8 +24,8 @@ class MergeResult(FrozenModel):
     base: str
     """Full commit ID of the base branch."""
     commit: str
-    """ID of the local merge commit, which is never published. Conflicted files in the commit contain git's
-    conflict markers.
+    """ID of the local merge commit, which is never published. In this commit, files with conflicts contain
+    git's conflict markers.
     """
     conflicts: tuple[str, ...]
     """Paths with conflicts; empty if git merged everything."""
@@ -36,8 +36,8 @@ class MergeResult(FrozenModel):
 
 
 async def merge_commit(workspace: Workspace, other: str) -> MergeResult | None:
-    """Merges the commit `other` into the base; returns None if the base already contains it. `other` must be
-    in the repository.
+    """Merges the commit `other` into the base commit. Returns None if the base commit already contains
+    `other`. `other` must be in the repository.
 
     The same two commits always result in the same merge commit. Raises WorkspaceError, for example if the
     commits have no common history.
@@ -69,7 +69,7 @@ async def merge_commit(workspace: Workspace, other: str) -> MergeResult | None:
 
 
 async def find_unresolved(workspace: Workspace, patch: Patch, merge: MergeResult) -> tuple[str, ...]:
-    """Returns the conflicted paths whose files still contain conflict markers after the patch. Raises
+    """Returns the paths with conflicts whose files still contain conflict markers after the patch. Raises
     WorkspaceError.
     """
     if not merge.conflicts:

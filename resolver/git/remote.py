@@ -39,7 +39,7 @@ async def push(
             *(url, f"{commit}:{reference}"),
         )
     except GitFailed as exc:
-        # An earlier push may have succeeded although its response was lost.
+        # An earlier push may have succeeded even if its response was lost.
         if parse_remote_refs(await network("ls-remote", url, reference)).commits.get(reference) == commit:
             return
         if "stale info" in exc.output:
@@ -79,9 +79,10 @@ async def run_remote_git(
     """
     settings = {}
     if credentials:
-        # The token is only in the environment of git and its transport. Every user can read command-line
-        # arguments (`ps`), and a URL or a configuration file outlives the process. A header saves one round
-        # trip, because git asks a credential helper only after a 401.
+        # The token is passed only in the environment of git and its child processes. It is not an argument,
+        # because every user can read arguments with `ps`. It is not in a URL or a configuration file, because
+        # these remain on disk. Compared with a credential helper, a header saves a request: git asks the
+        # helper only after a 401.
         pair = b64encode(f"x-access-token:{credentials.token}".encode()).decode()
         settings[f"http.{url}.extraHeader"] = f"Authorization: Basic {pair}"
     if ca_bundle:
@@ -99,7 +100,7 @@ async def run_remote_git(
 
 
 def _explain_failure(exc: GitFailed, url: str, credentials: Credentials | None) -> Exception:
-    """Converts a failure to reach `url` into an error for the person who can fix it."""
+    """Converts a git failure into an error that says why `url` could not be reached and what to do."""
     stderr = exc.stderr.lower()
     if "error: 401" in stderr or "could not read username" in stderr or "authentication failed" in stderr:
         problem = (

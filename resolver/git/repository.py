@@ -1,9 +1,9 @@
-"""Represents a repository at one commit, for one run. It is read as bytes, sent to sandboxes, and changed
-only by patches.
+"""Represents a repository at one commit, for one run. Patchwright reads its files as bytes, sends it to
+sandboxes, and changes it only with patches.
 
-There is no work tree on the host. The agent's tree is in the sandbox, and its diff is applied to the index of
-a bare repository. In that repository, git runs no hooks or filters and writes no files of the repository to
-disk.
+There is no work tree on the host. The agent's work tree is in the sandbox, and the diff of that tree is
+applied to the index of a bare repository on the host. In the bare repository, git runs no hooks or filters,
+and writes no files of a work tree.
 """
 
 import re
@@ -20,11 +20,11 @@ from patchwright.resolver.git.tree_transfer import send_tree, take_diff
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandbox
 
-MAX_FILES = 500_000  # Maximum number of paths that `list_files` returns. Tests in other files are not found.
+MAX_FILES = 500_000  # Maximum number of paths that `list_files` returns. Tests beyond it are not found.
 MAX_READ_BYTES = 1_000_000  # bytes of one file that `read` returns
 MAX_LINK_LENGTH = 4096  # bytes; PATH_MAX on Linux
-APPLY_MEMORY = 2 << 30  # Bytes of memory. A binary patch of 4 MB can claim to inflate to gigabytes.
-HISTORY_DEPTH = 50  # Number of commits that a sandbox gets.
+APPLY_MEMORY = 2 << 30  # Bytes of memory. A compressed binary patch of 4 MB can expand to gigabytes.
+HISTORY_DEPTH = 50  # Number of commits of history that are sent to a sandbox.
 ABSENT, SYMLINK, GITLINK = "000000", "120000", "160000"
 
 
@@ -84,15 +84,15 @@ class Workspace:
         self._last_tree: tuple[Patch, str] | None = None
         """The last patch that was applied, and the ID of its tree."""
         self.config_source = config_source or self
-        """The same repository at the commit whose settings, instructions and test commands apply.
+        """The same repository at the commit that provides the settings, instructions and test commands.
 
-        This commit differs from the base if the base is a proposed change, because the change's author must
-        not set the rules for it.
+        If the base is a proposed change, this is another commit than the base, because the author of a change
+        must not set the rules for that change.
         """
 
     async def read(self, path: str, limit: int = MAX_READ_BYTES) -> str | None:
-        """Reads at most `limit` bytes of a file at the base, decoded with replacement characters; None if the
-        path is not a file.
+        """Returns the text of a file at the base, or None if the path is not a file. Reads at most `limit`
+        bytes, and replaces bytes that are not UTF-8.
         """
         if path.startswith("/") or ".." in path.split("/"):
             return None
@@ -113,8 +113,8 @@ class Workspace:
         return tuple(decode_path(name) for name in listed.split(b"\0")[:MAX_FILES] if name)
 
     async def find_entries(self, pattern: re.Pattern[str]) -> tuple[TreeEntry, ...]:
-        """Returns the files and symbolic links at the base whose whole path matches the pattern, in git's
-        order.
+        """Returns the files and symbolic links at the base, in git's order. The pattern must match the whole
+        path.
         """
         matching = (
             (facts.decode().split(), path)
@@ -126,7 +126,7 @@ class Workspace:
         )
 
     async def get_entry(self, path: str) -> TreeEntry | None:
-        """Returns the file or symbolic link at this path; None if there is none."""
+        """Returns the file or symbolic link at this path of the base, or None if there is none."""
         if path.startswith("/") or ".." in path.split("/"):
             return None
         listed = await run_git("ls-tree", "-z", self.base, "--", path, git_dir=self.git_dir)
@@ -157,8 +157,8 @@ class Workspace:
         return ((facts, decode_path(name)) for facts, _, name in rows)
 
     async def send_to(self, sandbox: Sandbox, patch: Patch | None = None) -> None:
-        """Fills the sandbox's empty work tree with the tree at the base and recent git history, and applies
-        the patch.
+        """Writes the tree at the base to the sandbox's empty work tree, together with recent git history.
+        Then applies the patch.
 
         The index in the sandbox stays at the base, so that `git diff` shows the patch. Raises WorkspaceError.
         """
@@ -171,7 +171,7 @@ class Workspace:
 
     async def take_patch(self, sandbox: Sandbox) -> Patch:
         """Returns the difference between the base and the sandbox's work tree. The index and the commits in
-        the sandbox have no effect on it.
+        the sandbox do not affect this difference.
 
         Build artifacts and nested repositories are excluded. Raises ChangeTooLarge if the diff exceeds
         tree_transfer.MAX_DIFF, and WorkspaceError.
@@ -207,8 +207,8 @@ class Workspace:
         return tree.decode().strip()
 
     def with_base(self, commit: str) -> "Workspace":
-        """Returns this repository with another base commit. The commit must be in the repository; the
-        configuration stays the same.
+        """Returns this repository with another base commit. The repository must contain that commit.
+        `config_source` stays the same.
         """
         return Workspace(self.git_dir, commit, self.base_branch, config_source=self.config_source)
 
@@ -221,11 +221,11 @@ class Workspace:
         when: datetime | None = None,
         parents: tuple[str, ...] = (),
     ) -> str:
-        """Commits the patch on top of the base and returns the commit ID. Equal arguments result in equal
-        IDs.
+        """Commits the patch on top of the base and returns the commit ID. If `when` is given, equal arguments
+        result in equal IDs.
 
-        `author` is a name and an email address. `when` defaults to now, and `parents` to the base. Raises
-        WorkspaceError.
+        `author` is a name and an email address. By default, `when` is the current time, and the base is the
+        only parent. Raises WorkspaceError.
         """
         tree = await self.build_tree(patch)
         return await self.commit_tree(
@@ -273,7 +273,9 @@ class Workspace:
         )
 
     async def revert_paths(self, patch: Patch, paths: frozenset[str]) -> Patch:
-        """Returns the patch without its changes to these paths. The paths are written as in `list_changes`."""
+        """Returns the patch without its changes to these paths. The paths have the form that `list_changes`
+        returns.
+        """
         changed = await self.build_tree(patch)
         restored = b"".join(
             f"{row.old_mode} {row.old_id}\t".encode() + row.path + b"\0"
@@ -300,7 +302,7 @@ class Workspace:
         )
 
     async def read_patched(self, patch: Patch, path: str) -> bytes | None:
-        """Returns the whole content of a file after the patch; None if the patch leaves no file at this path."""
+        """Returns the whole content of a file after the patch, or None if there is no file at this path."""
         listed = await run_git(
             "ls-tree", "-z", await self.build_tree(patch), "--", path, git_dir=self.git_dir
         )
@@ -308,8 +310,8 @@ class Workspace:
         return await self._cat_blob(facts[2]) if facts and facts[0].startswith("100") else None
 
     async def read_changed_files(self, patch: Patch) -> dict[str, tuple[bytes, bytes]]:
-        """Returns the contents of each added or changed file by path, before and after the patch. The old
-        content of an added file is empty.
+        """Returns the path of each added or changed file, with its content before and after the patch. The
+        content before the patch is empty for an added file.
         """
         rows = await self._list_diff_entries(await self.build_tree(patch))
         found = await self._cat_blobs(
@@ -338,8 +340,8 @@ class Workspace:
         ]
 
     async def _cat_blobs(self, sizes: dict[str, int]) -> dict[str, bytes]:
-        """Returns the contents of blobs by ID, given their sizes. Starts few processes, however many blobs
-        there are.
+        """Returns the contents of blobs by ID. `sizes` contains the size of each blob. One git process reads
+        many blobs.
         """
         found: dict[str, bytes] = {}
         chunk: list[str] = []
@@ -349,7 +351,7 @@ class Workspace:
                     "cat-file", "--batch", git_dir=self.git_dir, stdin="\n".join(chunk).encode() + b"\n"
                 )
                 at = 0
-                for blob_id in chunk:  # Each answer is a header line, the content and a line break.
+                for blob_id in chunk:  # Each answer is a header, the content and a line break.
                     begin = output.index(b"\n", at) + 1
                     at = begin + sizes[blob_id] + 1
                     found[blob_id] = output[begin : at - 1]
@@ -361,8 +363,8 @@ class Workspace:
         return await run_git("cat-file", "blob", object_id, git_dir=self.git_dir)
 
     async def _object_sizes(self, object_ids: list[str]) -> dict[str, int]:
-        """Returns the size in bytes of each object that the repository contains. It does not contain the
-        commits of submodules.
+        """Returns the size in bytes of each object. Objects that the repository does not contain, such as the
+        commits of submodules, are left out.
         """
         if not object_ids:
             return {}

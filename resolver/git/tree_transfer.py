@@ -16,7 +16,7 @@ CHUNK_BYTES = 3_000_000  # Bytes per WriteBytes action.
 PACK_TIMEOUT = 600
 UNPACK_TIMEOUT = 1200
 DIFF_TIMEOUT = 300
-MAX_LISTED_PATHS = 5  # Maximum number of paths in the error about a change that is too large.
+MAX_LISTED_PATHS = 5  # Maximum number of paths that the message of ChangeTooLarge names.
 
 GIT_ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -26,7 +26,8 @@ GIT_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 
-# Patterns of files that tests and tools leave behind, for repositories that do not ignore them.
+# Patterns for files that tests and tools leave behind. Some repositories have no `.gitignore` entries for
+# such files.
 IGNORED_FILES_SCRIPT = r"""
 ignored_files() {
   printf '%s\n' __pycache__/ '*.py[co]' .pytest_cache/ .mypy_cache/ .ruff_cache/ .hypothesis/ .tox/ .nox/ \
@@ -34,8 +35,8 @@ ignored_files() {
 }
 """
 
-# Arguments: work tree, Patchwright's directory, base commit, tree. After this script, `git status` hides the
-# files that DIFF_SCRIPT excludes.
+# Arguments: work tree, Patchwright's directory, base commit, tree. After this script has run, `git status`
+# hides the files that DIFF_SCRIPT excludes.
 UNPACK_SCRIPT = (
     IGNORED_FILES_SCRIPT
     + r"""
@@ -69,10 +70,10 @@ rm -f pack shallow base-index
 
 # Arguments: work tree, Patchwright's directory, base commit, and then either `diff` with the maximum number
 # of bytes, or `names` with the maximum number of paths. The script creates a new repository each time, so
-# that the configuration, hooks, filters, index and commits in the work tree have no effect. It uses the
-# objects of the work tree's repository, or those of `sent.git` if that repository is broken. `base-index` is
-# the index at the base as UNPACK_SCRIPT left it; git uses it to recognize unchanged files. The script starts
-# few programs, because each takes some milliseconds.
+# that the configuration, hooks, filters, index and commits in the work tree have no effect. It uses the git
+# objects of the work tree's repository. If that repository is broken, it uses the objects of `sent.git`.
+# `base-index` is a copy of the index at the base, which UNPACK_SCRIPT wrote; with it, git recognizes
+# unchanged files. The script starts few programs, because each start takes some milliseconds.
 DIFF_SCRIPT = (
     IGNORED_FILES_SCRIPT
     + r"""
@@ -167,8 +168,8 @@ async def take_diff(sandbox: Sandbox, git_dir: Path, base: str) -> bytes:
 
 
 async def fingerprint_tree(sandbox: Sandbox) -> str | None:
-    """Returns a fingerprint of the work tree; None if it is unknown. The fingerprint changes when a file is
-    written.
+    """Returns a fingerprint of the work tree, or None if the fingerprint is unknown. The fingerprint changes
+    when a file is written.
     """
     result = await sandbox.act(FingerprintTree())
     return result.fingerprint if isinstance(result, TreeFingerprint) else None
@@ -210,7 +211,7 @@ async def _write_pack(sandbox: Sandbox, git_dir: Path, base: str, tree: str, his
 
 
 async def _shallow_commits(git_dir: Path, base: str, history: int) -> list[str]:
-    """Returns the commits that have no parents in a clone with only the last `history` commits."""
+    """Returns the commits that would have no parents in a shallow clone with only the last `history` commits."""
     listed = await run_git("rev-list", "--parents", f"--max-count={history}", base, git_dir=git_dir)
     parents = {commit: rest for commit, *rest in (line.split() for line in listed.decode().splitlines())}
     roots = {commit for commit, before in parents.items() if not parents.keys() >= set(before)}
@@ -221,19 +222,19 @@ async def _shallow_commits(git_dir: Path, base: str, history: int) -> list[str]:
 
 
 async def _latest_version_tag(git_dir: Path, base: str, history: int) -> bytes:
-    """Returns input for `git update-ref -z --stdin` that creates the nearest version tag before `base`; empty
-    if there is none.
+    """Returns input for `git update-ref -z --stdin` that creates the nearest version tag before `base`.
+    Returns empty input if there is no such tag.
 
     Build tools such as setuptools-scm derive the version from a tag. Without a tag, they would install the
-    project as version 0.1, with the wrong dependencies. If the sandbox does not get the tagged commit, the
-    tag is moved to the oldest commit in the sandbox. Then only the number of commits since the tag is too
-    small. A version tag is a tag with a digit in its name.
+    project as version 0.1, which may lead to wrong dependencies. If the tagged commit is not sent to the
+    sandbox, the tag is moved to the oldest commit in the sandbox. The version is then right, except for the
+    number of commits since the tag. A version tag is a tag whose name contains a digit.
     """
     nearest = ("describe", "--tags", "--abbrev=0", "--match=*[0-9]*", base)
     try:
         tag = f"refs/tags/{os.fsdecode(await run_git(*nearest, git_dir=git_dir)).rstrip()}"
-        # An annotated tag contains its own name. A repository can set it to a name without a tag, or to a
-        # path outside refs/tags.
+        # An annotated tag contains a name, which the repository's author can choose freely. No tag of this
+        # name may exist, or the name may be a path outside refs/tags.
         await run_git("show-ref", "--verify", "--quiet", tag, git_dir=git_dir)
         tagged = (
             await run_git("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}", git_dir=git_dir)

@@ -1,1 +1,3 @@
-"""Language models: the interface, the providers behind it, and wrappers for retries, fallback and routing."""
+"""Language models: their interface, its implementation with litellm, and wrappers for retries, fallback and
+routing.
+"""

@@ -20,8 +20,8 @@ from patchwright.runtime.observations import ImageData
 Json = dict[str, Any]
 
 CACHE_CONTROL = {"type": "ephemeral"}
-"""Cache breakpoint: the provider caches the prompt up to this block. The marker itself is not part of the
-cached prefix.
+"""Marks a content block as a cache breakpoint: the provider caches the prompt up to this block. The cached
+prompt does not include the mark itself.
 
 Source: platform.claude.com/docs/en/build-with-claude/prompt-caching
 """
@@ -32,9 +32,9 @@ def to_chat_messages(
 ) -> list[Json]:
     """Converts messages to chat completion messages for the model `model_name`.
 
-    With `cache_control`, the request has three cache breakpoints: after the system prompt, after the last
-    message of the previous request (the end of the prefix that the provider has cached), and after the last
-    message of this request.
+    If `cache_control` is True, the request has three cache breakpoints. The first follows the system prompt.
+    The second follows the last message of the previous request, because the provider has cached the prompt up
+    to that message. The third follows the last message of this request.
     """
     sent = [_to_chat_message(message, model_name, supports_vision) for message in messages]
     if cache_control:
@@ -78,7 +78,8 @@ def _to_tool_call(call: RawToolCall) -> Json:
 
 
 # Reasoning is stored as blocks with a `type`. Anthropic's blocks are stored unchanged. Other providers send
-# reasoning in separate message fields, which are stored as blocks with the field's name as their type.
+# reasoning in separate fields of the message. Each such field is stored as a block whose `type` is the
+# field's name.
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning_details")
 """Message fields with reasoning that DeepSeek and OpenRouter expect unchanged in later requests."""
@@ -103,7 +104,7 @@ def extract_reasoning(message: Any) -> tuple[Json, ...]:
 
 
 def _restore_reasoning(sent: Json, block: Mapping[str, Any]) -> None:
-    """Puts a reasoning block back into the field that it was read from."""
+    """Puts a reasoning block back into the message field from which it was read."""
     match block:
         case {"type": str(name), "value": value} if name in _REASONING_FIELDS:
             sent[name] = value

@@ -10,7 +10,7 @@ _LANGUAGE = re.compile(r"[ \t]*([A-Za-z0-9_+#.-]*)[ \t\r]*$", re.MULTILINE)
 @dataclass(frozen=True, slots=True)
 class CodeBlock:
     language: str
-    """The word after the opening fence, in lowercase. An empty string if there is none."""
+    """The word after the opening fence, in lowercase. It is empty if there is no such word."""
     text: str
     """The text between the fences, without the line breaks next to them."""
     start: int
@@ -21,10 +21,9 @@ class CodeBlock:
 def parse_code_blocks(reply: str) -> list[CodeBlock]:
     """Returns the fenced blocks of a reply in order. A fence that is never closed opens no block.
 
-    A fence at the start of a line, followed by at most one word, opens a block that ends at the next line of
-    at least as many backticks and nothing else. Shorter fences and fences inside a line do not end this
-    block. If no such line follows, or if the opening fence is inside a line, the next fence ends the block.
-    The function runs in linear time.
+    An opening fence at the start of a line may be followed by one word. Its block ends at the next line that
+    contains only a fence of at least the same length. If no such line follows, or if the opening fence is in
+    the middle of a line, the next fence of any kind ends the block. The function takes linear time.
     """
     fences = list(_FENCE.finditer(reply))
     longest_closing = _longest_fences(fences)
@@ -61,8 +60,8 @@ def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
 
 
 def _longest_fences(fences: list[re.Match[str]]) -> list[int]:
-    """Returns one length per fence: that of the longest fence alone on its line, among this fence and all
-    later ones.
+    """Returns one length for each fence. Among this fence and all later fences, it is the length of the
+    longest fence that is alone on its line.
     """
     lengths: list[int] = []
     for fence in reversed(fences):
@@ -72,7 +71,7 @@ def _longest_fences(fences: list[re.Match[str]]) -> list[int]:
 
 
 def _strip_line_breaks(text: str) -> str:
-    """Removes the line break after the opening fence and the one before the closing fence."""
+    """Removes the line break after the opening fence and the line break before the closing fence."""
     text = text.replace("\r\n", "\n").removeprefix("\n")
     head, separator, indent = text.rpartition("\n")
     return head if separator and not indent.strip() else text

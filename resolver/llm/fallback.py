@@ -1,4 +1,4 @@
-"""Falls back to another model when one fails."""
+"""Calls another model when a model fails."""
 
 import logging
 from collections.abc import Sequence
@@ -13,9 +13,10 @@ logger = logging.getLogger(__name__)
 class FallbackModel:
     """Tries several models in order until one replies.
 
-    A conversation stays with the model that replied last, also in a resumed run. The model can then use its
-    prompt cache and its earlier reasoning. ContextOverflow is raised at once, because the caller must shorten
-    the prompt. If all models fail, the error is a ModelAccessDenied only if every provider denied access.
+    A conversation stays with the model that replied last, even in a resumed run, so that this model can use
+    its prompt cache and its earlier reasoning. ContextOverflow is raised at once, because the caller must
+    shorten the prompt. If all models fail, the error is a ModelAccessDenied only if every provider denied
+    access.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx
 
-MAX_BODY_BYTES = 32 << 20  # bytes; far more than the longest reply of any model
+MAX_BODY_BYTES = 32 << 20  # bytes; the longest reply of any model is far shorter
 MAX_COMPRESSED_BYTES = 256 << 10
-"""Maximum bytes of a compressed reply. Requests ask for uncompressed replies, so a compressed one could be a
-decompression bomb.
+"""Maximum bytes of a compressed reply. Requests ask for uncompressed replies, so a large compressed reply
+could be a decompression bomb.
 """
 
 
@@ -32,14 +32,14 @@ class ResponseCapture:
 
     @property
     def problem(self) -> str | None:
-        """A description of what went wrong in the transfer, if known."""
+        """Says what went wrong in the transfer; None if no problem is known."""
         if self.is_interrupted:
             return f"the response ended early after {len(self.body):,} bytes"
         return None
 
     def handle_litellm_log(self, details: Mapping[str, Any]) -> None:
-        """Receives the response through litellm's `logger_fn` callback, for providers whose HTTP client does
-        not run the hooks below.
+        """Receives the response from litellm's callback `logger_fn`. Some providers need this because their
+        HTTP clients do not run the hooks of this module.
         """
         raw = details.get("original_response")
         if not self.status and isinstance(raw, str):
@@ -77,7 +77,9 @@ async def request_uncompressed(request: httpx.Request) -> None:
 
 
 async def capture_response(response: httpx.Response) -> None:
-    """Response hook: streams the body through the `ResponseCapture` of the current task."""
+    """Response hook: passes the response body to the `ResponseCapture` of the current task while the body is
+    read.
+    """
     capture = _CURRENT.get()
     if capture is None or not isinstance(response.stream, httpx.AsyncByteStream):
         return

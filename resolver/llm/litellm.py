@@ -1,5 +1,5 @@
-"""Calls any provider's model through litellm. Only this module imports litellm, and only when it is needed,
-because the import takes 2.4 s.
+"""Calls the models of any provider through litellm. No other module imports litellm directly. The import
+takes 2.4 s, so it is delayed until litellm is needed.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from patchwright.resolver.settings.model_settings import Price
 from patchwright.resolver.settings.settings import environment_variable
 
 _ENVIRONMENT = {
-    # By default, the import downloads a price table, and hangs without internet access.
+    # By default, the import downloads a price table. Without internet access, it hangs.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     # By default, litellm loads a `.env` file into the environment of this process.
     "LITELLM_MODE": "PRODUCTION",
-    # By default, the `openai` package walks all earlier messages on each call. After 300 steps, this takes 80
-    # ms per step; with this variable, it takes 4 ms.
+    # By default, the `openai` package processes all earlier messages again in each call. After 300 steps,
+    # this takes 80 ms per step; with this variable, it takes 4 ms.
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "true",
     # By default, litellm searches all earlier messages for images to log. After 300 steps, this takes 3 ms
     # per step.
@@ -48,13 +48,15 @@ _CUSTOM_CLIENT_PROVIDERS = frozenset(
 """Providers for which litellm uses our HTTP client. Responses of other providers have no size limit."""
 
 _CACHE_CONTROL_PROVIDERS = frozenset("anthropic bedrock databricks openrouter vertex_ai".split())
-"""Providers of Claude models that accept cache breakpoints. Other providers cache prompts on their own."""
+"""Providers that accept cache breakpoints for Claude models. Other providers cache prompts without
+breakpoints.
+"""
 
 
 @cache
 def _import_litellm() -> Any:
-    """Imports and configures litellm once. The return type is Any, because type checking litellm would take
-    mypy minutes.
+    """Imports and configures litellm once. The return type is Any, because mypy would need minutes to check
+    litellm's types.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)  # litellm reads these only at import
@@ -64,15 +66,15 @@ def _import_litellm() -> Any:
     litellm.telemetry = False
     litellm.drop_params = True  # reasoning models reject `temperature`
     litellm.num_retries = 0  # RetryingModel retries within its time limit
-    # The import leaves half a million permanent objects; without the freeze, the garbage collector would scan
-    # them every few steps, which takes 200 ms each time.
+    # The import creates half a million permanent objects. Without `gc.freeze`, the garbage collector would
+    # scan them every few steps, which takes 200 ms each time.
     gc.freeze()
     return litellm
 
 
 def _disable_call_logging() -> None:
-    """Turns off litellm's call logging for the current task; nobody reads these logs, and they take a third
-    of the time of each call.
+    """Turns off litellm's call logging for the current task. Nobody reads these logs, and logging takes a
+    third of the time of each call.
     """
     # Other litellm versions may lack this module; their calls are only slower.
     with contextlib.suppress(ImportError):
@@ -173,8 +175,8 @@ class LitellmModel:
                 ) from exc
             except tuple(litellm.exceptions.LITELLM_EXCEPTION_TYPES) as exc:
                 if capture.status == 200 and capture.is_too_large:
-                    # Treat an oversized reply as one that was cut off at the model's output limit: the agent
-                    # reports that and does not retry.
+                    # Treat an oversized reply as if it had reached the model's output limit: the agent
+                    # reports this limit to the model and does not retry.
                     return Reply(
                         text="",
                         tool_calls=(),
@@ -182,7 +184,7 @@ class LitellmModel:
                         truncated=True,
                     )
                 if capture.status in (0, 200) and (raw_usage := capture.extract_usage()) is not None:
-                    # The reply is unusable but was billed: count its cost and continue.
+                    # The reply is unusable but was billed: return an empty reply with its cost.
                     return Reply(text="", tool_calls=(), usage=self._parse_usage(raw_usage, None, started_at))
                 if self._temperature is not None and "temperature" in str(exc) and capture.status == 400:
                     self._temperature = None  # some models accept only their default temperature
@@ -243,8 +245,8 @@ class LitellmModel:
         )
 
     def _get_http_client(self, litellm: Any, provider: str) -> Any:
-        """Returns litellm's HTTP client for the provider, with our capture hooks. litellm caches and closes
-        it.
+        """Returns litellm's HTTP client for the provider, with our capture hooks. litellm keeps the client in
+        its cache and closes it.
         """
         from litellm.llms.custom_httpx.http_handler import get_async_httpx_client
 

@@ -1,4 +1,4 @@
-"""The language model interface, and the messages that go in and out."""
+"""Defines the interface of language models, and the messages that are sent to them and received from them."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Protocol
@@ -39,7 +39,7 @@ class RawToolCall(FrozenModel):
     id: str
     name: str
     arguments: str
-    """JSON text, unless the model sent something else."""
+    """The arguments as the model sent them. They should be JSON text, but may be invalid."""
 
 
 class SystemMessage(FrozenModel):
@@ -63,8 +63,8 @@ class AssistantMessage(FrozenModel):
     """Name of the model that wrote the message. An empty string allows any model to read the reasoning."""
 
     def get_reasoning_for(self, model_name: str) -> tuple[dict[str, Any], ...]:
-        """Returns the reasoning blocks if `model_name` wrote them, else none. They are signed or encrypted,
-        so no other model can use them.
+        """Returns the reasoning blocks if the model `model_name` wrote them; otherwise, returns none. The
+        blocks are signed or encrypted, so no other model can use them.
         """
         return self.reasoning if self.model in ("", model_name) else ()
 
@@ -102,7 +102,7 @@ class Model(Protocol):
 
     @property
     def supports_vision(self) -> bool:
-        """True if the model accepts images; otherwise a line of text replaces them."""
+        """True if the model accepts images. If it is False, a line of text replaces each image."""
 
     @property
     def context_window(self) -> int | None:

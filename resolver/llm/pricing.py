@@ -1,4 +1,4 @@
-"""Computes the usage and cost of replies, and reads the provider's Retry-After headers."""
+"""Computes the usage and the cost of replies. Parses Retry-After headers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from patchwright.resolver.llm.model import ChatMessage, Reply
 from patchwright.resolver.settings.model_settings import Price
 
 CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English and code
-DEFAULT_MAX_OUTPUT_TOKENS = 32_000  # tokens; for models whose output limit is unknown
+DEFAULT_MAX_OUTPUT_TOKENS = 32_000  # tokens; assumed for models whose output limit is unknown
 TOKENS_PER_PRICE_UNIT = Decimal(1_000_000)
 
 
@@ -67,7 +67,7 @@ def parse_usage(
 def estimate_usage(
     messages: Sequence[ChatMessage], received_bytes: int, max_output_tokens: object = None
 ) -> dict[str, int]:
-    """Estimates the token counts of a reply that was cut off after `received_bytes` and reported no usage.
+    """Estimates the token counts of a reply that ended after `received_bytes` bytes without a usage report.
 
     `max_output_tokens` is the model's output limit, if it is known.
     """
@@ -84,7 +84,7 @@ def estimate_usage(
 
 
 def sum_usage(usages: Sequence[ReplyUsage]) -> ReplyUsage:
-    """Adds up usages. The sum has the model name of the last one."""
+    """Adds up usages. The model name of the sum is that of the last usage."""
     total = Usage()
     for usage in usages:
         total = total.add(usage)
@@ -106,7 +106,7 @@ def sum_failed_usage(failures: Sequence[ModelError]) -> ReplyUsage | None:
 
 
 def add_failed_usage(reply: Reply, failures: Sequence[ModelError]) -> Reply:
-    """Returns the reply with the usage of earlier failed attempts added."""
+    """Returns the reply. Its usage then includes the usage of earlier failed attempts."""
     failed_usage = sum_failed_usage(failures)
     return (
         reply
@@ -142,7 +142,7 @@ def _calculate_cost(price: Price, prompt: int, cached: int, completion: int) -> 
 
 
 def _parse_listed_price(model_info: Mapping[str, Any]) -> Price | None:
-    """Returns the price of a model from litellm's table, which lists dollars per token."""
+    """Returns the price of a model from litellm's price table, whose unit is dollars per token."""
     input_price, output_price = (
         _parse_amount(model_info.get("input_cost_per_token")),
         _parse_amount(model_info.get("output_cost_per_token")),

@@ -1,4 +1,4 @@
-"""Checks that a model can call tools, with one tiny request before any money is spent on work."""
+"""Checks that a model can call tools, before a run spends money on work. The check sends a short request."""
 
 from typing import Literal
 
@@ -41,8 +41,8 @@ class ProbeResult(FrozenModel):
 
 
 async def probe_model(model: Model) -> ProbeResult:
-    """Asks the model for a native tool call, then for one in text. If both fail, the result is "none" with
-    the reason.
+    """Asks the model for a native tool call. If this fails, asks for a tool call as text. If both fail, the
+    result is "none" with the reason. The second request is left out if the model is down or denies access.
     """
     prompt: tuple[ChatMessage, ...] = (UserMessage(text=PROBE_PROMPT),)
     usages: list[ReplyUsage] = []
@@ -78,7 +78,7 @@ async def probe_model(model: Model) -> ProbeResult:
 
 
 def _find_problem(reply: Reply) -> str | None:
-    """Returns what is wrong with a reply to the probe, or None."""
+    """Returns what is wrong with a reply to the probe, or None if the reply is right."""
     if not reply.tool_calls:
         return f"it answered without calling the tool: {' '.join(reply.text.split())[:200] or '(nothing)'}"
     call = reply.tool_calls[0]

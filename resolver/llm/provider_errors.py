@@ -43,7 +43,7 @@ def build_model_error(
 ) -> ModelError:
     """Returns the ModelError that corresponds to an exception of litellm.
 
-    `usage` is what the provider bills for the failed request, if this is known.
+    `usage` is the usage that the provider bills for the failed request, or None if it is unknown.
     """
     errors = litellm.exceptions
     status = capture.status or int(getattr(exc, "status_code", None) or 0)
@@ -103,9 +103,10 @@ def _extract_error_message(exc: Exception, api_key: SecretStr | None) -> str:
 
 
 def _is_out_of_credit(exc: Exception, message: str) -> bool:
-    """Returns whether a response with status 429 means that the account has no credit.
+    """Returns True if a response with status 429 means that the account has no credit. Returns False if it
+    means a rate limit.
 
-    Otherwise it is a rate limit. Source: platform.openai.com/docs/guides/error-codes
+    Source: platform.openai.com/docs/guides/error-codes
     """
     if OUT_OF_CREDIT_CODE in str(exc):
         return True

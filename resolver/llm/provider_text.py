@@ -20,8 +20,8 @@ def replace_surrogates(text: object) -> str:
 
 
 def drop_unencodable(blocks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    """Returns the blocks unchanged, or none if one cannot be encoded as UTF-8. They are not repaired, because
-    providers reject altered reasoning.
+    """Returns the blocks unchanged, or no blocks if one of them cannot be encoded as UTF-8. Blocks are not
+    repaired, because providers reject altered reasoning.
     """
     try:
         json.dumps(blocks, ensure_ascii=False).encode()

@@ -52,8 +52,8 @@ def _message_to_items(message: ChatMessage, model_name: str, supports_vision: bo
 
 
 def _assistant_to_items(message: AssistantMessage, model_name: str) -> Iterator[Json]:
-    """Yields an assistant message as input items. Each reasoning item comes before the call that it led to,
-    as in the original response.
+    """Yields an assistant message as input items. Each reasoning item precedes the call that resulted from
+    it, as in the original response.
     """
     pending_reasoning = [
         block for block in message.get_reasoning_for(model_name) if block.get("type") == "reasoning"

@@ -13,17 +13,17 @@ from patchwright.resolver.llm.pricing import add_failed_usage, sum_failed_usage
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT = 1.0  # seconds; doubled with each attempt
-MAX_WAIT = 60.0  # seconds, unless the provider asks for more
+MAX_WAIT = 60.0  # seconds, unless the provider asks for a longer wait
 MIN_ATTEMPT_SECONDS = 30.0  # seconds; minimum for each retry, even if less time is left
 
 
 class RetryingModel(WrapperModel):
     """Wraps a model and retries requests that fail temporarily.
 
-    `max_seconds` limits one reply, including failed requests and waits. After the first failure there is at
-    least one retry. No retry exceeds the limit by more than MIN_ATTEMPT_SECONDS. If a provider asks for a
-    wait beyond the limit, the failure is raised at once. The usage of failed attempts is added to the reply.
-    `sleep` and `jitter` (0 to 1) can be replaced in tests.
+    `max_seconds` limits the time for one reply, including failed requests and waits. The first temporary
+    failure is retried even if no time is left. No retry exceeds the limit by more than MIN_ATTEMPT_SECONDS.
+    If a provider asks for a wait beyond the limit, the failure is raised at once. The usage of failed
+    attempts is added to the reply. `sleep` and `jitter` (0 to 1) can be replaced in tests.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class RetryingModel(WrapperModel):
             raise ModelError(f"The model {self.name} did not reply within {timeout:g} s.") from exc
 
     def _get_wait(self, exc: ModelError, attempts: int) -> float:
-        """Returns the seconds to wait: the provider's Retry-After or exponential backoff, plus jitter so that
-        clients spread out.
+        """Returns the seconds to wait. This is the provider's Retry-After or an exponential backoff. The
+        result is partly random, so that clients do not retry simultaneously.
         """
         if exc.retry_after is not None:
             return exc.retry_after + self._jitter()
