@@ -170,13 +170,17 @@ async def _resolve_on_disk(
         text = attempt.patch.diff.decode("utf-8", errors="replace")
         summary = finish.model_dump(include={"cause", "change", "testing"}) if finish else None
         extra = {"summary": summary, "patch": text, "patch_file": patch_file, "error": error}
-        print_json(outcome_json(job.id, None, attempt.verdict, trajectory.usage(), **extra))
+        excluded = list(attempt.excluded_changes)
+        usage = trajectory.usage()
+        print_json(outcome_json(job.id, None, attempt.verdict, usage, **extra, excluded_changes=excluded))
     else:
         print(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
         print(tests_table(attempt.verdict))
         print(
             wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary"
         )
+        for sentence in attempt.excluded_changes:
+            print_stderr(f"NOTICE: Left out of the patch: {strip_control_chars(sentence)}")
         sys.stdout.flush()
         sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
         sys.stdout.flush()

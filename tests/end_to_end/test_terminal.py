@@ -123,6 +123,23 @@ async def test_the_agents_summary_is_printed_beside_the_verdict(
     assert (code, json.loads(out)["summary"]) == (3, data)
 
 
+async def test_a_file_that_is_left_out_of_the_patch_is_reported(
+    scenario: Scenario, resolve_arguments: tuple[str, ...]
+) -> None:
+    add_file = RunShell(command="printf x > \"$(printf 'odd\\033name.txt')\"; printf y > plain.txt")
+    sentence = "The name of odd\\u001bname.txt contains invisible characters."
+    for flags in ((), ("--json",)):
+        await scenario.script_model(
+            RecordedTurn("Add it.", add_file), RecordedTurn("Test.", RUN_TESTS), RecordedTurn("Done.", DONE)
+        )
+        _, out, error = await scenario.command(*resolve_arguments, *flags)
+        assert "plain.txt" in out, error
+        if flags:
+            assert json.loads(out)["excluded_changes"] == [sentence]
+        else:
+            assert f"NOTICE: Left out of the patch: {sentence}\n" in error
+
+
 @pytest.mark.slow
 async def test_a_second_ctrl_c_restores_the_prompt_on_a_clean_line(
     scenario: Scenario, resolve_arguments: tuple[str, ...], tmp_path: Path
