@@ -107,6 +107,7 @@ async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: P
         except NotFound:
             if job.requester is None:
                 raise  # The operator started the job and sees the reason in the terminal.
+            await forge.get_repo_facts(job.repo)  # Raises NotFound if the whole repository is unreachable.
             return await reject_job(job, reply_texts.render_rejection_reason("gone", job), None, forge, log)
         facts = await forge.get_repo_facts(job.repo)
         if job.failed_checks_commit:

@@ -4,9 +4,9 @@ import logging
 from typing import Protocol
 
 from patchwright.bot.comment_texts import missing_permissions_text
-from patchwright.bot.errors import PermissionNotGranted
+from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS, RestClient, is_granted, repo_path
-from patchwright.bot.github.schemas import InstallationResponse
+from patchwright.bot.github.schemas import InstallationResponse, RepositoryResponse
 from patchwright.bot.job_runner import JobResolver
 from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.bot.write_limiter import Priority, write_priority
@@ -62,6 +62,14 @@ class AppPermissions:
             return (await self._get_installation(repo)).suspended_at is None
         except NotFound:
             return False
+
+    async def is_reachable(self, repo: Repo) -> bool:
+        """Returns whether GitHub shows the repository to us now. Raises ForgeError if GitHub is down."""
+        try:
+            await self._rest.get(RepositoryResponse, repo, *repo_path(repo))
+        except (NotFound, Forbidden):
+            return False
+        return True
 
     async def reset_notices(self, change: InstallationChanged) -> None:
         """Logs the permissions that are missing after an installation changed."""
@@ -128,6 +136,9 @@ class AppPermissions:
 def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: Forge) -> JobResolver:
     """Wraps `resolve` so that a job is rejected if the App lacks permissions in its repository. The rejection
     lists the permissions to grant.
+
+    If GitHub does not show the whole repository at the moment, raises ForgeUnavailable, so that the job is
+    retried.
     """
 
     async def resolve_if_permitted(job: Job) -> Outcome:
@@ -137,13 +148,16 @@ def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: For
             return await resolve(job)
         except BranchMoved:
             raise
-        except Forbidden as exc:  # a permission may have been revoked meanwhile
-            if (missing := await grants.find_missing(job.repo)) is None:
-                raise
-            _log_missing(missing, str(job.repo))
-            raise PermissionNotGranted(
-                missing_permissions_text(missing.permissions, missing.settings_url, "")
-            ) from exc
+        except (Forbidden, NotFound) as exc:
+            # A permission may have been revoked meanwhile.
+            if isinstance(exc, Forbidden) and (missing := await grants.find_missing(job.repo)) is not None:
+                _log_missing(missing, str(job.repo))
+                raise PermissionNotGranted(
+                    missing_permissions_text(missing.permissions, missing.settings_url, "")
+                ) from exc
+            if not await grants.is_reachable(job.repo):
+                raise ForgeUnavailable(f"GitHub does not show {job.repo} at the moment: {exc}") from exc
+            raise
 
     return resolve_if_permitted
 

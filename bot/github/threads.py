@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TypeVar, get_args
 
+from patchwright.bot.errors import ForgeUnavailable
 from patchwright.bot.github.comment_tags import TAG_PREFIX, parse_tag
 from patchwright.bot.github.rest import RestClient, repo_path
 from patchwright.bot.github.reviews import GetIdentity, Reviews, is_in_snapshot
@@ -14,9 +15,10 @@ from patchwright.bot.github.schemas import (
     IssueResponse,
     PermissionResponse,
     PullRequestResponse,
+    RepositoryResponse,
 )
 from patchwright.resolver.domain import Comment, Issue, Job, PullRequest, Repo, Thread, User
-from patchwright.resolver.errors import ForgeError, NotFound
+from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
 from patchwright.resolver.forge import TRIGGER_PERMISSIONS, Permission
 
 T = TypeVar("T", Issue, PullRequest)
@@ -90,11 +92,28 @@ class Threads:
         ForgeError if GitHub cannot be queried. An outage is therefore not mistaken for a missing permission.
         """
         try:
-            account = await self._rest.get(Account, repo, "user", str(user.id))
-            path = (*repo_path(repo), "collaborators", account.login, "permission")
-            response = await self._rest.get(PermissionResponse, repo, *path)
+            return await self._read_permission(repo, user)
+        except NotFound as exc:
+            # GitHub also answers 404 for a short time if a repository or an installation is not reachable.
+            if not await self.is_reachable(repo):
+                raise ForgeUnavailable(f"GitHub does not show {repo} at the moment: {exc}") from exc
+        try:
+            return await self._read_permission(repo, user)
         except NotFound:
             return "none"
+
+    async def is_reachable(self, repo: Repo) -> bool:
+        """Returns whether GitHub shows the repository to us now. Raises ForgeError if GitHub is down."""
+        try:
+            await self._rest.get(RepositoryResponse, repo, *repo_path(repo))
+        except (NotFound, Forbidden):
+            return False
+        return True
+
+    async def _read_permission(self, repo: Repo, user: User) -> Permission:
+        account = await self._rest.get(Account, repo, "user", str(user.id))
+        path = (*repo_path(repo), "collaborators", account.login, "permission")
+        response = await self._rest.get(PermissionResponse, repo, *path)
         if response.user is None or response.user.id != user.id or account.id != user.id:
             return "none"  # the user was renamed between the two requests
         return ROLES.get(response.role_name) or ROLES.get(response.permission, "none")

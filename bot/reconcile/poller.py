@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from patchwright.bot.github.comment_tags import TAG_PREFIX, parse_tag
 from patchwright.bot.github.rest import PER_PAGE, RestClient
-from patchwright.bot.github.schemas import GHOST, Account, GitHubResponse
+from patchwright.bot.github.schemas import GHOST, Account, GitHubResponse, RepositoryResponse
 from patchwright.bot.reconcile.error_isolation import ErrorIsolation
 from patchwright.bot.reconcile.repositories import MAX_LIST_AGE, PolledRepository, Repositories
 from patchwright.bot.webhooks.delivery import (
@@ -207,6 +207,8 @@ class Poller:
             thread = page.data
         except NotFound:
             thread = None
+            # Raises NotFound if the whole repository is unreachable; that ends no job.
+            await self._rest.get_page(RepositoryResponse, repository.token, *repository.path)
         # GitHub redirects to the new location of a transferred thread
         if thread is None or thread.number != number:
             reason: Literal["deleted", "transferred"] = "deleted" if thread is None else "transferred"

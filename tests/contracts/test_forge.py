@@ -19,7 +19,7 @@ from patchwright.resolver.domain import (
     Repo,
     User,
 )
-from patchwright.resolver.errors import Forbidden, NotFound
+from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
 from patchwright.resolver.forge import MAX_BODY, DryRunForge, Forge, RepoFacts
 from tests.contracts.forges import FIXED, SAMPLE, published
 
@@ -134,6 +134,17 @@ async def test_a_permission_belongs_to_the_id_and_not_to_the_login(world: FakeGi
     assert await forge.get_permission(SAMPLE, maintainer) == "write"
     assert await forge.get_permission(SAMPLE, imposter) == "read"
     assert await forge.get_permission(SAMPLE, User(id=999_999, login="renamed")) == "none"
+
+
+async def test_one_404_is_no_missing_permission(world: FakeGitHub, forge: Forge) -> None:
+    maintainer = user(world, "maintainer")
+    world.fail_next_request("GET", "/collaborators/maintainer/permission", status=404)
+    assert await forge.get_permission(SAMPLE, maintainer) == "write"
+    world.fail_next_request("GET", "/collaborators/maintainer/permission", status=404)
+    world.fail_next_request("GET", "/repos/acme/sample", status=404)
+    with pytest.raises(ForgeError, match="GitHub does not show acme/sample at the moment") as failure:
+        await forge.get_permission(SAMPLE, maintainer)
+    assert failure.value.retryable
 
 
 # --- saying -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from patchwright.bot.cancellation import CancellationHandler
 from patchwright.bot.comment_texts import missing_permissions_text
 from patchwright.bot.embedded_redis import run_embedded_redis
-from patchwright.bot.errors import PermissionNotGranted
+from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted
 from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.jobs import Canceled
@@ -19,7 +19,7 @@ from patchwright.bot.redis.leader_lease import LeaderLease
 from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.demo.github import FakeGitHub, GitHubApp, Installation, Issue, Repository
 from patchwright.resolver.domain import Job, Outcome, Rejected, Repo
-from patchwright.resolver.errors import Forbidden
+from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import job
 from tests.bot.reconcile.deployments import FAST_POLICY, app_auth, token_client
@@ -177,6 +177,25 @@ async def test_a_permission_revoked_during_a_run_ends_it(installed: InstalledApp
         match=f"`contents: write`. Ask an owner to grant them at {installed.settings_url}",
     ):
         await resolve_if_permitted(job())
+
+
+@pytest.mark.parametrize("error", [NotFound("GET issues/1: 404"), Forbidden("the app is not installed")])
+async def test_a_job_is_retried_while_github_does_not_show_the_repository(
+    installed: InstalledApp, error: ForgeError
+) -> None:
+    installed.app.permissions |= ENOUGH
+
+    async def resolve(job: Job) -> Outcome:
+        raise error
+
+    wrapped = require_permissions(
+        resolve, AppPermissions(installed.forge.rest, installed.leader_lease), installed.forge
+    )
+    installed.world.fail_next_request("GET", "/repos/acme/sample", status=404)
+    with pytest.raises(ForgeUnavailable, match="GitHub does not show acme/sample at the moment"):
+        await wrapped(job())
+    with pytest.raises(type(error), match=str(error)):
+        await wrapped(job())
 
 
 async def test_other_errors_are_unchanged(installed: InstalledApp) -> None:

@@ -247,6 +247,18 @@ async def test_closings_and_label_removals_of_queued_jobs_are_found(deployment: 
     assert by_number[unlabeled.number] == parse(ended)
 
 
+async def test_an_unreachable_repository_cancels_no_job(deployment: Deployment) -> None:
+    world = deployment.world
+    issue = world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    await deployment.handler.handle(parse(await world.add_label(issue, LABEL, by="maintainer")))
+    poller = Poller(deployment.rest, deployment.identity)
+    (repo,) = await poller.repositories.list_current()
+    for path in (f"/issues/{issue.number}", "/repos/acme/sample"):
+        world.fail_next_request("GET", path, status=404)
+    jobs = await deployment.handler.active_jobs(SAMPLE)
+    assert len(jobs) == 1 and await poller.find_ended(repo, jobs) == []
+
+
 async def test_a_poll_cancels_jobs_of_closed_threads(deployment: Deployment) -> None:
     thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
     await deployment.handler.handle(parse(await deployment.world.add_label(thread, LABEL, by="maintainer")))
