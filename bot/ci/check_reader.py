@@ -8,6 +8,7 @@ from typing import Literal
 from patchwright.bot.ci.actions_logs import ActionsLogs
 from patchwright.bot.github.rest import PER_PAGE, RestClient, repo_path
 from patchwright.bot.github.schemas import Account, AppResponse, GitHubResponse
+from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.resolver.ci.checks import Check, PullCommit
 from patchwright.resolver.ci.log_excerpt import MAX_EXCERPT
 from patchwright.resolver.domain import Repo
@@ -49,7 +50,7 @@ class _CheckRun(GitHubResponse):
 
 
 class _CheckRuns(GitHubResponse):
-    check_runs: tuple[_CheckRun, ...]
+    check_runs: ValidEntries[_CheckRun]
 
 
 class _CheckSuite(GitHubResponse):
@@ -59,7 +60,7 @@ class _CheckSuite(GitHubResponse):
 
 
 class _CheckSuites(GitHubResponse):
-    check_suites: tuple[_CheckSuite, ...]
+    check_suites: ValidEntries[_CheckSuite]
 
 
 class _CommitStatus(GitHubResponse):
@@ -71,7 +72,7 @@ class _CommitStatus(GitHubResponse):
 
 
 class _CommitStatuses(GitHubResponse):
-    statuses: tuple[_CommitStatus, ...]
+    statuses: ValidEntries[_CommitStatus]
 
 
 class _JobStep(GitHubResponse):

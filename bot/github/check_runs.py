@@ -5,6 +5,7 @@ from patchwright.bot.github.comments import truncate_body
 from patchwright.bot.github.rest import RestClient, repo_path
 from patchwright.bot.github.reviews import CreateOnce
 from patchwright.bot.github.schemas import GitHubResponse
+from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import Forbidden, NotFound
 from patchwright.resolver.publishing.check_run import CheckRunReport
@@ -29,7 +30,7 @@ class CheckRunResponse(GitHubResponse):
 
 
 class _CheckRunList(GitHubResponse):
-    check_runs: tuple[CheckRunResponse, ...]
+    check_runs: ValidEntries[CheckRunResponse]
 
 
 class CheckRuns:

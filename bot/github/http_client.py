@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast, get_origin
 from urllib.parse import quote
 
 import githubkit
@@ -15,10 +15,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from githubkit.auth import AppAuthStrategy, UnauthAuthStrategy
 from githubkit.cache import MemCacheStrategy
 from githubkit.exception import RateLimitExceeded, RequestError, RequestFailed
-from pydantic import SecretStr, TypeAdapter, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError, WrapValidator
 
 from patchwright.bot.errors import ForgeUnavailable
 from patchwright.bot.github.api_errors import error_from_response
+from patchwright.bot.github.valid_entries import drop_invalid_entries
 from patchwright.resolver.errors import ForgeError, NotFound, RateLimited, SettingsError
 
 T = TypeVar("T")
@@ -135,9 +136,12 @@ def _translate_errors(operation: str) -> Iterator[None]:
 
 
 def parse_response(response_type: type[T], response: httpx.Response) -> T:
-    """Parses a response body as `response_type`. Raises ForgeError."""
+    """Parses a response body as `response_type`. Leaves out invalid entries of a list. Raises ForgeError."""
+    expected: Any = response_type
+    if get_origin(response_type) is list:
+        expected = Annotated[response_type, WrapValidator(drop_invalid_entries)]
     try:
-        return TypeAdapter(response_type).validate_json(response.content)
+        return cast("T", TypeAdapter(expected).validate_json(response.content))
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

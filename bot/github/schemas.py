@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from patchwright.resolver.domain import Repo, User
 
@@ -32,6 +32,12 @@ class Viewer(GitHubResponse):
 GHOST = Account(id=10137, login="ghost")
 
 
+def parse_full_name(full_name: str) -> Repo:
+    """Returns the repository with this `owner/name`. Raises ValidationError."""
+    owner, _, name = str(full_name).partition("/")
+    return Repo(owner=owner, name=name)
+
+
 class RepositoryResponse(GitHubResponse):
     id: int
     full_name: str
@@ -39,9 +45,12 @@ class RepositoryResponse(GitHubResponse):
     private: bool
     archived: bool = False
 
-    def as_repo(self) -> Repo:
-        owner, _, name = self.full_name.partition("/")
-        return Repo(owner=owner, name=name)
+    def as_repo(self) -> Repo | None:
+        """Returns the repository; None if we cannot work with its name."""
+        try:
+            return parse_full_name(self.full_name)
+        except ValidationError:
+            return None
 
 
 class BranchResponse(GitHubResponse):

@@ -3,10 +3,13 @@
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import BeforeValidator
 
 from patchwright.bot.github.rest import MIN_TOKEN_LIFETIME, RestClient
-from patchwright.bot.github.schemas import GitHubResponse, RepositoryResponse
+from patchwright.bot.github.schemas import GitHubResponse, RepositoryResponse, parse_full_name
+from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.bot.reconcile.error_isolation import ErrorIsolation
 from patchwright.resolver.domain import Credentials, Repo
 
@@ -37,12 +40,12 @@ class ListedInstallationResponse(GitHubResponse):
 
 
 class InstallationRepositoriesResponse(GitHubResponse):
-    repositories: tuple["InstallationRepository", ...]
+    repositories: ValidEntries["InstallationRepository"]
 
 
 class InstallationRepository(GitHubResponse):
     id: int
-    full_name: str
+    full_name: Annotated[Repo, BeforeValidator(parse_full_name)]
     archived: bool = False
 
 
@@ -105,11 +108,10 @@ class Repositories:
         token = await self._installation_token(installation_id)
         pages = self._rest.iter_pages(InstallationRepositoriesResponse, token, "installation", "repositories")
         return [
-            PolledRepository(Repo(owner=owner, name=name), repository.id, installation_id, token)
+            PolledRepository(repository.full_name, repository.id, installation_id, token)
             async for page in pages
             for repository in page.repositories
             if not repository.archived
-            for owner, _, name in [repository.full_name.partition("/")]
         ]
 
     async def _installation_token(self, installation_id: int) -> Credentials:

@@ -326,15 +326,15 @@ def _make_pull_closed(payload: payloads.PullClosedPayload) -> ThreadClosed:
 def _make_installation_changed(
     payload: payloads.InstallationPayload, action: str, repositories: tuple[payloads.RepositoryName, ...] = ()
 ) -> InstallationChanged | IgnoredEvent:
-    installation = payload.installation
-    if action in ("added", "removed") and not repositories:
+    named = tuple(repo for one in repositories if (repo := one.as_repo()))
+    if action in ("added", "removed") and not named:
         return IgnoredEvent(event="installation_repositories", action=action)
     return InstallationChanged(
-        installation_id=installation.id,
+        installation_id=payload.installation.id,
         is_access_removed=action in ACCESS_REMOVED_ACTIONS,
-        repositories=tuple(_make_repo(*repo.full_name.partition("/")[::2]) for repo in repositories),
-        permissions=installation.permissions,
-        settings_url=installation.html_url,
+        repositories=named,
+        permissions=payload.installation.permissions,
+        settings_url=payload.installation.html_url,
     )
 
 

@@ -4,7 +4,9 @@ githubkit's models are not used: they reject 107 of GitHub's 329 example payload
 Source: docs.github.com/webhooks/webhook-events-and-payloads
 """
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from patchwright.resolver.domain import Repo
 
 
 class PayloadModel(BaseModel):
@@ -206,6 +208,14 @@ class PullClosedPayload(RepositoryPayload):
 
 class RepositoryName(PayloadModel):
     full_name: str
+
+    def as_repo(self) -> Repo | None:
+        """Returns the repository; None if we cannot work with its name."""
+        owner, _, name = self.full_name.partition("/")
+        try:
+            return Repo(owner=owner, name=name)
+        except ValidationError:
+            return None
 
 
 class InstallationDetails(PayloadModel):

@@ -223,3 +223,26 @@ async def wait_for_redelivery(deployment: Deployment, hook: RegisteredWebhook) -
     async with asyncio.timeout(20):
         while hook not in [delivery.hook for delivery in deployment.world.deliveries if delivery.redelivery]:
             await asyncio.sleep(0.02)
+
+
+async def test_a_repository_with_an_unusable_name_is_left_out(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = deployment.world
+    odd = world.create_repository("acme/sämple", {"a.py": "x = 1\n"})
+    world.install_app(deployment.app, deployment.repo, odd)
+    thread = add_labeled_issue(deployment, deployment.repo)
+    await deployment.build_reconciler().reconcile()
+    assert [record.job.number for record in await deployment.queue.all_active_jobs()] == [thread.number]
+    (skipped,) = [one for one in caplog.records if one.getMessage() == "unreadable entry skipped"]
+    assert vars(skipped)["entry"] == "acme/sämple"
+
+
+async def test_an_unreadable_comment_does_not_hide_the_others(deployment: Deployment) -> None:
+    world, thread = deployment.world, add_labeled_issue(deployment, deployment.repo)
+    await deployment.build_reconciler().reconcile()
+    odd = world.add_comment_silently(thread, "Hm.", by="stranger")
+    odd.created = "yesterday"
+    world.add_comment_silently(thread, "@agent and this", by="maintainer")
+    await deployment.build_reconciler().reconcile()
+    assert len(await deployment.open()) == 2

@@ -310,3 +310,16 @@ def test_a_parse_error_never_repeats_untrusted_text() -> None:
     with pytest.raises(UnreadableDelivery) as caught:
         parse("issues", payload)
     assert str(caught.value) == "issue.number: Input should be a valid integer"
+
+
+def test_a_repository_with_an_unusable_name_does_not_hide_the_others() -> None:
+    body = {
+        "action": "removed",
+        "installation": {"id": 5, "permissions": {}, "html_url": "u"},
+        "sender": {"id": 1, "login": "boss"},
+        "repositories_added": [],
+        "repositories_removed": [{"full_name": "acme/sämple"}, {"full_name": "acme/sample"}],
+    }
+    parsed = parse_delivery("installation_repositories", json.dumps(body).encode())
+    assert isinstance(parsed, InstallationChanged)
+    assert parsed.repositories == (Repo(owner="acme", name="sample"),)
