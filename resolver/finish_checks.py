@@ -17,6 +17,11 @@ from patchwright.resolver.events import (
     Trajectory,
     VerificationCompleted,
 )
+from patchwright.resolver.proof.agent_test_runs import (
+    TEST_COMMANDS,
+    describe_missing_test_run,
+    has_run_tests,
+)
 from patchwright.resolver.proof.diff_lint import lint_diff
 from patchwright.resolver.pull_request.review_threads import list_unanswered_threads
 from patchwright.resolver.suites.missing_program import NOT_STARTED_EXIT_CODES
@@ -29,11 +34,6 @@ MAX_SHOWN_POINTS = 5  # Maximum number of points that one sentence lists.
 _READ_ONLY_COMMANDS = frozenset(
     "cd ls cat grep rg egrep fgrep git find sed awk head tail wc which type command echo printf diff test [ [[ pwd "
     "tree stat file less mkdir touch rm cp mv chmod export source . set true false sleep pip uv apt apt-get npx".split()
-)
-_TEST_COMMANDS = re.compile(
-    r"\b(pytest|py\.test|unittest|tox|nox|nose2|trial|jest|vitest|mocha|ava|tap|karma|playwright test"
-    r"|(npm|pnpm|yarn|bun|deno)( run)? test|node --test|go test|cargo (nextest|test)|mvnw?|gradlew?|rspec|minitest"
-    r"|(rake|rails|bundle exec rake) test|phpunit|ctest|make (test|check)|runtests|run_tests|manage\.py test)\b"
 )
 # Failed tests in the output of pytest, unittest, jest, mocha, go, cargo, TAP, RSpec and Maven.
 _FAILURE_OUTPUT = re.compile(
@@ -60,9 +60,9 @@ def find_missing_steps(
 ) -> tuple[str, ...]:
     """Returns one sentence for each step that is still missing.
 
-    If the agent changed nothing, only two checks apply. Every waiting review thread must have a reply. No
-    call that the model sent together with the finish call may have failed. If `can_run_tests` is False, no
-    test run is required.
+    If the agent changed nothing, two checks remain: every waiting review thread must have a reply, and no
+    call in the same reply as the finish call may have failed. If `can_run_tests` is False, the repository
+    has no known tests or the sandbox cannot run them, so no test run is required.
     """
     thread = trajectory.run_started.thread if trajectory.run_started else None
     pull_request = thread if isinstance(thread, PullRequest) else None
@@ -72,15 +72,17 @@ def find_missing_steps(
             f"These review threads wait, and `thread_replies` does not answer them: {', '.join(map(str, unanswered))}."
         )
     if failed := _failures_alongside_finish(trajectory):
-        found.append(f"In the reply that ends the work, these calls failed: {_format_points(failed)}.")
+        names = ", ".join(f"`{name}`" for name in failed[:MAX_SHOWN_POINTS])
+        found.append(f"`finish` was called in the same reply as {names}, which failed.")
     if (patch := trajectory.last_checkpoint()) is None or patch.is_empty:
         return tuple(found)
     if not pull_request and not has_reproduced(trajectory):
         found.append(
-            "No command failed before the last edit, so nothing shows that the failure was reproduced."
+            "Nothing shows the failure: no command failed before the last edit, "
+            "and none was run before and after the edits with different output."
         )
     if can_run_tests and not has_run_tests(trajectory, test_command):
-        found.append("The repository's tests were not run after the last edit.")
+        found.append(describe_missing_test_run(trajectory, test_command))
     if open_points := _open_points(trajectory):
         found.append(f"These points are not marked as done in the plan: {_format_points(open_points)}.")
     return (*found, *lint_diff(patch))
@@ -106,21 +108,6 @@ def has_reproduced(trajectory: Trajectory) -> bool:
         for new in after
         if not _is_read_only(old)
     )
-
-
-def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
-    """Returns True if tests have been run since the last edit."""
-    for event in reversed(_list_edits_and_results(trajectory)):
-        if isinstance(event, Checkpoint):
-            return False
-        match event:
-            case (RunShell(command=command), ShellResult()) if _TEST_COMMANDS.search(command) or (
-                test_command and test_command in command
-            ):
-                return True
-            case (RunPython(code=code), CellResult()) if _TEST_COMMANDS.search(code):
-                return True
-    return False
 
 
 def was_sent_back(trajectory: Trajectory) -> bool:
@@ -242,7 +229,7 @@ def _iter_edits_and_results(trajectory: Trajectory) -> Iterator[Checkpoint | tup
 def _is_failure(event: tuple[object, object]) -> bool:
     match event:
         case (RunShell(command=command), ShellResult(exit_code=code, output=output)):
-            if _TEST_COMMANDS.search(command) and _FAILURE_OUTPUT.search(output):
+            if TEST_COMMANDS.search(command) and _FAILURE_OUTPUT.search(output):
                 return True
             failed = code not in (0, *NOT_STARTED_EXIT_CODES) or _EXCEPTION_OUTPUT.search(output) is not None
             return failed and not _is_read_only(command)

@@ -221,9 +221,8 @@ async def attempt_patch(
     suite = suites.primary
 
     def missing_steps(current: Trajectory, baseline: TestRun | None) -> tuple[str, ...]:
-        return find_missing_steps(
-            current, suite.command if suite else None, can_run_tests=not is_runner_missing(baseline)
-        )
+        can_run_tests = suite is not None and not is_runner_missing(baseline)
+        return find_missing_steps(current, suite.command if suite else None, can_run_tests=can_run_tests)
 
     async def filter_current_patch() -> FilteredPatch:
         return await filter_patch(

@@ -9,7 +9,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Plan, PlanItem
 from patchwright.resolver.events import Message
 from patchwright.runtime.actions import UndoEdit
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scenario
 from tests.end_to_end.scripted_models import (
     SHOW_FAILURE,
     call_results,
@@ -49,9 +49,9 @@ async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenari
     body = await resolve_to_pull_request(scenario)
     assert body.startswith("**Fixed:**")
     refused, granted = refusals(scenario)
-    assert "so nothing shows that the failure was reproduced." in refused
-    assert "The repository's tests were not run after the last edit." in refused
-    assert "Do what is missing, then call finish again." in refused
+    assert "Nothing shows the failure: " in refused
+    assert "The repository's tests were not run after the last edit (`replace_text calc.py`)." in refused
+    assert "Do what is missing, then call finish again, alone." in refused
     assert granted == "granted"
     assert "The agent reproduced the failure before its last edit: yes." in body
     assert "Open points" not in body
@@ -60,7 +60,7 @@ async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenari
 async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_finishing(
     make_scenario: Callable[..., Scenario],
 ) -> None:
-    scenario = make_scenario(files={"calc.py": CODE}, body=WISHES)
+    scenario = make_scenario(files={"calc.py": CODE, "tests/test_calc.py": TESTS}, body=WISHES)
     endpoint = await use_ordered_model(
         scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done!", DONE)
     )
@@ -72,6 +72,15 @@ async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_fini
     left, _, _ = left.partition("\n###")
     assert '"there is a sub()"' in left and "not run after the last edit" in left
     assert "The agent reproduced the failure before its last edit: no." in body
+
+
+async def test_a_repository_without_tests_needs_no_test_run(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario(files={"calc.py": CODE})
+    await use_ordered_model(scenario, RecordedTurn("Fix.", SHOW_FAILURE, FIX), RecordedTurn("Done.", DONE))
+    await resolve_to_pull_request(scenario)
+    assert refusals(scenario) == ["granted"]
 
 
 async def test_the_plan_is_shown_as_checkboxes_during_and_after_the_run(

@@ -43,8 +43,8 @@ def refusals(log: FileRunLog) -> list[str]:
 async def test_a_finish_call_is_rejected_once_with_what_is_missing_and_then_accepted(tmp_path: Path) -> None:
     log, _ = await work(tmp_path, create_file("a.py"), FINISH, FINISH)
     (refusal,) = refusals(log)
-    assert "No command failed before the last edit" in refusal
-    assert "The repository's tests were not run after the last edit." in refusal
+    assert "no command failed before the last edit" in refusal
+    assert "The repository's tests were not run after the last edit (`create_file a.py`)." in refusal
     assert log.trajectory.agent_stopped == AgentStopped(
         reason="finished", detail="The agent finished the work."
     )
@@ -57,7 +57,8 @@ async def test_after_a_rejected_finish_call_the_missing_steps_can_be_done(tmp_pa
     )
     assert len(refusals(log)) == 1
     assert find_missing_steps(log.trajectory, None) == (
-        "No command failed before the last edit, so nothing shows that the failure was reproduced.",
+        "Nothing shows the failure: no command failed before the last edit, "
+        "and none was run before and after the edits with different output.",
     )
 
 

@@ -8,12 +8,14 @@ from patchwright.resolver.actions import Action, AnyObservation, Finish, Plan, P
 from patchwright.resolver.domain import Issue, Job, JobId, Patch, Repo, User
 from patchwright.resolver.events import (
     Checkpoint,
+    Event,
     Message,
     ModelReply,
     ReplyUsage,
     RunStarted,
     ToolCall,
     ToolResult,
+    Trajectory,
 )
 from patchwright.resolver.finish_checks import (
     find_missing_steps,
@@ -29,7 +31,10 @@ from tests.resolver.trajectories import run
 
 FIX_DIFF = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
 EDIT = Checkpoint(patch=Patch(base_sha="b" * 40, diff=FIX_DIFF))
-NOT_REPRODUCED = "No command failed before the last edit, so nothing shows that the failure was reproduced."
+NOT_REPRODUCED = (
+    "Nothing shows the failure: no command failed before the last edit, "
+    "and none was run before and after the edits with different output."
+)
 NOT_TESTED = "The repository's tests were not run after the last edit."
 
 
@@ -76,7 +81,7 @@ def test_a_finish_call_beside_a_failed_call_is_rejected() -> None:
     )
     done = ToolResult(call_id="a", observation=EditResult(path="calc.py", diff=""))
     assert find_missing_steps(run(reply, failed), None) == (
-        'In the reply that ends the work, these calls failed: "replace_text".',
+        "`finish` was called in the same reply as `replace_text`, which failed.",
     )
     assert find_missing_steps(run(reply, done), None) == ()
 
@@ -206,6 +211,68 @@ def test_the_usual_runners_and_the_repositorys_own_command_count_as_tests(comman
 
 def test_reading_a_test_is_not_running_it() -> None:
     assert not has_run_tests(run(EDIT, shell("cat tests/test_calc.py")), "python3 -m unittest")
+
+
+def step(number: int, action: Action, observation: AnyObservation, *files: str) -> list[Event]:
+    """The events of one call after which the work tree has changes in these files, each named `path=text`."""
+    parts = [
+        f"diff --git a/{name} b/{name}\n+++ b/{name}\n+{text}\n"
+        for name, _, text in (file.partition("=") for file in files)
+    ]
+    call = ToolCall(id=f"s{number}", action=action)
+    return [
+        ModelReply(thought="", calls=(call,), usage=ReplyUsage(model="m")),
+        Checkpoint(patch=Patch(base_sha="b" * 40, diff="".join(parts).encode())),
+        ToolResult(call_id=call.id, observation=observation),
+    ]
+
+
+def log_of(*steps: list[Event]) -> Trajectory:
+    return run(*(event for events in steps for event in events))
+
+
+TESTED = step(2, *shell("python -m pytest -q"), "calc.py=1", "out.xml=left")
+
+
+def edit(number: int, *files: str) -> list[Event]:
+    action = ReplaceText(path="calc.py", old="a", new="b")
+    return step(number, action, EditResult(path="calc.py", diff=""), *files)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        step(3, *shell("rm out.xml"), "calc.py=1"),
+        step(3, *shell("python demo.py && rm demo.txt out.xml"), "calc.py=1"),
+        step(3, *shell("ls"), "calc.py=1", "out.xml=left"),
+    ],
+)
+def test_deleting_what_a_test_run_left_behind_is_no_edit(later: list[Event]) -> None:
+    assert has_run_tests(log_of(edit(1, "calc.py=1"), TESTED, later), None)
+
+
+def test_deleting_what_an_earlier_test_run_left_behind_is_no_edit() -> None:
+    first = step(0, *shell("pytest", 1), "out.xml=left")
+    edited = edit(1, "calc.py=1", "out.xml=left")
+    assert has_run_tests(log_of(first, edited, TESTED, step(3, *shell("rm out.xml"), "calc.py=1")), None)
+
+
+def test_an_edit_that_is_taken_back_needs_no_other_test_run() -> None:
+    edited, undone = edit(3, "calc.py=2", "out.xml=left"), edit(4, "calc.py=1", "out.xml=left")
+    assert not has_run_tests(log_of(edit(1, "calc.py=1"), TESTED, edited), None)
+    assert has_run_tests(log_of(edit(1, "calc.py=1"), TESTED, edited, undone), None)
+
+
+def test_a_refusal_names_the_edit_and_the_test_run_that_were_compared() -> None:
+    deleted = step(4, *shell("rm out.xml"), "calc.py=2")
+    late = log_of(edit(1, "calc.py=1"), TESTED, edit(3, "calc.py=2", "out.xml=left"), deleted)
+    assert find_missing_steps(late, None)[-1] == (
+        "The repository's tests were not run after the last edit: "
+        "`python -m pytest -q` ran before `replace_text calc.py`."
+    )
+    assert find_missing_steps(log_of(edit(1, "calc.py=1")), None)[-1] == (
+        "The repository's tests were not run after the last edit (`replace_text calc.py`)."
+    )
 
 
 def test_open_points_of_the_last_plan_are_named() -> None:

@@ -1,0 +1,142 @@
+"""Finds in a run's log which tests the agent ran itself, and what it edited after them. Pure."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from patchwright.resolver.actions import Action
+from patchwright.resolver.domain import Patch
+from patchwright.resolver.events import Checkpoint, ModelReply, ToolResult, Trajectory
+from patchwright.runtime.actions import CreateFile, InsertText, ReplaceText, RunPython, RunShell, UndoEdit
+from patchwright.runtime.observations import CellResult, ShellResult
+
+MAX_SHOWN_COMMAND = 80  # Characters of a command that a message quotes.
+
+TEST_COMMANDS = re.compile(
+    r"\b(pytest|py\.test|unittest|tox|nox|nose2|trial|jest|vitest|mocha|ava|tap|karma|playwright test"
+    r"|(npm|pnpm|yarn|bun|deno)( run)? test|node --test|go test|cargo (nextest|test)|mvnw?|gradlew?|rspec|minitest"
+    r"|(rake|rails|bundle exec rake) test|phpunit|ctest|make (test|check)|runtests|run_tests|manage\.py test)\b"
+)
+
+
+def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
+    """Returns True if the present code has been tested.
+
+    Files that tests left behind do not count as code: deleting or restoring them is no edit.
+    """
+    runs = _list_test_runs(trajectory, test_command)
+    return bool(runs) and any(not _list_untested_files(trajectory, run, runs) for run in runs)
+
+
+def describe_missing_test_run(trajectory: Trajectory, test_command: str | None) -> str:
+    """Names the last edit, and the last test run before it."""
+    runs = _list_test_runs(trajectory, test_command)
+    untested = _list_untested_files(trajectory, runs[-1], runs) if runs else None
+    edit = _find_last_edit(trajectory, untested)
+    if not runs:
+        return f"The repository's tests were not run after the last edit{f' (`{edit}`)' if edit else ''}."
+    return (
+        "The repository's tests were not run after the last edit: "
+        f"`{_clip_command(runs[-1].command)}` ran before {f'`{edit}`' if edit else 'it'}."
+    )
+
+
+class _TestRun(NamedTuple):
+    """A command that ran tests, with the changed files at its start and at its end."""
+
+    command: str
+    files_before: dict[bytes, bytes]
+    files_after: dict[bytes, bytes]
+
+
+def _list_test_runs(trajectory: Trajectory, test_command: str | None) -> tuple[_TestRun, ...]:
+    runs: list[_TestRun] = []
+    actions: dict[str, object] = {}
+    before: Patch | None = None
+    after: Patch | None = None
+    for event in trajectory:
+        match event:
+            case ModelReply(calls=calls):
+                actions.update((call.id, call.action) for call in calls)
+            case Checkpoint(patch=patch):
+                after = patch
+            case ToolResult(call_id=call, observation=ShellResult() | CellResult()):
+                # The checkpoint of a call stands in the log before its result.
+                if command := _get_test_command(actions.get(call), test_command):
+                    runs.append(_TestRun(command, _split_files(before), _split_files(after)))
+                before = after
+            case ToolResult():
+                before = after
+            case _:
+                continue
+    return tuple(runs)
+
+
+def _get_test_command(action: object, test_command: str | None) -> str:
+    match action:
+        case RunShell(command=command) if TEST_COMMANDS.search(command) or (
+            test_command and test_command in command
+        ):
+            return command
+        case RunPython(code=code) if TEST_COMMANDS.search(code):
+            return code
+        case _:
+            return ""
+
+
+def _split_files(patch: Patch | None) -> dict[bytes, bytes]:
+    """Returns the part of the diff for each changed file, by the first line of that part."""
+    parts = re.split(rb"^(?=diff --git )", patch.diff if patch else b"", flags=re.MULTILINE)
+    return {part.split(b"\n", 1)[0]: part for part in parts if part}
+
+
+def _list_untested_files(trajectory: Trajectory, run: _TestRun, runs: Sequence[_TestRun]) -> frozenset[bytes]:
+    """Returns the files that were edited after a test run. A file is not edited if it is in the state that it
+    had before or after this run, or in the state that it had before an earlier run changed it.
+    """
+    present = _split_files(trajectory.last_checkpoint())
+    return frozenset(
+        name
+        for name in {*present, *run.files_before, *run.files_after}
+        if present.get(name) not in (run.files_before.get(name), run.files_after.get(name))
+        and not any(
+            present.get(name) == other.files_before.get(name) != other.files_after.get(name) for other in runs
+        )
+    )
+
+
+def _find_last_edit(trajectory: Trajectory, files: frozenset[bytes] | None) -> str:
+    """Returns the call that last changed one of these files (None: any file); "" if it is unknown."""
+    actions: dict[str, Action] = {}
+    before: dict[bytes, bytes] = {}
+    is_edited, found = False, ""
+    for event in trajectory:
+        match event:
+            case ModelReply(calls=calls):
+                actions.update((call.id, call.action) for call in calls)
+            case Checkpoint(patch=patch):
+                after = _split_files(patch)
+                changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+                is_edited, before = bool(changed if files is None else changed & files), after
+            case ToolResult(call_id=call):
+                if is_edited and call in actions:
+                    found = _describe_call(actions[call])
+                is_edited = False
+            case _:
+                continue
+    return found
+
+
+def _clip_command(command: str) -> str:
+    line = " ".join(command.replace("`", "'").split())
+    return line if len(line) <= MAX_SHOWN_COMMAND else line[:MAX_SHOWN_COMMAND] + "..."
+
+
+def _describe_call(action: Action) -> str:
+    match action:
+        case RunShell(command=command) | RunPython(code=command):
+            return _clip_command(command)
+        case CreateFile(path=path) | ReplaceText(path=path) | InsertText(path=path) | UndoEdit(path=path):
+            return _clip_command(f"{action.kind} {path}")
+        case _:
+            return action.kind
