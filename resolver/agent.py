@@ -34,7 +34,7 @@ from patchwright.resolver.messages import Conversation
 from patchwright.resolver.replay import PromptFingerprinter, tool_schemas
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
-from patchwright.resolver.tools.sandbox_tools import MUTATING_ACTIONS, RECOVERABLE_ACTIONS
+from patchwright.resolver.tools.sandbox_tools import MUTATING_ACTIONS, RECOVERABLE_ACTIONS, add_note
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.observations import Acknowledgment, ActionFailure, ImageData
 from patchwright.runtime.sandbox import call_context
@@ -46,6 +46,9 @@ FINAL_ACTIONS = (Ask, Finish, ProposePlan, Report)
 # Maximum number of tool calls per reply. A model that sends more calls is confused, and every call makes the
 # log longer.
 MAX_CALLS = 32
+NOT_SAVED = (
+    "As long as it is so large, it is not part of your work: delete what is too large, or move it away"
+)
 # Maximum characters of a reply's text. The rest is cut, because every later prompt contains the text again.
 MAX_THOUGHT = 100_000
 
@@ -184,7 +187,7 @@ class Agent:
                 await self._save_checkpoint(log)
             except ChangeTooLarge as exc:
                 # The change stays in the sandbox, so that the model can undo the part that is too large.
-                observation = ActionFailure(reason="too_large", message=str(exc))
+                observation = add_note(observation, f"{exc} {NOT_SAVED}")
         await log.append(ToolResult(call_id=call.id, observation=observation))
 
     async def _call_tool(self, call: ToolCall) -> AnyObservation:

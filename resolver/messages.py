@@ -299,7 +299,8 @@ def _action_label(action: Action) -> str:
             what = ""
         case _:
             assert_never(action)
-    line = f"{action.kind} {what}".split("\n", 1)[0].strip()
+    kind = "malformed call of" if isinstance(action, MalformedCall) else action.kind
+    line = f"{kind} {what}".split("\n", 1)[0].strip()
     return line if len(line) <= MAX_LABEL else line[:MAX_LABEL] + "..."
 
 

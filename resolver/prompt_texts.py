@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from patchwright.resolver.domain import Job, TestRun
@@ -36,14 +36,18 @@ def render_system_prompt(
     features: Sequence[SandboxFeature] = (),
     secret_names: Sequence[str] = (),
     *,
-    can_delegate: bool = False,
+    tools: Collection[str] = (),
+    max_steps: int | None = None,
+    max_repairs: int = 0,
     is_pull_request: bool = False,
 ) -> str:
     """Renders the system prompt. `root` and `scratch` are absolute paths in the sandbox.
 
-    `secret_names` are the secrets that commands may use. With `can_delegate`, the agent may give questions to
-    investigators. With `is_pull_request`, the reviewers' requests replace the issue.
+    `secret_names` are the secrets that commands may use, and `tools` the names of the agent's tools. The
+    agent gets at most `max_steps` replies (None: not said), and a failed patch comes back at most
+    `max_repairs` times. With `is_pull_request`, the reviewers' requests replace the issue.
     """
+    skills = load_skill_docs() if "kernel" in features else ()
     return render(
         "prompts/system.md.j2",
         root=root,
@@ -52,9 +56,12 @@ def render_system_prompt(
         network=network,
         features=features,
         secret_names=secret_names,
-        can_delegate=can_delegate,
+        tools=tools,
+        max_steps=max_steps,
+        max_repairs=max_repairs,
         is_pull_request=is_pull_request,
-        skills=load_skill_docs() if "kernel" in features else (),
+        skills=[doc for doc in skills if doc.is_reader],
+        unlisted_skills=[doc.name for doc in skills if not doc.is_reader],
     )
 
 

@@ -293,7 +293,9 @@ async def attempt_patch(
                     *place,
                     sandboxes.features,
                     setup.secret_names,
-                    can_delegate=deps.settings.max_subagent_steps > 0,
+                    tools=[spec.name for spec in setup.agent.tools.specs],
+                    max_steps=deps.settings.max_steps,
+                    max_repairs=deps.settings.max_repairs,
                     is_pull_request=pull_context is not None,
                 )
                 if is_question:

@@ -24,9 +24,9 @@ class RunShell(FrozenModel):
 
     The working directory, variables, functions and background jobs persist between calls. Standard input is
     empty. A command that exceeds its timeout is killed with everything it started; the output so far is
-    returned. Output over 30,000 characters keeps its head and tail, says which lines were cut, and names a
-    file in the scratch directory that holds it: view that file in parts, or narrow the command (grep, sed -n,
-    head).
+    returned. The exit code of a pipe is that of its last command. Output over 30,000 characters keeps its
+    head and tail, says which lines were cut, and names a file that holds it: view that file in parts, or
+    narrow the command (grep, sed -n, head).
     """
 
     kind: Literal["run_shell"] = "run_shell"
@@ -36,7 +36,7 @@ class RunShell(FrozenModel):
     )
     interactive: bool = Field(
         default=False,
-        description="For a program that prompts for input (a prompt, a debugger): its standard input is a terminal, "
+        description="For a program that asks questions (a prompt, a debugger): its standard input is a terminal, "
         "and at the timeout it is left running instead of killed. Set a short timeout, read the prompt, then "
         "answer with send_input.",
     )
@@ -58,7 +58,7 @@ class SendInput(FrozenModel):
     )
     key: Key | None = Field(
         default=None,
-        description="Pressed after the text: ctrl-c interrupts, ctrl-d ends the input, kill kills a command that "
+        description="Pressed after the text: ctrl-c interrupts, ctrl-d ends the input, kill ends a command that "
         "does not respond, with everything it started.",
     )
     timeout: int = Field(
@@ -75,8 +75,8 @@ class RunPython(FrozenModel):
     figures and displayed images are returned, at most 4. input() and debuggers fail, because there is no
     standard input. Code that exceeds its timeout is interrupted, and the processes that it started are
     killed; if it ignores the interrupt, the session is restarted, and the result says that all definitions
-    are lost. Output over 30,000 characters keeps its head and tail; a file in the scratch directory holds all
-    of it.
+    are lost. Output over 30,000 characters keeps its head and tail; the result names a file that holds all of
+    it.
     """
 
     kind: Literal["run_python"] = "run_python"
@@ -90,12 +90,14 @@ class ViewFile(FrozenModel):
     """Show a text file with line numbers, at most 400 lines at a time, or list a directory.
 
     A PDF, Word, PowerPoint or Excel file or a notebook is converted to Markdown. For an image, an audio file
-    or a video, the result describes the file. Lines are never cut out of the middle: if the file continues,
-    the last line of the result names the next range to request.
+    or a video, the result gives only its kind and size. If the file continues, the last line of the result
+    names the next range to request.
     """
 
     kind: Literal["view_file"] = "view_file"
-    path: str = Field(min_length=1, description="File or directory, relative to the repository root.")
+    path: str = Field(
+        min_length=1, description="File or directory, relative to the repository root or absolute."
+    )
     start: int = Field(default=1, ge=1, description="First line to show.")
     end: int | None = Field(
         default=None, ge=1, description="Last line to show; at most 400 lines from start."
@@ -106,9 +108,9 @@ class SearchCode(FrozenModel):
     """Search the repository for text, find where a name is defined or used, or outline one file's
     definitions.
 
-    Results are `path:line: text`; a definition is `path:first-last: its first line`. Files that git ignores
-    are skipped unless path names them, and binary files always are. At most 200 lines are shown, spread over
-    the matching files, with the number of matches in each.
+    Results are `path:line: text`; a definition is `path:first-last: its first line`, with the range of the
+    whole definition. Files that git ignores are skipped unless path names them, and binary files always are.
+    At most 200 lines are shown, spread over the matching files, with the number of matches in each.
     """
 
     kind: Literal["search_code"] = "search_code"
@@ -150,7 +152,7 @@ class ReplaceText(FrozenModel):
     """
 
     kind: Literal["replace_text"] = "replace_text"
-    path: str = Field(min_length=1, description="File, relative to the repository root.")
+    path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")
     old: str = Field(
         min_length=1, description="The text to replace, with its exact whitespace, without line numbers."
     )
@@ -161,7 +163,7 @@ class InsertText(FrozenModel):
     """Insert text after a line of a file. Returns the diff of the edit."""
 
     kind: Literal["insert_text"] = "insert_text"
-    path: str = Field(min_length=1, description="File, relative to the repository root.")
+    path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")
     line: int = Field(ge=0, description="Insert after this line; 0 inserts at the top of the file.")
     text: str = Field(min_length=1, description="The text to insert, one or more whole lines.")
 
@@ -170,7 +172,7 @@ class UndoEdit(FrozenModel):
     """Undo the last edit that create_file, replace_text or insert_text made to a file."""
 
     kind: Literal["undo_edit"] = "undo_edit"
-    path: str = Field(min_length=1, description="File, relative to the repository root.")
+    path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")
 
 
 # --- actions that only Patchwright itself requests

@@ -18,6 +18,17 @@ class SkillDoc:
     """For example `scroll_down() -> None`."""
     description: str
 
+    @property
+    def name(self) -> str:
+        return self.signature.partition("(")[0]
+
+    @property
+    def is_reader(self) -> bool:
+        """True if the function reads documents or media. The tools do what the other functions do, so the
+        system prompt only names those.
+        """
+        return self.name.startswith("parse_")
+
 
 def load_skill_docs() -> tuple[SkillDoc, ...]:
     """Returns the documentation of each function of `runtime/skills`, in the order of its `__all__`."""

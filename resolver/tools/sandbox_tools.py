@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from patchwright.resolver.actions import AnyObservation
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.actions import (
     CreateFile,
@@ -15,6 +16,7 @@ from patchwright.runtime.actions import (
     ViewFile,
 )
 from patchwright.runtime.features import SandboxFeature
+from patchwright.runtime.observations import CellResult, EditResult, ShellResult
 from patchwright.runtime.sandbox import Sandbox
 
 EDIT_ACTIONS = (CreateFile, ReplaceText, InsertText, UndoEdit)
@@ -30,3 +32,14 @@ def build_sandbox_tools(sandbox: Sandbox, features: Collection[SandboxFeature] =
     return tuple(
         ActionTool(action, sandbox.act) for action in (*run_actions, SearchCode, ViewFile, *EDIT_ACTIONS)
     )
+
+
+def add_note(observation: AnyObservation, note: str) -> AnyObservation:
+    """Adds a remark to the result of a command, a cell or an edit. The result itself stays as it is."""
+    match observation:
+        case ShellResult() | CellResult():
+            return observation.model_copy(update={"note": "; ".join(filter(None, (observation.note, note)))})
+        case EditResult(warning=warning):
+            return observation.model_copy(update={"warning": "; ".join(filter(None, (warning, note)))})
+        case _:
+            return observation

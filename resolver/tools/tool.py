@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pydantic_core
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from patchwright.resolver import prompt_texts
 from patchwright.resolver.actions import Action, AnyObservation, CallTool, MalformedCall
@@ -139,7 +140,8 @@ class ToolRegistry:
         try:
             return tool.parse(_parse_arguments(call.arguments))
         except ValidationError as exc:
-            return _build_malformed(call, prompt_texts.render_malformed_call(tool.spec, _format_errors(exc)))
+            problems = _format_errors(exc, tool.spec.parameters)
+            return _build_malformed(call, prompt_texts.render_malformed_call(tool.spec, problems))
         except ValueError as exc:
             return _build_malformed(call, prompt_texts.render_malformed_call(tool.spec, [str(exc)]))
 
@@ -156,7 +158,7 @@ class ToolRegistry:
         return await tool.execute(action)
 
     def _render_unknown_tool(self, name: str) -> str:
-        matches = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.5)
+        matches = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.6)
         return prompt_texts.render_unknown_tool(
             name[:100], matches[0] if matches else None, tuple(self._by_name)
         )
@@ -181,11 +183,44 @@ def _json_type(value: object) -> str:
     return names.get(type(value), "number")
 
 
-def _format_errors(exc: ValidationError) -> list[str]:
+def _format_errors(exc: ValidationError, parameters: dict[str, Any]) -> list[str]:
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    places = [error["loc"] for error in errors]
     return [
-        f"`{'.'.join(str(part) for part in error['loc'])}`: {error['msg'][:200]}"
-        for error in exc.errors(include_url=False, include_input=False, include_context=False)[:5]
-    ]
+        _format_error(error, parameters)
+        for error in errors
+        # A list whose items are invalid counts as too short.
+        if not any(place[: len(error["loc"])] == error["loc"] != place for place in places)
+    ][:5]
+
+
+def _format_error(error: ErrorDetails, parameters: dict[str, Any]) -> str:
+    *parents, name = error["loc"] or ("",)
+    field = ".".join(str(part) for part in error["loc"])
+    match error["type"]:
+        case "missing":
+            return f"`{field}` is missing."
+        case "extra_forbidden":
+            known = _list_fields(parameters, parents)
+            close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+            return f"`{field}` is not a field.{f' Did you mean `{close[0]}`?' if close else ''}"
+        case "model_type":
+            return f"`{field}` must be an object."
+        case _:
+            problem = (
+                error["msg"][:200].replace("Input should be", "must be").replace(" after validation", "")
+            )
+            return f"`{field}`: {problem}."
+
+
+def _list_fields(parameters: dict[str, Any], parents: Sequence[int | str]) -> tuple[str, ...]:
+    """Returns the names of the fields of the object at this place; the items of a list are numbers there."""
+    schema = parameters
+    for part in parents:
+        schema = (
+            schema.get("items", {}) if isinstance(part, int) else schema.get("properties", {}).get(part, {})
+        )
+    return tuple(schema.get("properties", ()))
 
 
 def _build_malformed(call: RawToolCall, problem: str) -> MalformedCall:

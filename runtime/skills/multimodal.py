@@ -22,7 +22,7 @@ def parse_audio(file_path: str, model: str = "whisper-1") -> None:
 
 
 @print_errors
-def parse_image(file_path: str, task: str = "Describe this image as detail as possible.") -> None:
+def parse_image(file_path: str, task: str = "Describe this image in detail.") -> None:
     """Print a vision model's answer to the task about an image (png, jpg, gif or webp; at most 4 MB).
 
     State in the task what you need to know: exact words, numbers, colors, positions.
@@ -35,7 +35,7 @@ def parse_image(file_path: str, task: str = "Describe this image as detail as po
 
 @print_errors
 def parse_video(
-    file_path: str, task: str = "Describe this image as detail as possible.", frame_interval: int = 30
+    file_path: str, task: str = "Describe this video in detail.", frame_interval: int = 30
 ) -> None:
     """Print a vision model's answer to the task about a video. The model sees every frame_interval-th frame.
 

@@ -28,9 +28,9 @@ BAD = {
     "": "`path`",
     '["calc.py"]': "a JSON array, not an object",
     '"calc.py"': "a JSON string, not an object",
-    '{"path": 7}': "`path`: Input should be a valid string",
-    '{"path": "calc.py", "start": "first"}': "`start`: Input should be a valid integer",
-    '{"path": "calc.py", "encoding": "utf-8"}': "`encoding`: Extra inputs",
+    '{"path": 7}': "`path`: must be a valid string",
+    '{"path": "calc.py", "start": "first"}': "`start`: must be a valid integer",
+    '{"path": "calc.py", "encoding": "utf-8"}': "`encoding` is not a field.",
     '{"path": "' + "x" * 1_100_000 + '"}': "characters long",
     '{"path": "\\ud800"}': "not valid JSON",
 }

@@ -116,7 +116,9 @@ async def test_only_a_changed_work_tree_is_checkpointed(log: FileRunLog) -> None
     assert saved == [make_patch("a"), make_patch("a", "b")]
 
 
-async def test_a_change_that_is_too_large_is_reported_and_can_be_undone(log: FileRunLog) -> None:
+async def test_a_change_that_is_too_large_is_reported_beside_the_output_and_can_be_undone(
+    log: FileRunLog,
+) -> None:
     class Full(FakeSandbox):
         async def patch(self) -> Patch:
             if self.acted[-1] == RunShell(command="make build"):
@@ -125,8 +127,10 @@ async def test_a_change_that_is_too_large_is_reported_and_can_be_undone(log: Fil
 
     model = await run_agent(log, RunShell(command="make build"), create_file("a"), FINISH, box=Full())
     message = model.requests[1][-1]
-    assert isinstance(message, ToolMessage) and message.text.startswith(
-        "[not done: too large]\nThe change is larger"
+    assert isinstance(message, ToolMessage)
+    assert message.text == (
+        "make build\n[The change is larger than 4 MB. Some of its paths: build/. As long as it is so large, it is not "
+        "part of your work: delete what is too large, or move it away]\n[exit code 0, 0.1 s, in /workspace]"
     )
     assert log.trajectory.last_checkpoint() == make_patch("a")
 

@@ -143,6 +143,20 @@ def test_the_baseline_lists_the_failing_tests() -> None:
     assert "tests/test_a.py::test_x" in text
 
 
+def test_a_baseline_in_which_no_test_passes_shows_the_output() -> None:
+    before = TestRun(
+        command=SUITE.command,
+        results={"tests/test_a.py": "error", "tests/test_b.py": "error"},
+        exit_code=2,
+        seconds=1.2,
+        output="PackageNotFoundError: No package metadata was found for calc\n",
+    )
+    text = written(issue(), suite=SUITE, before=before)
+    assert "On the untouched code no test passed: 2 failed (1.2 s)." in text
+    assert "No package metadata was found for calc" in text and "nothing can be proven" in text
+    assert "there is no need" not in prompt_texts.render_baseline(before)
+
+
 def test_a_baseline_without_results_shows_the_output() -> None:
     before = TestRun(
         command=SUITE.command,

@@ -22,5 +22,11 @@ def test_the_system_prompt_lists_skills_if_there_is_a_python_session() -> None:
     with_python = prompt_texts.render_system_prompt("/w", "/tmp", "docker", "none", ("kernel",))
     without = prompt_texts.render_system_prompt("/w", "/tmp", "docker", "none", ("browser",))
     for doc in load_skill_docs():
-        assert f"- `{doc.signature}` {doc.description}\n" in with_python
+        assert (f"- `{doc.signature}` {doc.description}\n" in with_python) == doc.is_reader
+        assert doc.name in with_python
+    assert [doc.name for doc in load_skill_docs() if doc.is_reader][::3] == [
+        "parse_pdf",
+        "parse_pptx",
+        "parse_video",
+    ]
     assert "parse_pdf" not in without

@@ -38,7 +38,7 @@ from tests.resolver.scripted_model import ScriptedModel
 from tests.runtime import sample_documents
 
 KEY = "sk-test-0123456789"
-TASK = "Describe this image as detail as possible."
+TASK = "Describe this image in detail."
 
 
 class RequestingSandbox:

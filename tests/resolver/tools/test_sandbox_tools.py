@@ -28,6 +28,22 @@ def test_the_system_prompt_mentions_only_available_tools() -> None:
     assert "run_python" not in prompt_texts.render_system_prompt("/w", "/s", "docker", features=("browser",))
 
 
+@pytest.mark.parametrize("tool", ["ask", "read_skill"])
+def test_a_tool_is_mentioned_only_if_it_is_offered(tool: str) -> None:
+    assert f"`{tool}`" not in prompt_texts.render_system_prompt("/w", "/s", "docker")
+    assert f"`{tool}`" in prompt_texts.render_system_prompt("/w", "/s", "docker", tools=(tool,))
+
+
+def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
+    for count, said in ((0, "What you install"), (1, "at most once."), (3, "at most 3 times.")):
+        prompt = prompt_texts.render_system_prompt("/w", "/s", "docker", "open", max_repairs=count)
+        assert said in prompt and ("you are told which" in prompt) == (count > 0)
+
+
+def test_the_system_prompt_forbids_weakening_tests() -> None:
+    assert "Never delete, skip or weaken a test." in prompt_texts.render_system_prompt("/w", "/s", "docker")
+
+
 @pytest.mark.parametrize(
     ("network", "reach"),
     [

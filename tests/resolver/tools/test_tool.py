@@ -91,18 +91,18 @@ def test_arguments_become_an_action() -> None:
     ("name", "arguments", "says"),
     [
         ("run_shell", '{"command": "ls', "not valid JSON: EOF while parsing a string at line 1 column 15"),
-        ("run_shell", "", "`command`: Field required"),
+        ("run_shell", "", "`command` is missing."),
         ("run_shell", "[1]", "a JSON array, not an object"),
         ("run_shell", '"ls"', "a JSON string, not an object"),
         ("run_shell", "7", "a JSON number, not an object"),
         (
             "run_shell",
             {"command": "ls", "timeout": 0},
-            "`timeout`: Input should be greater than or equal to 1",
+            "`timeout`: must be greater than or equal to 1",
         ),
-        ("run_shell", {"command": ["ls"]}, "`command`: Input should be a valid string"),
-        ("run_shell", {"cmd": "ls"}, "`cmd`: Extra inputs are not permitted"),
-        ("run_shell", {"command": "ls", "kind": "execute"}, "`kind`: Input should be 'run_shell'"),
+        ("run_shell", {"command": ["ls"]}, "`command`: must be a valid string"),
+        ("run_shell", {"cmd": "ls"}, "`cmd` is not a field. Did you mean `command`?"),
+        ("run_shell", {"command": "ls", "kind": "execute"}, "`kind`: must be 'run_shell'"),
         (
             "replace_text",
             {"path": "a", "old": "", "new": "b"},

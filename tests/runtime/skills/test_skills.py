@@ -29,8 +29,8 @@ SIGNATURES = {
     "parse_latex": "(file_path: 'str') -> 'None'",
     "parse_pptx": "(file_path: 'str') -> 'None'",
     "parse_audio": "(file_path: 'str', model: 'str' = 'whisper-1') -> 'None'",
-    "parse_image": "(file_path: 'str', task: 'str' = 'Describe this image as detail as possible.') -> 'None'",
-    "parse_video": "(file_path: 'str', task: 'str' = 'Describe this image as detail as possible.', "
+    "parse_image": "(file_path: 'str', task: 'str' = 'Describe this image in detail.') -> 'None'",
+    "parse_video": "(file_path: 'str', task: 'str' = 'Describe this video in detail.', "
     "frame_interval: 'int' = 30) -> 'None'",
 }
 
