@@ -10,7 +10,7 @@ from patchwright.bot.cancellation import CancellationHandler, has_started
 from patchwright.bot.ci.check_monitor import CheckMonitor
 from patchwright.bot.comment_texts import help_text, stop_text
 from patchwright.bot.dashboard_commands import DashboardCommand
-from patchwright.bot.jobs import Answered, JobQueue, JobRecord, select_records
+from patchwright.bot.jobs import Answered, Canceled, JobQueue, JobRecord, select_records
 from patchwright.bot.queue_notice import LocalStartLocks, QueueNotices
 from patchwright.bot.thread_forge import ThreadForge
 from patchwright.bot.webhooks.delivery import (
@@ -20,7 +20,13 @@ from patchwright.bot.webhooks.delivery import (
     LabelRemoved,
     ThreadClosed,
 )
-from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers, find_request, possible_job_ids
+from patchwright.bot.webhooks.triggers import (
+    TriggerRequest,
+    Triggers,
+    find_request,
+    later_job_ids,
+    possible_job_ids,
+)
 from patchwright.resolver import reply_texts
 from patchwright.resolver.domain import Job, JobId, Rejected, Repo
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
@@ -78,15 +84,32 @@ class TriggerHandler:
             return await self.checks.handle(delivery) if self.checks else None
         if (trigger := find_request(delivery, self.triggers)) is None:
             return None
+        is_removed = False
         for job_id in possible_job_ids(delivery, trigger.job):
             record = await self._queue.get_record(job_id)
+            if _is_unlabeled(record):  # The label may have been added again within the same second.
+                is_removed |= job_id == trigger.job.id
+                continue
             if record is not None and (record.state == "completed" or job_id != trigger.job.id):
                 return None
             if own_comments is not None and (in_progress := own_comments.get(job_id)) is not None:
                 if not in_progress:
                     return None  # The bot's comment shows that this request was completed.
                 trigger = trigger._replace(job=trigger.job.model_copy(update={"id": job_id}))
+        if is_removed and (later_id := await self._find_later_id(delivery, trigger.job)) is None:
+            return None
+        if is_removed:
+            trigger = trigger._replace(job=trigger.job.model_copy(update={"id": later_id}))
         return await self._handle_request(trigger, is_recovered=own_comments is not None)
+
+    async def _find_later_id(self, delivery: Delivery, job: Job) -> JobId | None:
+        """Returns the id of the job for a label that was added again in the second of its removal. Returns
+        None if that job exists. The queue ignores labels that were added before the second of the removal.
+        """
+        for job_id in later_job_ids(delivery, job):
+            if not _is_unlabeled(record := await self._queue.get_record(job_id)):
+                return job_id if record is None else None
+        return None
 
     async def active_jobs(self, repo: Repo) -> tuple[Job, ...]:
         """Returns the queued and running jobs of the repository. Raises QueueDown."""
@@ -228,3 +251,8 @@ class TriggerHandler:
         for task in self._background_tasks:
             task.cancel()
         await asyncio.gather(*self._background_tasks, return_exceptions=True)
+
+
+def _is_unlabeled(record: JobRecord | None) -> bool:
+    """Returns True if the job was canceled because its label was removed."""
+    return record is not None and isinstance(record.result, Canceled) and record.result.reason == "unlabeled"

@@ -121,6 +121,7 @@ class Issue(FrozenModel):
     """Ids of the runs that have posted a report in this thread, oldest first."""
     locked: bool = False
     """True if only people with write access can still comment. A GitHub App cannot comment either."""
+    labels: tuple[str, ...] | None = None  # None if unknown.
 
 
 class ReviewThread(FrozenModel):
@@ -173,6 +174,7 @@ class PullRequest(FrozenModel):
     """Ids of the runs that have posted a report in this pull request, oldest first."""
     locked: bool = False
     """True if only people with write access can still comment. A GitHub App cannot comment either."""
+    labels: tuple[str, ...] | None = None  # None if unknown.
 
 
 Thread = Annotated[Issue | PullRequest, Field(discriminator="kind")]

@@ -131,6 +131,7 @@ def render_failure(sentence: str, run: str) -> str:
 AdmissionProblem = Literal[
     "permission",
     "withdrawn",
+    "unlabeled",
     "closed",
     "closed_pull",
     "locked",

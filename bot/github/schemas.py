@@ -75,6 +75,10 @@ class CommentResponse(GitHubResponse):
     updated_at: datetime | None = None
 
 
+class LabelResponse(GitHubResponse):
+    name: str
+
+
 class IssueResponse(GitHubResponse):
     number: int
     title: str
@@ -83,8 +87,14 @@ class IssueResponse(GitHubResponse):
     state: str
     html_url: str
     locked: bool = False
+    labels: tuple[LabelResponse, ...] | None = None
     pull_request: dict[str, object] | None = None
     """None for issues."""
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """The names of the labels; None if GitHub did not send them."""
+        return None if self.labels is None else tuple(label.name for label in self.labels)
 
 
 class PullRequestBranch(GitHubResponse):

@@ -55,6 +55,7 @@ class Threads:
             reviews = await self._reviews.read(repo, job.number)
             trusted = await self._find_trusted(repo, [*authors, *reviews.authors])
             pull_request = as_pull_request(pull, trusted=_id(pull.user) in trusted, locked=issue.locked)
+            pull_request = pull_request.model_copy(update={"labels": issue.label_names})
             in_snapshot = [one for one in comments if is_in_snapshot(one.updated_at, one.user, job, trusted)]
             return reviews.add_to_pull_request(
                 job, apply_snapshot(pull_request, job), in_snapshot, trusted, tuple(map(_tag, own))
@@ -76,6 +77,7 @@ class Threads:
             comments=visible,
             reported_runs=tuple(map(_tag, own)),
             locked=issue.locked,
+            labels=issue.label_names,
         )
         return apply_snapshot(result, job)
 

@@ -10,7 +10,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from patchwright.bot.github.comment_tags import TAG_PREFIX, parse_tag
 from patchwright.bot.github.rest import PER_PAGE, RestClient
-from patchwright.bot.github.schemas import GHOST, Account, GitHubResponse, RepositoryResponse
+from patchwright.bot.github.schemas import (
+    GHOST,
+    Account,
+    GitHubResponse,
+    LabelResponse,
+    RepositoryResponse,
+)
 from patchwright.bot.reconcile.error_isolation import ErrorIsolation
 from patchwright.bot.reconcile.repositories import MAX_LIST_AGE, PolledRepository, Repositories
 from patchwright.bot.webhooks.delivery import (
@@ -64,16 +70,12 @@ class ThreadResponse(GitHubResponse):
     body: str | None = None
     updated_at: datetime
     closed_at: datetime | None = None
-    labels: tuple["LabelResponse", ...] = ()
+    labels: tuple[LabelResponse, ...] = ()
     pull_request: dict[str, object] | None = None
 
     def content(self) -> ThreadContent:
         """Returns the current title and body, which may have changed since the event."""
         return ThreadContent(title=self.title, body=self.body or "")
-
-
-class LabelResponse(GitHubResponse):
-    name: str
 
 
 class IssueEventResponse(GitHubResponse):

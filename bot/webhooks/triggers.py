@@ -23,6 +23,9 @@ from patchwright.resolver.domain import Job, JobId, Repo, ThreadSnapshot, User
 from patchwright.resolver.request.command_parser import Request, parse_request
 from patchwright.runtime.frozen_model import FrozenModel
 
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+MAX_LABELS_PER_SECOND = 5  # additions of one label to one thread that are told apart
+
 
 class Triggers(FrozenModel):
     """The label, the mention and the App that identify requests for a run."""
@@ -63,7 +66,7 @@ def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | Non
         case LabelAdded():
             if delivery.sender.is_bot or not is_same_label(delivery.label, triggers.label):
                 return None
-            job = _make_job(delivery, "label", triggers.label, delivery.occurred_at)
+            job = _make_job(delivery, "label", triggers.label, normalize_time(delivery.occurred_at))
             job = job.model_copy(update={"label": triggers.label})
             return TriggerRequest(
                 job, parse_request(""), _parse_time(delivery.occurred_at), ("issues", str(delivery.number))
@@ -108,6 +111,12 @@ def _parse_time(stamp: str) -> datetime | None:
         return datetime.fromisoformat(stamp).astimezone(UTC)
     except ValueError:
         return None
+
+
+def normalize_time(stamp: str) -> str:
+    """Returns a time as GitHub usually writes it, in UTC and whole seconds. Invalid times stay unchanged."""
+    time = _parse_time(stamp)
+    return time.strftime(TIME_FORMAT) if time else stamp
 
 
 def _make_review_job(delivery: ReviewSubmitted, command: str) -> Job:
@@ -172,8 +181,21 @@ def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
     ):
         return (job.id,)
     neighbors = (at + timedelta(seconds=offset) for offset in (-1, 1))
-    stamps = (time.strftime("%Y-%m-%dT%H:%M:%SZ") for time in neighbors)
+    stamps = (time.strftime(TIME_FORMAT) for time in neighbors)
     return job.id, *(trigger_job_id(delivery, "label", job.label, stamp) for stamp in stamps)
+
+
+def later_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
+    """Returns the ids for the same label if it is removed and added again within a second; () if no label
+    requested the job.
+    """
+    if not isinstance(delivery, LabelAdded) or job.label is None:
+        return ()
+    stamp = normalize_time(delivery.occurred_at)
+    return tuple(
+        trigger_job_id(delivery, "label", job.label, stamp, str(number))
+        for number in range(2, MAX_LABELS_PER_SECOND + 1)
+    )
 
 
 def trigger_job_id(delivery: LabelAdded | CommentCreated | ReviewSubmitted, *trigger: str) -> JobId:

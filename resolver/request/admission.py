@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
@@ -47,6 +47,8 @@ async def check_admission(
         return Rejected(
             explanation=reply_texts.render_rejection_reason("closed_pull" if is_pull else "closed", job)
         )
+    if job.label is not None and thread.labels is not None and not has_label(thread.labels, job.label):
+        return Rejected(explanation=reply_texts.render_rejection_reason("unlabeled", job))
     if not await can_trigger(job, forge):
         return Rejected(explanation=reply_texts.render_rejection_reason("permission", job))
     # A job from the command line has no requester; its operator gets the error from the clone.
@@ -63,6 +65,11 @@ async def check_admission(
     if isinstance(thread, PullRequest) and is_empty_request and not list_open_threads(thread):
         return Rejected(explanation=reply_texts.render_rejection_reason("nothing_asked", job))
     return None
+
+
+def has_label(labels: Iterable[str], name: str) -> bool:
+    """Returns True if the name is among the labels. Ignores letter case, as GitHub does."""
+    return name.casefold() in map(str.casefold, labels)
 
 
 async def reject_job(

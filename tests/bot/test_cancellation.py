@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from patchwright.bot.jobs import Canceled, JobRecord
-from patchwright.bot.webhooks.delivery import parse_delivery
+from patchwright.bot.webhooks.delivery import LabelAdded, parse_delivery
 from patchwright.demo.github import Delivery
 from patchwright.resolver.domain import JobId
 from tests.bot.handler_scenario import HandlerScenario
@@ -95,6 +95,35 @@ async def test_a_label_delivered_after_its_removal_starts_nothing_and_a_later_on
     (waiting,) = await scenario.queue.all_active_jobs()
     assert waiting.job.id == (await scenario.deliver(second)).id
     assert scenario.replies == []
+
+
+@pytest.mark.parametrize("seconds", [(0, 0, 0), (0, 1, 1)], ids=["one second", "across two seconds"])
+async def test_a_label_that_is_added_again_within_a_second_requests_another_job(
+    scenario: HandlerScenario, seconds: tuple[int, int, int]
+) -> None:
+    sent = (
+        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"),
+        await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"),
+        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"),
+    )
+    deliveries = [
+        parse_delivery(one.event, one.body).model_copy(update={"occurred_at": f"2026-11-20T06:00:0{second}Z"})
+        for one, second in zip(sent, seconds, strict=True)
+    ]
+    for delivery in deliveries:
+        await scenario.handler.handle(delivery)
+    (waiting,) = await scenario.queue.all_active_jobs()
+    for delivery in deliveries:  # Redeliveries change nothing, except that they cancel no later job.
+        if isinstance(delivery, LabelAdded):
+            await scenario.handler.handle(delivery)
+    assert await scenario.queue.all_active_jobs() == (waiting,)
+
+
+async def test_a_label_of_an_earlier_second_is_not_requested_again(scenario: HandlerScenario) -> None:
+    label = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
+    await deliver_all(scenario, label, away, label)
+    assert await scenario.queue.all_active_jobs() == ()
 
 
 async def test_closing_the_thread_cancels_queued_and_running_jobs(

@@ -1,6 +1,7 @@
 """A run works on the thread as it was when it was requested; later edits by strangers are ignored."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,9 @@ from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import find_job
 from patchwright.demo.github import Comment, Issue
 from patchwright.resolver.domain import Issue as ThreadIssue
-from patchwright.resolver.domain import Job, PullRequest
+from patchwright.resolver.domain import Job, PullRequest, Rejected
+from patchwright.resolver.request.admission import check_admission
+from patchwright.resolver.settings.settings import Settings
 from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 
@@ -121,3 +124,14 @@ async def test_a_review_by_a_bot_has_its_usual_name(scenario: HandlerScenario) -
     assert [one.author.login for one in (*thread.comments, *thread.threads[0].comments)] == [
         "linter[bot]"
     ] * 2
+
+
+async def test_a_job_whose_label_is_gone_does_not_start(scenario: HandlerScenario, tmp_path: Path) -> None:
+    job, forge, settings = await labeled(scenario), scenario.forge, Settings(data=tmp_path)
+    facts = await forge.get_repo_facts(job.repo)
+    assert await check_admission(job, await forge.get_thread(job), facts, forge, settings) is None
+    await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
+    rejected = await check_admission(job, await forge.get_thread(job), facts, forge, settings)
+    assert rejected == Rejected(
+        explanation="the label was removed before I started. Add it again to start a new run."
+    )

@@ -176,3 +176,9 @@ def test_another_trigger_is_another_job(other: Delivery) -> None:
 def test_a_job_id_is_short_and_safe_for_any_repository_name() -> None:
     job = requested_job(labeled(repo=Repo(owner="a" * 39, name="..-_" * 25)))
     assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,99}", job.id)
+
+
+@pytest.mark.parametrize("stamp", ["2026-11-20T06:00:00.123Z", "2026-11-20T07:00:00+01:00"])
+def test_a_time_written_in_another_way_is_the_same_job(stamp: str) -> None:
+    first, second = (find_job(labeled(occurred_at=at), TRIGGERS) for at in ("2026-11-20T06:00:00Z", stamp))
+    assert first is not None and second is not None and first.id == second.id

@@ -25,6 +25,7 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "can add the label or ask me in a comment.",
     "withdrawn": "maintainer no longer has write access to this repository. Someone with write access "
     "can add the label or ask me in a comment.",
+    "unlabeled": "the label was removed before I started. Add it again to start a new run.",
     "closed": "the issue is closed. Reopen it and ask me again.",
     "closed_pull": "the pull request is closed. Reopen it and ask me again.",
     "locked": "this conversation is locked, so I could not report here. Unlock it and ask me again.",
