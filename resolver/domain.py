@@ -48,7 +48,7 @@ class Job(FrozenModel):
 
     id: JobId
     """Identifies the trigger, such as a label event or a comment. A repeated delivery therefore has the same
-    ID. The run has this id, too.
+    id. The run has this id, too.
     """
     repo: Repo
     number: int = Field(ge=1)

@@ -86,7 +86,7 @@ from patchwright.runtime.observations import (
 )
 from patchwright.runtime.output_text import clip
 
-MAX_RESULT = 60_000  # Characters; the sandbox truncates at 30,000, but its output is not trusted.
+MAX_RESULT = 60_000  # Characters. The sandbox truncates at 30,000, but Patchwright does not rely on this.
 MAX_LABEL = 80  # Characters.
 PERSISTENT_SOURCES = frozenset({"initial_prompt", "comment"})
 """Sources of messages that survive a condensation: the task, and later messages from people."""
@@ -96,10 +96,10 @@ MISSING_RESULT = "[the answer to this call was not recorded]"
 def build_messages(trajectory: Trajectory) -> tuple[ChatMessage, ...]:
     """Returns the conversation so far in the form that providers accept.
 
-    Each reply is followed by the results of its calls, in the order of the calls, and then by the messages
-    that arrived meanwhile. Sent messages must not change before the next condensation. Therefore, if calls of
-    the last reply are pending, that reply and everything after it are left out. After a condensation, a
-    summary replaces the dropped replies; the system prompt, the initial prompt and the messages from people
+    After each reply come the results of its calls, in the order of the calls, and then the messages that
+    arrived during the calls. Sent messages must not change before the next condensation. Therefore, while
+    calls of the last reply are pending, that reply and the later messages are left out. After a condensation,
+    a summary replaces the dropped replies; the system prompt, the initial prompt and the messages from people
     remain.
     """
     return Conversation().build_messages(trajectory)
@@ -173,7 +173,7 @@ class Conversation:
             self._open_reply, self._waiting_messages = None, []
 
     def _close_exchange(self, reply: ModelReply) -> Iterator[ChatMessage]:
-        """Yields a reply, the results of its calls, and the messages that arrived meanwhile."""
+        """Yields a reply, the results of its calls, and the messages that arrived during the calls."""
         self._reply_count += 1
         forgotten = self._reply_count <= self._condensation.forgotten_replies
         if not forgotten:
@@ -203,7 +203,7 @@ def _exchange_messages(
         answer = answers.get(call.id)
         label = f"[{number} of {len(calls)}: {_action_label(call.action)}]\n" if len(calls) > 1 else ""
         yield ToolMessage(tool_call_id=call.id, text=label + _tool_message(answer, masked=call.id in masked))
-    # Providers accept images only in user messages, and user messages only after all results.
+    # Providers accept images only in user messages. They accept user messages only after all results.
     for call in reply.calls:
         if call.id not in masked and (images := get_images(answers.get(call.id))):
             yield UserMessage(
@@ -212,7 +212,7 @@ def _exchange_messages(
 
 
 def get_images(answer: AnyObservation | None) -> tuple[ImageData, ...]:
-    """Returns the images of a result, which are sent after it."""
+    """Returns the images of a result. They are sent after the result."""
     match answer:
         case CellResult(images=images) | ExternalToolResult(images=images):
             return images
@@ -233,8 +233,8 @@ def _tool_message(answer: AnyObservation | None, *, masked: bool) -> str:
 
 
 def is_maskable(observation: AnyObservation) -> bool:
-    """Returns True if the result may be masked because the agent can get it again. Subagent results cost too
-    much to repeat, and errors are too short to mask.
+    """Returns True if the result may be replaced with one line, because the agent can get the result again.
+    Subagent results stay because they are expensive to repeat, and errors stay because they are short.
     """
     return isinstance(
         observation,
@@ -265,7 +265,7 @@ def _tool_call(call: ToolCall) -> RawToolCall:
 
 
 def _action_label(action: Action) -> str:
-    """Returns one line that tells a call apart from the other calls of its reply."""
+    """Returns one line that distinguishes a call from the other calls of the same reply."""
     match action:
         case RunShell(command=what) | MalformedCall(name=what) | RunPython(code=what) | UseBrowser(code=what):
             pass
@@ -306,8 +306,8 @@ def _action_label(action: Action) -> str:
 
 def _tool_name(action: Action) -> str:
     name = action.name if isinstance(action, MalformedCall | CallTool) else action.kind
-    # Earlier calls are sent again: OpenAI, Anthropic and Gemini accept only these characters in a function
-    # name.
+    # Earlier calls are sent again in each request. OpenAI, Anthropic and Gemini accept only these characters
+    # in the name of a function.
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
 
 
@@ -318,7 +318,8 @@ def _tool_arguments(action: Action) -> str:
     if isinstance(action, CallTool):
         return json.dumps(action.arguments)
     if not isinstance(action, MalformedCall):
-        # Excludes default values, not unset fields: every field of a log that was read back is set.
+        # Fields with default values are excluded. Excluding unset fields would not work, because every field
+        # of a log that was read back is set.
         return action.model_dump_json(exclude={"kind"}, exclude_defaults=True)
     try:
         parsed = pydantic_core.from_json(action.arguments, allow_inf_nan=False)

@@ -43,9 +43,10 @@ def render_system_prompt(
 ) -> str:
     """Renders the system prompt. `root` and `scratch` are absolute paths in the sandbox.
 
-    `secret_names` are the secrets that commands may use, and `tools` the names of the agent's tools. The
-    agent gets at most `max_steps` replies (None: not said), and a failed patch comes back at most
-    `max_repairs` times. With `is_pull_request`, the reviewers' requests replace the issue.
+    `secret_names` are the secrets that commands may use, and `tools` are the names of the agent's tools. The
+    agent gets at most `max_steps` replies; None means that the prompt does not mention this limit. A failed
+    patch is returned to the agent at most `max_repairs` times. If `is_pull_request` is True, the task is what
+    the reviewers ask for, not an issue.
     """
     skills = load_skill_docs() if "kernel" in features else ()
     return render(
@@ -67,7 +68,7 @@ def render_system_prompt(
 
 def render_multimodal_system(frames: int) -> str:
     """Renders the system prompt of a model that looks at a file for the agent. `frames` is the number of
-    frames of a video, or 0 for an image.
+    video frames, or 0 if the file is an image.
     """
     return render("prompts/multimodal_system.md.j2", frames=frames).strip()
 
@@ -93,14 +94,14 @@ def render_unknown_tool(name: str, suggestions: str | None, known: Sequence[str]
 
 
 def render_truncated(tool: str | None) -> str:
-    """Tells the model that its reply reached the output limit. `tool` is the truncated call; None if there
-    was none.
+    """Tells the model that its reply reached the output limit. `tool` is the name of the tool in the
+    truncated call, or None if no call was truncated.
     """
     return render("prompts/truncated.md.j2", tool=tool).strip()
 
 
 def render_too_many_calls(count: int, limit: int) -> str:
-    """Renders the answer to the last executed call of a reply with too many calls."""
+    """Renders the answer to the first call that was not executed because its reply contains too many calls."""
     return render("prompts/too_many_calls.md.j2", count=count, limit=limit).strip()
 
 
@@ -126,8 +127,8 @@ def render_steps_left(steps: int, final_tool: FinalTool = "finish") -> str:
 def render_lost_call(*, is_saved: bool, is_same_sandbox: bool = False) -> str:
     """Renders the answer to a call that was interrupted.
 
-    With `is_saved`, the call's changes to the work tree are kept. With `is_same_sandbox`, the whole sandbox
-    is kept.
+    If `is_saved` is True, the call's changes to the work tree are kept. If `is_same_sandbox` is True, the
+    whole sandbox is kept.
     """
     return render("prompts/lost_call.md.j2", is_saved=is_saved, is_same_sandbox=is_same_sandbox).strip()
 
@@ -160,7 +161,7 @@ def render_condense_system() -> str:
 
 
 def render_condense_request(messages: Sequence[ChatMessage], limit: int) -> str:
-    """Renders the work so far for a summary, in at most about `limit` characters."""
+    """Renders the work so far, for a model that summarizes it. The text has at most about `limit` characters."""
     record = render("prompts/condense_request.md.j2", messages=messages)
     return clip(record, limit)
 
@@ -168,7 +169,8 @@ def render_condense_request(messages: Sequence[ChatMessage], limit: int) -> str:
 def render_condensation(
     replies: int, summary: str | None, steps: Sequence[StepSummary] | None, plan: Plan | None
 ) -> str:
-    """Renders the text that replaces the first replies: a summary, or else a list of their last calls.
+    """Renders the text that replaces the first replies. It is a summary or, if there is no summary, a list of
+    the last calls of these replies.
 
     `plan` is the agent's latest plan if one of the replaced replies contains it.
     """
@@ -208,8 +210,8 @@ def render_nudge(pattern: Pattern, final_tool: FinalTool = "finish") -> str:
 
 
 def render_planning(has_list: bool) -> str:
-    """Asks the model to review its progress and plan ahead. `has_list` is True if the model keeps its plan
-    with a tool.
+    """Asks the model to review its progress and plan ahead. `has_list` is True if the model has a tool for
+    its plan.
     """
     return render("prompts/planning.md.j2", has_list=has_list).strip()
 

@@ -1,5 +1,5 @@
-"""Publishes an attempt as a pull request, or posts a comment that explains why there is none. Every write is
-read back from the forge.
+"""Publishes an attempt as a pull request, or posts a comment that explains why there is no pull request.
+After each write, the result is read back from the forge.
 """
 
 import logging
@@ -47,7 +47,7 @@ from patchwright.resolver.workspaces import Workspace
 logger = logging.getLogger(__name__)
 
 DEFAULT_AUTHOR = ("Patchwright", "patchwright@noreply.invalid")
-"""Author of a commit if our own account is unknown."""
+"""Author of commits if the bot's account is unknown."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Attempt:
     patch: Patch
     verdict: Verdict
     open_points: tuple[str, ...] = ()
-    """Requirements that are not done according to the log, one sentence each."""
+    """One sentence for each requirement that is not done according to the log."""
     excluded_changes: tuple[str, ...] = ()
-    """Changes that the policy forbids, one sentence each. They are not in the patch."""
+    """One sentence for each change that the patch policy forbids. These changes are not in the patch."""
 
 
 async def publish_attempt(
@@ -72,10 +72,10 @@ async def publish_attempt(
     settings: Settings,
     secrets: Secrets,
 ) -> Outcome:
-    """Publishes what the verdict allows: a ready pull request for fixed, a draft for unproven and untested.
+    """Publishes what the verdict allows: a pull request for `fixed`, or a draft pull request for `unproven`
+    or `untested`.
 
-    Each step first looks up whether it was already done, so the same attempt can be published again after a
-    crash.
+    Each step first checks whether it was already done. Publishing can therefore be repeated after a crash.
     """
     started = trajectory.run_started
     assert started is not None, "cannot publish the result of a run that has not started"
@@ -223,13 +223,13 @@ async def create_commit(
     secrets: Secrets,
     ci: CiHold,
 ) -> str:
-    """Commits the patch to the local repository with our account as author and the requester as co-author.
-    Returns the commit id.
+    """Commits the patch to the local repository and returns the commit id. The author is the bot's account,
+    and the requester is the co-author.
     """
     started = trajectory.run_started
     assert started is not None
-    # MaskingForge masks API calls, but not pushes, so secrets are masked here. Masking comes before the
-    # message is wrapped, because wrapping can split a secret.
+    # MaskingForge masks secrets in API calls, but not in pushed commits, so this function masks them. It does
+    # so before the message is wrapped, because wrapping could split a secret.
     finish = summarize_run(trajectory).finish
     masked_finish = mask_secrets(finish, secrets) if finish else None
     co_author = commit_author(job.requester, settings.github_server_url) if job.requester else None
@@ -251,7 +251,7 @@ async def create_commit(
 async def find_secret_leaks(
     patch: Patch, files: tuple[str, ...], workspace: Workspace, secrets: Secrets
 ) -> tuple[str, ...]:
-    """Returns one sentence for each file of the patch that contains one of our secrets in any encoding."""
+    """Returns one sentence for each file to which the patch adds one of our secrets, in any known encoding."""
     found: list[str] = []
     for path, (before, after) in (await workspace.read_changed_files(patch)).items():
         # The sandbox's output is masked, so a file may already contain the placeholder.
@@ -281,8 +281,8 @@ async def report_no_pull_request(
 
 
 async def post_comment(job: Job, forge: Forge, body: str) -> str:
-    """Creates or updates the job's comment. Returns its URL; empty if the thread was locked or deleted
-    meanwhile.
+    """Creates or updates the job's comment. Returns the URL of the comment, or an empty string if the thread
+    was locked or deleted.
     """
     try:
         return await forge.upsert_comment(job.repo, job.number, job.id, body)

@@ -1,5 +1,5 @@
-"""Rebuilds the prompt of each step of a run from its log, without a model or a sandbox, and compares it with
-the prompt that was sent.
+"""Rebuilds the prompt of each step of a run from the run's log, without a model or a sandbox. Compares each
+rebuilt prompt with the prompt that was sent.
 """
 
 import json
@@ -30,7 +30,7 @@ class ReplayedStep(FrozenModel):
     characters: int
     """Characters of the messages, without images."""
     cached_messages: int
-    """Number of messages at the start that are the same as in the previous step."""
+    """Number of messages at the start of the prompt that are the same as in the previous step."""
     sent_fingerprint: str
     """Fingerprint of the prompt that was sent; "" in a log of an older version."""
     rebuilt_fingerprint: str
@@ -61,7 +61,7 @@ def replay_run(trajectory: Trajectory) -> Iterator[ReplayedStep]:
 
 
 def messages_at(trajectory: Trajectory, entry: int) -> tuple[ChatMessage, ...]:
-    """Returns the messages that were sent for the reply at position `entry` of the log."""
+    """Returns the messages of the request to which the log entry at position `entry` is the reply."""
     earlier = Trajectory(trajectory.entries[:entry])
     build: Callable[[Trajectory], tuple[ChatMessage, ...]] = messages.build_messages
     if trajectory.subagent_started is not None and trajectory.subagent_started.role == "browse":
@@ -70,12 +70,16 @@ def messages_at(trajectory: Trajectory, entry: int) -> tuple[ChatMessage, ...]:
 
 
 def fingerprint(messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> str:
-    """Returns 32 hexadecimal digits that are the same only for a byte-for-byte identical prompt."""
+    """Returns the fingerprint of a prompt: 32 hexadecimal digits. Prompts with the same fingerprint are
+    identical, byte for byte.
+    """
     return PromptFingerprinter(tools).fingerprint(tuple(messages))
 
 
 class PromptFingerprinter:
-    """Fingerprints the prompts of a growing conversation. Each step reads only the messages that are new."""
+    """Computes fingerprints of the prompts in a growing conversation. Each call processes only the new
+    messages.
+    """
 
     def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
         self._tools = blake2b(json.dumps(list(tools), sort_keys=True).encode(), digest_size=16)
@@ -83,7 +87,7 @@ class PromptFingerprinter:
         self._digest = self._tools.copy()
 
     def fingerprint(self, messages: tuple[ChatMessage, ...]) -> str:
-        """Returns the prompt's fingerprint, which does not depend on earlier calls."""
+        """Returns the fingerprint of the prompt. The result does not depend on earlier calls."""
         known = len(self._read)
         if messages[:known] != self._read:
             known, self._digest = 0, self._tools.copy()
@@ -104,7 +108,7 @@ def _update_digest(digest: blake2b, message: ChatMessage) -> None:
 
 
 def tool_schemas(specs: Sequence[ToolSpec]) -> tuple[dict[str, Any], ...]:
-    """Returns the tools as they are recorded in the log and sent to the providers."""
+    """Returns the tool definitions in the form in which they are logged and sent to providers."""
     return tuple(spec.to_openai() for spec in specs)
 
 

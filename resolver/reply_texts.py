@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # These modules import this one at runtime.
 
 
 def render_pull_request_title(thread: Thread) -> str:
-    """Renders the title of the pull request. Mentions and references in it are neutralized."""
+    """Renders the title of the pull request. GitHub treats nothing in the title as a mention or a reference."""
     return f"Fix: {clip_line(filters.neutralize(thread.title), 100)} (#{thread.number})"
 
 
@@ -81,7 +81,9 @@ def render_published(
 def render_no_pull_request(
     reason: str, branch: str | None, verdict: Verdict, summary: Summary, pasted_patch: str = ""
 ) -> str:
-    """Explains why there is no pull request, and where the work is: on `branch`, or in `pasted_patch`."""
+    """Explains why there is no pull request and where the work is. It is on `branch` or in `pasted_patch`, if
+    there is any.
+    """
     return render_reply(
         "no_pull_request.md.j2",
         reason=reason,
@@ -119,12 +121,12 @@ def render_rejection(explanation: str) -> str:
 
 
 def render_withdrawn(explanation: str, summary: Summary) -> str:
-    """Renders the comment for a requester who lost the permission before the work was published."""
+    """Renders the comment for a requester who lost write access before the work was published."""
     return render_reply("withdrawn.md.j2", explanation=explanation, summary=summary)
 
 
 def render_failure(sentence: str, run: str) -> str:
-    """Renders the comment for a failure of the machine, the forge or the model."""
+    """Renders the comment about a failure of the machine, the forge or the model."""
     return render_reply("failed.md.j2", sentence=sentence, run=run)
 
 
@@ -183,7 +185,7 @@ def render_salvaged(
     *,
     is_permanent: bool,
 ) -> str:
-    """Renders the comment of a stopped run: why it stopped, where its work is, and how to resume it."""
+    """Renders the comment about a stopped run: why it stopped, where its work is, and how to resume the run."""
     return render_reply(
         "salvaged.md.j2",
         reason=reason,

@@ -1,4 +1,4 @@
-"""Routes conversations to models, by their content and by their purpose."""
+"""Chooses the model for a conversation, by the conversation's content or purpose."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ ModelPurpose = Literal["act", "condense", "browse", "review", "vision"]
 
 
 class ModelRouter:
-    """Presents several models as one. `choose` returns the key of the model that gets a conversation.
+    """Presents several models as one model. `choose` returns the key of the model that gets a conversation.
 
-    Each reply's usage names the model that wrote it. The router itself has the name of its first model.
+    The usage of each reply names the model that wrote the reply. The router has the name of its first model.
     """
 
     def __init__(self, models: Mapping[str, Model], choose: Callable[[Sequence[ChatMessage]], str]) -> None:
@@ -63,7 +63,7 @@ class RunModels:
 
     @classmethod
     def with_default(cls, default: Model, others: Mapping[ModelPurpose, Model]) -> "RunModels":
-        """Returns the models of a run; purposes without a model of their own use `default`."""
+        """Returns the models of a run. `default` serves each purpose for which no model is given."""
         return cls(
             act=default,
             condense=others.get("condense", default),

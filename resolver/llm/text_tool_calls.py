@@ -1,8 +1,8 @@
 """Reads and writes tool calls as text, for models without function calling.
 
 The format is `<call name="run_shell"><command>ls</command></call>`. Two more formats are read, because models
-were trained on them: `<tool_call>{"name": ..., "arguments": ...}</tool_call>` and fenced code blocks. No
-function here raises an exception.
+were trained on these: `<tool_call>{"name": ..., "arguments": ...}</tool_call>` and fenced code blocks. No
+function of this module raises an exception.
 """
 
 import json
@@ -16,7 +16,9 @@ from patchwright.resolver.llm.code_blocks import parse_code_blocks
 from patchwright.resolver.llm.model import RawToolCall, ToolSpec
 
 RESULT_PREFIX = "[result of "
-"""Begins the line above each tool result. If a model writes this prefix itself, it makes up results."""
+"""Begins the line above each tool result. If a model writes this prefix in its reply, the model makes up
+results.
+"""
 
 CODE_BLOCK_TOOLS: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...] = (
     ("finish", frozenset({"finish"}), ()),
@@ -37,7 +39,9 @@ _FIELD_TAG = re.compile(r"<([A-Za-z_]\w{0,99})>")
 def parse_text_calls(
     reply: str, tools: Sequence[ToolSpec], id_prefix: str, *, truncated: bool = False
 ) -> tuple[str, list[RawToolCall]]:
-    """Returns the text of a reply without its calls, and the calls, with ids that begin with `id_prefix`."""
+    """Returns the text of a reply without its calls, and the calls. The ids of the calls begin with
+    `id_prefix`.
+    """
     specs = {tool.name: tool for tool in tools}
     text, found = _parse_tagged_calls(reply, specs, truncated)
     if not found:
@@ -63,7 +67,7 @@ def format_text_call(call: RawToolCall, tools: Mapping[str, ToolSpec]) -> str:
 
 
 def _format_field(name: str, value: object, spec: ToolSpec) -> str | None:
-    """Returns the argument as a tag, or None if parsing the tag would result in another value."""
+    """Returns the argument as a tag, or None if parsing that tag would result in another value."""
     text = value if isinstance(value, str) else json.dumps(value)
     is_safe = not _OPENING_TAG.search(text) and "</call>" not in text and f"</{name}>" not in text
     is_readable = _FIELD_TAG.fullmatch(f"<{name}>") and isinstance(value, str) == _is_text_field(spec, name)
@@ -137,8 +141,8 @@ def _parse_json_call(text: str) -> tuple[str, str] | None:
 
 
 def _parse_arguments(body: str, spec: ToolSpec | None) -> str:
-    """Returns the arguments of a call as JSON text, or the body itself if it cannot be parsed, so that
-    validation reports the error.
+    """Returns the arguments of a call as JSON text. If the body cannot be parsed, returns the body unchanged,
+    so that validation reports the error.
     """
     fields: dict[str, Any] = {}
     position = 0

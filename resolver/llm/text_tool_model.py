@@ -1,5 +1,5 @@
-"""Adds tool calling to models without function calling: tools are described in the prompt, calls are parsed
-from text.
+"""Adds tool calling to models without function calling. The prompt describes the tools, and the calls are
+parsed from the model's text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ class TextToolModel(WrapperModel):
     """Describes the tools in the system prompt and reads the calls from the model's text.
 
     Tool results are sent as user messages. Neighboring user messages are merged, since some of these models
-    only accept alternating turns. New messages do not change the bytes of earlier ones, so prompt caching
+    only accept alternating turns. New messages do not change earlier messages, so the provider's prompt cache
     works.
     """
 
@@ -38,8 +38,8 @@ class TextToolModel(WrapperModel):
 def to_text_conversation(
     messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
 ) -> tuple[ChatMessage, ...]:
-    """Returns the conversation with calls and results as plain text and the tools described in the system
-    prompt.
+    """Returns the conversation with its calls and results as plain text. Its system prompt describes the
+    tools.
     """
     specs = {tool.name: tool for tool in tools}
     tool_texts = prompt_texts.render_text_tools(tools)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, UserMessage
 
-BYTES_PER_TOKEN = 4  # the usual rule of thumb; counted in bytes, so that it also holds for non-Latin scripts
+BYTES_PER_TOKEN = 4  # a common rule of thumb; bytes, because characters would be wrong for non-Latin scripts
 TOKENS_PER_MESSAGE = 4  # tokens of overhead for each message
 TOKENS_PER_IMAGE = (
     1_500  # tokens; for the largest images, Anthropic counts at most 1,600 and OpenAI about 1,100

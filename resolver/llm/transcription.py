@@ -14,11 +14,11 @@ from patchwright.resolver.llm.provider_errors import build_model_error
 
 
 class LitellmTranscriber:
-    """Transcribes recordings with models that are named as in litellm, such as `whisper-1` or
+    """Transcribes recordings. The models have litellm's names, such as `whisper-1` or
     `groq/whisper-large-v3`.
 
-    `base_url` and `api_key` belong to `main_model` and are used for models of the same provider. For other
-    providers, litellm reads the provider's environment variables.
+    `base_url` and `api_key` belong to the provider of `main_model` and are used for all models of that
+    provider. For models of other providers, litellm reads the environment variables of those providers.
     """
 
     def __init__(

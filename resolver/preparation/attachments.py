@@ -54,7 +54,7 @@ class ThreadAttachments(FrozenModel):
 
     files: tuple[Attachment, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why attachments could not be fetched, one line each."""
+    """One line for each attachment that could not be fetched, with the reason."""
 
     @property
     def images(self) -> tuple[ImageData, ...]:
@@ -68,8 +68,8 @@ NO_ATTACHMENTS = ThreadAttachments()
 async def fetch_attachments(thread: Thread, repo: Repo, forge: Forge) -> ThreadAttachments:
     """Fetches the files that are linked in the visible text of a thread.
 
-    Each file gets a unique name. Later calls give it the same name, even if other files can no longer be
-    fetched.
+    Each file gets a unique name. Later calls give the file the same name, even if another file can no longer
+    be fetched.
     """
     texts = (thread.body, *(comment.body for comment in thread.comments))
     links = (
@@ -108,7 +108,7 @@ async def fetch_attachments(thread: Thread, repo: Repo, forge: Forge) -> ThreadA
 
 
 async def write_attachments(attachments: ThreadAttachments, sandbox: Sandbox) -> ThreadAttachments:
-    """Writes the files into the sandbox's scratch directory, and returns those that were written."""
+    """Writes the files into the sandbox's scratch directory. Returns only the attachments that were written."""
     written: list[Attachment] = []
     problems = list(attachments.problems)
     for file in attachments.files:
@@ -137,8 +137,8 @@ def _make_attachment(url: str, data: bytes, number: int) -> Attachment | str:
 
 
 def _detect_media_type(data: bytes) -> tuple[str, str]:
-    """Returns the media type and the suffix that fit the content, or empty strings if the type is not
-    supported.
+    """Returns the media type and the file name suffix for this content. Returns empty strings if the type is
+    not supported.
     """
     for magic, media_type, suffix in _MAGIC_NUMBERS:
         if data.startswith(magic):
@@ -153,7 +153,7 @@ def _detect_media_type(data: bytes) -> tuple[str, str]:
 
 
 def _image_size(data: bytes, media_type: str) -> tuple[int, int] | None:
-    """Returns the width and height in an image's header, or None if the image is damaged."""
+    """Returns the width and height that an image's header states, or None if the header is damaged."""
     if media_type not in get_args(ImageData.model_fields["media_type"].annotation):
         return None
     try:

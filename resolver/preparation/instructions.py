@@ -1,5 +1,5 @@
-"""Selects the repository instructions for the first message, within a token budget; the others are only
-listed.
+"""Selects the repository's instructions for the first message. The message contains the text of some within a
+token budget, and only lists the others.
 """
 
 from patchwright.resolver.domain import Thread
@@ -13,7 +13,7 @@ MAX_LISTED = 50  # skills and directories that are only listed
 
 
 class IncludedSkill(FrozenModel):
-    """Instructions in the first message."""
+    """Instructions whose text is in the first message."""
 
     skill: RepoSkill
     keyword: str | None
@@ -27,11 +27,11 @@ class PromptInstructions(FrozenModel):
 
     included: tuple[IncludedSkill, ...] = ()
     omitted: tuple[RepoSkill, ...] = ()
-    """Skills that exceed the budget."""
+    """Skills whose text is left out because it exceeds the budget."""
     listed: tuple[RepoSkill, ...] = ()
     nested: tuple[RepoSkill, ...] = ()
     unlisted_count: int = 0
-    """Number of skills beyond the listed ones."""
+    """Number of skills that are not listed because there are too many."""
     problems: tuple[str, ...] = ()
     budget: int = 0
     """Budget in tokens."""
@@ -47,8 +47,8 @@ class PromptInstructions(FrozenModel):
 def select_instructions(skills: RepoSkills, thread: Thread, command: str, budget: int) -> PromptInstructions:
     """Selects the instructions for the start of a run.
 
-    Instructions for every run come first, in order of priority, then those with a matching keyword. Keywords
-    count only in the visible text of the thread, so hidden text cannot select instructions.
+    Instructions for every run come first, in order of priority. Instructions with a matching keyword follow.
+    Only the visible text of the thread is searched for keywords, so hidden text cannot select instructions.
     """
     sources = (thread.title, thread.body, command, *(comment.body for comment in thread.comments))
     text = normalize_text(*(strip_hidden(part)[0] for part in sources))

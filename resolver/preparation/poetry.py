@@ -1,5 +1,5 @@
-"""Translates the development dependencies of a Poetry project, which pip does not read, into pip
-requirements.
+"""Translates the development dependencies of a Poetry project into requirements for pip, because pip does not
+read them.
 """
 
 import re
@@ -16,7 +16,7 @@ _PLATFORM = re.compile(r"(?P<sign>[!=]=)?\s*(?P<name>\w+)")
 
 
 def developer_requirements(pyproject: dict[str, Any]) -> list[str]:
-    """Returns requirements for pip's command line, from all groups that are not optional.
+    """Returns requirements for pip's command line, from all dependency groups that are not optional.
 
     Source: python-poetry.org/docs/dependency-specification, "Version constraints" and the sections after it.
     """
@@ -36,7 +36,7 @@ def developer_requirements(pyproject: dict[str, Any]) -> list[str]:
 
 
 def _pip_requirements(name: str, dependency: object) -> Iterator[str]:
-    """Yields the requirements of a dependency; the dependency can be a list with one entry per platform.
+    """Yields the requirements for a dependency. A dependency can be a list with one entry for each platform.
     Entries without a version are skipped.
     """
     for entry in dependency if isinstance(dependency, list) else [dependency]:
@@ -91,8 +91,8 @@ def _version_specifiers(constraint: object) -> list[str] | None:
 
 
 def _upper_bound(version: str, *, caret: bool) -> str:
-    """Returns the first version that a constraint excludes. `^` allows changes to the right of the first
-    nonzero number, `~` to the right of the second number.
+    """Returns the first version that is too high for a constraint. `^` allows changes after the first nonzero
+    number of the version; `~` allows changes after the second number.
     """
     numbers = [int(number) for number in version.split(".")]
     first_nonzero = next((position for position, number in enumerate(numbers) if number), len(numbers) - 1)

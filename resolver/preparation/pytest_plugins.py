@@ -6,7 +6,7 @@ import re
 
 CONFIG_FILES = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 
-# `addopts` on one line, on indented lines, or as a TOML list.
+# Matches `addopts` on one line, on indented lines, or as a TOML list.
 ADDOPTS = re.compile(r"^[ \t]*addopts[ \t]*=[ \t]*(\[[^\]]*\]|.*(?:\n[ \t]+\S.*)*)", re.MULTILINE)
 PLUGIN_BY_OPTION = {
     r"--(no-)?cov\b": "pytest-cov",

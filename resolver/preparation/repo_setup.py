@@ -1,5 +1,5 @@
-"""Runs the repository's setup once and stores the result as an image layer. The setup installs the
-dependencies.
+"""Runs the repository's setup, which installs its dependencies. The result is stored as an image layer, so
+that later runs can reuse it.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ MAX_OUTPUT_TAIL = 300  # characters of a failed command's output in the bot's co
 MAX_MANIFEST_BYTES = 1 << 20  # bytes of a manifest
 MAX_PROJECT_DIRS = 10  # maximum number of directories below the root that are set up
 
-# Files that decide which dependencies are installed; a change in any of them creates a new layer.
+# Files that decide which dependencies are installed. If one of them changes, a new layer is created.
 MANIFESTS = re.compile(
     r"(.*/)?(requirements[^/]*\.(txt|in)|[^/]*requirements\.txt|constraints[^/]*\.txt|pyproject\.toml|setup\.py"
     r"|setup\.cfg|uv\.lock|poetry\.lock|Pipfile(\.lock)?|package\.json|package-lock\.json|npm-shrinkwrap\.json"
@@ -54,11 +54,11 @@ class InstallStep(FrozenModel):
     command: str
     """Shell command. It runs as root in the repository's root directory."""
     program: str | None = None
-    """The program that the command needs; without it the step is skipped. None if a maintainer wrote the
-    command; such a step always runs.
+    """The program that the command needs. If it is missing, the step is skipped. None if a maintainer wrote
+    the command, because such a step always runs.
     """
     required: bool = True
-    """True if a failure of this step fails the whole setup; otherwise the failure is only reported."""
+    """True if the whole setup fails when this step fails. If it is False, the failure is only reported."""
 
 
 class RepoSetup(FrozenModel):
@@ -70,7 +70,7 @@ class RepoSetup(FrozenModel):
 
 
 class SetupFailed(ResolverError):
-    """A setup command failed or its program is missing; the run continues without the setup."""
+    """A required setup command failed, or all programs are missing. The run continues without the setup."""
 
 
 async def find_setup(workspace: Workspace, config: RepoConfig) -> RepoSetup | None:
@@ -152,14 +152,14 @@ async def _python_steps(workspace: Workspace, files: frozenset[str], prefix: str
             name for name in TEST_GROUPS if name in get_table(project, "project", "optional-dependencies")
         ]
         if "project" not in project:
-            # may be in setup.py or setup.cfg; pip only warns about missing extras
+            # the extras may be in setup.py or setup.cfg; pip only warns if an extra is missing
             extras = list(TEST_GROUPS[:3])
         arguments.append(f"-e '.[{','.join(extras)}]'" if extras else "-e .")
     arguments += await _required_pytest_plugins(workspace, files, prefix)
     steps = [InstallStep(command=f"{install} {' '.join(arguments)}", program="python3")] if arguments else []
     if developer_packages := " ".join(developer_requirements(project)):
-        # Some development dependencies may be unavailable. In that case, install the project and each of the
-        # others separately.
+        # Some development dependencies may be unavailable. In that case, install the project and each
+        # dependency separately.
         install_singly = (
             f'for each in {developer_packages}; do {install} "$each" || missed="$missed $each,"; done'
         )
@@ -170,7 +170,9 @@ async def _python_steps(workspace: Workspace, files: frozenset[str], prefix: str
 
 
 async def _required_pytest_plugins(workspace: Workspace, files: frozenset[str], prefix: str) -> list[str]:
-    """Returns the plugins that the pytest configuration requires. The manifests may not mention them."""
+    """Returns the plugins that the pytest configuration requires. They are needed even if no manifest
+    mentions them.
+    """
     plugins = set[str]()
     for path in CONFIG_FILES:
         if path in files:
@@ -194,7 +196,9 @@ def _uv_dev_dependencies(pyproject: dict[str, Any]) -> list[str]:
 
 
 def _is_installable(pyproject: dict[str, Any]) -> bool:
-    """Returns True if the project declares dependencies, or anything else that its installation creates."""
+    """Returns True if installing the project has an effect: it declares dependencies, or something that the
+    installation creates.
+    """
     project = get_table(pyproject, "project")
     keys = ("dependencies", "optional-dependencies", "dynamic", "scripts", "entry-points")
     return any(project.get(key) for key in keys) or "poetry" in get_table(pyproject, "tool")
@@ -252,11 +256,11 @@ async def install_dependencies(
     source: str,
     timeout: int,
 ) -> tuple[Sandboxes, EnvironmentPrepared | None, tuple[ConnectionSummary, ...]]:
-    """Returns sandboxes with the repository's dependencies, the event to log, and the network connections of
-    the setup.
+    """Returns three values: sandboxes with the repository's dependencies, the event to log, and the network
+    connections of the setup.
 
     If there is no setup or if it fails, the sandboxes are returned unchanged. `source` identifies the
-    repository; `timeout` is the limit of all commands together, in seconds.
+    repository. `timeout` is the total time limit for all commands, in seconds.
     """
     setup = await find_setup(workspace, config)
     if setup is None:
@@ -298,7 +302,7 @@ class _SetupRun:
         self.missing_programs: list[str] = []
         """Programs that are missing in the image."""
         self.failures: list[str] = []
-        """Problems of steps that are not required."""
+        """Why steps failed that are not required."""
         self.visits: tuple[ConnectionSummary, ...] = ()
 
     async def execute(self, sandbox: Sandbox) -> None:
@@ -320,8 +324,8 @@ class _SetupRun:
             self.visits += self._sandboxes.take_connections(self._name)
 
     async def _send_script(self, sandbox: Sandbox) -> None:
-        """Replaces the setup script with the maintainers' version if the work tree is someone else's proposed
-        change.
+        """Replaces the setup script with the maintainers' version. It does so only if the work tree contains
+        a proposed change.
         """
         rules = self._workspace.config_source
         if rules is self._workspace or (script := await rules.get_entry(SETUP_SCRIPT)) is None:
@@ -360,8 +364,8 @@ class _SetupRun:
 
 
 def tail_lines(output: str) -> str:
-    """Returns at most the last MAX_OUTPUT_TAIL characters of a command's output, without the incomplete line
-    or word at their start.
+    """Returns the end of a command's output, at most MAX_OUTPUT_TAIL characters. A line or word that would be
+    incomplete at the start is left out.
     """
     if len(output) <= MAX_OUTPUT_TAIL:
         return output

@@ -42,7 +42,7 @@ BASELINE_WAIT = 0.8  # seconds that the first message waits for the baseline tes
 def build_run_started(
     job: Job, thread: Thread, workspace: Workspace, source: str, branch: str, deps: RunDependencies
 ) -> RunStarted:
-    """Returns the first event of a run, with everything that must not change during it."""
+    """Returns the first event of a run. The event records everything that must not change during the run."""
     return RunStarted(
         job=job,
         thread=thread,
@@ -60,7 +60,8 @@ async def prepare_environment(
 ) -> Sandboxes:
     """Returns sandboxes that use the image of the repository's language and contain its dependencies.
 
-    If the image or the dependencies are unavailable, the sandboxes are returned without them.
+    If the image is unavailable, the sandboxes use the default image. If the dependencies are unavailable, the
+    sandboxes do not contain them.
     """
     assert log.trajectory.run_started is not None
     sandboxes, image_choice = await select_image(suites, deps.settings.language_images, deps.sandboxes)
@@ -86,7 +87,8 @@ async def prepare_environment(
 async def select_image(
     suites: Suites, images: Mapping[Language, str], default: Sandboxes
 ) -> tuple[Sandboxes, BaseImageChoice | None]:
-    """Returns sandboxes with the image for the language of the tests, and the choice of that image.
+    """Returns sandboxes with the operator's image for the language of the tests, and a description of this
+    choice. The description is None if there is no image for the language.
 
     If this image is unavailable, the default sandboxes are returned. Raises EngineUnavailable.
     """
@@ -102,8 +104,8 @@ async def select_image(
 
 
 def _dependency_source(started: RunStarted) -> str:
-    """Returns an identifier of the repository whose code chose the dependencies. Image layers from a fork
-    must not be used for other repositories.
+    """Returns an identifier of the repository whose code determines the dependencies. An image layer that
+    code of a fork determined must not be used for other repositories.
     """
     thread = started.thread
     if isinstance(thread, PullRequest) and not thread.is_same_repository:
@@ -112,7 +114,7 @@ def _dependency_source(started: RunStarted) -> str:
 
 
 def mask_visits(visits: tuple[ConnectionSummary, ...], secrets: Secrets) -> tuple[ConnectionSummary, ...]:
-    """Masks secrets in host names, which a command could have put there."""
+    """Masks secrets in the host names of connections. A command could have put a secret into a host name."""
     return tuple(visit.model_copy(update={"host": secrets.mask(visit.host)}) for visit in visits)
 
 

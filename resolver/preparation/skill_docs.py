@@ -1,5 +1,5 @@
-"""Reads the documentation of the Python session's functions from their source, without running it on the
-host.
+"""Reads the documentation of the Python session's functions from their source code. The code is not executed
+on the host.
 """
 
 import ast

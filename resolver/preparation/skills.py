@@ -1,4 +1,5 @@
-"""Loads the maintainers' instructions and skills for coding agents, from the base commit only.
+"""Loads the instructions and skills that the maintainers wrote for coding agents. They are read only from the
+base commit.
 
 Formats: agents.md (AGENTS.md), agentskills.io (SKILL.md), docs.openhands.dev (micro agents), and the files
 that other assistants read.
@@ -26,7 +27,7 @@ MAX_AGENTS = 10  # micro agents per repository; their schemas also cost tokens i
 MAX_PROMPT = 20_000  # characters of a micro agent's instructions
 
 ROOT_FILES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules", "repo.md")
-"""Files that are always included, in this order; matched case-insensitively."""
+"""Names of files that are always included, in this order. The case of the names does not matter."""
 
 _SKILL_PATHS = re.compile(
     r"(?:.*/)?(?:AGENTS|CLAUDE)\.md|\.github/copilot-instructions\.md|\.cursorrules|repo\.md"
@@ -39,7 +40,7 @@ _EXCLUDED_PATHS = re.compile(
 
 _TOOL_NAME = re.compile(
     r"[A-Za-z0-9_-]{1,60}"
-)  # every provider accepts a tool with such a name after the prefix `ask_`
+)  # every provider accepts the tool name `ask_` plus such a name
 
 SkillKind = Literal["always", "triggered", "listed", "nested", "agent"]
 
@@ -77,7 +78,7 @@ class RepoSkills(FrozenModel):
 
     skills: tuple[RepoSkill, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why files could not be used, one line each."""
+    """One line for each file that could not be used, with the reason."""
 
     @property
     def agents(self) -> tuple[RepoSkill, ...]:
@@ -140,8 +141,8 @@ async def load_skills(workspace: Workspace) -> RepoSkills:
 
 
 def _path_priority(entry: TreeEntry) -> tuple[bool, bool]:
-    """Returns a sort key for paths with the same text. Files that are always included come first; files come
-    before symlinks.
+    """Returns a sort key for paths of files with the same text. Files that are always included come before
+    other files. In both groups, symbolic links come last.
     """
     return entry.path.lower() not in {name.lower() for name in ROOT_FILES}, entry.mode == SYMLINK
 
@@ -172,7 +173,9 @@ async def _resolve_symlink(workspace: Workspace, entry: TreeEntry) -> TreeEntry 
 
 
 def _decode_text(content: bytes | int | None) -> tuple[str | None, str | None]:
-    """Returns the text of a file and what is wrong with it; either can be None."""
+    """Returns the text of a file, and what is wrong with the file. The text is None if it cannot be used; the
+    problem is None if there is none.
+    """
     if content is None:
         return None, "is not in this clone: skipped"
     if isinstance(content, int):
@@ -186,7 +189,9 @@ def _decode_text(content: bytes | int | None) -> tuple[str | None, str | None]:
 
 
 def _find_reference(text: str, path: str, named: dict[str, list[str]]) -> str | None:
-    """Returns the path that a file with a single line such as `@AGENTS.md` refers to, or None."""
+    """Returns the path of the file that this text refers to. Returns None if the text is not a single
+    reference such as `@AGENTS.md`.
+    """
     match = re.fullmatch(r"@(\S+)", text.strip())
     if match is None:
         return None
@@ -197,8 +202,8 @@ def _find_reference(text: str, path: str, named: dict[str, list[str]]) -> str | 
 def _parse_skill(
     path: str, aliases: tuple[str, ...], text: str, earlier: Sequence[RepoSkill]
 ) -> tuple[RepoSkill | None, str | None]:
-    """Returns the skill in a file, and what is wrong with that file. The skill is None if the file describes
-    an unusable micro agent.
+    """Returns the skill in a file, and what is wrong with the file (None if nothing is wrong). The skill is
+    None if the file describes an unusable micro agent.
     """
     head, body = _split_front_matter(text)
     fields: dict[object, object] = {}
@@ -219,7 +224,7 @@ def _parse_skill(
         triggers=triggers,
         aliases=aliases,
     )
-    if fields.get("agent") is not True:  # OpenHands' own files name an agent here
+    if fields.get("agent") is not True:  # in OpenHands' own files, this field names an agent
         return skill, problem
     try:
         return skill.model_copy(
@@ -301,7 +306,7 @@ def _one_line(text: str) -> str:
 
 
 def find_trigger(skill: RepoSkill, text: str) -> str | None:
-    """Returns the first keyword of this skill that the text contains as whole words, or None.
+    """Returns the first keyword of this skill that is in the text as whole words, or None if there is none.
 
     `text` is the result of `normalize_text`.
     """
@@ -317,8 +322,8 @@ def _is_whole_word(word: str, text: str) -> bool:
 
 
 def split_pages(text: str, limit: int) -> Iterator[tuple[int, str]]:
-    """Yields the text in pieces, each with the number of its first line. Pieces consist of whole lines and
-    have at most `limit` characters, unless a single line is longer.
+    """Yields the text in pieces of whole lines, each with the number of its first line. A piece has at most
+    `limit` characters, unless a single line is longer.
     """
     line_number, page, start = 1, "", 1
     for line in text.splitlines(keepends=True):

@@ -1,1 +1,1 @@
-"""Verification of patches: test runs before and after, checks of the patch, and repair rounds."""
+"""Verification of patches: test runs with and without the patch, checks of the patch, and repairs."""

@@ -1,5 +1,5 @@
-"""Selects the tests that a change may affect, so that they run first. It compares names only and executes
-nothing.
+"""Selects the tests that a change may affect, so that these tests run first. The module only compares names
+and executes nothing.
 """
 
 import re
@@ -11,18 +11,20 @@ from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.workspaces import FileChange, Workspace
 
 MAX_TEST_FILES = 40  # maximum number of test files that run first
-MAX_SHARE = 0.5  # maximum share of all test files; if more are affected, all tests run at once
+MAX_SHARE = 0.5  # maximum share of all test files; if more are affected, no tests run first
 COMMON_STEMS = frozenset(
     {"__init__", "__main__", "index", "main", "mod", "lib", "utils", "util", "helpers", "types"}
 )
-"""File stems that say nothing about imports; the name of their directory is used instead."""
+"""Names of files (without suffix) that tests do not import by that name. The name of the file's directory is
+used instead.
+"""
 
 
 async def find_affected_tests(
     workspace: Workspace, code_changes: tuple[FileChange, ...], patch_tests: frozenset[str], suite: Suite
 ) -> tuple[str, ...]:
-    """Returns the affected test files at the base commit, the most likely first. Returns no files if too many
-    are affected.
+    """Returns the test files at the base commit that the change may affect, the most likely first. Returns no
+    files if too many may be affected.
 
     `code_changes` are the changes outside the tests, and `patch_tests` the test files that the patch touches.
     """
@@ -42,7 +44,9 @@ async def find_affected_tests(
 
 
 async def find_mentions(workspace: Workspace, tests: set[str], names: set[str]) -> list[str]:
-    """Returns the test files at the base commit that contain one of the names as a word, sorted."""
+    """Returns the test files at the base commit that contain at least one of the names as a whole word. The
+    result is sorted.
+    """
     arguments = [argument for name in sorted(names)[:50] for argument in ("-e", name)]
     try:
         output = await run_git(
@@ -55,7 +59,7 @@ async def find_mentions(workspace: Workspace, tests: set[str], names: set[str]) 
 
 
 def _import_names(path: str) -> tuple[str, ...]:
-    """Returns the names by which a test would import or call the code in this file."""
+    """Returns the names that a test would use to import or call the code in this file."""
     stem = PurePosixPath(path).name.partition(".")[0]
     if stem in COMMON_STEMS:
         stem = PurePosixPath(path).parent.name
@@ -63,6 +67,8 @@ def _import_names(path: str) -> tuple[str, ...]:
 
 
 def _subject_stem(test: str) -> str:
-    """Returns the stem of the file that a test file covers, according to its name."""
+    """Returns the name (without suffix) of the file that a test file tests, according to the name of the test
+    file.
+    """
     stem = PurePosixPath(test).name.partition(".")[0]
     return re.sub(r"^test_|^Test(?=[A-Z])|[_-](test|tests|spec)$|(?<=[a-z])(Tests?|IT)$", "", stem)

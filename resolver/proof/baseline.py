@@ -1,5 +1,5 @@
-"""Runs the repository's tests at the base commit, once while the agent works, and caches the results for
-later runs.
+"""Runs the repository's tests once at the base commit while the agent works. Caches the results for later
+runs.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class CachedBaseline(FrozenModel):
 
 
 class BaselineCache:
-    """A cache of baseline runs in a directory that several processes share; damaged entries are ignored."""
+    """A cache of baseline runs, in a directory that several processes share. Damaged entries are ignored."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -57,7 +57,7 @@ class BaselineCache:
             if path.stat().st_size > MAX_ENTRY_BYTES:
                 return None
             entry = CachedBaseline.model_validate_json(path.read_bytes())
-            os.utime(path)  # so that `_evict` deletes the least recently used entries
+            os.utime(path)  # so that `_evict` keeps the most recently used entries
         except (OSError, ValidationError):
             return None
         return entry.run if entry.key == key else None
@@ -83,7 +83,7 @@ class BaselineCache:
         for path in self._directory.iterdir():
             try:
                 ages.append((path.stat().st_mtime, path))
-            except FileNotFoundError:  # another process evicts, too
+            except FileNotFoundError:  # another process deleted the entry
                 continue
         newest = max((age for age, _ in ages), default=0.0)
         entries = sorted((pair for pair in ages if pair[1].suffix == ".json"), reverse=True)
@@ -96,7 +96,7 @@ class BaselineCache:
 
 
 class BaselineRuns:
-    """Runs each suite at the base commit at most once; runs in progress are canceled when the context ends."""
+    """Runs each suite at the base commit at most once. When the context ends, unfinished runs are canceled."""
 
     def __init__(
         self,
@@ -106,10 +106,10 @@ class BaselineRuns:
         timeout: int,
         cache: BaselineCache | None = None,
     ) -> None:
-        """Creates the runs.
+        """Starts no test run yet.
 
-        `name` is the name of the run, and `timeout` is the time limit of one test run in seconds. Without a
-        `cache`, results are not stored.
+        `name` is the name of the agent's run. `timeout` is the time limit for one test run, in seconds. If
+        `cache` is None, results are not stored.
         """
         self._workspace = workspace
         self._sandboxes = sandboxes
@@ -129,7 +129,7 @@ class BaselineRuns:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def start(self, suite: Suite) -> asyncio.Task[TestRun]:
-        """Starts the suite's baseline run unless it already exists, and returns its task.
+        """Returns the task of the suite's baseline run. Starts the run if it has not been started before.
 
         The task raises VerificationUnavailable if the sandbox failed.
         """
@@ -153,7 +153,9 @@ class BaselineRuns:
         return run
 
     async def _mark_flaky(self, run: TestRun, suite: Suite, name: str) -> TestRun:
-        """Returns the run with flaky tests marked. Used for suites whose tests cannot be rerun one by one."""
+        """Returns the run with its flaky tests marked. To find them, runs the whole suite again if tests
+        failed and cannot be rerun one by one.
+        """
         if suite.can_select_tests or run.problem or (run.exit_code == 0 and not run.failed_tests):
             return run
         rerun = await run_tests(self._workspace, None, suite, self._sandboxes, f"{name}-again", self._timeout)
@@ -169,8 +171,8 @@ class BaselineRuns:
         return run.model_copy(update={"flaky": tuple(sorted(flaky_tests))})
 
     async def _cache_key(self, suite: Suite) -> str | None:
-        """Returns a digest of everything that the baseline depends on, or None if the sandbox's contents are
-        unknown.
+        """Returns a digest of everything that determines the baseline's results. Returns None if the contents
+        of the sandbox are unknown.
         """
         content_digest = await self._sandboxes.content_digest()
         if content_digest is None:

@@ -1,9 +1,9 @@
-"""Adds two canary tests to a patch's tests: one must pass and one must fail. Otherwise, the test report is
-forged.
+"""Adds two canary tests to a patch's tests. One must pass, and the other must fail. If they do not, the test
+report is forged.
 
 Code that ends the test process early and writes its own report does not know the names of the canaries. Code
-that makes every test pass also makes the failing canary pass. Code that changes only the outcome of its own
-test is not detected; see docs/security.md.
+that makes every test pass also makes the failing canary pass. A test whose code changes only its own outcome
+is not detected; see docs/security.md.
 """
 
 import re
@@ -29,8 +29,8 @@ new file mode 100644
 +++ b/{path}
 @@ -0,0 +1,{lines} @@
 {text}"""
-# The last line of pytest's output, such as `=== 1 failed, 2 passed in 0.03s ===`. Quiet mode omits the equals
-# signs.
+# Matches the last line of pytest's output, such as `=== 1 failed, 2 passed in 0.03s ===`. With the option
+# `-q`, pytest omits the equals signs.
 _SUMMARY_LINE = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s\b.*$", re.MULTILINE)
 
 
@@ -43,7 +43,7 @@ class Canary(FrozenModel):
 
     @classmethod
     def create_for(cls, test: str) -> Self:
-        """Creates a canary in the same directory as a test file, so that it runs in the same way as that
+        """Creates a canary in the directory of a test file, so that the canary runs in the same way as that
         file.
         """
         token, passing_name, failing_name = (secrets.token_hex(8) for _ in range(3))
@@ -63,8 +63,8 @@ class Canary(FrozenModel):
         return patch.model_copy(update={"diff": original + diff.encode()})
 
     def check_run(self, run: TestRun) -> TestRun:
-        """Returns the run without the canary's results. If they are wrong, the returned run has a problem and
-        no results at all.
+        """Returns the run without the results of the canary tests. If these results are wrong, the returned
+        run has a problem and no results.
         """
         if run.problem:
             return run

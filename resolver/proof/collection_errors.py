@@ -1,5 +1,5 @@
-"""Finds out why a test could not be collected at the base commit: either it needs code that the patch adds,
-or it has another problem.
+"""Finds out why a test could not be collected at the base commit. The test may need code that the patch adds,
+or may have an unrelated problem.
 """
 
 import re
@@ -25,8 +25,8 @@ class AddedSymbols:
         """Paths of new files."""
 
     def explains(self, message: str, output: str = "") -> bool:
-        """Returns True if the failure message says that a module or name is missing, and the patch adds this
-        module or name.
+        """Returns True if the failure message says that a module or name is missing and if the patch adds
+        that module or name.
 
         `output` is the runner's output. It is needed because some reports do not say why a file could not be
         loaded.
@@ -56,8 +56,9 @@ class AddedSymbols:
         return name is not None and any((name[1] or name[2]) in words for words in self._identifiers.values())
 
     def _explains_javascript(self, message: str) -> bool:
-        """Checks messages of node, jest and vitest. They contain a relative path. Its last part must be the
-        name of a new file, with or without the suffix.
+        """Returns True if a message of node, jest or vitest says that a file is missing and if the patch adds
+        that file. The message contains a relative path; only the file name is compared, with or without its
+        suffix.
         """
         paths = re.findall(
             r"(?:Cannot find module|Failed to (?:load|resolve)[\w\s]*?) ['\"]?([^'\"\s]+)", message
@@ -75,7 +76,9 @@ class AddedSymbols:
 async def find_added_symbols(
     workspace: Workspace, patch: Patch, code_changes: tuple[FileChange, ...]
 ) -> AddedSymbols:
-    """Returns the names and files that the patch adds in these changes outside the tests."""
+    """Returns the names and files that the patch adds. `code_changes` are the patch's changes outside the
+    tests.
+    """
     identifiers: dict[str, frozenset[str]] = {}
     for change in code_changes[:MAX_FILES]:
         if change.path.endswith(".py") and change.mode.startswith("100"):
@@ -93,9 +96,9 @@ def skip_unrelated_errors(
 ) -> TestRun:
     """Returns the run at the base commit, with unrelated collection errors counted as skipped tests.
 
-    An error is related if it says that something is missing, and the patch adds it. `patch_tests` are tests
-    that only the patch contains. If an error in one file stops the runner, none of these tests ran, and all
-    of them get the error.
+    An error is related if it says that a module or name is missing and if the patch adds that module or name.
+    `patch_tests` are the tests that exist only in the patch. A related error in one file may stop the runner
+    before it runs any test. In that case, all of `patch_tests` get the result "error".
     """
     if run.problem and run.exit_code not in (0, None) and added.explains("", run.output):
         errors: dict[str, TestStatus] = dict.fromkeys(patch_tests, "error")

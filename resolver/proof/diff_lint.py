@@ -1,4 +1,4 @@
-"""Finds leftovers in a diff that do not belong to a fix: debug output, scratch files, reformatting."""
+"""Finds parts of a diff that do not belong to a fix: debug output, scratch files and changes of whitespace."""
 
 import re
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ class _FileDiff:
 
 
 def lint_diff(patch: Patch) -> tuple[str, ...]:
-    """Returns one sentence for each leftover in the diff."""
+    """Returns one sentence for each part of the diff that does not belong to a fix."""
     findings = [sentence for file in _parse_diff(patch.diff) for sentence in _lint_file(file)]
     return tuple(findings[:MAX_FINDINGS])
 

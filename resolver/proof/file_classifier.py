@@ -10,7 +10,8 @@ TEST_DIRECTORIES = frozenset(
 TEST_FILE_NAMES = re.compile(
     r"test_.*|.*[_-](test|tests|spec)\.\w+|.*\.(test|spec|cy)\.\w+|(Test[A-Z]\w*|\w+Tests?|\w+IT)\.(java|kt|groovy|scala|cs|php)"
 )
-# These decide how tests run, so patches are verified with the base commit's version of them.
+# These files decide how tests run. When a patch is verified, the base commit's version of these files is
+# used.
 RUNNER_FILES = re.compile(
     r"conftest\.py|\.?pytest\.(ini|toml)|tox\.(ini|toml)|noxfile\.py|\.coveragerc|setup\.cfg|pyproject\.toml"
     r"|package\.json|\.(npm|yarn|mocha|tap|nyc|c8|babel|swc)rc(\.\w+)*|\.pnpmfile\.c?js"
@@ -21,12 +22,12 @@ RUNNER_FILES = re.compile(
     r"|\.travis\.ya?ml|\.gitlab-ci\.ya?ml|azure-pipelines\.ya?ml|appveyor\.ya?ml|Jenkinsfile",
 )
 RUNNER_DIRECTORIES = re.compile(r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config)/")
-# Python imports these before, or instead of, the test runner.
+# Python imports these files before the test runner, or instead of it.
 SHADOWING_FILES = re.compile(
     r"(^|/)((site|user)customize\.py|[^/]+\.pth)$|^(src/)?(_?pytest|pluggy)(\.py$|/)"
 )
-# pytest imports these before it opens a test. A module of the same name earlier on the import path would
-# replace them.
+# pytest imports these modules before it opens a test. A file of the same name that is found earlier on the
+# import path would replace a module.
 RUNNER_MODULES = frozenset(sys.stdlib_module_names) | {
     *("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli", "pygments"),
     *("colorama", "py", "attr", "attrs", "xdist", "execnet"),
@@ -55,8 +56,8 @@ def is_runner_config(path: str) -> bool:
 
 
 def is_shadowing_runner(path: str, directory: str = "") -> bool:
-    """Returns True if Python, started in `directory`, would import this file instead of a module of Python or
-    of the test runner.
+    """Returns True if Python, when it is started in `directory`, would import this file instead of a module
+    of the standard library or the test runner.
     """
     parts = PurePosixPath(path).relative_to(directory).parts if path.startswith(directory) else ()
     first = parts[1] if len(parts) > 1 and parts[0] == "src" else parts[0] if parts else ""

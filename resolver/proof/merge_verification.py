@@ -1,5 +1,5 @@
-"""Verifies a merge: tests that passed on the pull request's head or on its base branch must pass on the
-merge.
+"""Verifies a merge. Each test that passed on the pull request's head or on its base branch must pass on the
+merge commit.
 """
 
 from functools import partial
@@ -27,8 +27,8 @@ async def verify_merge(
     head_runs: BaselineRuns,
     _on_partial_verdict: VerdictCallback = require_all_tests,
 ) -> Verdict:
-    """Returns the verdict on a merge. `workspace` is at the merge commit, and `patch` holds the manual
-    changes to that commit.
+    """Returns the verdict on a merge. The base of `workspace` is the merge commit. `patch` contains the
+    agent's changes to that commit.
 
     `head_runs` are the test runs on the pull request's head. Only the repository's primary suite runs. Raises
     VerificationUnavailable and WorkspaceError.
@@ -38,8 +38,8 @@ async def verify_merge(
             f" and {len(unresolved) - 5} more" if len(unresolved) > 5 else ""
         )
         return Verdict(kind="regressed", reason=f"Git's conflict markers are still in {paths}.")
-    # The diff only has to be non-empty: `decide_verdict` takes an empty diff for no change, but a merge is
-    # one.
+    # The diff must not be empty: `decide_verdict` would treat an empty diff as no change, but a merge is a
+    # change.
     change = Patch(base_sha=merge.head, diff=merge.commit.encode())
     if (suite := suites.primary) is None:
         return decide_verdict(change, None)
@@ -58,7 +58,7 @@ async def verify_merge(
 
 
 def combine_runs(head: TestRun, base: TestRun) -> TestRun:
-    """Merges both runs into one, in which a test passed if it passed on either side."""
+    """Merges both runs into one. In the result, a test passed if it passed in at least one of the runs."""
     passed = {
         test: "passed" for run in (base, head) for test, result in run.results.items() if result == "passed"
     }

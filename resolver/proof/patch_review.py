@@ -1,4 +1,6 @@
-"""Asks a second model to review a patch. Its opinion is shown to reviewers and does not affect the verdict."""
+"""Asks a second model to review a patch. The model's opinion is shown to human reviewers and does not affect
+the verdict.
+"""
 
 import logging
 
@@ -20,8 +22,8 @@ MAX_REVIEW_LENGTH = 3_000  # maximum characters of the review that are kept
 async def review_patch(
     model: Model, thread: Thread, patch: Patch, verdict: Verdict, secrets: Secrets
 ) -> tuple[ModelReview | None, ReplyUsage | None]:
-    """Returns the model's review and its usage. The review is None if the reply was missing or could not be
-    parsed.
+    """Returns the model's review, and the usage of the model call. The review is None if there is no reply or
+    the reply cannot be parsed.
     """
     diff = secrets.mask(patch.diff.decode(errors="replace"))
     messages: list[ChatMessage] = [
@@ -45,7 +47,7 @@ async def review_patch(
 
 
 def parse_review(text: str, model: str) -> ModelReview | None:
-    """Parses a reply that begins with APPROVE or REJECT. Returns None if it begins with neither."""
+    """Parses a reply that begins with APPROVE or REJECT. Returns None if the reply begins with another word."""
     visible, _ = strip_hidden(text)
     first, _, rest = visible.strip().partition("\n")
     word, _, same_line_text = first.strip("*# `").partition(" ")

@@ -1,4 +1,4 @@
-"""Renders the texts about verification that the agent reads: one typed function per text, as in
+"""Renders the texts about verification for the agent and the review model: one typed function per text, as in
 `resolver/prompt_texts.py`.
 """
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def render_verification_failed(verdict: Verdict) -> str:
-    """Renders the message that the patch breaks passing tests or fails its own tests."""
+    """Renders the message that tests which passed before fail with the patch, or that the patch's own tests
+    fail.
+    """
     return render("prompts/verification_failed.md.j2", verdict=verdict)
 
 
@@ -44,6 +46,6 @@ def render_review_rejected(review: ModelReview) -> str:
 
 def render_another_attempt(verdict: Verdict, number: int, max_attempts: int) -> str:
     """Renders the message that the work tree was reset for another attempt. `number` is the number of the
-    attempt that ended.
+    previous attempt.
     """
     return render("prompts/another_attempt.md.j2", verdict=verdict, number=number, max_attempts=max_attempts)

@@ -1,5 +1,5 @@
-"""Verifies finished work. If verification fails, the agent must repair the work or start another attempt, a
-limited number of times.
+"""Verifies finished work. If verification fails, the agent repairs the work or starts another attempt. The
+number of repairs and attempts is limited.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,10 +33,11 @@ async def verify_or_continue(
     verify: Callable[[VerdictCallback], Awaitable[Verdict]],
     start_over: Callable[[], Awaitable[bool]],
 ) -> Verdict | None:
-    """Returns the final verdict, or None if the agent got a message and continues.
+    """Returns the final verdict, or None if the agent must continue. In that case, a message in the log tells
+    the agent what to do.
 
-    The affected tests run first. If they already show that the agent must repair the patch, the remaining
-    tests are not run. `start_over` resets the work tree and returns False if it could not.
+    The affected tests run first. If these tests already show that the agent must repair the patch, the
+    remaining tests are not run. `start_over` resets the work tree, and returns False if the reset failed.
     """
     rounds = RepairRounds.from_trajectory(log.trajectory)
     finished = stopped.reason == "finished"
@@ -67,13 +68,15 @@ async def verify_or_continue(
 
 
 def should_repair(verdict: Verdict) -> bool:
-    """Returns True if the agent should fix the patch: it broke a passing test, or its own tests fail."""
+    """Returns True if the agent should repair the patch, because the patch broke a passing test or its own
+    tests fail.
+    """
     return verdict.kind == "regressed" or bool(verdict.patch_tests_failing)
 
 
 @dataclass(frozen=True)
 class RepairRounds:
-    """How often verification has returned the work to the agent since the last message from a person."""
+    """Counts how often verification has returned the work to the agent since the last message from a person."""
 
     repairs: int = 0
     """Failed verifications in the current attempt."""
@@ -99,8 +102,8 @@ class RepairRounds:
 def _reported_verdicts(trajectory: Trajectory) -> list[tuple[Verdict, Patch | None, bool]]:
     """Returns each verdict that the agent was told since the last message from a person.
 
-    Each item is a tuple of the verdict, the patch in the work tree that was verified, and whether the work
-    tree was reset to the base commit afterwards.
+    Each item is a tuple. It contains the verdict, the verified patch, and whether the work tree was reset to
+    the base commit before the agent was told.
     """
     verdicts: list[tuple[Verdict, Patch | None, bool]] = []
     patch: Patch | None = None
@@ -129,7 +132,7 @@ async def _with_review(verdict: Verdict, log: RunLog, deps: RunDependencies, pat
     usage_so_far = run_limits.usage_since_resume(log.trajectory)
     is_over_limit = settings.max_tokens is not None and usage_so_far.tokens >= settings.max_tokens
     if is_over_limit or usage_so_far.usd >= settings.max_usd or usage_so_far.seconds >= settings.timeout:
-        return verdict  # a review must not exceed the run's limits
+        return verdict  # a review must not make the run exceed its limits
     review, usage = await review_patch(deps.models.review, started.thread, patch, verdict, deps.secrets)
     if usage is not None:
         await log.append(AuxiliaryModelCall(purpose="review", usage=usage))
@@ -139,8 +142,8 @@ async def _with_review(verdict: Verdict, log: RunLog, deps: RunDependencies, pat
 async def _restore_best_attempt(log: RunLog, verdict: Verdict) -> Verdict:
     """Returns the best verdict of all attempts.
 
-    The last patch in the log is published. Therefore, if an earlier attempt was the best one, its patch is
-    logged again.
+    The last patch in the log is published. Therefore, if an earlier attempt was the best one, the patch of
+    that attempt is logged again.
     """
     earlier = [
         (earlier_verdict, patch)

@@ -1,8 +1,8 @@
 """Finds the files of a patch that decide how tests run. Verification uses the base commit's version of these
 files.
 
-Some of these files also contain other data (a project's version, its dependencies). If only that part
-changed, the patch's version is used.
+Some of these files also contain other data, such as a project's version or its dependencies. If the patch
+changes only such data in a file, verification uses the patch's version of the file.
 """
 
 import configparser
@@ -19,7 +19,7 @@ from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 
 MAX_MANIFEST_BYTES = 1_000_000  # maximum bytes of a manifest that is parsed
 
-# The parts of these files that describe the product and not how it is tested.
+# The parts of these files that describe the product and do not affect how tests run.
 _PYPROJECT_PRODUCT_KEYS = frozenset({"project", "build-system", "dependency-groups"})
 _SETUP_CFG_PRODUCT_SECTIONS = re.compile(r"metadata|options(\..*)?|DEFAULT")
 _PACKAGE_JSON_PRODUCT_KEYS = frozenset(
@@ -28,7 +28,7 @@ _PACKAGE_JSON_PRODUCT_KEYS = frozenset(
     "peerDependenciesMeta optionalDependencies bundleDependencies engines os cpu private publishConfig sideEffects "
     "exports packageManager".split()
 )
-# Matches a program with a file of the repository as an argument, or a file that is itself executed.
+# Matches a program whose argument is a file of the repository, or a command that is itself such a file.
 _STARTED_FILE = re.compile(
     r"(?:^|[\s;&|(\"'@])(?:(?:node|bash|sh|dash|python3?|ruby|perl|tsx|ts-node|bun|deno run)(?:\s+-\S+)*\s+|(?=\./))"
     r"(?:\./)?(?P<path>[\w.-]+(?:/[\w.-]+)*)"
@@ -38,8 +38,8 @@ _STARTED_FILE = re.compile(
 async def find_reverted_test_config(
     workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...], suites: tuple[Suite, ...]
 ) -> frozenset[str]:
-    """Returns the paths in the patch for which verification uses the base commit's version. Raises
-    WorkspaceError.
+    """Returns the paths of the patch's files that verification replaces with the base commit's version.
+    Raises WorkspaceError.
     """
     started = await _files_started_by_tests(workspace, suites, changes)
     paths = set[str]()

@@ -11,9 +11,10 @@ MAX_OUTPUT = 20_000  # Maximum characters of the merged output of several suites
 def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
     """Merges the verdicts of several suites on one patch.
 
-    The most severe kind counts, in the order regressed, untested, unproven, fixed, empty, with two
-    exceptions. An untested suite makes the result `unproven` if the suites' verdicts differ in kind. An
-    `unproven` suite does not prevent `fixed` if it only lacks a test for the fix.
+    The most severe kind of verdict counts. From most to least severe, the kinds are regressed, untested,
+    unproven, fixed and empty. There are two exceptions. If one suite is untested and another suite has a
+    verdict of another kind, the result is `unproven` instead of `untested`. A suite that is `unproven` only
+    because no test in it shows the fix does not prevent `fixed`.
     """
     if len(verdicts) == 1:
         return verdicts[0]
@@ -50,8 +51,8 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
 
 
 def _blocks_fixed(verdict: Verdict) -> bool:
-    """Returns True if a suite's verdict prevents `fixed`. A suite that only lacks a test for the fix does not
-    prevent it.
+    """Returns True if the verdict of one suite prevents the result `fixed`. The lack of a test for the fix
+    does not prevent it.
     """
     runs = verdict.before, verdict.after
     blockers = (
@@ -71,7 +72,7 @@ def _union(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _merge_runs(runs: Sequence[TestRun | None]) -> TestRun | None:
-    """Merges the runs of several suites into one. The suites have no test ids in common."""
+    """Merges the runs of several suites into one run. No test id occurs in more than one suite."""
     present = [run for run in runs if run is not None]
     if len(present) < 2:
         return present[0] if present else None

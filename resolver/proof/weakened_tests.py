@@ -1,7 +1,7 @@
-"""Finds existing tests that a patch weakens: removed checks and added skips. They are reported to reviewers
-and prevent `fixed`.
+"""Finds existing tests that a patch weakens by removing checks or adding skips. These tests are reported to
+reviewers and prevent the verdict `fixed`.
 
-The comparison can be deceived, so the base version of the tests is run as well.
+This comparison of texts can be deceived. Verification therefore also runs the base version of the tests.
 """
 
 import ast
@@ -52,7 +52,9 @@ async def find_weakened_tests(
 
 
 def compare_test_file(path: str, old: str, new: bytes) -> str | None:
-    """Returns how the new text of a test file checks less than the old one, or None."""
+    """Returns a sentence that says how a test file checks less than before. Returns None if it checks at
+    least as much.
+    """
     text = new.decode(errors="replace")
     before, after = _count_assertions(path, old, text)
     removed_checks = {
@@ -73,8 +75,8 @@ def compare_test_file(path: str, old: str, new: bytes) -> str | None:
 
 
 def _count_assertions(path: str, old: str, new: str) -> tuple[Counter[str], Counter[str]]:
-    """Counts checks per test, before and after the change. If single tests cannot be told apart, all checks
-    count under an empty name.
+    """Counts the checks in each test, before and after the change. If the code of single tests cannot be
+    identified, all checks are counted under an empty name.
     """
     if path.endswith(".py"):
         try:
@@ -105,7 +107,7 @@ def _count_in_function(function: ast.AST) -> int:
     count = 0
     for node in ast.walk(function):
         if isinstance(node, ast.Assert):
-            # Comparisons count as well: `assert add` checks less than `assert add(1, 2) == 3`.
+            # Comparisons are counted, too, because `assert add` checks less than `assert add(1, 2) == 3`.
             compared = sum(isinstance(inner, ast.Compare) for inner in ast.walk(node.test))
             count += 0 if _is_always_true(node.test) else 1 + compared
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):

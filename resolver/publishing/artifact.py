@@ -1,10 +1,10 @@
-"""Passes a run's log, as an artifact, from the workflow job with read access to the workflow job with write
-access.
+"""Passes a run's log between two workflow jobs. The job with read access writes the log as an artifact, and
+the job with write access reads it.
 
-The artifact is untrusted, because the agent worked in the job that writes it. Only the run's own results are
-read from it: the change, the test results and the texts about them. The job comes from the trigger. Users,
-threads and branches come from GitHub. The publishing policy is applied again (`resolver/publish.py`,
-`resolver/security/patch_policy.py`).
+The artifact is untrusted, because the agent worked in the workflow job that writes it. Only the run's results
+are taken from the artifact: the change, the test results and the texts about them. Data about users, threads
+and branches comes from GitHub, and the request comes from the trigger. The publishing policy is applied again
+(`resolver/publish.py`, `resolver/security/patch_policy.py`).
 """
 
 import json
@@ -39,7 +39,7 @@ MAX_AGE = timedelta(days=90)  # GitHub's maximum retention of artifacts
 
 
 class ArtifactManifest(FrozenModel):
-    """The manifest of an artifact. It names the run and says why the run stopped early, if it did."""
+    """The manifest of an artifact. It names the run and, if the run stopped early, the reason."""
 
     version: Literal[1] = 1
     run: RunId
@@ -63,7 +63,9 @@ def write_artifact(
     secrets: Secrets,
     max_bytes: int = MAX_EVENTS_BYTES,
 ) -> None:
-    """Writes a run's log to a directory and masks the secrets in it. Raises InvalidArtifact if that fails."""
+    """Masks the secrets in a run's log and writes the log to a directory. Raises InvalidArtifact if it cannot
+    be written.
+    """
     lines = b""
     if trajectory is not None and not trajectory.job_completed:
         entries = mask_trajectory(trajectory, secrets).entries
@@ -97,11 +99,11 @@ def read_artifact(directory: Path, job: Job) -> RunArtifact:
 async def verify_entries(
     trajectory: Trajectory, job: Job, forge: Forge, settings: Settings
 ) -> tuple[Entry, ...]:
-    """Returns the log entries of this job's run. In them, the thread's data from GitHub and the operator's
-    settings replace those of the artifact.
+    """Returns the log entries of this job's run. In these entries, the thread's data comes from GitHub and
+    the settings come from the operator, not from the artifact.
 
-    Raises InvalidArtifact if no run of the job can have written the log, or if the thread has changed too
-    much since then. Raises ForgeError if GitHub fails.
+    Raises InvalidArtifact if a run of this job cannot have written the log, or if the thread has changed too
+    much since the run. Raises ForgeError if GitHub fails.
     """
     first, *rest = trajectory.entries
     started = first.event
@@ -125,8 +127,8 @@ async def verify_entries(
 
 
 def _with_own_settings(settings: Settings, entry: Entry) -> Entry:
-    """Replaces the settings in the log by the operator's. They determine the links, commands and limits in
-    comments.
+    """Replaces the settings in the log with the operator's settings, and the version with the installed one.
+    Removes the repository's settings. These values determine the links, commands and limits in comments.
     """
     if not isinstance(entry.event, RunConfigured):
         return entry
@@ -135,7 +137,9 @@ def _with_own_settings(settings: Settings, entry: Entry) -> Entry:
 
 
 async def _verify_thread(started: RunStarted, current: Thread, job: Job, forge: Forge) -> Thread:
-    """Returns GitHub's thread in the state that the run recorded, after checking that this state is possible."""
+    """Returns the thread from GitHub in the state that the run recorded. Raises InvalidArtifact if the thread
+    cannot have been in that state.
+    """
     recorded = started.thread
     snapshot: dict[str, object] = {
         "open": recorded.open,
@@ -180,8 +184,8 @@ async def _check_history(
 ) -> None:
     """Raises InvalidArtifact unless the commit is in the history of the repository's branch.
 
-    If `is_at_head` is True, only the format of the commit ID is checked here, because the caller compares the
-    commit with the pull request's head.
+    If `is_at_head` is True, this function checks only the format of the commit ID, because the caller
+    compares the commit with the pull request's head.
     """
     if len(commit) not in (40, 64) or set(commit) - set("0123456789abcdef") or not is_branch_name(branch):
         raise InvalidArtifact("The artifact's log contains an invalid commit ID or branch name.")
@@ -192,7 +196,9 @@ async def _check_history(
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
-    """Reads a regular file that is not a link and not larger than the limit. Raises InvalidArtifact."""
+    """Returns the content of a file. Raises InvalidArtifact if it is not a regular file, is a link, or is
+    larger than the limit.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as exc:
@@ -214,7 +220,9 @@ def _read(path: Path, max_bytes: int) -> bytes:
 
 
 def _check_numbers(lines: bytes) -> None:
-    """Raises InvalidArtifact for impossible numbers: infinite ones, or numbers whose sum could be infinite."""
+    """Raises InvalidArtifact if the data contains an impossible number, such as an infinite number or one
+    that is larger than MAX_NUMBER.
+    """
     for line in lines.split(b"\n"):
         try:
             values: list[Any] = [json.loads(line)] if line else []

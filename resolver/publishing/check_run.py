@@ -1,4 +1,4 @@
-"""Publishes a check run with the test results on the bot's commit, if the token has the permission."""
+"""Publishes a check run with the test results on the bot's commit, if the token may create check runs."""
 
 import logging
 from typing import Literal
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 Conclusion = Literal["success", "neutral", "failure"]
 CONCLUSIONS: dict[VerdictKind, Conclusion] = {"fixed": "success", "regressed": "failure"}
-"""Conclusion of the check run for each verdict. The other verdicts get "neutral", because their test results
+"""Conclusion of the check run for each kind of verdict. Other kinds get "neutral", because their test results
 prove nothing.
 """
 
@@ -23,7 +23,7 @@ class CheckRunReport(FrozenModel):
     """The content of a check run."""
 
     job: JobId
-    """The job that creates the check run; a job has one check run per commit."""
+    """The job that creates the check run. For each commit, a job creates one check run."""
     commit: str
     conclusion: Conclusion
     title: str

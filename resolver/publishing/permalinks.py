@@ -11,11 +11,11 @@ _CODE_REFERENCE = re.compile(
 
 
 def add_permalinks(text: str, started: RunStarted) -> str:
-    """Turns each inline code span of the form `path:line` or `path:line-line` into a link to that line at the
-    run's commit.
+    """Turns each inline code span of the form `path:line` or `path:line-line` into a link to these lines at
+    the run's commit.
 
-    A local repository has no URL, so its references are not linked. The function does not check whether the
-    line exists.
+    References to a local repository are not linked, because it has no URL. The function does not check
+    whether the lines exist.
     """
     if not started.source.startswith(("https://", "http://")):
         return text

@@ -1,5 +1,5 @@
-"""Publishes a commit on a branch, on an alternative branch, or as a patch in a comment, so that no work is
-lost.
+"""Publishes a commit on a branch. If this fails, uses an alternative branch or a patch in a comment, so that
+no work is lost.
 """
 
 import asyncio
@@ -26,7 +26,9 @@ PATCH_FILE = "patch.diff"
 
 @dataclass(frozen=True)
 class BranchLocation:
-    """The branch that contains the commit. Reading the branch back has confirmed this."""
+    """The branch that contains the commit. After the push, the branch was read from the forge to confirm
+    this.
+    """
 
     name: str
     commit: PublishedCommit
@@ -34,7 +36,7 @@ class BranchLocation:
 
 @dataclass(frozen=True)
 class CommentLocation:
-    """The commit could not be pushed to any branch."""
+    """The commit is in a comment, because it could not be pushed to any branch."""
 
     text: str
     """Markdown for the comment: the whole patch, or where to find it."""
@@ -51,11 +53,11 @@ async def push_or_paste(
     forge: Forge,
     run_directory: Path,
 ) -> BranchLocation | CommentLocation:
-    """Pushes `commit` to the first branch in `branches` that accepts it. If no branch does, returns the
+    """Pushes `commit` to the first of `branches` to which the push succeeds. If all pushes fail, returns the
     commit as a patch.
 
     If the patch is too large for a comment, it is written to `run_directory`. Raises ForgeError if a retry
-    may help, and Unauthorized because a comment would fail as well.
+    may help. Raises Unauthorized if GitHub rejects the token, because a comment would fail as well.
     """
     error = ""
     for branch in branches:
@@ -70,7 +72,7 @@ async def push_or_paste(
 
 
 def get_run_directory(settings: Settings, run: str) -> Path:
-    """Returns the directory of a run's files."""
+    """Returns the directory that contains a run's files."""
     return settings.data / "runs" / run
 
 
@@ -92,7 +94,7 @@ async def _render_patch(git_dir: Path, parent: str, commit: str, run_directory: 
 
 
 async def _text_patch(git_dir: Path, parent: str, commit: str) -> str:
-    """Returns the change as a patch that `git apply` still accepts after somebody has copied it from a
+    """Returns the change as a patch. `git apply` accepts this patch even if somebody has copied it from a
     browser.
     """
 
@@ -107,8 +109,8 @@ async def _text_patch(git_dir: Path, parent: str, commit: str) -> str:
     text = (await diff()).decode(errors="replace")
     if "\r" not in text and "\ufffd" not in text:
         return text
-    # Copying from a browser loses carriage returns and bytes that are not UTF-8, so every file is encoded
-    # like a binary file.
+    # Copying from a browser loses carriage returns and bytes that are not UTF-8. To avoid this, every file is
+    # encoded like a binary file.
     with tempfile.NamedTemporaryFile("w", prefix="attributes-", dir=git_dir) as attributes:
         attributes.write("* -diff\n")
         attributes.flush()

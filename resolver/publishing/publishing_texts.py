@@ -1,4 +1,6 @@
-"""Renders the texts for people about publishing. Each text has one function, as in `resolver/reply_texts.py`."""
+"""Renders the texts about publishing that people read. Each text has one function, as in
+`resolver/reply_texts.py`.
+"""
 
 import re
 from typing import Literal
@@ -18,7 +20,7 @@ def render_unsigned_reason(reason: UnsignedReason, detail: str = "") -> str:
 def render_pasted_patch(patch: str) -> str:
     """Renders the whole change as a collapsed patch for `git apply`."""
     longest = max((len(run) for run in re.findall(r"`{3,}", patch)), default=2)
-    # A last line after the patch protects it: copying may lose the last line break.
+    # A line after the patch protects its last line break, which copying may lose.
     return render("replies/pasted_patch.md.j2", patch=f"{patch}-- \npatchwright\n", fence="`" * (longest + 1))
 
 
@@ -46,5 +48,5 @@ NoPullRequestReason = Literal["closed", "rewritten", "refused", "nowhere"]
 
 
 def render_no_pull_request_reason(reason: NoPullRequestReason, detail: str = "") -> str:
-    """Explains why there is no pull request for a change that should have one."""
+    """Explains why no pull request was opened although there is a change."""
     return render("replies/no_pull_request_reason.md.j2", reason=reason, detail=detail).strip()

@@ -1,4 +1,4 @@
-"""Renders the texts for people about work on a pull request. Each text has one function, as in
+"""Renders the texts about work on a pull request that people read. Each text has one function, as in
 `resolver/reply_texts.py`.
 """
 
@@ -36,8 +36,8 @@ def follow_up_commit_message(
 
 
 def render_thread_reply(result: ThreadResult, sha: str | None, reason: str) -> str:
-    """Renders the reply in a review thread. `sha` is the commit on the pull request; if it is None, `reason`
-    says why there is no commit.
+    """Renders the reply in a review thread. `sha` is the new commit on the pull request. If `sha` is None,
+    `reason` says why there is no commit.
     """
     return render_reply("thread_reply.md.j2", result=result, sha=sha, reason=reason)
 
@@ -63,9 +63,9 @@ def render_follow_up(
     """Renders the final status comment: where the change is, the test results, and the result for each
     thread.
 
-    `is_on_head` is True if the change is on the pull request; otherwise `reason` says why it is not.
-    `has_moved` is True if someone else pushed to the branch during the run. `unresolved` is True if the token
-    cannot resolve threads. `ci` says why continuous integration does not start automatically.
+    `is_on_head` is True if the change is on the pull request. If it is False, `reason` says why the change is
+    not there. `has_moved` is True if someone else pushed to the branch during the run. `unresolved` is True
+    if the token cannot resolve threads. `ci` says why continuous integration does not start automatically.
     `failed_checks_commit` is the commit whose failed checks the run repairs, if any.
     """
     return render_reply(

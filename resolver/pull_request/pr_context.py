@@ -17,21 +17,23 @@ from patchwright.resolver.run_log import LogStore
 from patchwright.resolver.text.untrusted import QuotedText, quote
 from patchwright.runtime.frozen_model import FrozenModel
 
-# Maximum characters of the diff. If not all files fit, it contains those with the smallest diffs.
+# Maximum characters of the diff. If not all files fit, the files with the smallest diffs are shown.
 DIFF_LIMIT = 30_000
 MAX_STAT_FILES = 100
 COMMENT_LIMIT = 4_000  # characters of one comment in a thread
 ISSUE_LIMIT = 8_000  # characters of the linked issue's text
-HUNK_LINES = 8  # Maximum lines from the end of a diff hunk. The prompt contains the whole diff anyway.
+HUNK_LINES = (
+    8  # Maximum lines of a thread's diff hunk, counted from its end. The prompt also contains the whole diff.
+)
 HUNK_LIMIT = 2_000
 MAX_THREADS = 60  # threads shown in full; more are unlikely in a real review
 MAX_THREAD_COMMENTS = 12  # Number of the latest comments of a thread that are shown.
 MAX_EARLIER_RUNS = 3  # Number of the latest runs that are shown.
 MAX_RUNS_READ = 10
 CLOSING_REFERENCE = re.compile(r"^Fixes #(\d{1,9})$", re.MULTILINE)
-"""The line in the body of one of the bot's pull requests that refers to the issue."""
+"""Matches the line in the body of a pull request by the bot that names the issue."""
 SUMMARY_SECTION = re.compile(r"^### What was wrong$.*?(?=^Fixes #\d+\s*\Z|\Z)", re.MULTILINE | re.DOTALL)
-"""The part of such a pull request body that describes the work, from the summary to the list of steps."""
+"""Matches the part of the same body that describes the work, from the summary to the list of steps."""
 
 
 class ReviewThreadContext(FrozenModel):
@@ -54,7 +56,7 @@ class CurrentDiff(FrozenModel):
     merge_base: str
     """ID of the commit where the pull request's branch left its base branch."""
     has_merge_base: bool
-    """True if that commit is in the history that the sandbox has."""
+    """True if the sandbox's git history contains that commit."""
     files: str
     """One line per file, with the number of added lines, the number of removed lines, and the path."""
     diff: QuotedText | None
@@ -95,14 +97,16 @@ class PullRequestContext(FrozenModel):
     earlier_runs: tuple[EarlierRun, ...]
     """Earlier runs, oldest first."""
     merge: MergeResult | None
-    """The merge of the base branch, if one was requested; the agent resolves its conflicts."""
+    """The merge of the base branch, whose conflicts the agent resolves; None if no merge was requested."""
     failing_checks: FailedChecks | None = None
-    """The failed checks, if the run repairs them."""
+    """The failed checks that the run repairs; None if it repairs none."""
     issue: IssueContext | None = None
     """The issue that the pull request's body names; None if there is none or the token cannot read it."""
 
     def strip_own_summary(self, body: str) -> str:
-        """Returns the body without the bot's own summary, if `earlier_runs` contains the run that wrote it."""
+        """Returns the pull request's body. If `earlier_runs` contains the run that wrote the bot's summary in
+        it, this summary is removed.
+        """
         has_summary = any(run.opened_pull_request and run.cause for run in self.earlier_runs)
         return SUMMARY_SECTION.sub("", body, count=1) if has_summary else body
 
@@ -183,7 +187,9 @@ async def get_current_diff(workspace: Workspace, head: str) -> CurrentDiff:
 
 
 async def _fit_diff(workspace: Workspace, changes: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Returns the diff of as many files as fit, in their order, and the names of the files that do not fit."""
+    """Returns the diff of as many files as fit, in their original order. Also returns the names of the files
+    that do not fit.
+    """
     try:
         output = await run_git("diff", *changes, git_dir=workspace.git_dir)
     except GitFailed:  # The diff exceeds the limit for the output of git.
@@ -204,15 +210,15 @@ async def _fit_diff(workspace: Workspace, changes: tuple[str, ...]) -> tuple[str
 
 
 def list_runs(pull: PullRequest, issue_reports: Iterable[str]) -> tuple[JobId, ...]:
-    """Returns the runs that may have worked on this pull request, oldest first. They are found in the bot's
-    comments on the pull request and its issue.
+    """Returns the runs that may have worked on this pull request, oldest first. The bot's comments on the
+    pull request and on its issue name these runs.
     """
     return tuple(JobId(run) for run in dict.fromkeys((*issue_reports, *pull.reported_runs)))[-MAX_RUNS_READ:]
 
 
 async def load_earlier_runs(job: Job, runs: Iterable[JobId], logs: LogStore) -> tuple[EarlierRun, ...]:
-    """Loads the runs in `runs` that published to this pull request. A run whose log is on another machine is
-    skipped.
+    """Loads those of `runs` that opened this pull request or worked on it, at most the latest
+    MAX_EARLIER_RUNS. Runs whose logs cannot be read on this machine are skipped.
     """
     found: list[EarlierRun] = []
     for run in runs:
@@ -230,8 +236,8 @@ async def load_earlier_runs(job: Job, runs: Iterable[JobId], logs: LogStore) -> 
 
 
 def _earlier_run(job: Job, trajectory: Trajectory) -> EarlierRun | None:
-    """Returns the summary of a run whose log names this pull request; otherwise None. Only the log counts,
-    because anybody could have written the text on GitHub.
+    """Returns the summary of a run. Returns None if the run's log does not show that the run opened this pull
+    request or worked on it. Texts on GitHub are not used, because other people could have written them.
     """
     started, outcome = trajectory.run_started, trajectory.job_completed and trajectory.job_completed.outcome
     if started is None or started.job.repo != job.repo or outcome is None:

@@ -20,14 +20,14 @@ HEADING_FIELDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ("what|descri|summar|change|solution|fix|proposed|overview|implement", "change"),
     )
 )
-"""Pairs of a pattern for headings and the field of the agent's report that belongs under them. The first
-match counts.
+"""Pairs of a pattern for headings, and the field of the agent's report that belongs under such a heading. The
+first pattern that matches a heading is used.
 """
 
 
 async def load_pr_template(workspace: Workspace) -> str:
-    """Returns the template at the base; an empty string if there is none. If a directory contains several
-    templates, none of them is used.
+    """Returns the template at the base commit, or an empty string if there is none. If a directory contains
+    several templates, none of them is used.
     """
     paths = [entry.path for entry in await workspace.find_entries(TEMPLATE_PATHS)]
     # GitHub prefers a template in .github to one in the root, and one in the root to one in docs.
@@ -36,7 +36,8 @@ async def load_pr_template(workspace: Workspace) -> str:
 
 
 def fill_pr_template(template: str, finish: Finish | None) -> str:
-    """Returns the template without HTML comments, and with the agent's report under the matching headings.
+    """Returns the template without its HTML comments. The parts of the agent's report are inserted under the
+    matching headings.
 
     Sections that already contain text stay unchanged. Checkboxes also stay unchanged, because people must
     tick them.

@@ -1,6 +1,7 @@
-"""Publishes the result of a run on a pull request: a commit on its branch, and replies in its review threads.
+"""Publishes the result of a run on a pull request: a commit on the pull request's branch, and replies in its
+review threads.
 
-Nothing is force-pushed. If the branch has moved, the change is applied to the new head and verified again.
+It never force-pushes. If the branch has moved, the change is applied to the new head and verified again.
 """
 
 import logging
@@ -56,14 +57,14 @@ from patchwright.runtime.errors import SandboxesDisabled
 
 logger = logging.getLogger(__name__)
 
-MAX_REBASES = 2  # Maximum number of times that the branch may move while the change is published.
+MAX_REBASES = 2  # Maximum number of times that the change is applied again because the branch has moved.
 
 VerifyFunction = Callable[[Workspace, Patch], Awaitable[Verdict]]
 
 
 @dataclass(frozen=True)
 class VerifiedChange:
-    """A change on a commit, and its verdict."""
+    """A verified change: the commit that it is based on, the patch, and the verdict."""
 
     workspace: Workspace
     patch: Patch
@@ -109,10 +110,10 @@ async def publish_follow_up(
     forge: Forge,
     verify: VerifyFunction,
 ) -> Outcome:
-    """Publishes the change if its verdict and GitHub allow this, replies to the threads, and posts the status
-    comment.
+    """Publishes the change if its verdict and GitHub allow it. Then replies to the review threads and posts
+    the status comment.
 
-    Each step first checks whether it was already done, so that publishing can be repeated after a crash.
+    Each step first checks whether it was already done. Publishing can therefore be repeated after a crash.
     """
     summary = summarize_run(log.trajectory)
     if (
@@ -183,8 +184,8 @@ async def _push_change(
     forge: Forge,
     verify: VerifyFunction,
 ) -> PushResult:
-    """Pushes to the pull request's own branch. If that is not possible, publishes the change and the reason
-    on one of the bot's branches or in a comment.
+    """Pushes the change to the pull request's own branch. If this is not possible, publishes the change on
+    one of the bot's branches or in a comment. The result contains the reason.
     """
     result = PushResult(work)
     for rebases_left in reversed(range(MAX_REBASES + 1)):
@@ -216,8 +217,8 @@ async def _push_change(
 async def _push_objection(
     job: Job, pull: PullRequest, work: VerifiedChange, facts: RepoFacts, forge: Forge
 ) -> str:
-    """Returns why the change must not be pushed to the pull request's branch, in a sentence; empty if it may
-    be pushed.
+    """Returns a sentence that says why the change must not be pushed to the pull request's branch. Returns an
+    empty string if it may be pushed.
     """
     if work.verdict.kind == "regressed":
         return follow_up_texts.render_not_pushed_reason("regressed", work.verdict.reason)
@@ -249,8 +250,8 @@ async def _rebase_change(
     *,
     last: bool,
 ) -> PushResult:
-    """Applies the change to the current head and verifies it again. If that is not possible, the result
-    contains the reason.
+    """Applies the change to the current head and verifies it again. If the change cannot be pushed to that
+    head, the result contains the reason.
     """
     current = await forge.get_thread(job)
     assert isinstance(current, PullRequest)
@@ -259,7 +260,7 @@ async def _rebase_change(
     head = current.head_sha
     workspace = await deps.workspaces.fetch(result.change.workspace, facts.clone_url, head, credentials)
     if own_commit := await _find_own_commit(workspace, pull.head_sha, head, job):
-        # An earlier attempt pushed this commit. Other commits may come before it, after it, or both.
+        # An earlier process pushed this commit. Other people may have pushed commits before it or after it.
         return replace(
             result,
             location=BranchLocation(pull.head_branch, PublishedCommit(sha=own_commit, is_verified=True)),
@@ -285,7 +286,9 @@ async def _rebase_change(
 
 
 async def _find_own_commit(workspace: Workspace, since: str, head: str, job: Job) -> str | None:
-    """Returns the commit of this run between the heads `since` and `head`; None if there is none."""
+    """Returns this run's commit if it was pushed after the commit `since` and is in the history of `head`.
+    Returns None if there is no such commit.
+    """
     listed = await run_git(
         *("log", f"--format=%H %(trailers:key={RUN_TRAILER},valueonly,separator=%x20)", f"{since}..{head}"),
         git_dir=workspace.git_dir,
@@ -349,10 +352,10 @@ async def _get_ci_hold(
 async def _reply_to_threads(
     job: Job, pull: PullRequest, result: PushResult, log: RunLog, forge: Forge
 ) -> tuple[tuple[ThreadResult, ...], bool]:
-    """Replies to every thread that waits for a reply or that the agent answered, and resolves those that are
-    done.
+    """Posts a reply in each thread that waits for a reply or that the agent answered. Resolves the threads
+    whose requested changes are done.
 
-    Returns the result for each thread, and True if the token cannot resolve threads.
+    Returns the result for each thread, and whether the token lacks the permission to resolve threads.
     """
     replies = get_replies(pull, summarize_run(log.trajectory).finish)
     threads = list_open_threads(pull)

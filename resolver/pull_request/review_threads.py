@@ -1,5 +1,5 @@
-"""Numbers the review threads of a pull request for the prompt. Finds the threads that wait for a reply, and
-the agent's replies.
+"""Gives the review threads of a pull request the numbers that the prompt shows. Finds the threads that wait
+for a reply, and the agent's replies.
 """
 
 from patchwright.resolver.actions import Finish, ThreadReply
@@ -12,8 +12,8 @@ def list_open_threads(pull: PullRequest) -> dict[int, ReviewThread]:
 
 
 def list_waiting_threads(pull: PullRequest) -> dict[int, ReviewThread]:
-    """Returns the threads that the run must reply to: those of the triggering review, or all threads if no
-    review triggered the run.
+    """Returns the threads that the run must reply to. These are the threads of the review that triggered the
+    run, or all open threads if no review triggered it.
     """
     threads = list_open_threads(pull)
     triggering = {number: thread for number, thread in threads.items() if thread.is_trigger}

@@ -33,7 +33,7 @@ MAX_CLOCK_SKEW = timedelta(seconds=5)  # Maximum difference between GitHub's clo
 async def check_admission(
     job: Job, thread: Thread, facts: RepoFacts, forge: Forge, settings: Settings
 ) -> Rejected | None:
-    """Returns why the job must not run; None if it may.
+    """Returns why the job must not run, or None if it may run.
 
     The requester's permission is looked up by numeric user ID. A label alone proves no write access, because
     people with triage permission can add labels, too.
@@ -97,8 +97,8 @@ async def _can_read_reply(job: Job, facts: RepoFacts, forge: Forge) -> bool:
 
 
 async def expand_retry(job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore) -> Job:
-    """Returns the job with its full command. For `retry`, this is the request of the earlier run, which
-    starts again from scratch.
+    """Returns the job with its full command. For the command `retry`, this is the request of the earlier run;
+    the work then starts again from the beginning.
     """
     if job.request.verb != "retry":
         return job
@@ -112,7 +112,7 @@ async def expand_retry(job: Job, thread: Thread, trajectory: Trajectory, logs: L
 
 
 async def _retried_request(job: Job, thread: Thread, logs: LogStore) -> Request | None:
-    """Returns the request of the run that `retry` refers to; None if there is no such run."""
+    """Returns the request of the run that the command `retry` refers to, or None if there is no such run."""
     if job.retry_of is not None:
         with contextlib.suppress(LogError):  # The log is on another machine or was removed.
             started = (await asyncio.to_thread(logs.read, job.retry_of)).run_started
@@ -127,12 +127,12 @@ async def _retried_request(job: Job, thread: Thread, logs: LogStore) -> Request 
 async def find_run_to_resume(
     job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore, expiry_days: float
 ) -> JobId | Rejected | None:
-    """Returns the earlier run that this trigger continues: the last run in the thread, if that run asked a
-    question.
+    """Returns the earlier run that this trigger continues. This is the last run in the thread, if that run
+    asked a question.
 
     `resume` also continues a run that was stopped. A plan expires after `expiry_days`. Returns Rejected if
-    the command is only `go` or `resume` and no run can be continued. Returns None if the trigger starts a new
-    run.
+    the command is `go` or `resume` without other text and no run can be continued. Returns None if the
+    trigger starts a new run.
     """
     if trajectory.run_resumed:
         return trajectory.run_resumed.run
@@ -167,13 +167,13 @@ async def find_run_to_resume(
 async def _iter_runs(
     job: Job, thread: Thread, logs: LogStore
 ) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
-    """Yields the runs of the thread, latest first. Each run has its ID, the log of the last job that
-    continued it, and its own log.
+    """Yields a tuple for each job that reported in the thread, latest first. The tuple contains the ID of the
+    run that the job started or continued, the log of the job, and the log of the run.
     """
     for run in reversed(thread.reported_runs):
         try:
             last = await asyncio.to_thread(logs.read, JobId(run))
-            # If the reported job resumed an earlier run, that earlier run is the one to continue.
+            # If the job resumed an earlier run, the log of the earlier run contains the work.
             name = last.run_resumed.run if last.run_resumed else JobId(run)
             work = await asyncio.to_thread(logs.read, name) if last.run_resumed else last
         except LogError:
@@ -191,7 +191,7 @@ async def _iter_runs(
 async def find_duplicate(
     job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore
 ) -> Literal["already_read", "already_done"] | None:
-    """Returns how an earlier run has already handled this trigger; None if no run has."""
+    """Returns how an earlier run has already handled this trigger. Returns None if no run has handled it."""
     if trajectory.entries or job.id in thread.reported_runs:
         return None
     if await _was_delivered_to_run(job, thread, logs):
@@ -200,9 +200,10 @@ async def find_duplicate(
 
 
 async def _was_delivered_to_run(job: Job, thread: Thread, logs: LogStore) -> bool:
-    """Returns True if a run of this thread has read this trigger's comment while the run was in progress.
+    """Returns True if a run of this thread got this trigger's comment as a message while the run was in
+    progress.
 
-    The queue also stores this fact, but the queue may have been cleared; the logs remain.
+    The queue also stores this fact. The logs are read because the queue may have been cleared.
     """
     if job.request.verb != "work" or not job.command:
         return False
@@ -215,8 +216,8 @@ async def _was_delivered_to_run(job: Job, thread: Thread, logs: LogStore) -> boo
 
 
 async def _was_covered(job: Job, thread: Thread, logs: LogStore) -> bool:
-    """Returns True if a run that did the same work was in progress when this request was made. See
-    `Job.is_covered_by`.
+    """Returns True if the latest run of the thread did the same work and was in progress when this request
+    was made. See `Job.is_covered_by`.
     """
     if job.snapshot is None or isinstance(thread, PullRequest):
         return False
@@ -232,7 +233,7 @@ async def _was_covered(job: Job, thread: Thread, logs: LogStore) -> bool:
 def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> Message | None:
     """Returns the message that tells the agent of an earlier run to continue.
 
-    Returns None if the agent has nothing more to do. The run may still have to be verified and published.
+    Returns None if the agent has nothing more to do, even if the work must still be verified and published.
     """
     stopped = trajectory.agent_stopped
     make_message = partial(Message, trigger_id=job.id, options=request.options)

@@ -12,11 +12,11 @@ from patchwright.resolver.workspaces import Workspace, WorkspaceFactory
 
 
 def requested_base(job: Job, thread: Thread) -> str | None:
-    """Returns the branch that `base=` names in the command, or in an issue by someone with write access;
-    otherwise None.
+    """Returns the branch that `base=NAME` requests in the command, or in the text of an issue whose author
+    has write access. Returns None if no branch is requested.
 
-    Other people must not choose the branch, because it provides the configuration and the tests that judge
-    the change.
+    People without write access must not choose the branch, because its configuration and its tests are used
+    to verify the change.
     """
     return job.request.options.base or (parse_request(thread.body).options.base if thread.trusted else None)
 
@@ -32,8 +32,8 @@ async def clone_at_base(
 ) -> AsyncIterator[Workspace]:
     """Clones the repository at the commit that the run started from. A new run starts from the base branch.
 
-    The base branch is the requested one, else `base_branch` in the configuration on the default branch, else
-    the default branch. Raises BranchNotFound if the branch does not exist.
+    The base branch is the requested branch. If none is requested, it is `base_branch` in the configuration on
+    the default branch, or else the default branch. Raises BranchNotFound if the branch does not exist.
     """
     if trajectory.run_started is not None:
         async with workspaces.clone(

@@ -31,8 +31,8 @@ SINGLE_WORD_COMMANDS: dict[str, Verb] = {
     "run ci": "run-ci",
     "help": "help",
 }
-"""Commands without text, except polite words and options. For example, "stop using tabs" is a request for
-work.
+"""Commands that are recognized only without other text, except polite words and options. For example, "stop
+using tabs" is a request for work.
 """
 OPTIONS = ("model", "budget", "base")
 
@@ -43,9 +43,11 @@ _DOLLARS = re.compile(r"\$?(\d{1,6}(?:\.\d{1,4})?)\$?(?:usd)?", re.IGNORECASE)
 _MONEY = re.compile(r"\$\d\S*|\d\S*\$")
 # Words that resemble an option but are not misspelled options.
 _NOT_OPTIONS = frozenset("mode models bases based bare bass case vase node".split())
-# Git allows these characters, but they are more likely quotation marks around a branch name.
+# Git allows these characters in branch names, but they are more likely quotation marks around a name.
 _INVALID_BRANCH = frozenset("`'\"<>()")
-_MIN_OPTION_NAME = 3  # Minimum letters of an option. A shorter name before `=` is text, as in `a=b`.
+_MIN_OPTION_NAME = (
+    3  # Minimum letters in the name of an option. A shorter name before `=` is text, as in `a=b`.
+)
 _MAX_MODEL_NAME = 200  # characters of a model name
 _MAX_BARE_WORDS = 12  # Maximum number of words in a comment with a single-word command.
 
@@ -62,7 +64,7 @@ class RunOptions(FrozenModel):
     """The branch that the run starts from and that its pull request targets."""
 
     def override(self, earlier: "RunOptions") -> "RunOptions":
-        """Returns these options. Options that are not set are taken from the earlier request."""
+        """Returns these options, with options that are not set taken from the earlier request."""
         return RunOptions(
             model=self.model or earlier.model, usd=self.usd or earlier.usd, base=self.base or earlier.base
         )
@@ -114,8 +116,8 @@ def parse_request(comment: str) -> Request:
     """Parses the text after a mention.
 
     Options are words such as `model=NAME` outside of code. Options at the start or end are removed from the
-    text. An unknown option is an error at the start. At the end, it is an error if it looks like a typing
-    error. Elsewhere, an unknown option is text, such as `a=b` in a sentence.
+    text. At the start, an unknown option is an error. At the end, an unknown option is an error if it looks
+    like a typing error. Elsewhere, an unknown option is text, such as `a=b` in a sentence.
     """
     words = [_Word(match.start(), match.end(), match[0]) for match in re.finditer(r"\S+", comment)]
     parser = _OptionParser(comment)
@@ -173,7 +175,9 @@ class _OptionParser:
         return verb, start if verb else index, index
 
     def parse_tail(self, words: Sequence[_Word], first: int) -> int:
-        """Returns the index after the last word of the text. The options at the end come after this word."""
+        """Parses the options at the end. Returns the index after the last word of the text before these
+        options.
+        """
         last = index = len(words)
         while index > first:
             word = words[index - 1]
@@ -239,7 +243,7 @@ class _OptionParser:
 
 def _suggest_command(word: str) -> str | None:
     """Suggests a command for a single mistyped word. Never suggests `go`, because too many words are similar
-    to it.
+    to `go`.
     """
     return _one_edit_from(
         word, [name for name in (*COMMANDS, *SINGLE_WORD_COMMANDS) if name != "go" and " " not in name]

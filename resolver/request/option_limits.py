@@ -1,4 +1,6 @@
-"""Applies a person's options, model and budget, within the operator's limits."""
+"""Applies the options that a person sets for a run, such as the model and the budget, within the operator's
+limits.
+"""
 
 from dataclasses import replace
 
@@ -9,8 +11,8 @@ from patchwright.resolver.settings.model_settings import ModelSettings
 
 
 def list_allowed_models(settings: ModelSettings) -> tuple[str, ...]:
-    """Returns the models that people may request: the agent's models in the settings, and those in
-    `allowed_models`.
+    """Returns the models that people may request. These are the models that the settings name for the agent,
+    and the models in `allowed_models`.
     """
     named = (
         *(settings.model, *settings.model_fallbacks, settings.multimodal_model, settings.condenser_model),
@@ -20,8 +22,8 @@ def list_allowed_models(settings: ModelSettings) -> tuple[str, ...]:
 
 
 def find_allowed_model(name: str, settings: ModelSettings) -> str | None:
-    """Returns the model's full name, or None if the model is not allowed. `name` is the full name, or an
-    unambiguous part of it after a `/`.
+    """Returns the model's full name, or None if the model is not allowed. `name` is the full name, or the
+    part of the full name after a `/` if only one allowed model matches.
     """
     known = list_allowed_models(settings)
     ending = [one for one in known if one.lower().endswith(f"/{name.lower()}")]
@@ -37,7 +39,7 @@ def check_options(options: RunOptions, settings: ModelSettings) -> str | None:
 
 
 def apply_options(deps: RunDependencies, options: RunOptions) -> RunDependencies:
-    """Returns the dependencies with the options applied; the budget never exceeds the operator's limit.
+    """Returns the dependencies with the options applied. The budget never exceeds the operator's limit.
 
     If the requested model is no longer allowed, the default model is used.
     """

@@ -1,5 +1,5 @@
-"""Renders texts for people and for the model about plans, explanations and invalid commands. Each text has
-one function.
+"""Renders the texts about plans, explanations and invalid commands, for people and for the model. Each text
+has one function.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def get_answer(trajectory: Trajectory) -> str | None:
 
 
 def _final_actions(trajectory: Trajectory, reason: StopReason) -> tuple[Action, ...]:
-    """Returns the calls of the last reply if the run ended for this reason; otherwise none."""
+    """Returns the actions of the last reply if the run ended for this reason; otherwise, returns no actions."""
     ended = trajectory.agent_stopped
     last = trajectory.replies()[-1:] if ended and ended.reason == reason else ()
     return tuple(call.action for reply in last for call in reply.calls)
@@ -59,8 +59,8 @@ def get_options(
 ) -> RunOptions:
     """Returns the options that people set for the run. Later requests override earlier ones.
 
-    `latest` are the options of the trigger `trigger_id`. That trigger continues the run, but the log may not
-    contain it yet.
+    `latest` are the options of the trigger `trigger_id`, which continues the run. The log may not contain
+    this trigger yet.
     """
     options = trajectory.run_started.job.request.options if trajectory.run_started else RunOptions()
     for event in trajectory:
