@@ -1,4 +1,4 @@
-"""Resolves a job on an issue from the trigger to the outcome. Publishing is in publish.py."""
+"""Resolves a job on an issue, from the trigger to the outcome. `publish.py` publishes the result."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -88,11 +88,11 @@ T = TypeVar("T")
 
 
 async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: ProgressReporter) -> Outcome:
-    """Works on a job until there is a pull request or a comment. A job that is started again resumes from its
-    log.
+    """Works on a job until there is a pull request or a comment. If the job was started before, it resumes
+    from its log.
 
-    Raises ResolverError or SandboxError on failures. In that case, the log is kept, and unfinished work is
-    not reported as done.
+    Raises ResolverError or SandboxError on failures. After a failure, the log is kept, and no outcome is
+    logged for unfinished work.
     """
     async with deps.logs.open(job.id, deps.listeners) as log:
         if completed := log.trajectory.job_completed:
@@ -187,8 +187,8 @@ async def continue_run(
     forge: Forge,
     reporter: ProgressReporter,
 ) -> Outcome:
-    """Continues an earlier run that asked a question or was stopped. It writes to that run's log. Each
-    trigger continues the run only once.
+    """Continues an earlier run that asked a question or was stopped. The work is recorded in the log of the
+    earlier run. Each trigger continues the run only once.
     """
     is_delivered = any(isinstance(event, Message) and event.trigger_id == job.id for event in log.trajectory)
     message = None if is_delivered else build_resume_message(job, log.trajectory, job.request)
@@ -208,9 +208,9 @@ async def attempt_patch(
     pull_context: PullRequestContext | None = None,
     merge: MergeResult | None = None,
 ) -> Attempt:
-    """Works on a started run until its patch is verified. It does not use the forge.
+    """Works on a started run until its patch is verified. Does not use the forge.
 
-    `pull_context` is the context that the agent sees if the work is on a pull request. `merge` is set if the
+    `pull_context` is the pull request's context for the agent, or None for an issue. `merge` is set if the
     base commit is the result of a merge.
     """
     trajectory = log.trajectory
@@ -236,7 +236,7 @@ async def attempt_patch(
 
     if (verdict := trajectory.verdict) and not verdict.partial and (stopped := trajectory.agent_stopped):
         return await make_attempt(stopped, verdict)  # An earlier process was killed after the verification.
-    # A run that answers a question changes and verifies nothing.
+    # A run that answers a question changes nothing, so nothing is verified.
     is_question = run_task.is_question(log.trajectory)
     if (stopped := trajectory.agent_stopped) and (stopped.reason == "input_required" or is_question):
         # An earlier process was killed before it posted the result.
@@ -314,8 +314,8 @@ async def attempt_patch(
         )
 
     def get_baseline_message() -> Message | None:
-        """Returns a message with the test results at base, or None if the initial prompt already contained
-        them.
+        """Returns a message with the test results at base. Returns None if the tests still run or the initial
+        prompt already contained the results.
         """
         if not log.trajectory.is_baseline_pending or (run := get_baseline()) is None:
             return None
@@ -334,7 +334,7 @@ async def attempt_patch(
                     await log.append(NetworkAccess(visits=mask_visits(visits, deps.secrets)))
             if stopped.reason == "input_required" or is_question:
                 return await make_attempt(stopped, UNTESTED_VERDICT)
-            # The filtered patch is verified, because only the filtered patch can be published.
+            # The filtered patch is verified, because only this patch can be published.
             filtered = await filter_current_patch()
             verify = partial(verify_merge, merge, baseline_cache) if merge else verify_patch
             verify_current = partial(
@@ -371,9 +371,11 @@ async def run_alongside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.T
 async def resolve_local(
     job: Job, thread: Thread, path: Path, deps: RunDependencies, answer: str = ""
 ) -> tuple[Attempt, Trajectory]:
-    """Works on a repository on this disk, without a forge. Returns the verified attempt and its log.
+    """Works on a repository on this disk, without a forge. Returns the verified attempt and the log of the
+    run.
 
-    `answer` is the answer to the question with which the run ended. Raises UsageError if it asked none.
+    `answer` is a person's answer to the question with which the run ended. Raises UsageError if there is an
+    answer but the run asked no question.
     """
     async with deps.logs.open(job.id, deps.listeners) as log:
         if answer and ((stop := log.trajectory.agent_stopped) is None or stop.reason != "input_required"):
@@ -385,7 +387,7 @@ async def resolve_local(
             await log.append(message)
         ref = log.trajectory.run_started.base_sha if log.trajectory.run_started else "HEAD"
         async with deps.workspaces.local(path, ref) as workspace:
-            # Unlike a user on the forge, the person who reads this error can fix the file.
+            # Unlike a user on the forge, the person who reads this error can change the file.
             if problems := (await read_repo_config(workspace)).problems:
                 raise SettingsError(format_problems(problems))
             if log.trajectory.run_started is None:

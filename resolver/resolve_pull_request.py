@@ -1,4 +1,6 @@
-"""Resolves a job on a pull request: a review, a mention or a label becomes a commit on its branch."""
+"""Resolves a job on a pull request. A review, a mention or a label starts the job, and the result is a commit
+on the pull request's branch.
+"""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -36,7 +38,9 @@ from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.sandbox import Sandboxes
 
 AttemptFunction = Callable[..., Awaitable[Attempt]]
-"""The type of `resolve.attempt_patch`, which is passed in to avoid an import cycle."""
+"""The type of the function `resolve.attempt_patch`. The function is passed as an argument to avoid an import
+cycle.
+"""
 
 MERGED_BY_GIT = "Git merged the base branch without conflicts, so no agent was needed."
 
@@ -69,8 +73,8 @@ async def resolve_pull_request(
 ) -> Outcome:
     """Works on an admitted pull request and publishes the result.
 
-    The run works on the commit that was the head when the run started. Settings come from the base branch.
-    `failing_checks` are the failed checks of the head if the job is to fix them.
+    The run works on the commit that was the pull request's head when the run started. Settings come from the
+    base branch. `failing_checks` are the failed checks that the job must repair; None for other jobs.
     """
     async with reporter(job, log):
         credentials = await forge.get_credentials(job.repo)
@@ -116,7 +120,8 @@ async def resolve_pull_request(
 def requested_merge(job: Job, pull: PullRequest) -> Literal["", "too", "alone"]:
     """Returns whether the command or the triggering review requests a merge of the base branch.
 
-    "too": a merge together with other work. "alone": only a merge. "": no merge.
+    "alone" means that only a merge is requested. "too" means that a merge and other work are requested. An
+    empty string means that no merge is requested.
     """
     review_text = pull.review.body if pull.review and pull.review.trusted else ""
     request = job.request
@@ -130,8 +135,8 @@ def requested_merge(job: Job, pull: PullRequest) -> Literal["", "too", "alone"]:
 
 
 def _take_snapshot(job: Job, pull: PullRequest, workspace: Workspace) -> PullRequest:
-    """Returns the pull request with the commit that its settings come from, and without the comments that are
-    not part of the request.
+    """Returns the pull request, with the commit that its settings come from. Comments that are not part of
+    the request are left out.
     """
     changes: dict[str, object] = {"base_sha": workspace.config_source.base}
     if requested_merge(job, pull) == "alone":
@@ -174,7 +179,7 @@ async def _pull_request_context(
     forge: Forge,
     failing_checks: FailedChecks | None,
 ) -> PullRequestContext:
-    """Collects what the agent sees of the pull request, its issue and our earlier runs."""
+    """Collects the context for the agent: the pull request, its issue and the earlier runs on it."""
     issue: Issue | None = None
     if references := CLOSING_REFERENCE.findall(pull.body):
         try:
@@ -198,7 +203,7 @@ async def _report_up_to_date(job: Job, pull: PullRequest, forge: Forge) -> Repor
 
 @dataclass(frozen=True)
 class _VerificationSetup:
-    """How to test the repository, according to its base branch."""
+    """The data for testing the repository. The test suites are those of the base branch."""
 
     suites: Suites
     sandboxes: Sandboxes
@@ -223,7 +228,7 @@ async def _prepare_verification(
 async def _attempt_clean_merge(
     job: Job, workspace: Workspace, merge: MergeResult, log: RunLog, deps: RunDependencies
 ) -> Attempt:
-    """Verifies a merge without conflicts like any other change."""
+    """Verifies a merge without conflicts. No agent is needed."""
     empty_patch = Patch(base_sha=merge.commit, diff=b"")
     if log.trajectory.agent_stopped is None:
         await log.append(AgentStopped(reason="finished", detail=MERGED_BY_GIT))
@@ -254,7 +259,7 @@ async def _attempt_clean_merge(
 async def _verify_again(
     job: Job, workspace: Workspace, patch: Patch, log: RunLog, deps: RunDependencies
 ) -> Verdict:
-    """Verifies a patch again on top of a new head."""
+    """Verifies a patch again after it was applied to a new head."""
     setup, name = await _prepare_verification(job, workspace, log, deps), f"{job.id}-moved"
     async with BaselineRuns(
         workspace, setup.sandboxes, name, setup.seconds, setup.baseline_cache

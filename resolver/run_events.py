@@ -1,4 +1,4 @@
-"""Events about the conditions of a run: its settings, environment, network access and subagents.
+"""Defines the events about a run's settings, environment, network access and subagents.
 
 They are part of `Event` in `resolver/events.py`.
 """
@@ -28,7 +28,7 @@ class RunConfigured(FrozenModel):
     seconds: float
     usd: Decimal
     settings: dict[str, JsonValue]
-    """The operator's other settings with the values in effect, defaults included."""
+    """The operator's other settings with their effective values, including default values."""
     repository: dict[str, JsonValue]
     """The repository's own settings."""
 
@@ -39,14 +39,14 @@ class BaseImageChoice(FrozenModel):
     language: Language
     image: str
     problem: str | None = None
-    """Why the image could not be pulled, so that the default image is used instead; None if the image is in
-    use.
+    """Why the image could not be pulled. In that case, the default image is used instead. None if this image
+    is used.
     """
 
 
 class EnvironmentPrepared(FrozenModel):
-    """The preparation of a repository's environment ended: it was set up, restored from the cache, or given
-    another base image, or its setup failed.
+    """The preparation of a repository's environment ended. The environment was set up, restored from the
+    cache, or given another base image, or its setup failed.
     """
 
     kind: Literal["environment_prepared"] = "environment_prepared"
@@ -58,11 +58,12 @@ class EnvironmentPrepared(FrozenModel):
     missing_programs: tuple[str, ...] = ()
     """Programs that the image lacks. The setup steps that need them were skipped."""
     warnings: tuple[str, ...] = ()
-    """Reasons why optional parts of the setup are missing, one sentence each."""
+    """One sentence for each optional step of the setup that failed, with the reason."""
     problem: str | None = None
-    """Why the setup failed, so that the run continues without it; None if it succeeded."""
+    """Why the setup failed. In that case, the run continues without the setup. None if the setup succeeded.
+    """
     base_image: BaseImageChoice | None = None
-    """The base image that replaces the default one; None if the default is in use."""
+    """The operator's choice of another base image; None if no image is configured for the language."""
 
 
 class NetworkAccess(FrozenModel):
@@ -71,15 +72,16 @@ class NetworkAccess(FrozenModel):
     kind: Literal["network_access"] = "network_access"
     visits: tuple[ConnectionSummary, ...]
     origin: Literal["sandbox", "host"] = "sandbox"
-    """"sandbox": the sandbox made the connections. "host": the host connected to MCP servers for the agent.
+    """Which side made the connections: the "sandbox", or the "host", which connects to MCP servers for the
+    agent.
     """
 
 
 class BaselinePending(FrozenModel):
     """The initial prompt was sent while the tests on the untouched code were still running.
 
-    A `Message` with the source `baseline` follows when the tests have ended, unless the patch is verified
-    first.
+    When the tests have ended, a `Message` with the source `baseline` follows. No such message follows if the
+    patch is verified before that.
     """
 
     kind: Literal["baseline_pending"] = "baseline_pending"
@@ -95,9 +97,9 @@ class SubagentStarted(FrozenModel):
     kind: Literal["subagent_started"] = "subagent_started"
     parent: RunId
     call_id: str
-    """Id of the parent's tool call. The subagent's result answers this call."""
+    """Id of the parent run's tool call. The subagent's result is the result of this call."""
     depth: int = Field(ge=2)
-    """Nesting depth; a job's own run has depth 1."""
+    """Nesting depth. The run of a job has depth 1, and its subagents have depth 2."""
     role: SubagentRole = "browse"
     task: str
     model: str
@@ -110,7 +112,7 @@ class SubagentStarted(FrozenModel):
     fields: tuple[OutputField, ...] = ()
     """Fields that the answer must contain; empty for a free-form answer."""
     known_urls: tuple[str, ...] = ()
-    """URLs that the parent run has read. Opening one of them does not count as guessing."""
+    """URLs that the parent run has seen. The subagent does not guess a URL if it opens one of these."""
     can_search: bool = False
     """True if the parent run can search the web."""
 
@@ -120,7 +122,7 @@ class SubagentSpawned(FrozenModel):
 
     kind: Literal["subagent_spawned"] = "subagent_spawned"
     call_id: str
-    """Id of the tool call. The call's observation is a SubagentResult, which may combine the results of
+    """Id of the tool call. The result of this call is a SubagentResult, which may combine the results of
     several subagents.
     """
     run: RunId

@@ -1,4 +1,4 @@
-"""Decides when a run ends without a finish call: at its limits, or when it is stuck."""
+"""Decides when a run ends although its agent has not finished: when it reaches a limit or is stuck."""
 
 from decimal import Decimal
 
@@ -11,7 +11,7 @@ from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolR
 from patchwright.runtime.frozen_model import FrozenModel
 
 EARLY_STOPS: frozenset[StopReason] = frozenset({"limit", "stuck", "canceled", "error"})
-"""Reasons for a stop that the agent did not choose."""
+"""The reasons of stops that were not decided by the agent."""
 NOTICE_STEPS = 5
 """The model is told when this many replies are left."""
 
@@ -22,7 +22,7 @@ class Limits(FrozenModel):
     steps: int = Field(default=100, ge=1)
     """Replies of the model."""
     seconds: float = Field(default=3600.0, gt=0)
-    """Working time since the first event. The time between the end of a killed process and the resumption
+    """Seconds of work since the first event. If the process was killed, the time until the run was resumed
     does not count.
     """
     usd: Decimal = Field(default=Decimal("2.00"), gt=0)
@@ -32,8 +32,8 @@ class Limits(FrozenModel):
 
 
 def usage_since_resume(trajectory: Trajectory) -> Usage:
-    """Returns the usage that counts toward the limits: everything since the run started or a person last
-    resumed it.
+    """Returns the usage that counts toward the limits. This is the usage since the run started or since a
+    person last resumed it.
     """
     for number in range(len(trajectory) - 1, 0, -1):
         event = trajectory.entries[number].event
@@ -45,7 +45,7 @@ def usage_since_resume(trajectory: Trajectory) -> Usage:
 def was_stopped(trajectory: Trajectory) -> bool:
     """Returns True if a run stopped without its agent's decision, so that it can be resumed.
 
-    A run that opened a pull request cannot be resumed: further requests belong on the pull request.
+    A run that opened a pull request cannot be resumed, because further requests belong on the pull request.
     """
     completed, stopped = trajectory.job_completed, trajectory.agent_stopped
     if not trajectory.replies() or (completed and not isinstance(completed.outcome, Reported)):
@@ -54,7 +54,9 @@ def was_stopped(trajectory: Trajectory) -> bool:
 
 
 def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
-    """Returns the stop of a run that has reached a limit or is stuck; else None."""
+    """Returns the stop event for a run that has reached a limit or is stuck. Returns None if the run may
+    continue.
+    """
     usage = usage_since_resume(trajectory)
     if usage.steps >= limits.steps:
         return AgentStopped(reason="limit", detail=f"The limit on model replies is reached ({limits.steps}).")
@@ -72,8 +74,8 @@ def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
 def subagent_limits(limits: Limits, usage: Usage, max_steps: int, count: int = 1) -> Limits | None:
     """Splits half of the remaining budget among `count` subagents, with at most `max_steps` steps each.
 
-    The parent keeps the other half to use their results. The subagents run at the same time, so each of them
-    gets half of the remaining time. Returns None if too little is left.
+    The parent run keeps the other half, so that it can use the results of its subagents. The subagents run at
+    the same time, so each of them gets half of the remaining time. Returns None if too little is left.
     """
     steps_left = limits.steps - usage.steps
     seconds, usd = limits.seconds - usage.seconds, limits.usd - usage.usd
@@ -85,7 +87,8 @@ def subagent_limits(limits: Limits, usage: Usage, max_steps: int, count: int = 1
 
 
 def steps_left_notice(trajectory: Trajectory, limits: Limits) -> int | None:
-    """Returns the number of replies left if the model must be told now; otherwise None.
+    """Returns the number of replies that are left, if the model must be told this number now. Otherwise,
+    returns None.
 
     A run with a low limit gets no notice, because the notice would come together with the initial prompt.
     """
@@ -109,8 +112,8 @@ def _last_reply_steps(trajectory: Trajectory) -> int:
 
 
 def is_planning_due(trajectory: Trajectory, interval: int) -> bool:
-    """Returns True if the model is to review and plan now, once after every `interval` replies; 0 means
-    never.
+    """Returns True if the model must now be asked to review its progress and plan ahead. This is due once
+    after every `interval` replies. If `interval` is 0, it is never due.
 
     Source: arXiv:2506.03011, section 2.2
     """

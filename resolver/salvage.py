@@ -33,13 +33,14 @@ class SalvagedWork(FrozenModel):
     """Where the work of a stopped run was saved."""
 
     branch: str | None = None
-    """None if there was no work, or if it could not be pushed."""
+    """Name of the branch with the work. None if there was no work, or if it could not be pushed."""
     files: tuple[str, ...] = ()
     """Paths of the changed files."""
     excluded_changes: tuple[str, ...] = ()
-    """Changes that the policy forbids, one sentence each. They are not on the branch."""
+    """One sentence for each change that the patch policy forbids. These changes are not on the branch."""
     problem: str = ""
-    """Why there is no branch although there was work, in a sentence. The log still contains the work."""
+    """One sentence that says why there is no branch although there was work. The log still contains the work.
+    """
     pasted_patch: str = ""
     """Markdown with the patch, if no branch could be pushed."""
 
@@ -47,15 +48,15 @@ class SalvagedWork(FrozenModel):
 async def salvage_run(
     job: Job, reason: str, deps: RunDependencies, forge: Forge, *, is_permanent: bool = True
 ) -> None:
-    """Saves the work of a run that will not be retried, and updates the run's comment. Can be repeated
-    safely.
+    """Saves the work of a run that will not be retried, and updates the run's comment. It is safe to call
+    this again.
 
-    `reason` is one sentence. `is_permanent` is True if this machine keeps the log, so that the run can be
-    resumed. Raises ForgeError if the comment cannot be posted.
+    `reason` is one sentence that says why the run stopped. `is_permanent` is True if this machine keeps the
+    log, so that the run can be resumed. Raises ForgeError if the comment cannot be posted.
     """
     run, trajectory = await asyncio.to_thread(_find_run, job, deps)
     if trajectory.job_completed is not None:
-        return  # The run completed just before it was stopped, and its outcome is already posted.
+        return  # The run completed just before it was stopped, so its outcome is already posted.
     if trajectory.run_started is None:
         await post_comment(job, forge, reply_texts.render_failure(reason, run))
         return
@@ -101,7 +102,7 @@ async def _save_work(job: Job, trajectory: Trajectory, deps: RunDependencies, fo
         ResolverError,
         TimeoutError,
         OSError,
-    ) as exc:  # The failure that stopped the run may occur here again.
+    ) as exc:  # The failure that stopped the run may occur again while its work is saved.
         logger.error("salvage branch not pushed", extra={"job": job.id, "error": str(exc)})
         reason = f"it took more than {SALVAGE_TIMEOUT:g} s" if isinstance(exc, TimeoutError) else str(exc)
         return SalvagedWork(problem=f"The work could not be pushed to a branch: {reason.rstrip('.')}.")

@@ -26,21 +26,23 @@ from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
 SECRET_PLACEHOLDER = "<secret-hidden>"
 _CLIP_MARKER = re.compile("…")
-"""Matches the end of a truncated line (`resolver/summary.py`)."""
+"""Matches the mark at the end of a line that `resolver/summary.py` has truncated."""
 _OMISSION_MARKER = re.compile(
     r"\n?\[\.\.\. [^\n]{1,99} left out: [\d,]{1,20} characters \.\.\.\]\n"
     r"|\n?\[the first [\d,]{1,20} of [\d,]{1,20} characters\b"
 )
-"""Matches the notes that replace the middle of an output (`runtime/output_text.py`), or the end of a line or
-document.
+"""Matches the notes that mark omitted text. Such a note replaces the middle of an output
+(`runtime/output_text.py`) or the end of a line or document.
 """
-# Maximum number of cuts that are examined in one text. Our own texts have fewer cuts. A text with more comes
-# from an attacker, and examining all of them takes too long.
+# Maximum number of cuts that are examined in one text. Texts that Patchwright truncates have fewer cuts. An
+# attacker could write a text with so many cuts that examining all of them would take too long.
 MAX_CUTS = 2_000
 MIN_SECRET_LENGTH = 6
-"""Characters. Masking shorter values would hide too much unrelated text."""
+"""Characters. If shorter values were masked, too much unrelated text would be hidden."""
 MIN_SECRET_LINE_LENGTH = 16
-"""Characters. A longer line of a multi-line secret (a PEM key) is masked on its own, too."""
+"""Characters. A line of a multi-line secret, such as a PEM key, is also masked on its own if it has at least
+this length.
+"""
 
 Value = TypeVar("Value", bound=FrozenModel)
 
@@ -55,7 +57,7 @@ class Secrets:
             self.add(value)
 
     def add(self, value: str) -> None:
-        """Masks this value from now on, for example a new token."""
+        """Adds a value, for example a new token, that is masked from now on."""
         if len(value.strip()) < MIN_SECRET_LENGTH:
             return
         # Longest first, because one encoding may be a prefix of another.
@@ -69,7 +71,9 @@ class Secrets:
     def mask(self, text: bytes) -> bytes: ...
 
     def mask(self, text: str | bytes) -> str | bytes:
-        """Returns the text with each secret replaced by `<secret-hidden>`."""
+        """Returns the text with each secret replaced by `<secret-hidden>`. In a string, the parts of a secret
+        at the cuts of truncated text are replaced, too.
+        """
         if isinstance(text, bytes):
             for encoded in self._encoded:
                 text = text.replace(encoded, SECRET_PLACEHOLDER.encode())
@@ -81,15 +85,17 @@ class Secrets:
         return text
 
     def mask_part(self, text: str, *, continues: bool, is_continuation: bool) -> str:
-        """Masks a part of a longer output. `continues` is True if another part follows; `is_continuation` is
-        True if another part came before.
+        """Masks the secrets in one part of a longer output. `continues` is True if another part follows.
+        `is_continuation` is True if another part came before.
         """
         text = self.mask(text)
         text = self._strip_prefix_at_end(text) if continues else text
         return self._strip_suffix_at_start(text) if is_continuation else text
 
     def _mask_partial(self, text: str, cut: re.Pattern[str]) -> str:
-        """Masks the fragments of a secret on both sides of a cut."""
+        """Masks the parts of a secret that are next to a cut, on either side. `cut` matches the marks of
+        omitted text.
+        """
         cuts = [match.span() for match in islice(cut.finditer(text), MAX_CUTS + 1)]
         if not cuts or len(cuts) > MAX_CUTS:
             return text
@@ -102,18 +108,20 @@ class Secrets:
         return "".join((*parts, self._strip_suffix_at_start(text[last:])))
 
     def _strip_prefix_at_end(self, text: str) -> str:
-        """If the text ends in the middle of a secret, masks the part that is there."""
+        """If the text ends with the first part of a secret, replaces this part with the placeholder."""
         length = max((_prefix_length_at_end(spelling, text) for spelling in self._spellings), default=0)
         return text[:-length] + SECRET_PLACEHOLDER if length else text
 
     def _strip_suffix_at_start(self, text: str) -> str:
-        """Masks the last part of a secret at the start of the text."""
+        """If the text starts with the last part of a secret, replaces this part with the placeholder."""
         length = max((_suffix_length_at_start(spelling, text) for spelling in self._spellings), default=0)
         return SECRET_PLACEHOLDER + text[length:] if length else text
 
 
 def _prefix_length_at_end(spelling: str, text: str) -> int:
-    """Returns how many characters at the end of the text match the start of the secret; 0 if too few to mask."""
+    """Returns how many characters at the end of the text match the start of the secret. Returns 0 if there
+    are too few to mask.
+    """
     if spelling[:MIN_SECRET_LENGTH] not in text[-len(spelling) :]:
         return 0
     lengths = range(min(len(spelling), len(text)), MIN_SECRET_LENGTH - 1, -1)
@@ -121,7 +129,9 @@ def _prefix_length_at_end(spelling: str, text: str) -> int:
 
 
 def _suffix_length_at_start(spelling: str, text: str) -> int:
-    """Returns how many characters at the start of the text match the end of the secret; 0 if too few to mask."""
+    """Returns how many characters at the start of the text match the end of the secret. Returns 0 if there
+    are too few to mask.
+    """
     if spelling[-MIN_SECRET_LENGTH:] not in text[: len(spelling)]:
         return 0
     lengths = range(min(len(spelling), len(text)), MIN_SECRET_LENGTH - 1, -1)
@@ -146,10 +156,12 @@ def _encoded_forms(value: str) -> Iterator[str]:
 
 
 def _base64_forms(value: bytes) -> Iterator[str]:
-    """Yields the value's base64 encoding for each of the three offsets that it can have in a longer text."""
+    """Yields the base64 encodings of the value inside a longer text. There are three, because the encoding
+    depends on the value's offset modulo 3.
+    """
     for offset in range(3):
         encoded = base64.b64encode(b"\0" * offset + value).decode()
-        # The characters at both ends also depend on adjacent bytes: three bytes become four characters.
+        # Three bytes become four characters, so the characters at both ends also depend on adjacent bytes.
         start = (offset * 4 + 2) // 3
         end = (offset + len(value)) * 8 // 6
         if end - start >= MIN_SECRET_LENGTH:
@@ -158,15 +170,15 @@ def _base64_forms(value: bytes) -> Iterator[str]:
 
 
 class MaskingSandbox(WrapperSandbox):
-    """A sandbox whose output is masked before anybody reads or records it.
+    """A sandbox whose output is masked before it is read or logged.
 
-    File contents are not masked. Only Patchwright's own code reads them, piece by piece, and it counts the
-    bytes.
+    File contents are not masked. Only Patchwright's own code reads them, in pieces, and needs their exact
+    number of bytes.
     """
 
     def __init__(self, sandbox: Sandbox, secrets: Secrets, *, has_running_command: bool = False) -> None:
-        """`has_running_command` is True if an earlier command may still be running and part of its output may
-        already have been read.
+        """`has_running_command` is True if an earlier command may still be running. Part of the output of
+        that command may already have been read.
         """
         super().__init__(sandbox)
         self._secrets = secrets
@@ -218,7 +230,8 @@ def mask_secrets(value: Value, secrets: Secrets) -> Value:
 class MaskingFilter(logging.Filter):
     """Masks secrets in log records: message, arguments, extra fields and traceback.
 
-    Add it to handlers: a logger's own filters do not see the records of its child loggers.
+    Add this filter to handlers, not to loggers: the filter of a logger does not process the records of child
+    loggers.
     """
 
     _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({})))

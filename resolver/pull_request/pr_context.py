@@ -22,9 +22,7 @@ DIFF_LIMIT = 30_000
 MAX_STAT_FILES = 100
 COMMENT_LIMIT = 4_000  # characters of one comment in a thread
 ISSUE_LIMIT = 8_000  # characters of the linked issue's text
-HUNK_LINES = (
-    8  # Maximum lines of a thread's diff hunk, counted from its end. The prompt also contains the whole diff.
-)
+HUNK_LINES = 8  # Maximum lines at the end of a diff hunk. The prompt also contains the diff.
 HUNK_LIMIT = 2_000
 MAX_THREADS = 60  # threads shown in full; more are unlikely in a real review
 MAX_THREAD_COMMENTS = 12  # Number of the latest comments of a thread that are shown.

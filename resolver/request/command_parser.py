@@ -45,9 +45,7 @@ _MONEY = re.compile(r"\$\d\S*|\d\S*\$")
 _NOT_OPTIONS = frozenset("mode models bases based bare bass case vase node".split())
 # Git allows these characters in branch names, but they are more likely quotation marks around a name.
 _INVALID_BRANCH = frozenset("`'\"<>()")
-_MIN_OPTION_NAME = (
-    3  # Minimum letters in the name of an option. A shorter name before `=` is text, as in `a=b`.
-)
+_MIN_OPTION_NAME = 3  # Minimum letters of an option's name. A shorter name is text, as in `a=b`.
 _MAX_MODEL_NAME = 200  # characters of a model name
 _MAX_BARE_WORDS = 12  # Maximum number of words in a comment with a single-word command.
 

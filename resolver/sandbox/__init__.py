@@ -1,1 +1,1 @@
-"""The agent's sandbox during a run, and the wrappers around it."""
+"""The agent's sandbox during a run, and the wrappers of this sandbox."""

@@ -1,4 +1,4 @@
-"""Limits the timeout of each command to the time that the run has left."""
+"""Limits the timeout of each command to the remaining time of the run."""
 
 import math
 from collections.abc import Callable

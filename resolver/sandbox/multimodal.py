@@ -46,7 +46,7 @@ class Transcriber(Protocol):
 
 
 class RequestRejected(Exception):
-    """A request was rejected; the cell gets the message."""
+    """A request was rejected. The message of this error is sent to the cell."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class MultimodalModels:
 
     model: Model
     transcriber: Transcriber | None
-    """None if transcription is not available."""
+    """Transcribes audio; None if transcription is not available."""
     transcription_models: tuple[str, ...]
     """Names of the transcription models that a cell may request."""
     record_usage: Callable[[ReplyUsage], Awaitable[object]]
     """Records the usage of each reply."""
     check_limits: Callable[[], AgentStopped | None]
-    """Returns why the run must not make further requests, or None."""
+    """Returns why the run must not make further requests, or None if it may."""
 
     async def answer(self, request: HostRequest, sandbox: Sandbox) -> str:
         """Returns the model's answer. Raises RequestRejected."""
@@ -120,8 +120,8 @@ class MultimodalModels:
 
 
 class MultimodalSandbox(WrapperSandbox):
-    """A sandbox whose cells can ask a model about images, audio and video, and whose viewed images are
-    described.
+    """A sandbox whose cells can ask a model about images, audio and video. When the agent views an image
+    file, a model's description is added to the result.
     """
 
     def __init__(self, sandbox: Sandbox, models: MultimodalModels) -> None:
@@ -164,7 +164,9 @@ class MultimodalSandbox(WrapperSandbox):
         return observation
 
     async def _add_description(self, action: ViewFile, viewed: TextResult) -> TextResult:
-        """Adds a model's description if the viewed file is an image and the model has vision."""
+        """Adds a description to the result if the viewed file is an image and the describing model accepts
+        images.
+        """
         if not self._models.model.supports_vision:
             return viewed
         head = await self._sandbox.act(ReadBytes(path=action.path, limit=HEADER_BYTES))

@@ -1,4 +1,4 @@
-"""Injects a repository's own secrets into the commands that name them, and masks them in the output.
+"""Injects a repository's own secrets into the commands that name them, and masks the secrets in the output.
 
 The command itself can leak a secret to hosts that the sandbox can reach; see docs/security.md.
 """
@@ -19,11 +19,11 @@ from patchwright.runtime.observations import ActionFailure, Observation
 from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
 SecretSource = Callable[[], Awaitable[str]]
-"""Returns a secret's current value; called again for each command, because values can be rotated. Raises
-SecretUnavailable.
+"""Returns the current value of a secret. It is called again for each command, because the value may have
+changed. Raises SecretUnavailable.
 """
 
-COMMAND_TIMEOUT = 20  # seconds for an operator's command that prints a value
+COMMAND_TIMEOUT = 20  # seconds for the operator's command that prints a secret's value
 MAX_VALUE_LENGTH = 100_000  # characters
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -33,9 +33,11 @@ class SecretUnavailable(Exception):
 
 
 class SecretInjectingSandbox(WrapperSandbox):
-    """A sandbox whose shell commands get the secrets that they name, as environment variables.
+    """A sandbox that passes secrets to shell commands as environment variables. A command gets only the
+    secrets that it names.
 
-    Before a command can print a value, the value is added to `secrets`, so that it is masked.
+    Before a command runs, the values of its secrets are added to `secrets`, so that they are masked in the
+    output.
     """
 
     def __init__(self, sandbox: Sandbox, sources: Mapping[str, SecretSource], secrets: Secrets) -> None:
@@ -156,8 +158,8 @@ def _command_source(command: str) -> SecretSource:
 
 
 def _check_value(text: str) -> str:
-    """Returns a value without the trailing newline that files and programs add. Raises SecretUnavailable if
-    it is too long.
+    """Returns a secret's value without a line break at its end, which files and programs add. Raises
+    SecretUnavailable if the value is too long.
     """
     if len(text) > MAX_VALUE_LENGTH:
         raise SecretUnavailable("its value is too long")

@@ -12,8 +12,8 @@ from patchwright.runtime.sandbox import Sandbox, Sandboxes
 logger = logging.getLogger(__name__)
 
 MAX_REBUILDS = 3
-"""Number of times that a run replaces a lost sandbox. After that, the run fails and the job queue decides
-about a retry.
+"""Number of times that a run replaces a lost sandbox. If the sandbox is lost again, the run fails, and the
+job queue decides whether the job is retried.
 """
 MAX_REASON_LENGTH = 300  # characters
 
@@ -22,23 +22,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SandboxSession:
-    """A sandbox and how it was obtained."""
+    """A sandbox, and whether it is the sandbox of an earlier process."""
 
     sandbox: Sandbox
     is_adopted: bool = False
-    """True if this sandbox, with all its state, was left by a killed process."""
+    """True if a killed process left this sandbox behind, with all its state."""
     loss_reason: str | None = None
-    """Why the previous sandbox was lost; None if this process has not seen a loss."""
+    """Why the previous sandbox was lost; None if this process has not lost a sandbox."""
 
 
 async def run_in_sandbox(
     sandboxes: Sandboxes, name: str, work: Callable[[SandboxSession], Awaitable[T]], *, resumed: bool
 ) -> T:
-    """Runs `work` in the named sandbox and returns its result. If the sandbox is lost, `work` is repeated in
-    a new one.
+    """Calls `work` with a sandbox of this name and returns its result. If the sandbox is lost, calls `work`
+    again with a new sandbox.
 
-    `resumed` means that a killed process may have left a sandbox that can be adopted. Raises what `work`
-    raises, and SandboxError.
+    `resumed` is True if a killed process may have left a sandbox that can be used again. Raises SandboxError,
+    and every error that `work` raises.
     """
     loss_reason: str | None = None
     for rebuilds_left in reversed(range(MAX_REBUILDS + 1)):

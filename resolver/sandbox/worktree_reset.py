@@ -13,14 +13,12 @@ from patchwright.runtime.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
 
-# Files that git ignores stay, because they include the installed dependencies.
+# Files that git ignores are kept, because the installed dependencies are among them.
 _RESET_SCRIPT = 'cd "$1" && git read-tree --reset -u "$2" && git clean -ffdq'
 
 
 async def reset_worktree(sandbox: Sandbox, workspace: Workspace, log: RunLog) -> bool:
-    """Resets the work tree and logs a checkpoint with an empty patch. Returns False if the tree could not be
-    reset.
-    """
+    """Resets the work tree and logs a checkpoint with an empty patch. Returns False if the reset failed."""
     argv = ("sh", "-c", _RESET_SCRIPT, "sh", sandbox.root, workspace.base)
     result = await sandbox.act(Execute(argv=argv, env=GIT_ENVIRONMENT, timeout=300))
     if not isinstance(result, ExecuteResult) or result.exit_code != 0:

@@ -10,12 +10,14 @@ Value = TypeVar("Value", bound=FrozenModel)
 
 
 def mask_trajectory(trajectory: Trajectory, secrets: Secrets) -> Trajectory:
-    """Returns the run with all secrets masked, for readers who must not know them."""
+    """Returns the run with all secrets masked, for readers who must not know the secrets."""
     return Trajectory(tuple(mask_model(entry, secrets) for entry in trajectory.entries))
 
 
 def mask_model(value: Value, secrets: Secrets) -> Value:
-    """Returns a copy with every string and bytes value masked, except fields with fixed literal values."""
+    """Returns a copy with the secrets in every string and bytes value masked, except in fields with literal
+    types.
+    """
     fields = type(value).model_fields
     literal_fields = {name for name, field in fields.items() if get_origin(field.annotation) is Literal}
     masked = {

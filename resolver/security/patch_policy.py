@@ -1,7 +1,7 @@
-"""Decides which parts of a patch may leave the sandbox, and what a reviewer should look at first.
+"""Decides which parts of a patch may be published, and which parts a reviewer should look at first.
 
 `git apply` rejects `../x`, absolute paths and `.git/`, but accepts symbolic links to any path, submodules and
-workflows. This module removes them before verification, so that the verified patch is the one that is
+workflows. This module removes such changes before verification, so that exactly the verified patch is
 published.
 """
 
@@ -20,7 +20,7 @@ from patchwright.resolver.text.untrusted import is_visible_character, strip_invi
 from patchwright.resolver.workspaces import ABSENT, GITLINK, SYMLINK, FileChange, Workspace
 from patchwright.runtime.frozen_model import FrozenModel
 
-MAX_SENTENCES = 10  # sentences of one kind in a message
+MAX_SENTENCES = 10  # maximum number of sentences of one kind in a message
 
 PROTECTED_PATHS = (
     (("*/.gitmodules", "*/.lfsconfig"), "it decides where git fetches other code from"),
@@ -53,7 +53,7 @@ PROTECTED_PATHS = (
         "it configures what bots may do",
     ),
 )
-"""Patterns of paths that only maintainers may change, each with the reason. The patterns are lowercase and
+"""Patterns for paths that only maintainers may change, each with the reason. The patterns are lowercase and
 begin with a slash.
 """
 
@@ -69,10 +69,12 @@ class PatchLimits(FrozenModel):
     max_files: int = Field(default=100, ge=1)
     """Maximum number of changed paths."""
     max_megabytes: float = Field(default=4, gt=0)
-    """Maximum size of the diff, and also of the data that it adds to the tree; 1 MB is 1,000,000 bytes."""
+    """Maximum size of the diff, and maximum size of the data that it adds to the tree. 1 MB is 1,000,000
+    bytes.
+    """
     allowed_paths: tuple[str, ...] = ()
-    """Path patterns that the agent may change although they are protected, such as `.github/workflows/*`;
-    case-insensitive.
+    """Patterns for protected paths that the agent may nevertheless change, such as `.github/workflows/*`. The
+    case does not matter.
     """
 
 
@@ -133,8 +135,8 @@ async def filter_patch(
 
 
 def allows_workflows(allowed_paths: tuple[str, ...]) -> bool:
-    """Returns True if these patterns allow changes to workflows, for which GitHub requires a separate
-    permission.
+    """Returns True if these patterns allow changes to workflows. GitHub requires a separate permission for
+    such changes.
     """
     return any(
         "workflows" in pattern or fnmatchcase(".github/workflows/ci.yml", pattern)
@@ -167,7 +169,7 @@ def _find_size_violations(changes: tuple[FileChange, ...], size: int, limits: Pa
 
 
 def _find_violation(change: FileChange, limits: PatchLimits) -> str | None:
-    """Returns why this change is forbidden, or None."""
+    """Returns why this change is forbidden, or None if it is allowed."""
     path = change.path
     normalized = f"/{path}".casefold()
     if change.old_mode == ABSENT and (strip_invisible(path) != path or any(map(_is_control_character, path))):
@@ -188,7 +190,7 @@ def _find_violation(change: FileChange, limits: PatchLimits) -> str | None:
 
 
 def _get_note(change: FileChange) -> str | None:
-    """Returns what a reviewer should know about this change, or None."""
+    """Returns a sentence that a reviewer should read about this change, or None if there is none."""
     name = posixpath.basename(change.path).lower()
     if is_pytest_file(change.path) and change.mode == ABSENT:
         return f"{change.path} was deleted; it contained tests."

@@ -1,8 +1,8 @@
-"""Finds added lines that a reviewer should check because tests cannot: code that ends the test process,
-changes imports, or writes the test report.
+"""Finds added lines that a reviewer should check because they can deceive test runs. Such code ends the test
+process, changes imports, or writes the test report.
 
-The patterns match words; the code is not parsed. A match can be harmless, and equivalent code in other words
-is not found.
+The patterns match words; the code is not parsed. A match can be harmless. Code with the same effect but other
+words is not found.
 """
 
 import re

@@ -1,7 +1,9 @@
-"""Rates how much harm an action could do, and decides whether it is allowed: `RiskAnalyzer` and `RiskPolicy`.
+"""Rates how much harm an action could do (`RiskAnalyzer`), and decides whether the action is allowed
+(`RiskPolicy`).
 
-The security boundary is the sandbox; this check is an addition. It only reads a command before the command
-runs, so it can be fooled, for example by a script that the command starts. Nothing relies on it alone.
+The security boundary is the sandbox; this check is an additional measure. It only reads a command before the
+command runs, so it can be deceived, for example by a script that the command starts. No protection relies on
+this check alone.
 """
 
 import posixpath
@@ -44,15 +46,15 @@ class RiskAnalyzer(Protocol):
 
 @runtime_checkable
 class RiskPolicy(Protocol):
-    """Allows or refuses a rated action. A policy cannot ask a person, because nobody is available during a
-    run.
+    """Allows or refuses a rated action. A policy cannot ask a person for permission, because nobody is
+    available during a run.
     """
 
     def allows(self, rating: RiskRating) -> bool: ...
 
 
 class ThresholdPolicy(FrozenModel):
-    """Refuses actions rated `threshold` or higher; None refuses nothing."""
+    """Refuses actions whose rating is `threshold` or higher. If `threshold` is None, no action is refused."""
 
     threshold: Risk | None = "high"
 
@@ -66,7 +68,7 @@ def get_highest_rating(*ratings: RiskRating) -> RiskRating:
 
 
 class RuleAnalyzer:
-    """Rates actions by rules, from the parsed command and its paths.
+    """Rates actions with fixed rules, from the parsed command and its paths.
 
     `root` and `scratch` are the agent's own directories.
     """
@@ -179,7 +181,7 @@ class RuleAnalyzer:
 
     def _is_outside(self, path: str) -> bool:
         """Returns True if a path may lead out of the agent's own directories. The working directory can be
-        any directory below them.
+        any directory below these.
         """
         if path.startswith("~"):
             return True
@@ -241,7 +243,7 @@ _GIT_UPLOAD_COMMANDS = frozenset({"push", "send-email", "request-pull", "credent
 def _rate_download(name: str, arguments: tuple[str, ...]) -> RiskRating:
     urls = [word for word in arguments if "://" in word or word.startswith(("localhost", "127.0.0.1"))]
     if urls and all(_LOCALHOST.match(word) for word in urls):
-        return RiskRating(risk="low")  # a server under test
+        return RiskRating(risk="low")  # probably a server that is being tested
     is_upload = any(word.startswith(_UPLOAD_OPTIONS) or word in ("POST", "PUT") for word in arguments)
     return RiskRating(
         risk="high" if is_upload else "medium",

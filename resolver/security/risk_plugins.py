@@ -1,7 +1,8 @@
-"""Loads risk analyzers and policies from other packages, by the entry point names in the operator's settings.
+"""Loads risk analyzers and policies from other packages. The operator's settings contain the names of their
+entry points.
 
-They run in this process on the host, so installing such a package means trusting it. If an analyzer or a
-policy raises an exception, the run ends, because an unrated call must not be allowed.
+Their code runs in this process on the host, so installing such a package means trusting it. If an analyzer or
+a policy raises an exception, the run ends, because an unrated call must not be allowed.
 """
 
 from importlib.metadata import entry_points
@@ -14,7 +15,7 @@ POLICY_GROUP = "patchwright.policies"
 
 
 def load_analyzer(name: str) -> RiskAnalyzer:
-    """Returns a new analyzer. Raises SettingsError if there is none with this name."""
+    """Returns a new analyzer. Raises SettingsError if no analyzer has this name."""
     analyzer = _load_entry_point(ANALYZER_GROUP, name)
     if not isinstance(analyzer, RiskAnalyzer):
         raise SettingsError(
@@ -24,7 +25,7 @@ def load_analyzer(name: str) -> RiskAnalyzer:
 
 
 def load_policy(name: str) -> RiskPolicy:
-    """Returns a new policy. Raises SettingsError if there is none with this name."""
+    """Returns a new policy. Raises SettingsError if no policy has this name."""
     policy = _load_entry_point(POLICY_GROUP, name)
     if not isinstance(policy, RiskPolicy):
         raise SettingsError(

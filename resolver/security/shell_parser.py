@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 MAX_COMMAND_LENGTH = 50_000  # characters; longer commands are not parsed
 MAX_DEPTH = 4  # levels of `sh -c` inside `sh -c`
 EXPANSION = "\0"
-"""Replaces the part of a word that only the shell can expand: `$x`, `$(...)`."""
+"""Stands for the parts of a word that only the shell can expand, such as `$x` or `$(...)`."""
 
-# Programs that run the command that follows them, and their options that take a value.
+# Programs that run the command in their arguments, and the options of these programs that take a value.
 _WRAPPERS: dict[str, frozenset[str]] = {
     "sudo": frozenset({"-u", "-g", "-C", "-h", "-p"}),
     "doas": frozenset({"-u"}),
@@ -35,18 +35,18 @@ class ShellProgram(FrozenModel):
     """A program that a command would start."""
 
     name: str
-    """Name without its directory; contains EXPANSION if only the shell knows it."""
+    """Name without its directory. It contains EXPANSION if only the shell can determine the name."""
     arguments: tuple[str, ...]
     output_files: tuple[str, ...] = ()
-    """Files that its output is redirected to."""
+    """Files to which the program's output is redirected."""
     piped_from: tuple[str, ...] = ()
-    """Programs that precede it in its pipeline."""
+    """Programs that precede this program in its pipeline."""
     launchers: tuple[str, ...] = ()
-    """Programs that start it: `sudo`, `xargs`, a shell with `-c`."""
+    """Programs that start this program, such as `sudo`, `xargs` or a shell with `-c`."""
 
 
 def parse_programs(command: str) -> tuple[ShellProgram, ...] | None:
-    """Returns the programs of a command in order, or None if it cannot be parsed."""
+    """Returns the programs of a command in order, or None if the command cannot be parsed."""
     if len(command) > MAX_COMMAND_LENGTH:
         return None
     return _parse_programs(command, 0)
@@ -76,7 +76,8 @@ def _parse_programs(command: str, depth: int) -> tuple[ShellProgram, ...] | None
 def _iter_commands(root: "Node") -> Iterator["Node"]:
     """Yields every simple command, also inside substitutions, loops and functions.
 
-    It is not recursive, because the model decides how deeply a command is nested.
+    The function is not recursive, because the model could write a command that is nested too deeply for
+    recursion.
     """
     stack = [root]
     while stack:
@@ -122,14 +123,16 @@ def _parse_command(node: "Node", depth: int) -> list[ShellProgram] | None:
 
 
 def _strip_wrapper(words: list[str], options_with_value: frozenset[str], *, has_duration: bool) -> list[str]:
-    """Returns the command that a wrapper runs, without the wrapper's options, assignments and duration."""
+    """Returns the command that a wrapper program runs, without the wrapper's own options, variables and
+    durations.
+    """
     while words and (words[0].startswith("-") or "=" in words[0].partition("/")[0]):
         words = words[2:] if words[0] in options_with_value else words[1:]
     return words[1:] if has_duration else words
 
 
 def _get_inline_script(name: str, arguments: tuple[str, ...]) -> str | None:
-    """Returns the script in the arguments of a shell or `eval`, or None."""
+    """Returns the script in the arguments of a shell or `eval`, or None if there is no script."""
     if name == "eval":
         return " ".join(arguments)
     if name in SHELLS:
@@ -183,7 +186,9 @@ def _get_basename(word: str) -> str:
 
 
 def _get_word_text(node: "Node") -> str:
-    """Returns the text of a word after quote removal, with EXPANSION for expansions."""
+    """Returns the text of a word without its quotes. EXPANSION replaces each part that only the shell can
+    expand.
+    """
     text = (node.text or b"").decode("utf-8", "replace")
     match node.type:
         case "raw_string":
