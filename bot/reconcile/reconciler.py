@@ -34,6 +34,7 @@ FIRST_LOOKBACK = timedelta(days=3)
 OVERLAP = timedelta(minutes=1)
 SETTLE_SECONDS = 5.0  # after Redis was wiped, workers have this time to restore their running jobs
 MAX_WAIT_SECONDS = 3600.0
+WIPE_CHECK_SECONDS = 10.0  # time between two checks whether Redis was wiped
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,10 @@ class Reconciler:
         )
         self._next_poll: datetime | None = None
         """The time of the next poll of all repositories; None means now."""
+        self._has_polled = False
+        """True if this process has polled all repositories before."""
+        self._wiped_at: datetime | None = None
+        """When this process last noticed that Redis was wiped. Deliveries of earlier events may be lost."""
         self._has_more = False
         """True if redelivery of some failed deliveries must still be requested."""
         self._failure: PollFailure | None = None
@@ -124,13 +129,21 @@ class Reconciler:
         renewal = asyncio.create_task(self._lease.keep(self._name))
         try:
             while True:
-                pause = await self._run_once()
-                await asyncio.sleep(pause)
+                await self._wait(await self._run_once())
         finally:
             renewal.cancel()
             await asyncio.gather(renewal, return_exceptions=True)
             with contextlib.suppress(QueueDown):
                 await self._lease.release(self._name)
+
+    async def _wait(self, seconds: float) -> None:
+        """Waits, but not longer than a few seconds after Redis was wiped."""
+        end = asyncio.get_running_loop().time() + seconds
+        while (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(min(left, WIPE_CHECK_SECONDS))
+            with contextlib.suppress(QueueDown):
+                if self._has_polled and not (await self._lease.fetch_cursors()).get(""):
+                    return
 
     async def _run_once(self) -> float:
         """Polls once if this worker is the leader, and returns the seconds until the next poll."""
@@ -197,6 +210,9 @@ class Reconciler:
             self._has_more = await self._webhooks.redeliver(self._clock())
         cursors = await self._lease.fetch_cursors()
         if not cursors.get(""):  # Redis is new, or was wiped
+            if self._has_polled:
+                self._wiped_at = self._clock()
+                log.warning("redis was wiped", extra={"repositories": len(self._cursors)})
             self._cursors, self._next_poll = {}, None
             await asyncio.sleep(self._schedule.settle_seconds)
         now = self._clock()
@@ -225,6 +241,7 @@ class Reconciler:
         if limited and limited.keys() == {repository.installation_id for repository in repositories}:
             raise min(limited.values(), key=lambda limit: limit.until)
         await self._lease.advance_cursor("", now)
+        self._has_polled = True
         self._next_poll = None if isolation.should_retry else next_poll
 
     async def _reconcile_repository(
@@ -265,8 +282,7 @@ class Reconciler:
         result = await self._poller.poll(repository, cursor.since, cursor.etag, self._handler.triggers.label)
         if result is None:
             return now if ended_isolation.should_retry else None
-        # The delivery of a recent event may still arrive, unless there is no webhook (grace 0).
-        recent = {event.occurred_at for event in result.events if grace and now - event.occurred_at < grace}
+        recent = {event.occurred_at for event in result.events if self._may_arrive(event.occurred_at, now)}
         event_isolation = ErrorIsolation()
         for event in sorted(result.events, key=lambda event: event.occurred_at):
             if event.occurred_at not in recent:
@@ -280,6 +296,15 @@ class Reconciler:
         if ended_isolation.should_retry or has_unhandled:
             return now
         return min(recent) + grace if recent else None
+
+    def _may_arrive(self, occurred_at: datetime, now: datetime) -> bool:
+        """Returns True if the delivery of an event may still arrive.
+
+        It does not if there is no webhook (grace 0), or if Redis was wiped after the event.
+        """
+        grace = timedelta(seconds=self._schedule.delivery_grace)
+        is_lost = self._wiped_at is not None and occurred_at <= self._wiped_at
+        return bool(grace) and not is_lost and now - occurred_at < grace
 
     async def _handle_ended(
         self, deliveries: Iterable[ThreadClosed | LabelRemoved], isolation: ErrorIsolation

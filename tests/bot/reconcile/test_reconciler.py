@@ -249,6 +249,17 @@ async def test_a_wiped_redis_is_rebuilt_and_no_job_runs_twice(deployment: Deploy
     await other.close()
 
 
+async def test_after_a_wipe_requests_are_found_without_a_grace_period(deployment: Deployment) -> None:
+    sent = await deployment.world.add_label(create_issue(deployment), "fix-me", by="maintainer")
+    reconciler = deployment.build_reconciler(WITH_GRACE)
+    await reconciler.reconcile()
+    assert await deployment.open() == set()  # the delivery may still arrive
+    await wipe(deployment.url)
+    await asyncio.wait_for(reconciler._wait(600), 60)
+    await reconciler.reconcile()
+    assert await deployment.open() == {deployment.job_of(sent).id}
+
+
 async def test_a_request_that_the_bots_comment_shows_as_handled_is_not_repeated(
     deployment: Deployment,
 ) -> None:
