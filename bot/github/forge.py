@@ -302,7 +302,9 @@ class GitHubForge:
                 # A rejection can mean that an earlier request succeeded and its response was lost.
                 if (found := await find()) is not None:
                     return found
-                if isinstance(exc, UnprocessableRequest) or attempt == MAX_ATTEMPTS:
+                # GitHub rejects a pull request if its base branch changes at the same moment.
+                is_race = attempt == 1 and "base branch was modified" in str(exc).lower()
+                if attempt == MAX_ATTEMPTS or (isinstance(exc, UnprocessableRequest) and not is_race):
                     raise
             await asyncio.sleep(self._rest.backoff(attempt))
         raise AssertionError("the last attempt returns or raises")

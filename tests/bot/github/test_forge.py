@@ -352,6 +352,23 @@ async def test_a_rejected_pull_request_is_one_error(repo: Repository, forge: Git
     assert repo.pulls == ()
 
 
+async def test_a_base_branch_that_moves_meanwhile_is_tried_once_more(
+    world: FakeGitHub, repo: Repository, forge: GitHubForge
+) -> None:
+    head = repo.commit("patchwright/issue-1", {"a.txt": "b\n"})
+    spec = PullRequestSpec(
+        repo=SAMPLE, number=1, base_branch="main", branch="patchwright/issue-1", head_sha=head,
+        title="T", body="B", draft=False,
+    )  # fmt: skip
+    moved = {"message": "Base branch was modified. Review and try again."}
+    world.fail_next_request("POST", "/pulls", status=422, body=moved)
+    assert (await forge.open_pull_request(spec)).head_sha == head
+    repo.commit("patchwright/issue-2", {"a.txt": "c\n"})
+    world.fail_next_request("POST", "/pulls", status=422, body=moved, times=2)
+    with pytest.raises(UnprocessableRequest, match="Base branch was modified"):
+        await forge.open_pull_request(spec.model_copy(update={"branch": "patchwright/issue-2"}))
+
+
 @pytest.mark.parametrize(
     ("opened", "closed"),
     [
