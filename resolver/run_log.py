@@ -128,7 +128,7 @@ class FileRunLog:
         return entry
 
     async def check_ownership(self) -> None:
-        return  # The file lock belongs to this process until the process ends, so no other writer can take over.
+        return  # This process holds the file lock, so no other writer can take over.
 
     def replace_entries(self, entries: Sequence[Entry]) -> None:
         """Replaces the whole log after another machine has continued the run. Listeners are not called.

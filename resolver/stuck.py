@@ -1,5 +1,5 @@
-"""Detects runs that are stuck in a loop. The model is warned first. If it continues in the same way, the run
-ends.
+"""Detects runs that are stuck in a loop. The model is warned first. If the model continues in the same way,
+the run ends.
 
 The literature describes such loops (arXiv:2506.03011, section 5.2) but gives no rule, so the numbers below
 are our choice.
@@ -24,13 +24,16 @@ MAX_ERRORS = 4
 MAX_ROUNDS = 3
 """A run looks stuck after two calls alternated this many times, always with the same results."""
 MAX_NUDGES = 3
-"""Maximum number of nudges. The next pattern after them ends the run, no matter what happened in between."""
+"""Maximum number of nudges, which are warnings to the model. After that, the next pattern ends the run, no
+matter what happened in between.
+"""
 MAX_SILENT_REPLIES = 3
-"""Maximum number of replies in a row without a tool call. A reminder follows each of them, except the last
-one, which ends the run.
+"""Maximum number of consecutive replies without a tool call. After each such reply, the model gets a
+reminder. The last one ends the run.
 """
 
-# Differences between two runs of the same command: durations, addresses, process ids, temporary names.
+# Parts of an output that differ between two runs of the same command: durations, addresses, process ids,
+# temporary names.
 _NOISE = re.compile(r"\b\d+\.\d+ ?m?s\b|\b0x[0-9a-f]{6,}\b|\bpid \d+\b|/tmp/\S+|\d\d:\d\d:\d\d(\.\d+)?")
 
 
@@ -45,21 +48,23 @@ class Pattern(FrozenModel):
     """The repeated calls, one line each, oldest first."""
     times: int
     length: int
-    """Number of calls in the pattern, including all repetitions."""
+    """Number of all calls in the pattern, with all repetitions."""
 
 
 Exchange = tuple[Action, AnyObservation]
 
 
 def find_pattern(trajectory: Trajectory) -> Pattern | None:
-    """Returns the pattern that the model must be told about now, if any."""
+    """Returns the pattern that the model must be warned about now, or None if there is none."""
     exchanges = _exchanges(trajectory)
     pattern = _match_pattern(exchanges)
     return None if pattern is None or _ignores_nudges(trajectory, exchanges, pattern) else pattern
 
 
 def check_stuck(trajectory: Trajectory) -> AgentStopped | None:
-    """Returns the stop of a run that is still stuck after the model was told."""
+    """Returns the stop event for a run that is still stuck after the model was warned. Returns None if the
+    run may continue.
+    """
     if count_silent_replies(trajectory) >= MAX_SILENT_REPLIES:
         return AgentStopped(
             reason="stuck",
@@ -77,14 +82,16 @@ def check_stuck(trajectory: Trajectory) -> AgentStopped | None:
 
 
 def check_stuck_without_nudge(trajectory: Trajectory) -> AgentStopped | None:
-    """Returns the stop of a run at its first pattern. Used for agents that get no nudges."""
+    """Returns the stop event for a run as soon as it shows a pattern, or None if it shows none. Used for
+    agents that get no warnings.
+    """
     if (pattern := _match_pattern(_exchanges(trajectory))) is None:
         return None
     return AgentStopped(reason="stuck", detail=f"It was stuck ({pattern.kind}, {pattern.times} times).")
 
 
 def count_silent_replies(trajectory: Trajectory) -> int:
-    """Returns the number of replies without a call at the end of the run."""
+    """Returns the number of consecutive replies without a tool call at the end of the run."""
     return sum(1 for _ in takewhile(lambda reply: not reply.calls, reversed(trajectory.replies())))
 
 
@@ -98,9 +105,11 @@ def _ignores_nudges(trajectory: Trajectory, exchanges: Sequence[Exchange], patte
 
 
 def _match_pattern(exchanges: Sequence[Exchange]) -> Pattern | None:
-    """Returns the pattern at the end of the run, if any. `exchanges` starts with the newest."""
+    """Returns the pattern at the end of the run, or None if there is none. The newest call is the first of
+    `exchanges`.
+    """
     if not exchanges or _is_wait(exchanges[0][0]):
-        return None  # Waiting for a slow command is not a loop, and the time limit applies to it.
+        return None  # Waiting for a slow command is not a loop. The time limit ends it.
     if _count_identical(exchanges[:MAX_IDENTICAL], MAX_IDENTICAL):
         return _make_pattern("same call", exchanges[:1], MAX_IDENTICAL)
     rounds = exchanges[: 2 * MAX_ROUNDS]
@@ -133,8 +142,8 @@ def _is_wait(action: Action) -> bool:
 def _exchanges(trajectory: Trajectory) -> list[Exchange]:
     """Returns the calls with their results since the last nudge or instruction, newest first.
 
-    It stops once it has enough calls for the longest pattern, so that a long run is not read again at each
-    step.
+    At most as many calls as the longest pattern needs are returned, so that a long run is not read again at
+    each step.
     """
     found: list[Exchange] = []
     results: dict[str, AnyObservation] = {}
@@ -155,7 +164,7 @@ def _exchanges(trajectory: Trajectory) -> list[Exchange]:
 
 
 def _events_since_instruction(trajectory: Trajectory) -> Iterator[object]:
-    """Yields events, newest first, back to the last message that gave new work."""
+    """Yields the events after the last message that gave the agent new work, newest first."""
     for entry in reversed(trajectory.entries):
         if isinstance(entry.event, Message) and entry.event.source in ("initial_prompt", "comment", "resume"):
             return
@@ -163,10 +172,10 @@ def _events_since_instruction(trajectory: Trajectory) -> Iterator[object]:
 
 
 def _normalized_error(action: Action, result: AnyObservation) -> str | None:
-    """Returns the error message without its variable parts; None if the call did not fail."""
+    """Returns the error message without its variable parts, or None if the call did not fail."""
     match result:
         case ActionFailure(reason="lost"):
-            return None  # The sandbox, not the model, caused the failure, and the run continues.
+            return None  # The sandbox caused the failure, not the model.
         case ActionFailure(message=message):
             path = getattr(action, "path", "")
             return message.replace(path, "it") if path else message

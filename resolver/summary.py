@@ -51,7 +51,7 @@ class StepSummary(FrozenModel):
     """One call and its result, one line each."""
 
     number: int
-    """Number of the reply that contains the call, from 1."""
+    """Number of the reply that contains the call. The first reply is 1."""
     action: str
     result: str
 
@@ -95,7 +95,9 @@ class Summary(FrozenModel):
     has_reproduced: bool = False
     """True if the failure was reproduced before the last edit."""
     requested_usd: Decimal | None = None
-    """Maximum cost in dollars that the requester asked for, if the operator allows less; otherwise None."""
+    """Maximum cost in dollars that the requester asked for. It is set only if the operator allows less;
+    otherwise, it is None.
+    """
     dashboard_url: str | None = None
     """URL of the run in the dashboard; None if there is no dashboard."""
 
@@ -151,7 +153,7 @@ def _browsing_task(spawned: SubagentSpawned, report: SubagentResult | None) -> B
 
 
 def list_steps(trajectory: Trajectory) -> list[StepSummary]:
-    """Returns the calls of a run in order, each with its result."""
+    """Returns a summary of each call of a run and its result, in order."""
     results = {event.call_id: event.observation for event in trajectory if isinstance(event, ToolResult)}
     steps: list[StepSummary] = []
     for number, reply in enumerate((e for e in trajectory if isinstance(e, ModelReply)), start=1):

@@ -1,5 +1,5 @@
-"""Records a run's effective settings in its log, without secrets and without settings that do not affect the
-run.
+"""Records a run's effective settings in the run's log. Secrets and settings that do not affect the run are
+left out.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +16,7 @@ from patchwright.runtime.egress.policy import Origin
 
 UNRECORDED_SETTINGS = frozenset(
     {
-        # Credentials, and files and URLs that hold them.
+        # Credentials, and files and URLs that contain credentials.
         *("github_token", "app_id", "private_key", "private_key_file", "webhook_secret", "secrets_file"),
         *("model_api_key", "search_api_key", "proxy", "redis_url", "operator_token"),
         *("oauth_client_id", "oauth_client_secret"),
@@ -33,14 +33,14 @@ _JSON_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValu
 
 
 async def record_settings(log: RunLog, deps: RunDependencies, repository: RepoConfig) -> None:
-    """Appends the effective settings to the log if they differ from the last recorded ones."""
+    """Appends the effective settings to the log if they differ from the settings that were last recorded."""
     configured = build_run_configured(deps, repository)
     if configured != log.trajectory.run_configured:
         await log.append(configured)
 
 
 def build_run_configured(deps: RunDependencies, repository: RepoConfig) -> RunConfigured:
-    """Returns the effective settings of a run, with detected values in place of defaults such as `auto`."""
+    """Returns the effective settings of a run. Values such as `auto` are replaced with the detected values."""
     return RunConfigured(
         version=get_version(),
         models={purpose: model.name for purpose, model in vars(deps.models).items()},
@@ -61,7 +61,7 @@ def build_run_configured(deps: RunDependencies, repository: RepoConfig) -> RunCo
 
 
 def dump_recorded_settings(settings: Settings) -> dict[str, Any]:
-    """Returns the operator's settings as JSON, without the unrecorded ones."""
+    """Returns the operator's settings as JSON, except those that must not be recorded."""
     values = settings.model_dump(mode="json", exclude=set(UNRECORDED_SETTINGS))
     for name in ("model_base_url", "search_base_url", "package_index"):
         values[name] = _host_and_port(values[name])

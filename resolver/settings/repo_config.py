@@ -1,4 +1,6 @@
-"""Reads and validates `.github/patchwright.toml`; an invalid entry does not affect the others."""
+"""Reads and validates `.github/patchwright.toml`. An invalid entry is ignored, and the other entries remain
+valid.
+"""
 
 import difflib
 import logging
@@ -25,14 +27,14 @@ MAX_PROBLEMS = 20  # problems that the comment names; the others are only counte
 MAX_KEY_LENGTH = 100  # characters of a key in a message
 
 KeyPath = tuple[str | int, ...]
-"""A path of keys and array indexes to a value in the file."""
+"""The keys and array indexes that lead to a value in the file."""
 
 
 class ConfigProblem(FrozenModel):
     """An invalid entry of the file, which is ignored."""
 
     key: str
-    """Dotted key of the entry; empty if the file as a whole is invalid."""
+    """Dotted key of the entry; empty if the problem concerns the whole file."""
     line: int | None
     """Line number, from 1; None if it is unknown."""
     message: str
@@ -42,7 +44,7 @@ class ConfigProblem(FrozenModel):
 
 
 class ParsedRepoConfig(FrozenModel):
-    """The valid entries of the file, and the problems of the others."""
+    """The valid entries of the file, and the problems of the invalid entries."""
 
     config: RepoConfig = RepoConfig()
     problems: tuple[ConfigProblem, ...] = ()
@@ -91,7 +93,8 @@ def parse_repo_config(text: str) -> ParsedRepoConfig:
                 path = _existing_path(values, error["loc"])
                 problem = _make_problem(lines, error["loc"], path, error["type"], error["msg"])
                 found.setdefault(path, problem)
-                # Remove the whole table: without its directory, a test command would run the wrong tests.
+                # Remove the whole table of an invalid value: a test command without its directory would run
+                # the wrong tests.
                 removed.add(path if error["type"] == "extra_forbidden" else path[:2])
             problems += found.values()
             for path in sorted(removed, key=_removal_order):
@@ -99,7 +102,9 @@ def parse_repo_config(text: str) -> ParsedRepoConfig:
 
 
 def _removal_order(path: KeyPath) -> tuple[int, int]:
-    """Sorts paths so that array items are removed from the end and nested values before their table."""
+    """Returns a sort key for paths of values to remove. Array items are removed from the end, and nested
+    values before the table that contains them.
+    """
     return -(path[1] if len(path) > 1 and isinstance(path[1], int) else 0), -len(path)
 
 
@@ -110,7 +115,7 @@ def _unreadable(message: str, line: int | None = None) -> ParsedRepoConfig:
 def _make_problem(
     lines: Mapping[KeyPath, int], loc: KeyPath, path: KeyPath, kind: str, message: str
 ) -> ConfigProblem:
-    """Builds a problem from a pydantic error. `loc` is the error's location, and `path` the part of `loc`
+    """Builds a problem from a pydantic error. `loc` is the error's location, and `path` is the part of `loc`
     that exists in the file.
     """
     missing = kind == "missing"
@@ -127,8 +132,8 @@ def _make_problem(
 
 
 def _existing_path(values: object, loc: KeyPath) -> KeyPath:
-    """Returns the part of `loc` that exists in the file; pydantic appends the names of the types that it
-    tried.
+    """Returns the part of `loc` that exists in the file. The rest of `loc` can be a missing key, or the name
+    of a type that pydantic tried.
     """
     for depth, part in enumerate(loc):
         exists = (isinstance(values, dict) and part in values) or (
@@ -163,8 +168,8 @@ def find_key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def nearest_line(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """Returns the line of this key or of the nearest table that contains it; None if neither has a line of
-    its own.
+    """Returns the line of this key, or else of the nearest table that contains the key. Returns None if none
+    of them has a line of its own.
     """
     prefixes = (path[:length] for length in range(len(path), 0, -1))
     return next((lines[prefix] for prefix in prefixes if prefix in lines), None)
@@ -174,7 +179,7 @@ def _iterate_keys(text: str) -> Iterator[tuple[int, KeyPath]]:
     """Yields the line number and the path of each table header and key."""
     table: KeyPath = ()
     tables: dict[KeyPath, int] = {}
-    closing_quotes = ""  # the closing quotes of a multi-line string
+    closing_quotes = ""  # the end of a multi-line string
     for number, line in enumerate(text.splitlines(), 1):
         if closing_quotes:
             closing_quotes = "" if closing_quotes in line else closing_quotes

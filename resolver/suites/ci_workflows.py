@@ -55,8 +55,8 @@ def find_test_commands(path: str, text: str) -> Iterator[tuple[str, DeclaredComm
 
 
 def _is_shallow(text: str) -> bool:
-    """Returns True if the YAML is not nested deeper than MAX_DEPTH. Deeper nesting could overflow the C
-    stack, on which PyYAML's C parser recurses.
+    """Returns True if the YAML is not nested deeper than MAX_DEPTH. PyYAML's C parser is recursive, so deeper
+    nesting could overflow the C stack.
     """
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
@@ -83,7 +83,7 @@ def _default_directory(defaults: object) -> object:
 
 
 def _normalize_directory(directory: object) -> str | None:
-    """Returns a directory as a path from the repository's root; an empty string means the root itself.
+    """Returns a directory as a path from the repository's root. An empty string means the root itself.
 
     Returns None if the directory is outside the repository or is not a plain path, for example a workflow
     expression.

@@ -8,10 +8,10 @@ from patchwright.resolver.suites.runners import MAX_SELECTED, RUNNERS
 _PACKAGE_MANAGER = re.compile(r"\s*(?P<name>npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?[\w:.-]+\s*")
 _SIMPLE_COMMAND = re.compile(r"[^;&|<>()$`\n#]*")
 _WORD = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
-# All arguments of these runners are kept. They are not paths, or they are needed even if single tests are
-# selected.
+# For these runners, all arguments are kept. The arguments are not paths, or they are needed even if single
+# tests are selected.
 _KEEP_ALL_ARGUMENTS: tuple[RunnerName, ...] = ("unittest", "cargo", "maven")
-# Options that take no value. After any other option, the next word may be its value, not a path.
+# Options that take no value. After any other option, the next word may be the option's value and not a path.
 _FLAG = re.compile(r"-[qvxsl]+|-ra|--\S+=.*|--(?:ci|run|exit|coverage|verbose|runInBand|recursive|no-\S+)")
 
 
@@ -21,7 +21,9 @@ def can_select_tests(command: str, runner_name: RunnerName) -> bool:
 
 
 def select_tests(command: str, runner_name: RunnerName, selected: tuple[str, ...]) -> str:
-    """Returns the command restricted to these tests or files, or unchanged if it cannot be restricted."""
+    """Returns the command with a selection of these tests or files. Returns the command unchanged if it
+    cannot be restricted.
+    """
     runner = RUNNERS.get(runner_name)
     if not selected or len(selected) > MAX_SELECTED or runner is None or runner.select_tests is None:
         return command
@@ -60,8 +62,8 @@ def _command_without_paths(command: str, runner_name: RunnerName) -> str | None:
     if runner is None or runner.select_tests is None or not _SIMPLE_COMMAND.fullmatch(command):
         return None
     if _PACKAGE_MANAGER.fullmatch(command):
-        # The paths in the script cannot be removed. Jest combines them with the selected ones; other runners
-        # would run the tests of both.
+        # The paths in the script cannot be removed. Jest runs only tests that match both these paths and the
+        # selected ones. Other runners would run the tests of both.
         return command if runner_name == "jest" else None
     start = runner.command_pattern.match(command)
     if start is None:

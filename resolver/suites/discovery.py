@@ -1,4 +1,6 @@
-"""Finds out how a repository is tested, from its configuration or else from its files."""
+"""Finds out how a repository is tested. The source is its configuration or, if this names no tests, its
+files.
+"""
 
 import asyncio
 import re
@@ -22,7 +24,7 @@ MANIFEST_NAMES = re.compile(
     r"package\.json|pyproject\.toml|setup\.cfg|tox\.ini|pytest\.ini|noxfile\.py|Cargo\.toml|Rakefile"
     r"|requirements[^/]*\.txt|" + "|".join(makefile.MAKEFILE_NAMES)
 )
-# These directories contain third-party code, or code that tests use as data.
+# Directories that contain third-party code, or code that tests use as data.
 EXCLUDED_DIRECTORIES = frozenset(
     "node_modules vendor vendored third_party site-packages test tests testing testdata spec __tests__ "
     "fixtures examples example samples docs doc templates".split()
@@ -34,7 +36,9 @@ MAX_TEST_FILES_READ = 5  # maximum number of test files that are read
 
 
 async def find_suites(workspace: Workspace, config: RepoConfig) -> Suites:
-    """Returns all test suites of the repository at the base commit; none if it has no tests."""
+    """Returns all test suites of the repository at the base commit. There are none if the repository has no
+    tests.
+    """
     files = await workspace.list_files()
     ids = await workspace.get_blob_ids(_paths_to_read(files))
     contents = await workspace.read_blobs(tuple(ids.values()), MAX_MANIFEST_BYTES)
@@ -80,7 +84,9 @@ def detect_suites(files: Sequence[str], contents: Mapping[str, str], config: Rep
 
 
 def _paths_to_read(files: Iterable[str]) -> tuple[str, ...]:
-    """Returns the paths whose contents are needed, those nearest to the root first."""
+    """Returns the paths of the files whose contents are needed. Manifests come first, those nearest to the
+    root at the start.
+    """
     manifests: list[str] = []
     workflows: list[str] = []
     tests: list[str] = []
@@ -100,7 +106,9 @@ def _is_excluded(path: str) -> bool:
 
 
 def _declared_commands(contents: Mapping[str, str]) -> dict[str, tuple[DeclaredCommand, ...]]:
-    """Returns the test commands of each directory: those in workflows, then those in Makefiles."""
+    """Returns the test commands for each directory. Commands from workflows come before commands from
+    Makefiles.
+    """
     commands: dict[str, list[DeclaredCommand]] = {}
     for path in sorted(contents):
         if ci_workflows.WORKFLOW_PATHS.fullmatch(path):
@@ -147,7 +155,9 @@ def _find_language_suites(
 
 
 def _assign_files(files: Iterable[str], directories: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Assigns each file to the nearest directory above it, as a path relative to that directory."""
+    """Assigns each file to the nearest of these directories above the file. The file's path is relative to
+    that directory.
+    """
     if len(directories) == 1:
         return {directories[0]: tuple(files)}
     assigned: dict[str, list[str]] = {directory: [] for directory in directories}
@@ -166,8 +176,8 @@ def _assign_files(files: Iterable[str], directories: Sequence[str]) -> dict[str,
 
 
 def _pick_primary(found: Sequence[tuple[ProjectDir, Suite]]) -> Suite | None:
-    """Returns the suite with the most test files, preferring runners with reports. If the root has suites,
-    only those are considered.
+    """Returns the suite with the most test files. A suite whose runner reports each test is preferred. If the
+    root directory has suites, only these are considered.
     """
     at_root = [pair for pair in found if not pair[0].directory] or found
 

@@ -49,7 +49,7 @@ _COLLECT_REPORTS_SCRIPT = (
     f'head -c {MAX_REPORT_BYTES + 1} >"$1/report"'
 )
 
-PYTEST_USAGE_ERROR = 4  # pytest's exit code for usage errors, and if conftest.py cannot be imported
+PYTEST_USAGE_ERROR = 4  # pytest's exit code if its options are invalid or conftest.py cannot be imported
 ERROR_LINE = re.compile(r"^(?:E  |.*\berror: )(.*)$", re.MULTILINE)
 
 
@@ -62,11 +62,12 @@ async def run_tests(
     timeout: int,
     selected: tuple[str, ...] = (),
 ) -> TestRun:
-    """Runs a suite once on the base commit plus patch, in a new sandbox that is closed afterwards.
+    """Runs a suite once on the base commit with the patch applied, in a new sandbox that is closed
+    afterwards.
 
-    `selected` names the tests or test files to run; if the suite cannot select them, all tests run. `timeout`
-    is the limit of the command itself, in seconds. Raises VerificationUnavailable if the sandbox failed, and
-    WorkspaceError if the patch does not apply.
+    `selected` names the tests or test files to run. If the suite cannot select them, all tests run. `timeout`
+    is the time limit for the test command, in seconds. Raises VerificationUnavailable if the sandbox failed,
+    and WorkspaceError if the patch does not apply.
     """
     run, _ = await run_tests_with_report(workspace, patch, suite, sandboxes, name, timeout, selected)
     return run
@@ -95,8 +96,8 @@ async def _run_in_sandbox(
     runner = RUNNERS.get(suite.runner)
     selected_command = select_tests(suite.command, suite.runner, tuple(map(suite.to_local_id, selected)))
     command = add_report_options(selected_command, suite.runner)
-    # The path is outside the work tree and unpredictable, so that a planted report is never mistaken for this
-    # run's.
+    # The path is outside the work tree and unpredictable, so that a forged report cannot replace the report
+    # of this run.
     report_dir = f"{sandbox.scratch}/{secrets.token_hex(16)}"
     path = f"{report_dir}/report"
     environment = {"CI": "true"}
@@ -194,7 +195,9 @@ async def _read_report(sandbox: Sandbox, path: str, runner: RunnerSpec, director
 def _find_problem(
     suite: Suite, exit_code: int | None, report: RunnerReport, output: str, timeout: int
 ) -> str | None:
-    """Returns why the test run is not valid, as a clause for a longer sentence. None if it is valid."""
+    """Returns why the test run is not valid, as a clause for a longer sentence. Returns None if the run is
+    valid.
+    """
     advice = f"set `test_command` in {REPO_CONFIG_PATH}"
     match exit_code:
         case None:

@@ -1,5 +1,5 @@
-"""Finds JavaScript test suites. They run the `test` script of package.json or the command in it. Without such
-a script, they run a test runner from the dependencies.
+"""Finds JavaScript test suites. A suite runs the `test` script of package.json or the command in this script.
+Without such a script, it runs a test runner from the dependencies.
 """
 
 import re
@@ -95,7 +95,9 @@ def _suite_from_script(project: ProjectDir, scripts: dict[str, str], name: str, 
 
 
 def _standalone_command(test_script: _TestScript) -> str:
-    """Returns the command for use outside the script, where node_modules/.bin is not on the PATH."""
+    """Returns the command in a form that works outside the script, where node_modules/.bin is not on the
+    PATH.
+    """
     command = _ENV_ASSIGNMENTS.sub("", test_script.command, count=1)
     if command.split()[0] in ("node", "npx", "yarn", "pnpm"):
         return test_script.command
@@ -103,8 +105,8 @@ def _standalone_command(test_script: _TestScript) -> str:
 
 
 def detect_script_runner(project: ProjectDir, command: str) -> RunnerName:
-    """Returns the runner behind `npm test` or a similar command if options can be forwarded to it, else
-    "none".
+    """Returns the runner that `npm test` or a similar command starts. Returns "none" if options cannot be
+    forwarded to the runner.
     """
     script_call = _RUN_SCRIPT.fullmatch(command.strip())
     test_script = (
@@ -134,7 +136,9 @@ def _read_scripts(package: dict[str, object]) -> dict[str, str]:
 
 
 def _resolve_script(scripts: dict[str, str], name: str, seen: tuple[str, ...]) -> _TestScript | None:
-    """Returns the command that starts the tests, following scripts that run other scripts."""
+    """Returns the script with the command that starts the tests. Scripts that run other scripts are followed.
+    Returns None if no such command is found.
+    """
     text = scripts.get(name, "")
     if name in seen or len(seen) >= MAX_SCRIPT_DEPTH or not text:
         return None

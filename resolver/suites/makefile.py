@@ -1,5 +1,5 @@
-"""Finds the test target of a Makefile. If the Makefile shows which test runner it starts, that runner's
-report is used; otherwise only the exit code.
+"""Finds the test target of a Makefile. If the Makefile shows which test runner it starts, the report of this
+runner is used. Otherwise, only the exit code is used.
 """
 
 import re
@@ -30,8 +30,8 @@ def find_suite(project: ProjectDir) -> Suite | None:
 
 
 def detect_target_runner(project: ProjectDir, command: str) -> RunnerName:
-    """Returns the runner that `make test` starts, or "none". The runner counts only if environment variables
-    alone can make it report each test.
+    """Returns the runner that `make test` starts. Returns "none" unless environment variables alone can make
+    this runner report each test.
     """
     target = re.fullmatch(r"make(?: -\S+)* ([\w.-]+)", command.strip())
     if target is None:
@@ -46,7 +46,7 @@ def detect_target_runner(project: ProjectDir, command: str) -> RunnerName:
 
 
 def find_declared_commands(project: ProjectDir) -> Iterator[DeclaredCommand]:
-    """Yields those commands of the test targets that can also run outside make."""
+    """Yields the commands of the test targets. Commands that cannot run outside make are left out."""
     name, rules = _parse_rules(project)
     for target in TEST_TARGETS:
         for line in _recipe_lines(rules, target, depth=0):
@@ -73,7 +73,7 @@ def _parse_rules(project: ProjectDir) -> tuple[str, dict[str, tuple[list[str], l
 
 
 def _parse_rule(line: str) -> tuple[list[str], list[str]] | None:
-    """Returns the targets and prerequisites of a rule line, or None."""
+    """Returns the targets and prerequisites of a rule line, or None if the line is not a rule."""
     targets, colon, prerequisites = line[:MAX_COMMAND_LENGTH].partition("#")[0].partition(":")
     if not colon or prerequisites.startswith(("=", ":=")) or not _TARGET_NAMES.fullmatch(targets):
         return None

@@ -1,5 +1,5 @@
-"""Detects test runs that failed because a program is missing in the sandbox, from exit codes and the output
-of shells or make. Pure.
+"""Detects test runs that failed because a program is missing in the sandbox. Only exit codes and the output
+of shells or make are examined. All functions are pure.
 """
 
 import re
@@ -22,8 +22,8 @@ def has_failed_to_start(exit_code: int | None, output: str) -> bool:
 
 
 def find_missing_program(output: str) -> str:
-    """Returns the program that was not found (the last one if there are several), or an empty string if none
-    is named.
+    """Returns the name of the program that was not found. If there are several, returns the last one. Returns
+    an empty string if the output names none.
     """
     return next((match["program"] for match in reversed(list(_NOT_FOUND_LINE.finditer(output)))), "")
 

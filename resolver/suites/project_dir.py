@@ -1,4 +1,6 @@
-"""A project directory and its files at the base commit. Each supported language looks for its tests there."""
+"""Represents a project directory and its files at the base commit. The code for each language looks for tests
+in such a directory.
+"""
 
 import configparser
 import json
@@ -21,7 +23,9 @@ class DeclaredCommand:
     command: str
     runner: RunnerName
     source: str
-    """The file and the place in it, as the subject of a sentence: "The target `test` of the Makefile"."""
+    """The place of the command in the file, as the subject of a sentence. For example, "The target `test` of
+    the Makefile".
+    """
 
     @property
     def command_reason(self) -> str:
@@ -35,14 +39,14 @@ class ProjectDir:
     directory: str
     """Path from the repository's root; an empty string means the root itself."""
     files: tuple[str, ...]
-    """Paths below the directory, without those of nested projects of the same language."""
+    """Paths of the files below the directory. Files of nested projects of the same language are left out."""
     contents: dict[str, str] = field(default_factory=dict)
     """Contents of the manifests below the directory, by relative path."""
     declared_commands: tuple[DeclaredCommand, ...] = ()
     """Commands that the maintainers declared for this directory, the most reliable first."""
 
     def match_files(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        """Returns the files whose whole path matches."""
+        """Returns the files whose whole path matches the pattern."""
         return tuple(path for path in self.files if pattern.fullmatch(path))
 
     def make_suite(self, command: str, runner: RunnerName, command_reason: str) -> Suite:
@@ -65,7 +69,7 @@ class LanguageSupport:
 
     language: Language
     manifests: re.Pattern[str]
-    """File names that make a directory a project of its own."""
+    """Names of files that make a directory a separate project."""
     test_files: re.Pattern[str]
     """Paths of test files."""
     suffixes: tuple[str, ...]
@@ -75,7 +79,7 @@ class LanguageSupport:
 
 
 def parse_json_or_empty(text: str | None) -> dict[str, Any]:
-    """Returns the object in a JSON text, or an empty dictionary."""
+    """Returns the object in a JSON text. Returns an empty dictionary if the text is not a JSON object."""
     try:
         value = json.loads(text or "")
     except (ValueError, RecursionError):
@@ -100,12 +104,12 @@ def parse_ini_or_empty(text: str | None) -> configparser.RawConfigParser:
 
 
 def get_table(values: object, *keys: str) -> dict[str, Any]:
-    """Returns the table at these keys, or an empty one."""
+    """Returns the table at these keys, or an empty table if there is none."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values if isinstance(values, dict) else {}
 
 
 def summarize_files(names: tuple[str, ...]) -> str:
-    """Returns the first file name and how many more there are."""
+    """Returns a text with the first file name and the number of the other files."""
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]

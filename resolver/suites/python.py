@@ -1,5 +1,5 @@
-"""Finds Python test suites (pytest and unittest) from tox.ini, noxfile.py and similar files, or else from the
-names of test files.
+"""Finds Python test suites (pytest and unittest). The sources are tox.ini, noxfile.py and similar files or,
+without these, the names of test files.
 """
 
 import ast
@@ -25,8 +25,8 @@ TEST_FILES = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py")
 MANIFESTS = re.compile(r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|pytest\.ini|noxfile\.py")
 SRC_LAYOUT_FILES = re.compile(r"src/[^/]+(?:/__init__)?\.py")
 
-# Wrappers and options that need tools that may be missing, or that write to other places, such as `--cov=x`,
-# `-n auto` and `coverage run -m`.
+# Wrappers and options, such as `--cov=x`, `-n auto` and `coverage run -m`. They need tools that may be
+# missing, or write additional files.
 _COMMAND_WRAPPERS = re.compile(
     r"^(?:(?:poetry|uv|pdm|hatch|pipenv|rye) run (?:--?\S+ )*|xvfb-run (?:-\S+ )*"
     r"|(?:python[\d.]* -m )?coverage run (?:--?(?!m\b)\S+ )*(?=-m ))"
@@ -79,8 +79,8 @@ PYTHON = LanguageSupport(
 
 
 def normalize_command(command: str) -> str | None:
-    """Returns the command in a form that needs only the installed dependencies, or None if it runs neither
-    pytest nor unittest.
+    """Returns the command in a form that needs only the installed dependencies. Returns None if the command
+    runs neither pytest nor unittest.
     """
     command = _COMMAND_WRAPPERS.sub("", " ".join(command.split()))
     command = re.sub(r"^-m ", "python3 -m ", command)
@@ -120,7 +120,7 @@ def _join_command_lists(commands: object) -> Iterator[str]:
 
 
 def _nox_commands(text: str) -> Iterator[tuple[str, str]]:
-    """Yields the commands in the sessions of a noxfile, which is parsed and never executed."""
+    """Yields the commands in the sessions of a noxfile. The noxfile is parsed and never executed."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -157,7 +157,8 @@ def _mentions_pytest(project: ProjectDir) -> bool:
 
 
 def _discovery_start(tests: tuple[str, ...], files: frozenset[str]) -> str | None:
-    """Returns the directory where `unittest discover` finds all these tests, or None if no directory fits.
+    """Returns the directory from which `unittest discover` finds all these tests, or None if there is no such
+    directory.
 
     An empty string means the project's directory itself.
     """

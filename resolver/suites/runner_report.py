@@ -1,5 +1,5 @@
-"""Parses JUnit XML reports into test results. Untrusted code can write to the report, so nothing in the
-report is trusted.
+"""Parses JUnit XML reports into test results. Nothing in a report is trusted, because untrusted code can
+write to it.
 """
 
 from typing import Any
@@ -31,11 +31,13 @@ class RunnerReport(FrozenModel):
     `classname::name`. A test file that could not be collected is an error, and its id is only the path.
     """
     messages: dict[str, str] = Field(default_factory=dict)
-    """Message of each failure or error by test id. Only the last MAX_MESSAGE characters are kept."""
+    """Message of each failure or error, by test id. Only the last MAX_MESSAGE characters of a message are
+    kept.
+    """
     problem: str | None = None
-    """Why the report is invalid, in one sentence; else None."""
+    """One sentence that says why the report is invalid; None if it is valid."""
     output: str | None = None
-    """The tests' output if the runner embeds it in its report; else None."""
+    """The tests' output; None if the report does not contain it."""
 
 
 def parse_junit_xml(content: bytes) -> RunnerReport:
@@ -78,8 +80,8 @@ class _SuiteCounts:
         self.nested = False
 
     def check(self) -> None:
-        """Raises _InvalidJUnitReport if the totals do not match the tests. Nested suites are not checked,
-        because runners count them differently.
+        """Raises _InvalidJUnitReport if the totals do not match the tests. The totals of suites that contain
+        other suites are not checked, because runners count them differently.
         """
         if self.nested:
             return
@@ -90,15 +92,15 @@ class _SuiteCounts:
                     f"the test report claims {self.claimed[key]} {key} and shows {number}"
                 )
         tests = self.claimed.get("tests", self.cases)
-        # A test that fails and also has an error in its teardown is two elements, which runners count as one
-        # or two tests.
+        # If a test fails and its teardown has an error, the report contains two elements. Some runners count
+        # these as one test, others as two.
         if not len(self.ids) <= tests <= self.cases:
             raise _InvalidJUnitReport(f"the test report claims {tests} tests and shows {self.cases}")
 
 
 class _JUnitTarget:
-    """Target of the XML parser. It stores results instead of a tree, so memory depends only on the number of
-    tests.
+    """Receives the elements from the XML parser. It stores only results and no tree, so its memory depends
+    only on the number of tests.
     """
 
     def __init__(self) -> None:
@@ -159,7 +161,9 @@ class _JUnitTarget:
 
 
 def _test_id(attributes: dict[str, str]) -> str:
-    """Returns pytest's own id if the report names the file (family `xunit1`), else `classname::name`."""
+    """Returns the test id in pytest's form if the report names the file, as in the family `xunit1`.
+    Otherwise, returns `classname::name`.
+    """
     file, classname, name = (attributes.get(key, "") for key in ("file", "classname", "name"))
     module = file.removesuffix(".py").replace("/", ".")
     if file.endswith(".py"):

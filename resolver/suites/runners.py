@@ -1,8 +1,8 @@
 """The supported test runners: how to recognize them, make them report each test, and select single tests.
 
-Everything that is added to a test command is defined here. Either options are inserted after the words that
-start the runner, or environment variables are set. The report goes to the path in `$PATCHWRIGHT_REPORT`,
-outside the work tree. Some runners print it or write it to their default location instead.
+This module defines everything that is added to a test command: options after the words that start the runner,
+or environment variables. The runner writes its report to the path in `$PATCHWRIGHT_REPORT`, outside the work
+tree. Some runners print the report or write it to their default location instead.
 """
 
 import re
@@ -22,8 +22,8 @@ REPORTER_DIR_VARIABLE = "PATCHWRIGHT_REPORTER_DIR"
 """Environment variable with the directory of a runner's `reporter_file`."""
 MAX_SELECTED = 300  # maximum number of tests on one command line; for more, the whole suite runs
 
-# Prefixes that do not change what a command runs. The quantifiers are possessive: otherwise, a long series of
-# prefixes could match in very many ways.
+# Prefixes that do not change which program a command runs. The quantifiers are possessive. Otherwise, a long
+# series of prefixes could match in very many ways.
 _SHELL_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"']\S*)?"""
 _COMMAND_PREFIX = (
     rf"(?P<before>(?:^|&&|\|\||[;(\n])\s*(?:\w+={_SHELL_VALUE}\s+|(?:time|exec|env|npx|bunx)\s+(?:-\S+\s+)*"
@@ -33,7 +33,7 @@ _COMMAND_PREFIX = (
 )
 _COMMAND_END = r"(?=$|[\s;&|)])"
 _PYTHON_COMMAND = r"python(?:[\d.]+)?(?:\s+-[bBEuW]\w*)*\s+"
-# Node's own options come before the file of the runner that it starts.
+# Options of node come before the file of the runner that node starts.
 _NODE_COMMAND = r"(?:node\s+(?:-\S+\s+)*\S*/)?"
 
 Selector = Callable[[tuple[str, ...]], str | None]
@@ -55,17 +55,17 @@ class RunnerSpec:
     `{helper}` by the directory of `reporter_file`, both quoted for the shell.
     """
     environment_suffices: bool = False
-    """True if the environment variables alone make the runner report each test, so that a script may start
-    it.
+    """True if the environment variables alone make the runner report each test. In that case, a script may
+    start the runner.
     """
     reporter_file: str | None = None
-    """A file in reporters/ that is copied into a separate directory of the sandbox."""
+    """A file in reporters/ that the runner needs. It is copied into a separate directory of the sandbox."""
     module_replacement: str | None = None
     """Replaces `-m` and the following word in a Python runner's command."""
     report_source: Literal["file", "output", "files"] = "file"
     """Where the report is: in one file, in the output of the command, or in several files."""
     report_paths: str = ""
-    """Where the runner leaves its reports below the work tree, as a pattern for `find -path`."""
+    """Pattern for `find -path` that matches the reports which the runner writes below the work tree."""
     select_tests: Selector | None = None
     forwards_options: bool = False
     """True if a package manager can forward options to the runner. These options then come last, after the
@@ -246,7 +246,9 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
 
 
 def detect_runner(command: str) -> RunnerName:
-    """Returns the runner that a shell command starts; `none` if there is none or more than one."""
+    """Returns the runner that a shell command starts. Returns `none` if the command starts no known runner or
+    several.
+    """
     if REPORT_VARIABLE in command:
         return "junit"
     names = [name for name, runner in RUNNERS.items() for _ in runner.command_pattern.finditer(command)]

@@ -23,15 +23,15 @@ class Suite(FrozenModel):
     string means the root.
     """
     suffixes: tuple[str, ...] = ()
-    """Suffixes of the source files that these tests cover, such as `.py`. If there are none, the tests cover
-    all files.
+    """Suffixes of the source files that these tests cover, such as `.py`. If there are no suffixes, the tests
+    cover all files.
     """
     language: Language | None = None
     """Language of the tests; None if it is unknown."""
 
     @property
     def root_command(self) -> str:
-        """The command as typed at the repository's root."""
+        """The command as a person would enter it in the repository's root directory."""
         return command_from_root(self.directory, self.command)
 
     @property
@@ -70,8 +70,8 @@ class Suites(FrozenModel):
     """The suite that runs at the base commit while the agent works; None if there are no tests."""
 
     def select_for_paths(self, changed: Iterable[str]) -> tuple[Suite, ...]:
-        """Returns the suites nearest to these files, in the order of `all`, or the primary suite if there are
-        no files.
+        """Returns the suites nearest to these files, in the order of `all`. If there are no files, returns
+        the primary suite.
         """
         nearest = [self._nearest_suite(path) for path in changed] or [self.primary]
         return tuple(suite for suite in self.all if suite in nearest)

@@ -19,8 +19,8 @@ _CLOSING_KEYWORD = re.compile(
 
 
 def neutralize(text: str) -> str:
-    """Makes untrusted text harmless. When GitHub renders it, it mentions nobody, closes no issue and loads no
-    image.
+    """Makes untrusted text harmless. When GitHub renders the result, it notifies nobody, closes no issue and
+    loads no image.
 
     Inserts a zero-width space after active characters and keywords (`@name`, `#12`, `<tag`, `![`, a closing
     keyword). Unlike a backslash, this space is invisible and works both inside and outside of code.
@@ -73,7 +73,7 @@ def format_usd(cost: Decimal | MinimumCost) -> str:
     """Formats dollars as `$0.1234` or `$1.23`, or as `at least $0.1234` if some prices are unknown."""
     usd = known_usd(cost)
     places = Decimal("0.0001") if usd < 1 else Decimal("0.01")
-    if isinstance(cost, MinimumCost):  # The number is a minimum, so it is rounded down.
+    if isinstance(cost, MinimumCost):  # The cost is a minimum, so it is rounded down.
         return f"at least ${usd.quantize(places, ROUND_FLOOR)}"
     return f"${usd.quantize(places)}"
 
@@ -91,8 +91,8 @@ def format_test_counts(statuses: Iterable[TestStatus]) -> str:
 
 
 def patch_test_label(verdict: Verdict) -> str:
-    """Returns what to call the tests in `new_tests_at_base`: `new test`, or `new or changed test` if some of
-    them existed before.
+    """Returns a name for the tests in `new_tests_at_base`: `new test`, or `new or changed test` if some of
+    these tests existed before.
     """
     known = verdict.before.results if verdict.before else {}
     return "new or changed test" if known.keys() & verdict.new_tests_at_base.keys() else "new test"

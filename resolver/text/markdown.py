@@ -61,7 +61,7 @@ def _parse_markdown(text: str) -> Iterator[MarkdownSpan]:
 
 
 def close_code_blocks(text: str) -> str:
-    """Closes a code block that the text leaves open, so that text after it is not part of the block."""
+    """Returns the text with its last code block closed, so that text which follows is not part of the block."""
     ends = ("", *(f"\n{mark * count}" for count in range(3, 9) for mark in "`~"), "\n</pre>")
     return next((text + end for end in ends if _kind_at_end(text + end) != "code"), text)
 
@@ -72,9 +72,11 @@ def _kind_at_end(text: str) -> str:
 
 
 def _apply_elements(text: str, spans: Sequence[MarkdownSpan]) -> Iterator[MarkdownSpan]:
-    """Marks prose inside HTML elements for code as code, and prose inside HTML elements for quotes as quote."""
+    """Changes the kind of prose spans inside HTML elements. Inside elements for code, the kind becomes
+    "code"; inside elements for quotations, it becomes "quote".
+    """
     open_at = defaultdict[str, list[int]](list)
-    # How much each span changes the nesting depth.
+    # For each span, how much it changes the nesting depth.
     depth = {kind: [0] * (len(spans) + 1) for kind in ("code", "quote")}
     for at, span in enumerate(spans):
         tag = _ELEMENT.fullmatch(text, span.start, span.end) if span.kind == "code" else None

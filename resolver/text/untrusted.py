@@ -26,8 +26,8 @@ def quote(text: str, limit: int) -> QuotedText:
     HTML comments and invisible code points (zero width, tags, bidi controls, variation selectors) are removed
     and counted, because they can hide instructions from people who read the page.
     """
-    # `splitlines` breaks lines at every character that some reader takes for a line break, such as a line
-    # separator or a lone CR.
+    # `splitlines` splits at every character that some program treats as a line break, such as a line
+    # separator or a single CR.
     visible, hidden = strip_hidden("\n".join(text.splitlines()))
     kept = visible[:limit]
     quoted = "\n".join(f"> {line}".rstrip() for line in kept.split("\n"))

@@ -1,9 +1,9 @@
-"""Runs unittest like `python -m unittest`, and writes a JSON line for each test and a final line with the
-number of tests.
+"""Runs unittest like `python -m unittest`. Writes a JSON line for each test, and a final line with the number
+of tests.
 
-The first argument is the path of the report, the others are unittest's own. The arguments after
+The first argument is the path of the report. The other arguments are those of unittest. The arguments after
 `--patchwright-only` select tests: each is a file, or an id in the form that the report uses. The module runs
-in the sandbox under the repository's own Python (3.8 and later), so it uses only the standard library.
+in the sandbox with the repository's Python (3.8 or later), so it uses only the standard library.
 """
 # ruff: noqa: N802 (the names are unittest's)
 
@@ -22,7 +22,7 @@ SEVERITY_ORDER = ("failed", "error", "passed", "skipped")
 
 
 def locate_test(test: Any) -> tuple[str, str]:
-    """Returns the file and name of a test in pytest's form; the name is empty if the file could not be
+    """Returns the file and the name of a test in pytest's form. The name is empty if the file could not be
     imported.
     """
     if type(test).__module__ == "unittest.loader":

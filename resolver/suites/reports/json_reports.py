@@ -47,7 +47,9 @@ class _JestReport(LenientModel):
 
 
 def parse_jest(content: bytes, root: str) -> RunnerReport:
-    """Parses a report of jest or vitest. A file that could not be loaded is an error with its path as the id."""
+    """Parses a report of jest or vitest. A test file that could not be loaded gets the result "error", with
+    the file's path as the id.
+    """
     parsed = _JestReport.model_validate_json(content)
     collected = ReportBuilder(root)
     for file in parsed.testResults:
@@ -105,7 +107,7 @@ class _MochaReport(LenientModel):
 
 
 def parse_mocha(content: bytes, root: str) -> RunnerReport:
-    """Parses a report of mocha. A failing hook is a failure under the hook's name."""
+    """Parses a report of mocha. A hook that fails is reported as a failed test with the hook's name."""
     parsed = _MochaReport.model_validate_json(content)
     collected = ReportBuilder(root)
     outcomes: tuple[tuple[tuple[_MochaTest, ...], TestStatus], ...] = (
@@ -149,8 +151,8 @@ class _RspecReport(LenientModel):
 
 
 def parse_rspec(content: bytes, root: str) -> RunnerReport:
-    """Parses a report of rspec. A file that could not be loaded is an error with its path as the id, if rspec
-    names it.
+    """Parses a report of rspec. If rspec names a file that could not be loaded, the file gets the result
+    "error", with its path as the id.
     """
     parsed = _RspecReport.model_validate_json(content)
     collected = ReportBuilder(root)
@@ -184,10 +186,11 @@ class _GoEvent(LenientModel):
 
 
 def parse_go(content: bytes, root: str) -> RunnerReport:
-    """Parses the stream of `go test -json`, which other output may interrupt.
+    """Parses the output of `go test -json`. Lines of other programs may be mixed into it.
 
-    A package that fails although none of its tests fails is an error. A test with subtests is represented by
-    its subtests, unless it fails and none of them does.
+    If a package fails although none of its tests fails, the package gets the result "error". For a test with
+    subtests, only the subtests are reported. If such a test fails although no subtest fails, the test is
+    reported as well.
     """
     results: dict[tuple[str, str], TestStatus | None] = {}
     outputs: dict[tuple[str, str], list[str]] = {}
@@ -221,7 +224,7 @@ def parse_go(content: bytes, root: str) -> RunnerReport:
 
 
 def _parents(package: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yields the tests that contain this one, and its package."""
+    """Yields the package of this test and the tests that contain it, as pairs of package and test name."""
     parts = name.split("/")
     if name:
         yield package, ""

@@ -4,7 +4,7 @@ from patchwright.resolver.domain import TestStatus
 from patchwright.resolver.suites.runner_report import MAX_TESTS, RunnerReport, parse_junit_xml
 
 FILE_SEPARATOR = b"\0"
-"""Separates two files; XML cannot contain it."""
+"""Separates two concatenated files. XML cannot contain this character."""
 
 
 def parse_junit(content: bytes, root: str) -> RunnerReport:
@@ -12,7 +12,7 @@ def parse_junit(content: bytes, root: str) -> RunnerReport:
 
 
 def parse_junit_files(content: bytes, root: str) -> RunnerReport:
-    """Returns the merged results of all files, or the first problem."""
+    """Returns the merged results of all files. If a file has a problem, returns the first problem."""
     results: dict[str, TestStatus] = {}
     messages: dict[str, str] = {}
     for part in content.split(FILE_SEPARATOR):

@@ -1,4 +1,6 @@
-"""Builds a report from single results: limits, test ids, and checks of the claimed totals."""
+"""Builds a report from single results. Applies limits, builds test ids, and checks the totals that a runner
+claims.
+"""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -37,8 +39,8 @@ class ReportBuilder:
         self.counts = dict[TestStatus, int](passed=0, failed=0, error=0, skipped=0)
 
     def add(self, test: str, result: TestStatus, message: str = "") -> None:
-        """Adds an outcome; if a test has several, the most severe counts. Raises InvalidReport beyond
-        MAX_TESTS.
+        """Adds the outcome of a test. If a test has several outcomes, the most severe one is kept. Raises
+        InvalidReport if there are more than MAX_TESTS tests.
         """
         test = test.strip()[:MAX_ID]
         if not test:
@@ -66,8 +68,8 @@ class ReportBuilder:
         return sum(self.counts.values())
 
     def check_totals(self, claimed: Mapping[str, int | None], actual: Mapping[str, int]) -> None:
-        """Raises InvalidReport if a claimed total differs from the number of tests. Claims of None are
-        ignored.
+        """Raises InvalidReport if a total that the runner claims differs from the number of tests. Totals
+        that are None are ignored.
         """
         for name, number in actual.items():
             if claimed.get(name) not in (None, number):

@@ -16,11 +16,12 @@ MAX_DIAGNOSTIC_LINES = 400  # maximum lines per diagnostic
 
 
 def parse_tap(content: bytes, root: str) -> RunnerReport:
-    """Parses TAP. A test with subtests is represented by its subtests, unless it fails and none of them does.
+    """Parses TAP. For a test with subtests, only the subtests are reported. If such a test fails although no
+    subtest fails, the test is reported as well.
 
-    A top-level test point may be a file. The ids of its tests then begin with its path, as in
-    `test/a.js::adds > zero`. A file that is not ok and has no subtests could not be run. Source:
-    testanything.org, versions 13 and 14.
+    A test point at the top level may be a file. In this case, the ids of its tests begin with the file's
+    path, as in `test/a.js::adds > zero`. If a file is not ok and has no subtests, it could not be run.
+    Source: testanything.org, versions 13 and 14.
     """
     levels = [_TapLevel()]
     diagnostic: list[str] | None = None
@@ -50,8 +51,8 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
 
 
 def parse_tape(content: bytes, root: str) -> RunnerReport:
-    """Parses TAP as tape prints it: a test is a heading together with all assertions below it, which rarely
-    have names.
+    """Parses TAP as tape prints it. A test is a heading together with all assertions below this heading. The
+    assertions rarely have names.
     """
     collected, heading, count, planned = ReportBuilder(root), "", 0, None
     for line in content.decode(errors="replace").splitlines():
@@ -114,7 +115,9 @@ class _TapLevel:
 
 
 def _enter_level(levels: list[_TapLevel], depth: int) -> None:
-    """Moves to this depth; a file may begin with nested subtests."""
+    """Moves to this depth. Several levels may be added at once, because a report may begin with nested
+    subtests.
+    """
     while len(levels) <= depth <= MAX_DEPTH:
         levels.append(_TapLevel())
     if depth != len(levels) - 1:
@@ -150,7 +153,9 @@ _CARGO_RESULTS: dict[str, TestStatus] = {"ok": "passed", "FAILED": "failed", "ig
 
 
 def parse_cargo(content: bytes, root: str) -> RunnerReport:
-    """Parses the output of `cargo test`. After `running n tests`, only the first n outcomes are accepted."""
+    """Parses the output of `cargo test`. After each line `running n tests`, only the next n outcomes are
+    accepted.
+    """
     collected = ReportBuilder(root)
     target, expected, counts = "", 0, dict[str, int]()
     for line in content.decode(errors="replace").splitlines():
