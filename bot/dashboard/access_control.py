@@ -82,9 +82,13 @@ class AccessControl:
             async with asyncio.TaskGroup() as group:
                 for name in unknown[:MAX_CHECKED_REPOSITORIES]:
                     group.create_task(check(name))
-        except* Unauthorized as errors:
-            raise Unauthorized("the session is no longer valid") from errors
-        except* ForgeError as errors:
+        except (
+            ExceptionGroup
+        ) as errors:  # Not `except*`: before Python 3.11.4 it groups what its block raises.
+            if errors.split(ForgeError)[1] is not None:
+                raise
+            if errors.subgroup(Unauthorized) is not None:
+                raise Unauthorized("the session is no longer valid") from errors
             raise ForgeError("GitHub did not return repository permissions") from errors
         return frozenset(
             name for name in repositories if self._cached_level(user_id, name) not in (None, "none")

@@ -15,6 +15,7 @@ from patchwright.bot.embedded_redis import find_redis_server, run_embedded_redis
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.connection import can_write
 from patchwright.resolver.errors import SettingsError
+from patchwright.runtime import processes
 from tests.bot.jobs import job
 
 pytestmark = pytest.mark.redis
@@ -33,9 +34,7 @@ async def put(url: str) -> bool:
 
 async def gone(pid: int, seconds: float = 10) -> bool:
     for _ in range(round(seconds / 0.05)):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+        if processes.start_time(pid) is None:  # A zombie has ended, even if no init reaps it.
             return True
         await asyncio.sleep(0.05)
     return False

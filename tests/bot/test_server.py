@@ -25,6 +25,7 @@ from patchwright.bot.server import RedisStores, _health_endpoints, run_server
 from patchwright.bot.worker_process import run_worker
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime import processes
 from tests.bot.deliveries import LABELED, SECRET, signed
 from tests.bot.jobs import job
 
@@ -207,9 +208,9 @@ async def test_a_second_stop_signal_does_not_shorten_the_workers_grace_period(
 
 
 async def gone(pid: int) -> None:
-    """Waits until there is no such process."""
-    async with asyncio.timeout(20):
-        while Path(f"/proc/{pid}").exists():
+    """Waits until the process has ended. A zombie has ended, even if no init reaps it."""
+    async with asyncio.timeout(60):
+        while processes.start_time(pid) is not None:
             await asyncio.sleep(0.05)
 
 

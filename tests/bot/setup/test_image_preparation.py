@@ -3,12 +3,12 @@
 import asyncio
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from patchwright.bot.setup.image_preparation import ImagePreparation, prepare_images
+from patchwright.runtime import processes
 from tests.bot.setup.conftest import UnconfiguredServer, wait_until
 
 BUILD_SCRIPT = """
@@ -53,12 +53,9 @@ async def test_the_progress_and_the_error_of_the_build_are_reported(
 
 
 async def test_the_build_stops_with_the_server(tmp_path: Path) -> None:
-    started_at = time.monotonic()
     async with prepare_images(build_command(tmp_path), os.environ, lambda _: None) as images:
         await wait_until(lambda: images.status)
-    assert time.monotonic() - started_at < 10
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert processes.start_time(int((tmp_path / "pid").read_text())) is None
 
 
 async def test_nothing_is_built_without_a_command() -> None:
