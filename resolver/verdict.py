@@ -10,22 +10,24 @@ NOTHING_COLLECTED = 5  # Exit code of pytest if it collected no tests.
 
 @dataclass(frozen=True)
 class PatchTests:
-    """Test runs of the tests that a patch changes or adds, in their version from the patch."""
+    """Runs of the tests that a patch changes or adds. These runs use the patch's version of the tests."""
 
     files: frozenset[str]
     """Test files that the patch changes, adds or deletes."""
     files_only: bool
-    """True if only these files were run; False if all tests were."""
+    """True if only `files` were run; False if all tests were run."""
     after: TestRun
-    """Run with the whole patch, except that the test configuration is the one at base."""
+    """Run with the whole patch, except its changes to the test configuration."""
     after_rerun: TestRun | None = None
     """A second run that includes at least the tests that failed in `after`; None if none failed."""
     before: TestRun | None = None
-    """Run on the code at base; None if not needed. Errors are marked as skipped, except those that occur
-    because the patch's code is missing.
+    """Run on the code at base; None if this run is not needed. Tests with errors are marked as skipped,
+    unless the error occurred because code from the patch is missing.
     """
     before_rerun: TestRun | None = None
-    """A second run at base that includes at least the tests that failed there and pass with the patch."""
+    """A second run at base. It includes at least the tests that failed at base and pass with the patch. None
+    if there are none.
+    """
 
     def covers(self, test: str) -> bool:
         """Returns True if the test was selected for these runs, even if it no longer exists."""
@@ -39,16 +41,19 @@ class Evidence:
     before: TestRun
     """The repository's own tests at base."""
     after: TestRun
-    """The same tests in their base version, run on the patch's code."""
+    """The repository's own tests in their base version, run on the patch's code."""
     before_rerun: TestRun | None = None
-    """A second run at base that includes at least the tests whose results differ. None if no result differs
-    or a second run is impossible.
+    """A second run at base. It includes the tests that pass only at base, and some of those that pass only
+    with the patch (`verification.MAX_CONFIRMED`). None if no result differs or a second run is impossible.
     """
     after_rerun: TestRun | None = None
-    """A second run with the patch, of the same tests as `before_rerun`."""
+    """A second run with the patch. It includes the tests of `before_rerun`, or all tests if single tests
+    cannot be selected.
+    """
     full_patch: TestRun | None = None
-    """Run with the whole patch, including its tests and test configuration. It covers at least the tests that
-    fail in `after`. None if the patch changes neither tests nor configuration.
+    """Run with the whole patch, including its tests and test configuration. It includes at least the tests
+    that passed in `before` and fail in `after`. None if it is not needed, or if the patch changes neither
+    tests nor test configuration.
     """
     patch_tests: PatchTests | None = None
     changes_code: bool = True
@@ -102,8 +107,8 @@ def get_test_file(test: str) -> str:
 
 
 def get_test_status(run: TestRun, test: str) -> TestStatus | None:
-    """Returns the result of a test, or the result of its file if the file could not be collected; None if
-    there is neither.
+    """Returns the result of a test. If its file could not be collected, returns the result of the file.
+    Returns None if there is neither.
     """
     return run.results.get(test) or run.results.get(get_test_file(test))
 
@@ -129,7 +134,8 @@ def _compare_tests(verdict: Verdict, evidence: Evidence) -> Verdict:
     before, after, after_rerun = evidence.before, evidence.after, evidence.after_rerun or evidence.after
     suspects, candidates = find_pass_to_fail(before, after), find_fail_to_pass(before, after)
     before_rerun = evidence.before_rerun or before
-    # A test counts as flaky only if the second run shows no difference. A run with a problem shows nothing.
+    # A test counts as flaky only if its second run shows no difference. A second run with a problem proves
+    # nothing.
     flaky = {test for test in suspects if get_test_status(after_rerun, test) in ("passed", "skipped")}
     flaky |= {test for test in suspects if get_test_status(before_rerun, test) in FAILED_STATUSES}
     flaky |= {
@@ -199,7 +205,7 @@ def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind,
 
 
 def _reason_unproven(evidence: Evidence, reverted_config: tuple[str, ...]) -> str:
-    """Explains why no test shows the fix."""
+    """Returns a sentence that explains why no test shows the fix."""
     before, patch_tests = evidence.before, evidence.patch_tests
     if not evidence.changes_code and reverted_config:
         files = _format_first_paths(reverted_config)
@@ -239,8 +245,8 @@ def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
 def _compare_patch_tests(
     before: TestRun, patch_tests: PatchTests
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Returns three groups of the patch's own tests: those that fail with it, those that show the fix, and
-    the flaky ones.
+    """Returns three groups of the patch's own tests: the tests that fail with the patch, the tests that show
+    the fix, and the flaky tests.
     """
     rerun = patch_tests.after_rerun or patch_tests.after
     ignored = {test for test, result in before.results.items() if result in FAILED_STATUSES} | set(
@@ -271,8 +277,8 @@ def _compare_patch_tests(
 
 
 def _new_tests_at_base(before: TestRun, patch_tests: PatchTests) -> dict[str, TestStatus]:
-    """Returns the results for `Verdict.new_tests_at_base`. They exclude the repository's own tests that
-    failed at base.
+    """Returns the results for `Verdict.new_tests_at_base`. Tests of the repository that failed at base are
+    left out.
     """
     if patch_tests.before is None or patch_tests.before.problem or patch_tests.after.problem:
         return {}
@@ -288,8 +294,8 @@ def _new_tests_at_base(before: TestRun, patch_tests: PatchTests) -> dict[str, Te
 
 
 def _merge_patch_tests(evidence: Evidence) -> TestRun:
-    """Returns the run with the patch. Results of the patch's version of a test replace those of its base
-    version.
+    """Returns the run with the patch. If the patch changes a test, the result of the patch's version replaces
+    the result of the base version.
     """
     after, patch_tests = evidence.after, evidence.patch_tests
     if patch_tests is None or patch_tests.after.problem or after.problem:
@@ -312,8 +318,8 @@ def _merge_patch_tests(evidence: Evidence) -> TestRun:
 
 
 def _repository_failures(before: TestRun, patch_tests: PatchTests) -> frozenset[str]:
-    """Returns the repository's own tests that fail at base. Their results in runs of the patch's tests are
-    ignored, because the patch's tests could make them pass.
+    """Returns the repository's own tests that fail at base. In runs of the patch's tests, their results are
+    ignored, because code in the patch's tests could make these tests pass.
     """
     return frozenset(
         test
@@ -366,8 +372,8 @@ def _explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:
 
 
 def _downgrade_if_tests_edited(verdict: Verdict) -> Verdict:
-    """Downgrades `fixed` if the patch weakens tests or changes their configuration, so that a person looks
-    first.
+    """Changes the verdict `fixed` to `unproven` if the patch weakens tests or changes their configuration. A
+    person then has to check the patch.
     """
     if verdict.kind != "fixed":
         return verdict

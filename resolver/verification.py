@@ -1,8 +1,9 @@
 """Verifies a patch. The repository's tests run with and without the patch, in sandboxes that the agent never
 used.
 
-The patch cannot influence its own verification. The repository's tests run in their version from base on the
-patch's code, the patch's own tests run separately, and the test configuration always comes from base.
+The patch must not influence its own verification. On the patch's code, the base version of the repository's
+tests runs. The tests that the patch adds or changes run separately. The test configuration always comes from
+the base commit.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from patchwright.resolver.verdict import (
 from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 from patchwright.runtime.sandbox import Sandboxes
 
-MAX_CONFIRMED = 50  # Maximum number of fixed tests that are rerun with and without the patch.
+MAX_CONFIRMED = 50  # Maximum number of tests that are rerun because they pass only with the patch.
 
 VerdictCallback = Callable[[Verdict], Awaitable[bool]]
 """Called with the verdict on the tests that ran first. If it returns True, that verdict is final and the
@@ -90,7 +91,7 @@ class _PatchParts:
     code_only: Patch
     """The patch without its changes to tests and test configuration."""
     with_tests: Patch
-    """The patch with its tests, but without its changes to the test configuration."""
+    """The patch with its changes to tests, but without its changes to the test configuration."""
     tests_only: Patch
     """Only the patch's tests and the data that they use."""
     code_changes: tuple[FileChange, ...]
@@ -138,8 +139,8 @@ class _SuiteVerification:
     baseline_runs: BaselineRuns
 
     async def verdict(self, on_first_verdict: VerdictCallback) -> Verdict:
-        """Returns the verdict. The tests that the patch may affect run first, if they are known. Then all
-        tests run.
+        """Returns the verdict. If it is known which tests the patch may affect, these tests run first. Then
+        all tests run, unless `on_first_verdict` accepts the first verdict.
         """
         patch_tests: PatchTests | None = None
         if affected_tests := await self._affected_tests():
@@ -164,7 +165,7 @@ class _SuiteVerification:
         return await find_affected_tests(self.workspace, self.parts.code_changes, files, self.suite)
 
     async def _collect_evidence(self, only: tuple[str, ...]) -> Evidence | None:
-        """Runs the repository's own tests: all of them, or only those in the files `only`.
+        """Runs the repository's own tests. If `only` names files, runs only the tests in these files.
 
         Returns None if the files in `only` yield no test results.
         """
@@ -190,7 +191,9 @@ class _SuiteVerification:
         return await self._run("first-base", None, only)
 
     async def _confirm(self, evidence: Evidence, role: str) -> Evidence:
-        """Reruns the tests whose results differ, with and without the patch, in new sandboxes."""
+        """Reruns the tests whose results differ, in new sandboxes. They run with the patch and, if single
+        tests can be selected, also without it.
+        """
         before, after = evidence.before, evidence.after
         if after.problem or (not after.results and after.exit_code != 0):
             after_rerun = await self._run(f"{role}-again", self.parts.code_only)
@@ -216,8 +219,8 @@ class _SuiteVerification:
         return evidence
 
     async def _run_full_patch(self, role: str, only: tuple[str, ...]) -> TestRun | None:
-        """Runs the tests with the whole patch. Returns None if the patch contains only code, because that run
-        already exists.
+        """Runs the tests with the whole patch. Returns None if the patch changes neither tests nor test
+        configuration, because such a run already exists.
         """
         if not self.parts.test_changes and not self.test_edits.reverted_test_config:
             return None
@@ -266,8 +269,8 @@ class _SuiteVerification:
             patch_tests = replace(patch_tests, before=at_base)
             fail_to_pass = find_fail_to_pass(at_base, after)[:MAX_CONFIRMED]
             if fail_to_pass and not at_base.problem:
-                # The tests are selected by file, because a test that could not be collected has no id at
-                # base.
+                # The tests are selected by file, because a test that cannot be collected at base has no id
+                # there.
                 patch_tests = replace(
                     patch_tests,
                     before_rerun=await self._run("tests-at-base-again", self.parts.tests_only, only),
@@ -294,10 +297,10 @@ class _SuiteVerification:
         canary: Canary | None,
         new_tests: frozenset[str] | None = None,
     ) -> TestRun:
-        """Runs the patch's tests separately from the repository's own tests, and ignores the results of all
-        other tests.
+        """Runs the patch's tests separately from the repository's own tests. If `only` names files, the
+        results of tests in other files are ignored.
 
-        `new_tests` is set only for runs on the code at base: the tests that do not exist at base.
+        `new_tests` is set only for runs on the code at base. It contains the tests that do not exist at base.
         """
         if canary is not None:
             patch, only = canary.add_to(patch), (*only, canary.path)

@@ -1,4 +1,6 @@
-"""Creates workspaces from a repository on a forge, through a local mirror, or from a repository on this disk."""
+"""Creates workspaces. The source is a repository on a forge, which is copied to a local mirror first, or a
+repository on this disk.
+"""
 
 import asyncio
 import contextlib
@@ -26,8 +28,8 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 __all__ = ["ABSENT", "GITLINK", "SYMLINK", "FileChange", "Workspace", "WorkspaceFactory", "push"]
 
-# The refspec for tags is explicit because git would otherwise fetch new tags, but never move or delete a tag
-# that changed on the forge.
+# The refspec for tags is explicit. Otherwise, git would fetch new tags, but would never update or delete a
+# tag that was moved or deleted on the forge.
 ALL_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 
 
@@ -44,7 +46,7 @@ class WorkspaceFactory:
     ) -> AsyncIterator[Workspace]:
         """Clones the repository at `url`. `ref` is a branch, a full reference, a commit id, or "HEAD".
 
-        `config_ref` is the revision whose settings and instructions apply, if it is not `ref` (see
+        `config_ref` is the revision that provides the settings and instructions, if this is not `ref` (see
         `Workspace.config_source`). Raises Unauthorized, Forbidden or NotFound as the server responds, and
         WorkspaceError for an empty repository, an unknown reference or an unreachable server.
         """
@@ -83,8 +85,8 @@ class WorkspaceFactory:
     async def _update_mirror(
         self, mirror: Path, url: str, ref: str, credentials: Credentials | None
     ) -> tuple[str | None, str]:
-        """Updates the mirror. Returns the branch and the commit of `ref`; the branch is None if `ref` is a
-        commit id.
+        """Updates the mirror. Returns the branch and the commit to which `ref` refers. The branch is None if
+        `ref` is a commit id.
         """
 
         async def network(*arguments: str) -> bytes:
@@ -119,8 +121,8 @@ class WorkspaceFactory:
 
     @contextlib.asynccontextmanager
     async def local(self, path: Path, ref: str = "HEAD") -> AsyncIterator[Workspace]:
-        """Creates a workspace from the commits of a repository on this disk. Its work tree is neither read
-        nor changed.
+        """Creates a workspace from the commits of a repository on this disk. The work tree of that repository
+        is neither read nor changed.
 
         Raises WorkspaceError if `path` is not a repository, is empty, or does not contain `ref`.
         """
@@ -141,7 +143,9 @@ class WorkspaceFactory:
 
     @contextlib.contextmanager
     def _temporary_directory(self) -> Iterator[Path]:
-        """Yields a directory for one run, and removes the directories of killed processes."""
+        """Yields a directory for one run. Also removes the directories that killed processes have left
+        behind.
+        """
         runs = self._cache / "workspaces"
         runs.mkdir(parents=True, exist_ok=True)
         for abandoned in runs.glob("*.lock"):
@@ -205,8 +209,9 @@ async def _fetch(git_dir: Path, source: Path, ref: str, name: str = "base") -> N
     The fetch named `base` comes first and includes the tags up to `ref`. Later fetches include no tags,
     because tags could conflict.
 
-    The git process that serves `source` reads its configuration, but no setting that starts a program during
-    a fetch. `safe.directory=*` is safe because the operator chose the directory, no matter who owns it.
+    A git process reads `source` and the configuration of that repository. No setting that it uses during a
+    fetch starts a program. `safe.directory=*` is safe because the operator chose the directory, no matter who
+    owns it.
     """
     serve = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
     await run_git(
@@ -229,7 +234,9 @@ async def _has_commit(git_dir: Path, commit: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def _lock(path: Path) -> AsyncIterator[None]:
-    """Holds an exclusive lock among all processes. Raises WorkspaceError after NETWORK_TIMEOUT seconds."""
+    """Holds an exclusive lock, which no other process can hold at the same time. Raises WorkspaceError if the
+    lock is not available within NETWORK_TIMEOUT seconds.
+    """
     with path.open("wb") as lock:
         try:
             async with asyncio.timeout(NETWORK_TIMEOUT):

@@ -37,7 +37,7 @@ class BrowseTool:
         return (ActionTool(Browse, self.browse),)
 
     async def browse(self, action: Browse) -> AnyObservation:
-        """Returns the browsing agent's report, or a failure if the agent could not be started.
+        """Returns the browsing agent's report. Returns a failure if the agent could not be started.
 
         Raises ModelAccessDenied, SandboxError and LogError.
         """
@@ -60,8 +60,8 @@ class BrowseTool:
             return browsing_agent.build_result(run, log.trajectory)
 
     async def recover(self, call: ToolCall) -> SubagentResult | None:
-        """Returns the result of a task that was interrupted when the process was killed, or None if it was
-        never started.
+        """Returns the result of a task that was interrupted when the process was killed. Returns None if the
+        task was never started.
         """
         reports = await self._launcher.recover(call, browsing_agent.has_reported, browsing_agent.build_result)
         return reports[0] if reports else None

@@ -7,10 +7,11 @@ from patchwright.runtime.observations import Acknowledgment
 
 
 def build_control_tools(*, has_review_threads: bool = True) -> tuple[Tool, ...]:
-    """Returns the think, plan, ask and finish tools. The agent ends the run after an accepted ask or finish.
+    """Returns the think, plan, ask and finish tools. After an accepted call of ask or finish, the agent ends
+    the run.
 
-    If `has_review_threads` is False, the work is not on a pull request, and finish has no field for answers
-    to review threads.
+    If the work is not on a pull request, `has_review_threads` is False. In that case, the finish tool has no
+    field for replies to review threads.
     """
     finish = ActionTool(Finish, _handle_finish)
     if not has_review_threads:

@@ -58,8 +58,8 @@ class DelegateTool:
         return (ActionTool(Delegate, self.delegate),)
 
     async def delegate(self, action: Delegate) -> AnyObservation:
-        """Returns the investigators' reports, or a failure if none could be started. Raises the same errors
-        as `investigate`.
+        """Returns the investigators' reports. Returns a failure if no investigator could be started. Raises
+        the same errors as `investigate`.
         """
         return await self.investigate(action, action.tasks)
 
@@ -69,8 +69,8 @@ class DelegateTool:
         """Runs one investigator per question and returns their merged reports. Micro agents also use this
         method.
 
-        `skill` adds instructions for all investigators and the schema of their reports. If a sandbox fails,
-        only the investigator in it ends. Raises ModelAccessDenied and LogError.
+        `skill` contains instructions for all investigators, and the schema of their reports. If a sandbox
+        fails, only the investigator in this sandbox ends. Raises ModelAccessDenied and LogError.
         """
         limits = self.launcher.allocate_limits(self.max_steps, subagents=len(tasks))
         if isinstance(limits, ActionFailure):
@@ -91,8 +91,8 @@ class DelegateTool:
             return merge_results([build_result(run, log.trajectory) for run, log in started])
 
     async def recover(self, call: ToolCall) -> SubagentResult | None:
-        """Returns the results of questions that were interrupted when the process was killed, or None if none
-        was started.
+        """Returns the results of questions that were interrupted when the process was killed. Returns None if
+        no investigator was started.
         """
         reports = await self.launcher.recover(call, has_reported, build_result)
         return merge_results(reports) if reports else None
@@ -120,8 +120,8 @@ class DelegateTool:
 
 
 def build_report_tools(form: AgentSchema | None = None) -> tuple[Tool, ...]:
-    """Returns an investigator's tools that need no sandbox: think and report. `form` defines the schema of
-    the report.
+    """Returns those tools of an investigator that need no sandbox: think and report. `form` contains the
+    schema of the report.
     """
     return (
         ActionTool(Think, _handle_think),
@@ -182,8 +182,8 @@ def build_result(run: RunId, trajectory: Trajectory) -> SubagentResult:
 
 
 def merge_results(results: Sequence[SubagentResult]) -> SubagentResult:
-    """Merges results into one: costs are summed, and the duration is the longest, since the agents ran in
-    parallel.
+    """Merges the results of several subagents into one. Costs are added. The duration is the longest one,
+    because the subagents ran in parallel.
     """
     total_usage = Usage(seconds=max(result.usage.seconds for result in results))
     for result in results:
@@ -200,7 +200,9 @@ def merge_results(results: Sequence[SubagentResult]) -> SubagentResult:
 
 
 def _find_report(trajectory: Trajectory) -> str | None:
-    """Returns the report that ended the run, even if the process was killed before it logged the end."""
+    """Returns the report that ended the run, or None if there is none. The report counts even if the process
+    was killed before it logged the stop.
+    """
     if trajectory.agent_stopped is not None and trajectory.agent_stopped.reason != "finished":
         return None
     calls = [call for reply in trajectory.replies()[-1:] for call in reply.calls]

@@ -1,8 +1,8 @@
 """Tools from other packages: typed functions, found through the entry point group `patchwright.tools`.
 
 The model sees a function's name, docstring and annotated arguments. The function runs in this process on the
-host with the operator's rights, so installing such a package means trusting it. Its first argument may be the
-run's sandbox.
+host with the operator's rights, so installing such a package means trusting it. The first argument of the
+function may be the run's sandbox.
 """
 
 import inspect
@@ -95,8 +95,8 @@ def _build_field(parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[A
 
 
 def load_entry_point_tools(sandbox: Sandbox) -> Sequence[Tool]:
-    """Returns the tools of installed packages. Raises SettingsError with the package's name if one cannot be
-    loaded.
+    """Returns the tools of installed packages. If a tool cannot be loaded, raises SettingsError with the name
+    of its package.
     """
     tools: list[Tool] = []
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):

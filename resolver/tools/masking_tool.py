@@ -1,6 +1,7 @@
 """Masks secrets in the results of third-party tools before they are logged or shown to the model.
 
-The sandbox masks its own output, but these tools also return text from the host or from an HTTP server.
+MaskingSandbox masks the sandbox's output, but these tools also return text from the host or from an HTTP
+server.
 """
 
 from typing import Any

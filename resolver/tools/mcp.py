@@ -1,7 +1,8 @@
-"""Tools of the MCP servers that the operator configured: programs in the sandbox, or servers over HTTP.
+"""Provides the tools of the MCP servers that the operator configured. A server is a program in the sandbox,
+or is reached over HTTP.
 
-Tool descriptions and results are untrusted text. Their length is limited, and they are marked as untrusted
-for the model. Source: modelcontextprotocol.io/specification/2025-06-18
+Tool descriptions and results are untrusted text. Their length is limited, and the model is told that they are
+untrusted. Source: modelcontextprotocol.io/specification/2025-06-18
 """
 
 import asyncio
@@ -102,7 +103,7 @@ class McpTool:
         )
 
     def parse(self, arguments: dict[str, Any]) -> CallTool:
-        # An invalid schema accepts everything; the server then validates the arguments itself.
+        # If the schema is invalid, all arguments are accepted, and the server validates them.
         if problem := validation_error(arguments, self._definition.inputSchema):
             raise ValueError(problem)
         return CallTool(name=self.spec.name, arguments=arguments)
@@ -123,7 +124,7 @@ class _ServerUnreachable(Exception):
 class _Connection:
     """A session with one server, opened on first use and reopened after it was lost.
 
-    It runs in its own task, because the task that opens an MCP session must also close it.
+    The session runs in its own asyncio task, because the task that opens an MCP session must also close it.
     """
 
     def __init__(self, name: str, server: McpServer, sandbox: Sandbox, endpoint: McpEndpoint | None) -> None:
@@ -174,7 +175,7 @@ class _Connection:
 
     def _build_error(self, reason: str) -> _ServerUnreachable:
         """Returns the error to raise. If the proxy denied the connection, the error contains the proxy's
-        reason, which is more precise than `reason`.
+        reason instead of `reason`, because it is more precise.
         """
         denial = self._endpoint.take_denial() if self._endpoint else None
         return _ServerUnreachable(denial or reason)
@@ -242,7 +243,8 @@ class _Connection:
 async def _relay_messages(sandbox: Sandbox, name: str, outgoing: Any, incoming: Any) -> None:
     """Relays messages between an MCP session and a program in the sandbox.
 
-    It polls the sandbox only while a response is pending, because the sandbox runs one action at a time.
+    The function polls the sandbox only while a response is pending, because the sandbox runs only one action
+    at a time.
     """
     import anyio
     from mcp.shared.message import SessionMessage

@@ -23,7 +23,7 @@ from patchwright.runtime.egress.policy import (
 )
 from patchwright.runtime.egress.proxy import Dialer, EgressConfig, EgressProxy, Resolver
 
-CONNECT_TIMEOUT = 30.0  # seconds to connect, and for each chunk that is sent
+CONNECT_TIMEOUT = 30.0  # seconds to connect, and seconds to send one chunk
 READ_TIMEOUT = 180.0  # seconds without a byte; longer than the 120 seconds that a call may take
 MAX_RESPONSE_BYTES = 20_000_000  # bytes of one response or one event stream
 
@@ -47,7 +47,9 @@ class McpEndpoint:
         )
 
     def take_denial(self) -> str | None:
-        """Returns the reason if the proxy denied a connection since the last call, and clears it."""
+        """Returns why the proxy denied a connection since the last call of this method, or None if it denied
+        none. Clears the reason.
+        """
         return next(
             (
                 f"{host}: {DENIAL_MESSAGES[reason]}"
@@ -82,7 +84,7 @@ class McpConnector:
 
     @asynccontextmanager
     async def connect(self, url: str) -> AsyncIterator[McpEndpoint]:
-        """Yields the endpoint of the server with this URL. The endpoint works only inside the context."""
+        """Yields an endpoint for the server with this URL. The endpoint works only inside the context."""
         origin = Origin.from_url(url)
         policy = build_origin_policy(origin, self.max_upload_mb, self.allowed_addresses)
         proxy = EgressProxy(
@@ -113,7 +115,7 @@ class _LimitedTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         response = await self._inner.handle_async_request(request)
         if response.headers.get("content-encoding", "identity") != "identity":
-            # The size limit counts transferred bytes. Compressed data could be much larger after
+            # The size limit applies to transferred bytes. Compressed data could be much larger after
             # decompression.
             await response.aclose()
             raise httpx.DecodingError("the response is compressed although identity encoding was requested")

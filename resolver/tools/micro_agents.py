@@ -1,7 +1,7 @@
-"""Builds a tool from each micro agent: a file in the repository that describes a task with input and output
-schemas.
+"""Builds a tool from each micro agent. A micro agent is a file in the repository that describes a task, with
+schemas of its input and output.
 
-Like all skills, the files are read from the base commit, so later edits do not change them.
+Like all skills, these files are read from the base commit, so later edits have no effect on the tools.
 """
 
 import json

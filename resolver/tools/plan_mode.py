@@ -1,5 +1,5 @@
-"""Restricts the tools of a run with plan approval: no edits before the plan is approved, and no new plan
-after that.
+"""Restricts the tools of a run whose plan needs approval. Before the approval, edits are blocked. After the
+approval, new plans are blocked.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class BlockedTool(WrapperTool):
 
 
 def apply_plan_mode(tools: Sequence[Tool], *, planning: bool) -> tuple[Tool, ...]:
-    """Blocks the tools that are not allowed in this phase.
+    """Blocks the tools that are not allowed before the plan's approval or, if `planning` is False, after it.
 
     The tool definitions are the same before and after the approval, so the cached prompt prefix stays valid.
     """

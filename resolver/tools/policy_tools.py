@@ -1,4 +1,6 @@
-"""Tools whose calls are rated for risk first, and refused if the policy does not allow them."""
+"""Wraps tools, so that the risk of each call is rated before it is executed. A call that the policy does not
+allow is refused.
+"""
 
 from collections import deque
 from typing import Any
@@ -17,7 +19,7 @@ from patchwright.resolver.tools.tool import Tool, WrapperTool
 from patchwright.runtime.observations import ActionFailure
 
 RISK_FIELD = "security_risk"
-_MAX_RATINGS = 64  # number of calls whose ratings are kept; one reply never contains that many calls
+_MAX_RATINGS = 64  # number of calls whose ratings are kept; no reply contains more calls
 
 
 class PolicyTool(WrapperTool):
@@ -36,11 +38,11 @@ class PolicyTool(WrapperTool):
 
 
 class SelfRatingAnalyzer:
-    """Uses the model's own risk ratings of its calls, which it requests through an additional field of each
-    tool.
+    """Uses the risk ratings that the model gives its own calls. Each tool gets an additional field for this
+    rating.
 
-    It can only raise the risk that the rules find, since the highest rating counts. A call without a rating
-    is "unknown".
+    The highest rating counts, so the model cannot lower the rating by the rules. A call that the model does
+    not rate gets "unknown".
     """
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ MAX_RESULT_LENGTH = 20_000  # characters of one result
 
 
 def build_skill_tools(skills: RepoSkills) -> tuple[Tool, ...]:
-    """Returns the `read_skill` tool. It reads the skills found at the base commit, so later edits do not
-    change its results.
+    """Returns the `read_skill` tool. The tool returns the skills that were loaded from the base commit, so
+    later edits do not change its results.
     """
 
     async def read(action: ReadSkill) -> TextResult | ActionFailure:

@@ -110,7 +110,7 @@ class TavilyApi:
             method="POST",
             path="/search",
             headers={"Authorization": f"Bearer {key}"},
-            # Tavily can also generate an answer; it is not requested, because nobody could verify it.
+            # Tavily can also generate an answer. No answer is requested, because it could not be verified.
             body={"query": query, "max_results": MAX_RESULTS, "include_usage": True},
         )
 
@@ -231,7 +231,7 @@ class HttpSearchClient:
     ) -> None:
         """Creates the client.
 
-        `proxy` is used for https URLs. If it is None, the proxy from the environment variables is used.
+        `proxy` is used for https URLs. If `proxy` is None, the proxy from the environment variables is used.
         """
         self._api = api
         self._key = key
@@ -322,7 +322,7 @@ def _classify_status(status: int, body: bytes | None) -> SearchFailure:
 
 
 def _build_result(title: str | None, url: str, snippet: str | None) -> SearchResult | None:
-    """Returns one result as clean text, or None if the URL is not http or https."""
+    """Returns one search result with cleaned texts, or None if its URL is not http or https."""
     if not re.match(r"https?://[^\s]", url, re.IGNORECASE):
         return None
     return SearchResult(

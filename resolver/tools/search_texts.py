@@ -1,4 +1,4 @@
-"""Renders the texts for the model about web searches. The wording is in `templates/`."""
+"""Renders the texts about web searches that the model reads. The templates are in `templates/`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def render_search_failure(provider: str, reason: SearchFailure, seconds: float) 
 def render_search_rejection(provider: str, max_searches: int | None) -> str:
     """Renders why a query was not sent.
 
-    `max_searches` is the limit that the run has reached. If it is None, the query contains a secret instead.
+    `max_searches` is the limit that the run has reached. If `max_searches` is None, the reason is that the
+    query contains a secret.
     """
     return render("prompts/not_searched.md.j2", provider=provider, max_searches=max_searches).strip()

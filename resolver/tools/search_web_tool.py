@@ -1,4 +1,6 @@
-"""The `search_web` tool. It runs on the host, where the API key is, and exists only if a key is configured."""
+"""The `search_web` tool. The tool runs on the host, where the API key is, and is available only if a key is
+configured.
+"""
 
 from dataclasses import dataclass
 
@@ -53,7 +55,9 @@ class SearchWebTool:
         )
 
     def _count_searches(self) -> int:
-        """Returns the number of successful searches; failed ones cost nothing and do not count."""
+        """Returns the number of successful searches. Failed searches are not counted, because they cost
+        nothing.
+        """
         trajectory = self.log.trajectory
         searches = {
             call.id

@@ -17,8 +17,8 @@ from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.runtime.observations import ActionFailure
 
 MAX_DEPTH = 2
-"""Maximum nesting depth. A job's own run has depth 1 and its subagents have depth 2, so subagents cannot
-start others.
+"""Maximum nesting depth. The run of a job has depth 1 and its subagents have depth 2, so subagents cannot
+start other subagents.
 """
 _RUN_ID_PARTS: dict[SubagentRole, str] = {"browse": "browse", "investigate": "sub"}
 
@@ -32,12 +32,13 @@ class SubagentLauncher:
     """Log of the parent run."""
     logs: LogStore
     limits: Limits
-    """Limits of the parent run. Subagents share half of the remaining limits, so that the parent can always
+    """Limits of the parent run. Its subagents share half of what is left, so that the parent can always
     finish.
     """
 
     def allocate_limits(self, max_steps: int, subagents: int = 1) -> Limits | ActionFailure:
-        """Returns the limits for each of `subagents` new agents. Each gets at most `max_steps` steps.
+        """Returns the limits for each of several new subagents, whose number is `subagents`. Each of them
+        gets at most `max_steps` steps.
 
         Returns a failure if the parent has used up its limits or is itself a subagent.
         """
@@ -54,7 +55,8 @@ class SubagentLauncher:
     async def start(
         self, action: Action, role: SubagentRole, task: str, model: Model, limits: Limits, **extra_fields: Any
     ) -> AsyncIterator[tuple[RunId, RunLog]]:
-        """Opens a new run for a task of the pending call, and logs its start in both logs.
+        """Opens a new run for a task of the pending call. Its start is logged in the log of the parent run
+        and in its own log.
 
         `extra_fields` are additional fields of SubagentStarted. Subagents that run in parallel must still be
         started one after the other.
@@ -64,7 +66,7 @@ class SubagentLauncher:
             run = RunId(f"{self.run}-{_RUN_ID_PARTS[role]}-{number}")
             async with self.logs.open(run) as log:
                 if log.trajectory.entries:
-                    continue  # from an earlier parent run of the same name whose log was deleted
+                    continue  # the log is from an earlier parent run, whose own log was deleted
                 await self.log.append(SubagentSpawned(call_id=call, run=run, role=role, task=task))
                 await log.append(
                     SubagentStarted(
@@ -92,9 +94,9 @@ class SubagentLauncher:
     ) -> tuple[SubagentResult, ...]:
         """Returns the results of a call's subagents after the process was killed.
 
-        The result of a finished subagent is its report; for an interrupted one, only the cost is known.
-        Returns no results if the call started no subagents. Interrupted tasks are not continued: the parent
-        agent decides whether they still matter.
+        The result of a finished subagent is its report. For an interrupted subagent, only the cost is known.
+        Returns no results if the call started no subagents. Interrupted tasks are not continued, because the
+        parent agent decides whether they are still needed.
         """
         results = []
         for run in [

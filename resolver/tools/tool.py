@@ -80,8 +80,8 @@ class ActionTool(Generic[ActionClass]):
 
 
 def build_parameters_schema(action: type[FrozenModel]) -> dict[str, Any]:
-    """Returns the JSON schema of an action's arguments, kept simple because providers support different
-    subsets.
+    """Returns the JSON schema of an action's arguments. The schema is simple, because each provider supports
+    only some features of JSON Schema.
     """
     schema = action.model_json_schema()
     return {
@@ -97,20 +97,24 @@ def build_parameters_schema(action: type[FrozenModel]) -> dict[str, Any]:
 
 
 def _inline_references(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Replaces the references in a schema by their definitions, because not every provider resolves them."""
+    """Replaces the references in a schema with their definitions, because some providers do not resolve
+    references.
+    """
     if isinstance(schema, list):
         return [_inline_references(part, definitions) for part in schema]
     if not isinstance(schema, dict):
         return schema
     if reference := schema.get("$ref"):
         return _inline_references(definitions[reference.rpartition("/")[2]], definitions)
-    # Only a schema's title is dropped; a property named `title` stays.
+    # Only the title of a schema is dropped. A property with the name `title` is kept.
     inlined = {key: _inline_references(part, definitions) for key, part in schema.items()}
     return {key: part for key, part in inlined.items() if key != "title" or not isinstance(part, str)}
 
 
 def _simplify_field(field: dict[str, Any]) -> dict[str, Any]:
-    """Drops titles, and drops `null` from optional fields, which can be omitted instead."""
+    """Drops titles. Also drops `null` from the types of optional fields, because such a field can be left
+    out.
+    """
     simplified = {key: value for key, value in field.items() if key != "title"}
     if "anyOf" in simplified:
         (option_schema,) = (option for option in simplified.pop("anyOf") if option != {"type": "null"})
@@ -133,7 +137,9 @@ class ToolRegistry:
         return tuple(tool.spec for tool in self._by_name.values())
 
     def parse(self, call: RawToolCall) -> Action:
-        """Returns the action of a call, or MalformedCall with the problem and the correct form."""
+        """Returns the action of a call. If the call is invalid, returns a MalformedCall with the problem and
+        the correct form.
+        """
         tool = self._by_name.get(call.name)
         if tool is None:
             return _build_malformed(call, self._render_unknown_tool(call.name))

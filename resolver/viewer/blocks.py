@@ -92,7 +92,9 @@ def build_code_block(label: str, text: str, limit: int, *, is_folded: bool | Non
 
 
 def build_diff_block(label: str, text: str, limit: int) -> DiffBlock:
-    """Returns a unified diff, clipped to about `limit` characters; the line counts cover the whole diff."""
+    """Returns a unified diff, clipped to about `limit` characters. The numbers of added and removed lines are
+    those of the whole diff.
+    """
     shown_lines = list(_classify_lines(clip(text.rstrip("\n"), limit).split("\n")))
     runs = tuple(
         (kind, "\n".join(line for _, line in lines))
@@ -109,8 +111,8 @@ def build_diff_block(label: str, text: str, limit: int) -> DiffBlock:
 
 
 def _classify_lines(lines: Iterable[str]) -> Iterator[tuple[DiffLineKind, str]]:
-    # The line counts in the hunk header tell where the hunk ends. The lines alone do not: removing the line
-    # `-- x` looks like the file header `--- x`.
+    # The line counts in the hunk header show where the hunk ends. The lines alone do not show this: a removed
+    # line `-- x` looks like the file header `--- x`.
     old_left = new_left = 0
     has_hunk = False
     for line in lines:
@@ -142,7 +144,7 @@ class ImageCollection:
         self._included: frozenset[str] | None = None
 
     def add(self, picture: ImageData, caption: str, item_id: str) -> ImageBlock:
-        """Adds an image that the item with this id shows."""
+        """Adds an image. The id is that of the item that shows the image."""
         key = hashlib.sha256(picture.data).hexdigest()
         _, first = self._pictures.setdefault(key, (picture, item_id))
         return ImageBlock(key, caption, first)
@@ -163,8 +165,8 @@ class ImageCollection:
         return len(self._pictures[image.key][0].data)
 
     def get_dimensions(self, image: ImageBlock) -> tuple[int, int] | None:
-        """Returns the width and height of a PNG image; None for other formats. They keep the page layout
-        stable while images load.
+        """Returns the width and height of a PNG image; None for other formats. With these sizes, the page
+        layout stays stable while images load.
         """
         data = self._pictures[image.key][0].data
         if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
@@ -184,7 +186,7 @@ class ImageCollection:
 
 
 def escape_invisible(text: str) -> str:
-    """Makes all characters visible that would reorder, hide or control the text around them."""
+    """Makes invisible characters visible. Such characters could reorder or hide the text around them."""
     return _UNUSUAL.sub(lambda found: found[0].translate(_ESCAPES), text)
 
 

@@ -1,4 +1,4 @@
-"""Renders one tool call and its result as title, blocks and summary, without repeating text."""
+"""Renders a tool call and its result as title, blocks and summary. Text is not repeated in them."""
 
 import json
 from typing import Literal
@@ -55,7 +55,7 @@ from patchwright.runtime.observations import (
 
 ItemKind = Literal["thought", "command", "edit", "read", "browse", "plan", "tool", "program", "end"]
 MAX_TITLE_LENGTH = MAX_LINE - 20  # characters of a call's title
-MAX_CLIPPED_TITLE_LENGTH = 100  # characters of the title of a call whose whole text is shown below
+MAX_CLIPPED_TITLE_LENGTH = 100  # characters of a call's title if a block below shows the whole text
 
 
 def get_item_kind(action: Action) -> ItemKind:
@@ -98,7 +98,7 @@ def render_call_title(action: Action) -> str:
 def build_call_blocks(action: Action, limit: int, *, is_failed: bool) -> tuple[Block, ...]:
     """Returns the blocks that show what the title of a call omits.
 
-    If `is_failed` is True, an edit has no diff, so its arguments are shown instead.
+    If `is_failed` is True, the result of an edit contains no diff, so the arguments of the edit are shown.
     """
     match action:
         case RunShell(command=text) | RunPython(code=text) | UseBrowser(code=text):

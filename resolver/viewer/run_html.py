@@ -1,5 +1,5 @@
-"""Renders a run's log as one HTML file. The file shows the whole run, loads no other files, and runs no code
-from the log.
+"""Renders a run's log as one HTML file. The file shows the whole run and loads no other files. Code in the
+log is never executed.
 """
 
 import base64
@@ -50,8 +50,8 @@ from patchwright.runtime.output_text import clip as shorten
 
 MAX_FILE_BYTES = 15_000_000  # bytes of the file
 FILE_LIMITS = ((20_000, 4_000), (8_000, 4_000), (3_000, 4_000), (1_000, 4_000), (200, 400))
-"""Pairs of the maximum characters per text and the maximum number of timeline items. The first pair that
-makes the file small enough is used.
+"""Pairs of limits: the maximum characters of a text, and the maximum number of timeline items. The first pair
+that makes the file small enough is used.
 """
 MAX_FRAGMENT_LENGTH = 1_500_000
 """Maximum characters of a timeline on a dashboard page, which is rendered while the reader waits."""
@@ -82,7 +82,7 @@ class RunView:
     test_runs: tuple[tuple[str, TestRun, TextBlock], ...]
     changed_tests: tuple[ChangedTest, ...]
     unlisted_tests: int
-    """Number of changed tests beyond the listed ones."""
+    """Number of changed tests that are not listed."""
     remarks: tuple[str, ...]
     """Sentences about changes to tests, and the opinion of the review model."""
     plan: ChecklistBlock | None
@@ -122,7 +122,9 @@ def render_run_html(run: RunId, trajectory: Trajectory, read_run: RunReader, sec
 
 
 def _count_characters(item: TimelineItem) -> int:
-    """Returns the number of characters in an item's texts; a lower bound for its size in the file."""
+    """Returns the number of characters in an item's texts. The item's size in the file is at least this
+    number.
+    """
     return sum(len(block.text) for block in item.blocks if isinstance(block, TextBlock))
 
 
@@ -134,8 +136,8 @@ class RunFragments:
     header: str
     """The page header, with the verdict first."""
     sidebar: str
-    """The plan, tool calls, network connections and cost of a live run. It is empty for a finished run, where
-    `main` contains them.
+    """The plan, tool calls, network connections and cost of a live run. For a finished run, it is empty,
+    because `main` contains these parts.
     """
     main: str
     """Everything else, with the timeline last."""
@@ -144,8 +146,8 @@ class RunFragments:
 def render_fragments(
     run: RunId, trajectory: Trajectory, read_run: RunReader, *, is_live: bool
 ) -> RunFragments:
-    """Renders a run. Its secrets must be masked already, and its timeline is clipped to about
-    MAX_FRAGMENT_LENGTH characters.
+    """Renders a run whose secrets are already masked. The timeline is clipped to about MAX_FRAGMENT_LENGTH
+    characters.
 
     `is_live` means that the run is still in progress.
     """
@@ -189,7 +191,7 @@ def _render_file(view: RunView, images: ImageCollection) -> str:
         "style": style,
         "script": script,
         # The page's security policy allows only the style and the script with these digests, so injected
-        # markup cannot add others.
+        # markup cannot add other styles or scripts.
         "style_digest": _hash_source(style),
         "script_digest": _hash_source(script),
     }

@@ -1,5 +1,5 @@
-"""Builds the viewer's timeline from a run's log; the items of subagents are nested in the call that started
-them.
+"""Builds the viewer's timeline from a run's log. The items of a subagent are nested in the item of the call
+that started the subagent.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,9 +66,9 @@ class TimelineItem:
     title: str
     result: str = ""
     is_failure: bool = False
-    """True if it failed or was refused."""
+    """True if the call or step failed, or if it was refused."""
     step: int = 0
-    """Number of the model's reply; 0 if the item is not a reply."""
+    """Number of the model's reply. It is 0 if the item does not represent a reply."""
     details: str = ""
     blocks: tuple[Block, ...] = ()
     nested: tuple["TimelineItem", ...] = ()
@@ -185,7 +185,7 @@ class _TimelineBuilder:
             yield from self.build_entry_items(run, entry, depth)
 
     def build_entry_items(self, run: _RunContext, entry: Entry, depth: int = 0) -> Iterator[TimelineItem]:
-        """Yields the items of one entry, with their results."""
+        """Yields the items for one log entry. The item of a call also shows the result of the call."""
         seconds = (entry.timestamp - run.started_at).total_seconds()
         if not isinstance(entry.event, ModelReply):
             if item := self._build_event_item(entry, f"{run.id_prefix}{entry.seq}", seconds):
@@ -206,8 +206,8 @@ class _TimelineBuilder:
     def _build_subagent_items(
         self, subagents: list[SubagentSpawned], id: str, ancestors: tuple[RunId, ...], depth: int
     ) -> Iterator[TimelineItem]:
-        """Yields the items of a call's subagents. If there are several subagents, the items of each are
-        grouped under its task.
+        """Yields the items of a call's subagents. If there are several subagents, an item with its task
+        precedes the items of each subagent.
         """
         for number, subagent in enumerate(subagents, start=1):
             if len(subagents) == 1:
@@ -366,7 +366,7 @@ class _TimelineBuilder:
                     f"The job completed: {outcome.kind}",
                     is_failure=outcome.kind == "rejected",
                 )
-            case _:  # the header shows RunStarted and SubagentStarted; edits show what a checkpoint saves
+            case _:  # the page header shows the start events; edits show a checkpoint's changes
                 return None
 
     def _build_setup_blocks(self, event: EnvironmentPrepared) -> tuple[Block, ...]:
