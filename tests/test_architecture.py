@@ -200,7 +200,7 @@ def waits_that_lose_a_cancellation(path: str, tree: ast.Module) -> Iterator[str]
 
 
 def raises_inside_except_star(path: str, tree: ast.Module) -> Iterator[str]:
-    """Finds `raise` inside `except*`: before Python 3.11.4 it raises a group (github.com/python/cpython/issues/103590)."""
+    """Finds `raise` inside `except*`: before Python 3.11.4 it raises a group (python/cpython issue 103590)."""
     for node in ast.walk(tree):
         for handler in node.handlers if isinstance(node, ast.TryStar) else ():
             if any(isinstance(part, ast.Raise) and part.exc for part in ast.walk(handler)):

@@ -221,4 +221,9 @@ def test_ci_runs_on_several_systems_with_and_without_an_engine() -> None:
     assert len(matrix["os"]) > 1 and len(matrix["python"]) > 2
     assert {*matrix["engine"], *(extra["engine"] for extra in matrix["include"])} == {"docker", "none"}
     assert job["steps"][-1]["run"] == "script/test"
+    oldest = {extra["python"] for extra in matrix["include"]}
+    assert oldest >= {f"{version}.0" for version in matrix["python"]}
+    slow, bare = (workflow["jobs"][name]["steps"][-1]["run"] for name in ("slow-test", "bare-test"))
+    assert slow == "script/test-all"
+    assert "docker exec --user dev" in bare and bare.endswith('script/test"')
     assert set(workflow[True]) == {"push", "pull_request"}  # YAML 1.1 reads the key `on` as true
