@@ -238,7 +238,8 @@ async def probe(options: argparse.Namespace) -> int:
     """Tests whether each configured model can drive the agent."""
     from patchwright.bot.terminal.probe_command import run_probe
 
-    return SUCCESS if await run_probe(_load_settings(options), as_json=options.json) else UNSUCCESSFUL
+    settings, environ = _load_settings(options), composition_root.read_environment()
+    return SUCCESS if await run_probe(settings, environ, as_json=options.json) else UNSUCCESSFUL
 
 
 async def doctor(options: argparse.Namespace) -> int:

@@ -15,11 +15,13 @@ from patchwright.bot.credentials import collect_secrets, read_private_key
 from patchwright.bot.setup.credential_store import load as load_credentials
 from patchwright.bot.setup.credential_store import to_setting_values
 from patchwright.resolver.errors import ForgeError, SettingsError, Unauthorized
+from patchwright.resolver.llm.model_check import check_models
 from patchwright.resolver.settings.settings import (
     FALLBACK_VARIABLES,
     SENSITIVE_SETTINGS,
     Settings,
     build_settings,
+    name_sources,
     parse_environment,
     read_fallback_variables,
     read_toml,
@@ -62,15 +64,14 @@ def read_settings(
     trusted. Raises SettingsError if a value is invalid.
     """
     values: dict[str, Any] = {"data": default_data_directory(environ), **read_fallback_variables(environ)}
-    if config:
-        values |= read_toml(config)
-    elif directory:
-        values |= _read_config_file(directory)
-    values |= parse_environment(environ)
-    values |= {key: value for key, value in overrides.items() if value is not None}
+    from_file = read_toml(config) if config else _read_config_file(directory) if directory else {}
+    from_environment = parse_environment(environ)
+    from_options = {key: value for key, value in overrides.items() if value is not None}
+    values |= {**from_file, **from_environment, **from_options}
+    sources = name_sources(str(config or CONFIG_FILE), from_file, from_environment, from_options)
     if directory:
         values = {**to_setting_values(load_credentials(Path(str(values["data"]))), values), **values}
-    return build_settings(values, "the settings")
+    return build_settings(values, sources)
 
 
 def _read_config_file(directory: Path) -> dict[str, Any]:
@@ -132,6 +133,7 @@ async def build_run_dependencies(
         raise SettingsError(
             "PATCHWRIGHT_MODEL is not set. Set it or pass --model, for example anthropic/claude-sonnet-4-5."
         )
+    check_models(settings, read_environment())
     check_data_directory(settings.data)
     from patchwright.bot.model_factory import build_models, build_transcriber
     from patchwright.bot.sandbox_factory import build_ready_sandboxes, build_sandboxes
@@ -244,6 +246,8 @@ async def start_server(
         # Checked first, so that a missing setting is reported even if the port is in use.
         require_webhook_secret(settings)
         check_data_directory(settings.data)
+    if worker_command and settings.model is not None:
+        check_models(settings, read_environment())
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(open_listener(host, port))
         if is_setup_needed(settings):

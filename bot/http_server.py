@@ -25,7 +25,12 @@ def open_listener(host: str, port: int) -> Iterator[socket.socket]:
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as exc:
-        raise SettingsError(f"Cannot listen on {host} port {port}: {exc}. Change --host or --port.") from exc
+        reason = getattr(exc, "strerror", None) or str(exc)
+        # Python appends the address to the reason.
+        reason = reason.partition(" (while attempting")[0].removeprefix("bind(): ").rstrip(".")
+        raise SettingsError(
+            f"Cannot listen on {host} port {port}: {reason}. Change --host or --port."
+        ) from exc
     with listener:
         yield listener
 

@@ -8,8 +8,10 @@ ResolverError
 │   ├── Unauthorized       our token is unknown or expired
 │   └── NotFound           no such repository, issue or pull request, or our token may not see it
 ├── ModelError             the model gave no usable reply; `retryable` says whether to try again
+│   ├── ModelConnectionFailed no connection to the provider can be opened
 │   ├── ModelBusy          rate limit or overload; `retry_after` is the provider's requested wait
 │   ├── ModelAccessDenied  wrong key or model name; retrying does not help, an operator must act
+│   │   ├── ModelUnreachable no connection could be opened before the first reply
 │   │   └── QuotaExceeded  the account has no credit
 │   ├── ContentFiltered    the provider's filter rejects the prompt or holds back the reply
 │   └── ContextOverflow    the prompt is longer than the model's context window
@@ -117,6 +119,14 @@ class ModelAccessDenied(ModelError):
     """The provider rejects the key, the model name or the account."""
 
     retryable = False
+
+
+class ModelConnectionFailed(ModelError):
+    """No connection to the model's endpoint can be opened. It may be possible later."""
+
+
+class ModelUnreachable(ModelAccessDenied):
+    """No connection to the model's endpoint could be opened before its first reply: its URL is probably wrong."""
 
 
 class QuotaExceeded(ModelAccessDenied):

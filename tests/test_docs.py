@@ -120,8 +120,8 @@ def test_every_shown_command_is_valid(page: Path) -> None:
     ("typed", "expected"),
     [
         ("patchwright serve --port 8000  # here", None),
-        ("A=1 .venv/bin/patchwright serv", "invalid choice: 'serv'"),
-        ("cd x && patchwright view RUN --opened", "unrecognized arguments: --opened"),
+        ("A=1 .venv/bin/patchwright serv", "There is no command serv. Did you mean serve?"),
+        ("cd x && patchwright view RUN --opened", "There is no option --opened. Did you mean --open?"),
         ("patchwright runs --json > runs.json 2>/dev/null", None),
         ("script/demos", "script/demos does not exist"),
         ("script/demo", None),

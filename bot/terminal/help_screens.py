@@ -6,7 +6,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from patchwright.bot.terminal.exit_codes import COMMON_EXIT_CODES, USAGE_ERROR
 
@@ -52,15 +52,73 @@ def _wrap_help(text: str, width: int) -> Iterator[str]:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser that also prints usage errors as JSON if --json is given."""
+    """An argument parser that reports a mistake in one sentence, and also as JSON if --json is given.
+
+    It names options as they are typed and suggests the nearest known name.
+    """
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self._find_command_parser(getattr(options, "command", None)).report_unknown(unknown[0])
+        return options
+
+    def _find_command_parser(self, command: str | None) -> "CommandParser":
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction) and command in action.choices:
+                parser = action.choices[command]
+                assert isinstance(parser, CommandParser)
+                return parser
+        return self
+
+    def report_unknown(self, argument: str) -> NoReturn:
+        """Reports an argument that the command does not know."""
+        if not argument.startswith("-"):
+            self.error(f"The argument {argument} is not expected here.")
+        name = argument.partition("=")[0]
+        known = [option for action in self._actions for option in action.option_strings]
+        self.error(f"There is no option {name}.{_suggest(name, known)}")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            kind = "a whole number" if action.type is int else "a valid value"
+            self.error(f"{_argument_name(action)}: '{arg_string}' is not {kind}.")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        if isinstance(action, argparse._SubParsersAction):
+            self.error(f"There is no command {value}.{_suggest(value, known)}")
+        expected = ", ".join(known)
+        self.error(f"{_argument_name(action)}: '{value}' is not one of {expected}.{_suggest(value, known)}")
 
     def error(self, message: str) -> NoReturn:
+        """Prints the message, and ends the process with the exit code of a usage error."""
+        if missing := re.fullmatch(r"the following arguments are required: (.+)", message):
+            message = f"{missing[1]} is missing."
+        sentence = message.removeprefix("argument ").rstrip(".") + ("" if message.endswith("?") else ".")
+        sentence = re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", sentence)
         if "--json" in sys.argv:
             import json
 
-            report = {"outcome": "error", "error": message, "kind": "UsageError", "exit_code": USAGE_ERROR}
+            report = {"outcome": "error", "error": sentence, "kind": "UsageError", "exit_code": USAGE_ERROR}
             print(json.dumps(report))
-        super().error(message)
+        self.exit(USAGE_ERROR, f"patchwright: {sentence} See `{self.prog} --help`.\n")
+
+
+def _argument_name(action: argparse.Action) -> str:
+    return action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)
+
+
+def _suggest(name: str, known: list[str]) -> str:
+    """Returns a sentence that suggests the known name that is most similar; empty if none is similar."""
+    import difflib
+
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" Did you mean {matches[0]}?" if matches else ""
 
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[CommandParser]"

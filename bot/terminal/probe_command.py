@@ -1,8 +1,11 @@
 """`patchwright probe`: tests whether each configured model can drive the agent, with one small call."""
 
+from collections.abc import Mapping
+
 from patchwright.bot.model_factory import build_retrying_model
 from patchwright.bot.terminal.output import print_json
 from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.llm.model_check import check_models
 from patchwright.resolver.llm.probe import ProbeResult, probe_model
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.text.filters import format_usd
@@ -14,13 +17,15 @@ FITNESS_TEXTS = {
 }
 
 
-async def run_probe(settings: Settings, *, as_json: bool) -> bool:
+async def run_probe(settings: Settings, environ: Mapping[str, str], *, as_json: bool) -> bool:
     """Tests the model and its fallbacks and prints the results.
 
-    Returns True if all models can drive the agent as configured. Raises SettingsError if no model is set.
+    Returns True if all models can drive the agent as configured. Raises SettingsError if a model or its API key
+    is not set.
     """
     if settings.model is None:
         raise SettingsError("PATCHWRIGHT_MODEL is not set. Set it or pass --model.")
+    check_models(settings, environ)
     results = [
         await probe_model(build_retrying_model(name, settings))
         for name in (settings.model, *settings.model_fallbacks)

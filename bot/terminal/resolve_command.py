@@ -45,6 +45,7 @@ from patchwright.resolver.errors import LogError, UsageError
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.finish_checks import last_finish
 from patchwright.resolver.forge import DRY_RUN_URL
+from patchwright.resolver.llm.model_check import check_endpoint, check_models
 from patchwright.resolver.run_log import FileLogStore, Listener
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.text import filters
@@ -82,6 +83,13 @@ async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
     return await _resolve_on_disk(job, read_issue(Path(options.issue)), path, options, settings, Trajectory())
 
 
+async def _check_model(settings: Settings) -> None:
+    """Reports a wrong model before a sandbox is built. A missing one is reported with the run's dependencies."""
+    if settings.model is not None:
+        check_models(settings, composition_root.read_environment())
+        await check_endpoint(settings)
+
+
 async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
     logs = FileLogStore(settings.data / "runs")
     run = find_run(options.run, settings.data / "runs")
@@ -115,6 +123,7 @@ async def _resolve_on_forge(
     from patchwright.resolver.forge import DryRunForge, MaskingForge
     from patchwright.resolver.resolve import resolve_job
 
+    await _check_model(settings)
     show = print_stderr if options.json else print
     async with (
         _open_display(options, earlier) as listener,
@@ -152,6 +161,7 @@ async def _resolve_on_disk(
 ) -> int:
     from patchwright.resolver.resolve import resolve_local
 
+    await _check_model(settings)
     if not options.json:
         settings = await offer_local_sandbox(settings, composition_root.read_environment())
     async with (

@@ -4,6 +4,7 @@ takes 2.4 s, so it is delayed until litellm is needed.
 
 import asyncio
 import contextlib
+import difflib
 import gc
 import os
 import time
@@ -95,6 +96,18 @@ def get_provider(name: str) -> str:
         return str(litellm.get_llm_provider(name)[1])
     except litellm.exceptions.BadRequestError:
         return ""
+
+
+def find_similar_models(name: str, limit: int = 2) -> tuple[str, ...]:
+    """Returns the full names of known chat models that are most similar to a misspelled name."""
+    full_names: dict[str, str] = {}
+    for key, info in _import_litellm().model_cost.items():
+        provider = info.get("litellm_provider", "")
+        if info.get("mode") in ("chat", "responses") and provider:
+            full_name = key if key.startswith(f"{provider}/") else f"{provider}/{key}"
+            full_names |= {full_name: full_name, key: full_name}
+    matches = difflib.get_close_matches(name, list(full_names), n=2 * limit, cutoff=0.75)
+    return tuple(dict.fromkeys(full_names[match] for match in matches))[:limit]
 
 
 def _get_model_info(name: str) -> Mapping[str, Any]:
@@ -195,7 +208,13 @@ class LitellmModel:
                     else None
                 )
                 raise build_model_error(
-                    litellm, exc, capture, failed_usage, model_name=self.name, api_key=self._api_key
+                    litellm,
+                    exc,
+                    capture,
+                    failed_usage,
+                    model_name=self.name,
+                    api_key=self._api_key,
+                    base_url=self._base_url,
                 ) from exc
         return self._parse_reply(response, started_at)
 

@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 from pydantic import SecretStr
 
 from patchwright.resolver.errors import (
@@ -11,6 +14,7 @@ from patchwright.resolver.errors import (
     ContextOverflow,
     ModelAccessDenied,
     ModelBusy,
+    ModelConnectionFailed,
     ModelError,
     QuotaExceeded,
 )
@@ -40,6 +44,7 @@ def build_model_error(
     *,
     model_name: str,
     api_key: SecretStr | None,
+    base_url: str | None,
 ) -> ModelError:
     """Returns the ModelError that corresponds to an exception of litellm.
 
@@ -56,10 +61,9 @@ def build_model_error(
             f"The provider's content filter rejected the request to {model_name}: {message}"
         )
     if "LLM Provider NOT provided" in str(exc):
-        return ModelAccessDenied(
-            f"`{model_name}` names no provider: write {environment_variable('model')} as provider/model, such as "
-            "openai/gpt-5, or openai/NAME for any OpenAI-compatible endpoint."
-        )
+        return ModelAccessDenied(unknown_provider_message(model_name))
+    if not capture.status and (reason := _find_connection_error(exc)):
+        return ModelConnectionFailed(_connection_failed_message(model_name, base_url, reason))
     if status in (401, 403) or isinstance(exc, errors.AuthenticationError):
         # The provider's message is omitted, because some messages repeat part of the key.
         return ModelAccessDenied(
@@ -88,6 +92,40 @@ def build_model_error(
         retry_after=retry_after,
         usage=usage,
     )
+
+
+def unknown_provider_message(
+    model_name: str, similar_names: Sequence[str] = (), setting: str = "model"
+) -> str:
+    """Returns the error message for a model whose provider is unknown. `similar_names` are suggested."""
+    suggestion = f" Did you mean {' or '.join(similar_names)}?" if similar_names else ""
+    return (
+        f"`{model_name}` names no provider: write {environment_variable(setting)} as provider/model, such as "
+        f"openai/gpt-5, or openai/NAME for any OpenAI-compatible endpoint.{suggestion}"
+    )
+
+
+def _connection_failed_message(model_name: str, base_url: str | None, reason: str) -> str:
+    variable = environment_variable("model_base_url")
+    if base_url is None:
+        return f"Cannot connect to the provider of {model_name} ({reason}): check the network and {variable}."
+    # The rest of the URL is omitted, because it may contain a password.
+    return f"Cannot connect to {urlsplit(base_url).hostname} for {model_name} ({reason}): check {variable}."
+
+
+def _find_connection_error(exc: BaseException | None) -> str | None:
+    """Returns the reason if the exception was caused by a connection that could not be opened."""
+    is_connect_error, reason = False, ""
+    while exc is not None:
+        is_connect_error = is_connect_error or isinstance(exc, httpx.ConnectError)
+        if is_connect_error and isinstance(exc, OSError):
+            reason = exc.strerror or str(exc)
+        exc = exc.__cause__ or exc.__context__
+    if not is_connect_error:
+        return None
+    if reason.startswith("Connect call failed"):
+        return "connection refused"
+    return replace_surrogates(reason) or "no connection"
 
 
 def _extract_error_message(exc: Exception, api_key: SecretStr | None) -> str:

@@ -6,8 +6,15 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from patchwright.resolver.errors import ModelError
-from patchwright.resolver.llm.model import ChatMessage, Model, Reply, ToolSpec, WrapperModel
+from patchwright.resolver.errors import ModelConnectionFailed, ModelError, ModelUnreachable
+from patchwright.resolver.llm.model import (
+    AssistantMessage,
+    ChatMessage,
+    Model,
+    Reply,
+    ToolSpec,
+    WrapperModel,
+)
 from patchwright.resolver.llm.pricing import add_failed_usage, sum_failed_usage
 
 logger = logging.getLogger(__name__)
@@ -15,6 +22,7 @@ logger = logging.getLogger(__name__)
 FIRST_WAIT = 1.0  # seconds; doubled with each attempt
 MAX_WAIT = 60.0  # seconds, unless the provider asks for a longer wait
 MIN_ATTEMPT_SECONDS = 30.0  # seconds; minimum for each retry, even if less time is left
+MAX_CONNECT_SECONDS = 5.0  # seconds; for retries if no connection could be opened before the first reply
 
 
 class RetryingModel(WrapperModel):
@@ -22,8 +30,10 @@ class RetryingModel(WrapperModel):
 
     `max_seconds` limits the time for one reply, including failed requests and waits. The first temporary
     failure is retried even if no time is left. No retry exceeds the limit by more than MIN_ATTEMPT_SECONDS.
-    If a provider asks for a wait beyond the limit, the failure is raised at once. The usage of failed
-    attempts is added to the reply. `sleep` and `jitter` (0 to 1) can be replaced in tests.
+    If a provider asks for a wait beyond the limit, the failure is raised at once. If no connection can be
+    opened before the first reply, ModelUnreachable is raised within MAX_CONNECT_SECONDS, because the URL is
+    probably wrong. The usage of failed attempts is added to the reply. `sleep` and `jitter` (0 to 1) can be
+    replaced in tests.
     """
 
     def __init__(
@@ -38,21 +48,31 @@ class RetryingModel(WrapperModel):
         self._max_seconds = max_seconds
         self._sleep = sleep
         self._jitter = jitter
+        self._has_replied = False
 
     async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
         elapsed = 0.0
         failures: list[ModelError] = []
+        is_first = not self._has_replied and not any(isinstance(each, AssistantMessage) for each in messages)
         while True:
             started_at = time.monotonic()
             try:
                 timeout = (
                     round(max(MIN_ATTEMPT_SECONDS, self._max_seconds - elapsed), 1) if failures else None
                 )
-                return add_failed_usage(await self._attempt(messages, tools, timeout), failures)
+                reply = add_failed_usage(await self._attempt(messages, tools, timeout), failures)
+                self._has_replied = True
+                return reply
             except ModelError as exc:
                 failures.append(exc)
                 elapsed += time.monotonic() - started_at
                 wait = self._get_wait(exc, len(failures))
+                if (
+                    is_first
+                    and isinstance(exc, ModelConnectionFailed)
+                    and elapsed + wait > MAX_CONNECT_SECONDS
+                ):
+                    raise ModelUnreachable(str(exc), usage=sum_failed_usage(failures)) from exc
                 is_over_limit = (
                     wait > self._max_seconds if len(failures) == 1 else elapsed + wait > self._max_seconds
                 )

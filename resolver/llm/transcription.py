@@ -70,7 +70,13 @@ class _TranscriptionModel(LitellmModel):
                 raise ModelError(f"The model {self.name} did not reply within {self._timeout:g} s.") from exc
             except tuple(litellm.exceptions.LITELLM_EXCEPTION_TYPES) as exc:
                 raise build_model_error(
-                    litellm, exc, capture, None, model_name=self.name, api_key=self._api_key
+                    litellm,
+                    exc,
+                    capture,
+                    None,
+                    model_name=self.name,
+                    api_key=self._api_key,
+                    base_url=self._base_url,
                 ) from exc
         cost = (getattr(response, "_hidden_params", None) or {}).get("response_cost")
         text = response.text if isinstance(response.text, str) else ""

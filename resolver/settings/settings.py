@@ -7,7 +7,7 @@ operator's file.
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -283,16 +283,50 @@ def parse_toml(text: str, source: str, model: type[FrozenModel]) -> dict[str, An
     return values
 
 
-def build_settings(values: Mapping[str, Any], source: str) -> Settings:
-    """Validates the operator's settings. Raises SettingsError that names the invalid key and the fix."""
+def name_sources(
+    file: str, from_file: Iterable[str], from_environment: Iterable[str], from_options: Iterable[str]
+) -> dict[str, str]:
+    """Returns each setting as the operator wrote it: the option, the variable, or the line of the file."""
+    sources = {key: f"{key} in {file}" for key in from_file}
+    sources |= {key: environment_variable(key) for key in from_environment}
+    option_names = {"model_base_url": "base-url"}
+    return sources | {key: f"--{option_names.get(key, key).replace('_', '-')}" for key in from_options}
+
+
+def build_settings(values: Mapping[str, Any], sources: Mapping[str, str] = {}) -> Settings:
+    """Validates the operator's settings. Raises SettingsError that names the invalid setting and the fix.
+
+    `sources` maps settings to their names as the operator wrote them, such as `--max-usd`.
+    """
     try:
         return Settings(**values)
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        named = f"{key} ({environment_variable(key)})" if key in Settings.model_fields else key
-        message = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{named} in {source}: {message}. Correct or remove it.") from exc
+        first = exc.errors(include_url=False)[0]
+        setting, *inner = (str(part) for part in first["loc"])
+        name = ".".join([sources.get(setting, f"{setting} ({environment_variable(setting)})"), *inner])
+        raise SettingsError(f"{name}: {_describe_invalid_value(first)}. Correct or remove it.") from exc
+
+
+VALUE_KINDS = {
+    "bool": "neither true nor false",
+    "decimal": "not a number",
+    "float": "not a number",
+    "int": "not a whole number",
+}
+"""Descriptions of wrong values by the first part of pydantic's error type."""
+
+
+def _describe_invalid_value(error: Any) -> str:
+    """Describes one error of pydantic. Repeats only numbers and choices, because other values may be secret."""
+    kind, value = error["type"], error["input"]
+    if (description := VALUE_KINDS.get(kind.partition("_")[0])) and kind.endswith(("_parsing", "_type")):
+        return f"'{value}' is {description}"
+    if kind == "literal_error":
+        return (
+            f"'{value}' is not one of {error['ctx']['expected'].replace(' or ', ', ').replace(chr(39), '')}"
+        )
+    message: str = error["msg"].removeprefix("Value error, ")
+    return message.replace("Input should", "it must").replace("it must be a valid", "it must be a")
 
 
 def _unknown_setting_message(name: str, known: list[str], source: str) -> str:

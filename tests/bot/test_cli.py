@@ -67,7 +67,7 @@ def test_all_variables_in_the_help_are_settings() -> None:
 @pytest.mark.parametrize("command", ["resolve", "runs", "export", "docker-proxy"])
 def test_a_usage_error_is_one_json_object_with_json(command: str) -> None:
     result = patchwright(command, "--no-such-option", "x", "y", "--json")
-    assert result.returncode == 2 and "error: " in result.stderr
+    assert result.returncode == 2 and result.stderr.startswith("patchwright: ")
     value = json.loads(result.stdout)
     assert (value["outcome"], value["kind"], value["exit_code"]) == ("error", "UsageError", 2)
     assert value["error"] in result.stderr
@@ -195,3 +195,33 @@ def test_invalid_settings_do_not_break_completion(runs: dict[str, str], tmp_path
         ["bash", "-c", script], env=runs, cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert (result.stdout.strip(), result.returncode, result.stderr) == ("0", 0, "")
+
+
+# --- mistakes ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("resovle",), "There is no command resovle. Did you mean resolve? See `patchwright --help`."),
+        (("frobnicate",), "There is no command frobnicate. See `patchwright --help`."),
+        (("--vesion",), "There is no option --vesion. Did you mean --version? See `patchwright --help`."),
+        (("resolve", "--sanbox=local"), "There is no option --sanbox. Did you mean --sandbox?"),
+        (("resolve", "--sandbox", "lokal"), "--sandbox: 'lokal' is not one of docker, local, auto. Did you mean"),
+        (("resolve", "--max-steps", "ten"), "--max-steps: 'ten' is not a whole number."),
+        (("resolve", "--max-usd", "two"), "--max-usd: 'two' is not a number. Correct or remove it."),
+        (("resolve", "--max-usd", "-1"), "--max-usd: it must be greater than 0. Correct or remove it."),
+        (("resolve", "--base-url", "host:80"), "--base-url: it must start with https:// or http://. Correct"),
+        (("serve", "--port", "eighty"), "--port: 'eighty' is not a whole number. See `patchwright serve --help`."),
+        (("completion", "fsh"), "shell: 'fsh' is not one of bash, zsh, fish. Did you mean fish?"),
+        (("replay",), "RUN is missing. See `patchwright replay --help`."),
+        (("docker-proxy",), "--listen is missing."),
+        (("resolve", "a", "b"), "The argument b is not expected here."),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_reported_in_one_sentence(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    result = patchwright(*arguments, HOME=str(tmp_path))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"patchwright: {sentence}") and result.stderr.count("\n") == 1

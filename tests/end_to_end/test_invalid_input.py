@@ -169,20 +169,34 @@ async def test_an_unnamed_unknown_or_unpaid_model_is_reported_before_anything_is
 async def test_a_missing_model_ends_the_command_with_an_error(
     scenario: Scenario, repository: Path, issue: Path
 ) -> None:
-    scenario.environment |= {
-        "PATCHWRIGHT_MODEL_BASE_URL": "http://127.0.0.1:9/v1",
-        "PATCHWRIGHT_MODEL_RETRY_TIMEOUT": "1",
-    }
+    scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = "http://127.0.0.1:9/v1"
     start = ("resolve", "--repo", str(repository), "--issue", str(issue))
     code, out, error = await scenario.command(*start, "--json", "--quiet")
     notice = json.loads(out)["error"]
-    assert code == 1
-    assert notice.startswith(
-        "The model openai/scripted failed (no answer): Cannot connect to host 127.0.0.1:9"
+    assert code == 2
+    assert notice == (
+        "The model's endpoint 127.0.0.1 cannot be reached (connection refused). "
+        "Check PATCHWRIGHT_MODEL_BASE_URL and that the endpoint runs."
     )
-    assert error.splitlines()[-1] == f"patchwright: {notice}"
-    again = await run_rejected(scenario, "resolve", "--continue", "last")
-    assert "ended before the first reply of the model. Start a new one" in again
+    assert error == f"patchwright: {notice}\n"
+    assert scenario.runs == ()
+    # A fallback may reply instead, so the endpoint is only reported when all models failed.
+    scenario.environment["PATCHWRIGHT_MODEL_FALLBACKS"] = "openai/other"
+    code, out, _ = await scenario.command(*start, "--json", "--quiet")
+    assert code == 2 and "Cannot connect to 127.0.0.1 for openai/other (connection refused)" in out
+
+
+async def test_a_missing_key_is_named_before_the_repository_is_read(
+    scenario: Scenario, repository: Path, issue: Path
+) -> None:
+    del scenario.environment["PATCHWRIGHT_MODEL_API_KEY"]
+    start = ("resolve", "--repo", str(repository), "--issue", str(issue))
+    assert "ANTHROPIC_API_KEY is not set" in await run_rejected(
+        scenario, *start, "--model", "anthropic/claude"
+    )
+    assert "OPENAI_API_KEY is not set" in await run_rejected(scenario, *start)
+    assert "OPENAI_API_KEY is not set" in await run_rejected(scenario, "serve", "--port", "0")
+    assert scenario.runs == ()
 
 
 async def test_an_unreachable_engine_is_named(scenario: Scenario, repository: Path, issue: Path) -> None:
@@ -236,7 +250,10 @@ async def test_a_missing_base_image_is_named(scenario: Scenario, repository: Pat
         (("resolve", "--answer", "yes"), "--answer needs --continue RUN"),
         (("resolve", "--continue", "last", "--repo", "{repository}"), "Do not pass another issue"),
         (("resolve", "--continue", "last", "acme/calc#1"), "Do not pass another issue"),
-        (("resolve", "--repo", "{repository}", "--issue", "{issue}", "--max-usd", "much"), "max_usd"),
+        (
+            ("resolve", "--repo", "{repository}", "--issue", "{issue}", "--max-usd", "much"),
+            "--max-usd: 'much' is",
+        ),
         (("serve",), "PATCHWRIGHT_WEBHOOK_SECRET"),
     ],
 )

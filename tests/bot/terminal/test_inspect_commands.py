@@ -270,7 +270,7 @@ def test_a_run_is_found_by_prefix_or_as_last(three: Path, given: str, meant: str
             "--out works only with a local repository",
         ),
         (("runs", "--state", "sleeping"), "--state must be one of working, published, "),
-        (("runs", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("runs", "--nonsense"), "There is no option --nonsense."),
         (("resolve", "--quiet", "--verbose"), "not allowed with argument"),
     ],
 )

@@ -2,7 +2,12 @@
 
 import pytest
 
-from patchwright.resolver.errors import ModelAccessDenied, ModelError
+from patchwright.resolver.errors import (
+    ModelAccessDenied,
+    ModelConnectionFailed,
+    ModelError,
+    ModelUnreachable,
+)
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.model import Reply
 from patchwright.resolver.llm.retry import RetryingModel
@@ -61,6 +66,23 @@ async def test_a_permanent_failure_is_not_retried() -> None:
     with pytest.raises(ModelAccessDenied):
         await ask(waits, busy(), ModelAccessDenied("Wrong key."), REPLY)
     assert waits.seconds == [1]
+
+
+async def test_an_unreachable_endpoint_is_reported_within_seconds_before_the_first_reply() -> None:
+    waits = FakeClock()
+    model = RetryingModel(
+        ScriptedModel(
+            [*[ModelConnectionFailed("Refused.")] * 3, REPLY, *[ModelConnectionFailed("Lost.")] * 5, REPLY]
+        ),
+        sleep=waits,
+        jitter=lambda: 1.0,
+    )
+    with pytest.raises(ModelUnreachable, match=r"^Refused\.$"):
+        await model.reply((), ())
+    assert waits.seconds == [1, 2]
+    assert await model.reply((), ()) == REPLY
+    assert await model.reply((), ()) == REPLY  # A connection that is lost later gets the usual time.
+    assert waits.seconds[2:] == [1, 2, 4, 8, 16]
 
 
 async def test_the_timeout_of_the_last_attempt_is_rounded(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.composition_root import read_settings
+from patchwright.bot.setup.bootstrap import is_setup_needed
 from patchwright.resolver.errors import SettingsError
 
 
@@ -24,11 +25,11 @@ def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path)
             {"PATCHWRIGHT_MODLE": "x"},
             "PATCHWRIGHT_MODLE in the environment is not a setting; did you mean PATCHWRIGHT_MODEL?",
         ),
-        ({"PATCHWRIGHT_MAX_STEPS": "many"}, "max_steps (PATCHWRIGHT_MAX_STEPS)"),
-        ({"PATCHWRIGHT_SANDBOX": "chroot"}, "sandbox (PATCHWRIGHT_SANDBOX)"),
-        ({"PATCHWRIGHT_CA_BUNDLE": "/nowhere.pem"}, "in the settings: the file /nowhere.pem does not exist. Correct"),
+        ({"PATCHWRIGHT_MAX_STEPS": "many"}, "PATCHWRIGHT_MAX_STEPS: 'many' is not a whole number. Correct"),
+        ({"PATCHWRIGHT_SANDBOX": "chroot"}, "PATCHWRIGHT_SANDBOX: 'chroot' is not one of docker, local, auto."),
+        ({"PATCHWRIGHT_CA_BUNDLE": "/nowhere.pem"}, "PATCHWRIGHT_CA_BUNDLE: the file /nowhere.pem does not exist"),
         ({"PATCHWRIGHT_MODEL_BASE_URL": "localhost:8000/v1"}, "it must start with https:// or http://"),
-        ({"GITHUB_API_URL": "github.example.com"}, "github_api_url (GITHUB_API_URL)"),
+        ({"GITHUB_API_URL": "github.example.com"}, "GITHUB_API_URL: it must start with https://"),
         ({"PATCHWRIGHT_PUBLIC_URL": "javascript:alert(1)"}, "is not a plain URL such as https://"),
         ({"PATCHWRIGHT_PUBLIC_URL": "https://me:pass@host"}, "is not a plain URL such as https://"),
     ],
@@ -44,7 +45,7 @@ def test_an_invalid_variable_is_named(environ: dict[str, str], message: str, tmp
     [
         ("max_step = 1", "max_step in {path} is not a setting; did you mean max_steps?"),
         ("max_steps = ", "{path} is not valid TOML"),
-        ('max_steps = "x"', "max_steps (PATCHWRIGHT_MAX_STEPS)"),
+        ('max_steps = "x"', "max_steps in patchwright.toml: 'x' is not a whole number"),
     ],
 )
 def test_an_invalid_line_of_the_file_is_named(toml: str, message: str, tmp_path: Path) -> None:
@@ -70,6 +71,14 @@ def test_a_file_in_a_repository_cannot_set_the_templates(tmp_path: Path) -> None
     (tmp_path / "patchwright.toml").write_text('templates = "evil"')
     with pytest.raises(SettingsError, match="templates"):
         read_settings({}, {}, None, tmp_path)
+
+
+def test_the_example_of_an_environment_file_works_unedited(tmp_path: Path) -> None:
+    lines = (Path(__file__).parents[3] / "patchwright.env.example").read_text().splitlines()
+    active = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    settings = read_settings({}, {"HOME": str(tmp_path), **active}, None, None)
+    assert is_setup_needed(settings)
+    assert (settings.model, settings.public_url) == (None, None)  # the setup page asks for both
 
 
 def test_an_empty_variable_counts_as_unset(tmp_path: Path) -> None:

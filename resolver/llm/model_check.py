@@ -1,0 +1,112 @@
+"""Checks the configured models before a run starts: their names, their API keys, and whether the endpoint
+answers.
+"""
+
+import asyncio
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.settings.settings import Settings, environment_variable
+
+KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
+    "xai": ("XAI_API_KEY",),
+}
+"""The variables from which litellm reads the API keys of the common providers; one of them must be set.
+
+Other providers are not checked: some need no key, and some accept other credentials than a key.
+"""
+
+MODEL_SETTINGS = (
+    "model",
+    "multimodal_model",
+    "condenser_model",
+    "browsing_model",
+    "review_model",
+    "vision_model",
+)
+CONNECT_SECONDS = 5.0
+
+
+def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raises SettingsError if a model has no known provider, or if the API key of its provider is not set."""
+    for setting, name in _configured_models(settings):
+        _check_key(name, _find_provider(setting, name), settings, environ)
+
+
+async def check_endpoint(settings: Settings) -> None:
+    """Raises SettingsError if nothing listens at `model_base_url`, or if its host is unknown.
+
+    Does nothing if a proxy or a fallback model may reply instead. A slow endpoint is no error.
+    """
+    url = urlsplit(settings.model_base_url or "")
+    if not url.hostname or settings.model_fallbacks or _has_proxy(url.scheme, url.hostname):
+        return
+    try:
+        port = url.port or (443 if url.scheme == "https" else 80)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(url.hostname, port)
+    except TimeoutError:
+        return
+    except (OSError, ValueError) as exc:
+        # The message does not repeat the whole URL, because it may contain a password.
+        reason = "connection refused" if isinstance(exc, ConnectionRefusedError) else _reason(exc)
+        raise SettingsError(
+            f"The model's endpoint {url.hostname} cannot be reached ({reason}). "
+            f"Check {environment_variable('model_base_url')} and that the endpoint runs."
+        ) from exc
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _has_proxy(scheme: str, host: str) -> bool:
+    return scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)
+
+
+def _configured_models(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yields the setting and the name of each configured model."""
+    for setting in MODEL_SETTINGS:
+        if name := getattr(settings, setting):
+            yield setting, name
+    for name in settings.model_fallbacks:
+        yield "model_fallbacks", name
+
+
+def _find_provider(setting: str, name: str) -> str:
+    prefix, slash, _ = name.partition("/")
+    if slash and prefix in KEY_VARIABLES:
+        return prefix  # needs no import of litellm, which takes seconds
+    from patchwright.resolver.llm.litellm import find_similar_models, get_provider
+    from patchwright.resolver.llm.provider_errors import unknown_provider_message
+
+    if provider := get_provider(name):
+        return provider
+    raise SettingsError(unknown_provider_message(name, find_similar_models(name), setting))
+
+
+def _check_key(name: str, provider: str, settings: Settings, environ: Mapping[str, str]) -> None:
+    variables = KEY_VARIABLES.get(provider, ())
+    is_main_provider = name.partition("/")[0] == (settings.model or "").partition("/")[0]
+    has_own_key = is_main_provider and bool(settings.model_api_key)
+    if not variables or has_own_key or any(environ.get(variable) for variable in variables):
+        return
+    fix = f"Set it to your API key for {name}"
+    if is_main_provider:
+        fix += f", or set {environment_variable('model_api_key')}"
+        if settings.model_base_url:
+            fix += " (any text, if the endpoint needs no key)"
+    raise SettingsError(f"{variables[0]} is not set. {fix}.")

@@ -1,0 +1,82 @@
+"""Wrong model settings are reported before a run starts."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.llm.litellm import find_similar_models, get_provider
+from patchwright.resolver.llm.model_check import KEY_VARIABLES, check_endpoint, check_models
+from patchwright.resolver.settings.settings import Settings
+
+
+def make_settings(**values: object) -> Settings:
+    return Settings(data=Path("/nowhere"), **values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("values", "environ", "message"),
+    [
+        ({"model": "anthropic/claude"}, {}, "ANTHROPIC_API_KEY is not set. Set it to your API key for anth"),
+        ({"model": "openai/x"}, {}, "or set PATCHWRIGHT_MODEL_API_KEY."),
+        ({"model": "openai/x", "model_base_url": "http://h/v1"}, {}, "(any text, if the endpoint needs no key)"),
+        ({"model": "groq/x", "model_fallbacks": ("mistral/y",)}, {"GROQ_API_KEY": "k"}, "MISTRAL_API_KEY is not set"),
+        ({"model": "gpt-of-mine"}, {}, "`gpt-of-mine` names no provider: write PATCHWRIGHT_MODEL as provider/model"),
+        ({"model": "antropic/claude-sonnet-4-5"}, {}, "Did you mean anthropic/claude-sonnet-4-5 or "),
+        (
+            {"model": "openai/x", "model_api_key": "k", "review_model": "mine"},
+            {},
+            "`mine` names no provider: write PATCHWRIGHT_REVIEW_MODEL as",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_model_is_named(values: dict[str, object], environ: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        check_models(make_settings(**values), environ)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "environ"),
+    [
+        ({}, {}),
+        ({"model": "openai/x", "model_api_key": "k", "model_fallbacks": ("openai/y",)}, {}),
+        ({"model": "gemini/x"}, {"GOOGLE_API_KEY": "k"}),
+        ({"model": "claude-sonnet-4-5"}, {"ANTHROPIC_API_KEY": "k"}),
+        ({"model": "hosted_vllm/x"}, {}),
+    ],
+)
+def test_a_complete_configuration_is_accepted(values: dict[str, object], environ: dict[str, str]) -> None:
+    check_models(make_settings(**values), environ)
+
+
+def test_litellm_knows_all_providers_with_a_key() -> None:
+    assert {get_provider(f"{provider}/some-model") for provider in KEY_VARIABLES} == set(KEY_VARIABLES)
+    assert find_similar_models("openai/gpt-5-mni") != ()
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://127.0.0.1:9/v1", "connection refused"),
+        ("http://me:hunter2@no-such-host.invalid/v1", "no-such-host.invalid cannot be reached"),
+    ],
+)
+async def test_an_endpoint_that_does_not_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch, url: str, reason: str
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SettingsError) as refused:
+        await check_endpoint(make_settings(model_base_url=url))
+    assert reason in str(refused.value) and "Check PATCHWRIGHT_MODEL_BASE_URL" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+    await check_endpoint(make_settings(model_base_url=url, model_fallbacks=("openai/y",)))
+
+
+async def test_an_endpoint_that_listens_is_accepted() -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        await check_endpoint(make_settings(model_base_url=f"http://127.0.0.1:{port}/v1"))
