@@ -166,7 +166,9 @@ class Forge(Protocol):
 
 
 async def can_trigger(job: Job, forge: Forge) -> bool:
-    """Returns True if the job's requester may still trigger it; the operator always may. Raises ForgeError."""
+    """Returns True if the job's requester may still trigger it; the operator always may. Raises
+    ForgeError.
+    """
     return job.requester is None or await forge.get_permission(job.repo, job.requester) in TRIGGER_PERMISSIONS
 
 

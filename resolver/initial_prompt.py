@@ -1,4 +1,6 @@
-"""Builds the first message to the agent. It contains the task as quoted data, and facts about the repository."""
+"""Builds the first message to the agent. It contains the task as quoted data, and facts about the
+repository.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -99,8 +99,7 @@ def build_messages(trajectory: Trajectory) -> tuple[ChatMessage, ...]:
     After each reply come the results of its calls, in the order of the calls, and then the messages that
     arrived during the calls. Sent messages must not change before the next condensation. Therefore, while
     calls of the last reply are pending, that reply and the later messages are left out. After a condensation,
-    a summary replaces the dropped replies; the system prompt, the initial prompt and the messages from people
-    remain.
+    a summary replaces the dropped replies, but neither prompts nor messages from people.
     """
     return Conversation().build_messages(trajectory)
 

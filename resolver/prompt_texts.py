@@ -74,7 +74,9 @@ def render_multimodal_system(frames: int) -> str:
 
 
 def render_baseline(before: TestRun) -> str:
-    """Renders the test results on the untouched code, for an agent whose initial prompt did not contain them."""
+    """Renders the test results on the untouched code, for an agent whose initial prompt did not contain
+    them.
+    """
     return render("prompts/baseline.md.j2", baseline=before, failed_tests=before.failed_tests).strip()
 
 
@@ -101,7 +103,9 @@ def render_truncated(tool: str | None) -> str:
 
 
 def render_too_many_calls(count: int, limit: int) -> str:
-    """Renders the answer to the first call that was not executed because its reply contains too many calls."""
+    """Renders the answer to the first call that was not executed because its reply contains too many
+    calls.
+    """
     return render("prompts/too_many_calls.md.j2", count=count, limit=limit).strip()
 
 
@@ -161,7 +165,9 @@ def render_condense_system() -> str:
 
 
 def render_condense_request(messages: Sequence[ChatMessage], limit: int) -> str:
-    """Renders the work so far, for a model that summarizes it. The text has at most about `limit` characters."""
+    """Renders the work so far, for a model that summarizes it. The text has at most about `limit`
+    characters.
+    """
     record = render("prompts/condense_request.md.j2", messages=messages)
     return clip(record, limit)
 

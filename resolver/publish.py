@@ -251,7 +251,9 @@ async def create_commit(
 async def find_secret_leaks(
     patch: Patch, files: tuple[str, ...], workspace: Workspace, secrets: Secrets
 ) -> tuple[str, ...]:
-    """Returns one sentence for each file to which the patch adds one of our secrets, in any known encoding."""
+    """Returns one sentence for each file to which the patch adds one of our secrets, in any known
+    encoding.
+    """
     found: list[str] = []
     for path, (before, after) in (await workspace.read_changed_files(patch)).items():
         # The sandbox's output is masked, so a file may already contain the placeholder.

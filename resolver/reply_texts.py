@@ -18,7 +18,9 @@ if TYPE_CHECKING:  # These modules import this one at runtime.
 
 
 def render_pull_request_title(thread: Thread) -> str:
-    """Renders the title of the pull request. GitHub treats nothing in the title as a mention or a reference."""
+    """Renders the title of the pull request. GitHub treats nothing in the title as a mention or a
+    reference.
+    """
     return f"Fix: {clip_line(filters.neutralize(thread.title), 100)} (#{thread.number})"
 
 
@@ -185,7 +187,9 @@ def render_salvaged(
     *,
     is_permanent: bool,
 ) -> str:
-    """Renders the comment about a stopped run: why it stopped, where its work is, and how to resume the run."""
+    """Renders the comment about a stopped run: why it stopped, where its work is, and how to resume the
+    run.
+    """
     return render_reply(
         "salvaged.md.j2",
         reason=reason,

@@ -114,7 +114,9 @@ def find_outsiders(thread: Thread, bot_user: User | None) -> tuple[str, ...]:
 
 
 def has_read_external_content(trajectory: Trajectory, started: RunStarted) -> bool:
-    """Returns True if the agent has read an external page or used an external service such as an MCP server."""
+    """Returns True if the agent has read an external page or used an external service such as an MCP
+    server.
+    """
     observations = [event.observation for event in trajectory if isinstance(event, ToolResult)]
     if any(isinstance(observation, ExternalToolResult) for observation in observations):
         return True

@@ -84,7 +84,9 @@ class LogExcerpt:
             self._omitted += 1
 
     def render(self, limit: int = MAX_EXCERPT) -> str:
-        """Returns the excerpt, at most about `limit` characters. Returns an empty string if the log is empty."""
+        """Returns the excerpt, at most about `limit` characters. Returns an empty string if the log is
+        empty.
+        """
         if self._partial_line:
             self._finish_line()
         blocks = self._blocks or ([list(self._recent)] if self._recent else [])

@@ -211,7 +211,9 @@ async def _write_pack(sandbox: Sandbox, git_dir: Path, base: str, tree: str, his
 
 
 async def _shallow_commits(git_dir: Path, base: str, history: int) -> list[str]:
-    """Returns the commits that would have no parents in a shallow clone with only the last `history` commits."""
+    """Returns the commits that would have no parents in a shallow clone with only the last `history`
+    commits.
+    """
     listed = await run_git("rev-list", "--parents", f"--max-count={history}", base, git_dir=git_dir)
     parents = {commit: rest for commit, *rest in (line.split() for line in listed.decode().splitlines())}
     roots = {commit for commit, before in parents.items() if not parents.keys() >= set(before)}

@@ -54,7 +54,9 @@ class ResponseCapture:
 
     @property
     def is_interrupted(self) -> bool:
-        """True if the connection broke during a successful response. The provider bills for such a response."""
+        """True if the connection broke during a successful response. The provider bills for such a
+        response.
+        """
         return self.status == 200 and not self.is_complete and len(self.body) > 0
 
     def extract_usage(self) -> dict[str, Any] | None:

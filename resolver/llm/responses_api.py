@@ -71,7 +71,8 @@ def _assistant_to_items(message: AssistantMessage, model_name: str) -> Iterator[
             "name": call.name,
             "arguments": call.arguments,
         }
-    # The API rejects a reasoning item that no other item follows, so reasoning after the last item is dropped.
+    # The API rejects a reasoning item that no other item follows. Reasoning after the last item is therefore
+    # dropped.
     if pending_text:
         yield from map(_drop_position, pending_reasoning)
         yield {"role": "assistant", "content": pending_text}

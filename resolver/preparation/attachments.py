@@ -108,7 +108,9 @@ async def fetch_attachments(thread: Thread, repo: Repo, forge: Forge) -> ThreadA
 
 
 async def write_attachments(attachments: ThreadAttachments, sandbox: Sandbox) -> ThreadAttachments:
-    """Writes the files into the sandbox's scratch directory. Returns only the attachments that were written."""
+    """Writes the files into the sandbox's scratch directory. Returns only the attachments that were
+    written.
+    """
     written: list[Attachment] = []
     problems = list(attachments.problems)
     for file in attachments.files:

@@ -78,7 +78,9 @@ class BaselineCache:
         self._evict()
 
     def _evict(self) -> None:
-        """Deletes all but the MAX_ENTRIES most recently used entries, and temporary files older than an hour."""
+        """Deletes all but the MAX_ENTRIES most recently used entries, and temporary files older than an
+        hour.
+        """
         ages: list[tuple[float, Path]] = []
         for path in self._directory.iterdir():
             try:
@@ -96,7 +98,9 @@ class BaselineCache:
 
 
 class BaselineRuns:
-    """Runs each suite at the base commit at most once. When the context ends, unfinished runs are canceled."""
+    """Runs each suite at the base commit at most once. When the context ends, unfinished runs are
+    canceled.
+    """
 
     def __init__(
         self,

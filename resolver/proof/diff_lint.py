@@ -1,4 +1,6 @@
-"""Finds parts of a diff that do not belong to a fix: debug output, scratch files and changes of whitespace."""
+"""Finds parts of a diff that do not belong to a fix: debug output, scratch files and changes of
+whitespace.
+"""
 
 import re
 from collections.abc import Iterator

@@ -47,7 +47,9 @@ async def review_patch(
 
 
 def parse_review(text: str, model: str) -> ModelReview | None:
-    """Parses a reply that begins with APPROVE or REJECT. Returns None if the reply begins with another word."""
+    """Parses a reply that begins with APPROVE or REJECT. Returns None if the reply begins with another
+    word.
+    """
     visible, _ = strip_hidden(text)
     first, _, rest = visible.strip().partition("\n")
     word, _, same_line_text = first.strip("*# `").partition(" ")

@@ -76,7 +76,9 @@ def should_repair(verdict: Verdict) -> bool:
 
 @dataclass(frozen=True)
 class RepairRounds:
-    """Counts how often verification has returned the work to the agent since the last message from a person."""
+    """Counts how often verification has returned the work to the agent since the last message from a
+    person.
+    """
 
     repairs: int = 0
     """Failed verifications in the current attempt."""

@@ -45,7 +45,9 @@ def render_explain_system(
 
 
 def render_plan_approval(job: Job, comment: QuotedText) -> str:
-    """Tells the model that its plan is approved. `comment` is the text of the approval, which may be empty."""
+    """Tells the model that its plan is approved. `comment` is the text of the approval, which may be
+    empty.
+    """
     return render("prompts/plan_approval.md.j2", requester=describe_requester(job), comment=comment).strip()
 
 
@@ -92,7 +94,9 @@ def render_plan(plan: ProposePlan, summary: Summary) -> str:
 
 
 def render_explanation(answer: str | None, summary: Summary) -> str:
-    """Renders the status comment with the answer to a question. `answer` is None if the run found no answer."""
+    """Renders the status comment with the answer to a question. `answer` is None if the run found no
+    answer.
+    """
     return render_reply(
         "explanation.md.j2", answer=close_code_blocks(answer) if answer else None, summary=summary
     )

@@ -29,7 +29,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SecretUnavailable(Exception):
-    """A secret's value is not available now. The message gives the reason and contains no part of the value."""
+    """A secret's value is not available now. The message gives the reason and contains no part of the
+    value.
+    """
 
 
 class SecretInjectingSandbox(WrapperSandbox):

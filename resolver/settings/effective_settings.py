@@ -40,7 +40,9 @@ async def record_settings(log: RunLog, deps: RunDependencies, repository: RepoCo
 
 
 def build_run_configured(deps: RunDependencies, repository: RepoConfig) -> RunConfigured:
-    """Returns the effective settings of a run. Values such as `auto` are replaced with the detected values."""
+    """Returns the effective settings of a run. Values such as `auto` are replaced with the detected
+    values.
+    """
     return RunConfigured(
         version=get_version(),
         models={purpose: model.name for purpose, model in vars(deps.models).items()},

@@ -15,7 +15,9 @@ _custom_directories: list[Path] = []  # The operator's directory, if one is set.
 
 @cache
 def get_environment() -> Environment:
-    """Returns the Jinja environment. A missing value is an error, and values in HTML templates are escaped."""
+    """Returns the Jinja environment. A missing value is an error, and values in HTML templates are
+    escaped.
+    """
     return Environment(
         loader=ChoiceLoader([FunctionLoader(_load_custom_template), _BUILTIN_TEMPLATES]),
         undefined=StrictUndefined,

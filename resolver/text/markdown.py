@@ -61,7 +61,9 @@ def _parse_markdown(text: str) -> Iterator[MarkdownSpan]:
 
 
 def close_code_blocks(text: str) -> str:
-    """Returns the text with its last code block closed, so that text which follows is not part of the block."""
+    """Returns the text with its last code block closed, so that text which follows is not part of the
+    block.
+    """
     ends = ("", *(f"\n{mark * count}" for count in range(3, 9) for mark in "`~"), "\n</pre>")
     return next((text + end for end in ends if _kind_at_end(text + end) != "code"), text)
 
@@ -103,7 +105,9 @@ def _is_list_item(text: str, line: MarkdownSpan) -> bool:
 
 
 def _parse_blocks(text: str) -> Iterator[MarkdownSpan]:
-    """Yields each line as one span; an unclosed HTML comment at the start of a line can span several lines."""
+    """Yields each line as one span; an unclosed HTML comment at the start of a line can span several
+    lines.
+    """
     fence, in_list, may_indent = "", False, True
     at = 0
     while at < len(text):

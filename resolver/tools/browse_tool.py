@@ -1,4 +1,6 @@
-"""The `browse` tool: gives a task to a browsing agent, which has its own log and a share of the run's limits."""
+"""The `browse` tool: gives a task to a browsing agent, which has its own log and a share of the run's
+limits.
+"""
 
 from dataclasses import dataclass
 

@@ -54,7 +54,9 @@ class MicroAgentTool:
 def build_micro_agent_tools(
     skills: Sequence[RepoSkill], delegate_tool: DelegateTool, used_names: Collection[str]
 ) -> tuple[MicroAgentTool, ...]:
-    """Returns one tool per micro agent. A micro agent is skipped with a warning if another tool has its name."""
+    """Returns one tool per micro agent. A micro agent is skipped with a warning if another tool has its
+    name.
+    """
     tools = []
     for tool in (MicroAgentTool(skill, delegate_tool) for skill in skills):
         if tool.spec.name in used_names:

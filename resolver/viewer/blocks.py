@@ -136,7 +136,9 @@ def _classify_lines(lines: Iterable[str]) -> Iterator[tuple[DiffLineKind, str]]:
 
 
 class ImageCollection:
-    """The images of a file, each stored once. If their total size exceeds the limit, the largest are omitted."""
+    """The images of a file, each stored once. If their total size exceeds the limit, the largest are
+    omitted.
+    """
 
     def __init__(self, max_characters: int = MAX_IMAGE_CHARACTERS) -> None:
         self._max_characters = max_characters
