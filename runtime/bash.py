@@ -1,10 +1,11 @@
-"""One bash process on a pseudo-terminal (pty).
+"""One bash process on a pseudo-terminal (pty), with a pipe for output.
 
 bash runs interactively. Only an interactive bash keeps its state and returns to its prompt after an
 interrupt, or after an error that would end a script. bash reads our lines from a separate pipe. The output of
-bash and of its commands goes to the pty. After each command, bash prints a marker. The marker is random, and
-bash reads it only after the command has ended, so a command cannot print it beforehand. The working directory
-is read from /proc.
+bash and of its commands goes to another pipe, because programs draw their progress on a terminal again and
+again; only an interactive command has the pty. After each command, bash prints a marker. The marker is random,
+and bash reads it only after the command has ended, so a command cannot print it beforehand. The working
+directory is read from /proc.
 """
 
 import asyncio
@@ -29,49 +30,53 @@ INTERRUPT_TIMEOUT = 2.0  # Seconds for bash to return to its prompt after an int
 DRAIN_TIMEOUT = 0.05  # Seconds to wait for output that is still in the pty after bash has ended.
 CTRL_C, CTRL_D = b"\x03", b"\x04"  # The bytes that the keys Ctrl-C and Ctrl-D send.
 
-# Descriptor 252 is a copy of the pty, so that the marker is printed there even if a command has redirected
-# the shell's own output. The OOM score makes the kernel kill commands before the server when memory runs out.
-# bash sets its own score, because `hide_memory` has made the server's entries in /proc inaccessible to the
-# server's user.
+# Descriptor 252 is a copy of the output pipe, so that the marker is printed there even if a command has
+# redirected the shell's own output. The OOM score makes the kernel kill commands before the server when memory
+# runs out. bash sets its own score, because `hide_memory` has made the server's entries in /proc inaccessible
+# to the server's user.
 _SETUP_SCRIPT = """\
-PS1= PS2= PROMPT_COMMAND=; unset HISTFILE MAILCHECK; set +o history +H; shopt -u checkwinsize; exec 252>&1
+PS1= PS2= PROMPT_COMMAND=; unset HISTFILE MAILCHECK; set +o history +H; shopt -u checkwinsize; exec 252>&2 >&2
 __calm() { PS1= PS2= PROMPT_COMMAND=; set +e; return "$1"; }
 { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
-__mark() { builtin printf '\\0%s %d\\0' "$1" "$2" >&252; }
+__mark() { builtin printf '\\0%s %d\\0' "$1" "$2"; }
 """
 # Each command has its own input and output, so that the output of the next command is captured even after
 # `exec >log` or `exec 2>&-`. `__calm` removes the prompt that an activated environment sets, and turns off
 # `set -e`, which would end the shell at the next failing command. `2>/dev/null` hides our own lines from the
 # trace of `set -x`.
-_COMMAND_TEMPLATE = "{evaluate} eval -- {quoted} <{input} >&252 2>&252 252>&-; {{ __calm $?; }} 2>/dev/null\n"
+_COMMAND_TEMPLATE = (
+    "{evaluate} eval -- {quoted} <{input} >{output} 2>{output} 252>&-; {{ __calm $?; }} 2>/dev/null\n"
+)
 # The empty line at the start ends an incomplete command that a syntax error has left in the parser.
-_PRINT_MARKER = "\n{{ __mark {mark} $?; }} 2>/dev/null\n"
+_PRINT_MARKER = "\n{{ __mark {mark} $? >{output}; }} 2>/dev/null\n"
 
 
 class Bash:
-    """One bash process. Commands go in through a pipe, and output comes out of its pty."""
+    """One bash process. Commands go in through a pipe, and output comes out of another pipe and its pty."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", pty: int, commands: int) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", pty: int, commands: int, output: int) -> None:
         self._process = process
         self._pty: int | None = pty
+        self._pipe: int | None = output
         self._commands = commands
         self._loop = asyncio.get_running_loop()
         self._unsent = bytearray()
         self._unsent_keys = bytearray()
         self._marker = b""
-        self._held_back = bytearray()
+        self._held_back: dict[int, bytes] = {}
+        """The possible beginning of the marker at the end of what was read, by descriptor."""
         self._completion: asyncio.Future[int | None] = self._loop.create_future()
         self._pty_closed = asyncio.Event()
         self._modes = termios.tcgetattr(pty)
         self._output = OutputCapture()
         self._pidfd = os.pidfd_open(process.pid)
-        self._loop.add_reader(pty, self._read_output)
+        self._loop.add_reader(pty, self._read_pty)
+        self._loop.add_reader(output, self._read_pipe)
         self._loop.add_reader(self._pidfd, self._on_exit)
 
     @classmethod
     async def start(cls, cwd: Path, env: Mapping[str, str]) -> "Bash":
-        process, pty, commands = _spawn(cwd, env)
-        bash = cls(process, pty, commands)
+        bash = cls(*_spawn(cwd, env))
         try:
             # Output that the base image's bash prints at its start belongs to no command.
             async with asyncio.timeout(10):
@@ -118,8 +123,8 @@ class Bash:
         """Start a command. The result of the future is the command's exit status, or None if bash itself has
         ended.
 
-        An interactive command reads from the terminal, to which `type_keys` writes. Any other command has
-        empty input. Only this command gets the variables in `secret_env`.
+        An interactive command has the terminal, to which `type_keys` writes. Any other command has empty
+        input, and a pipe for its output. Only this command gets the variables in `secret_env`.
         """
         # After variable assignments, use `command` instead of `builtin`: with `builtin`, bash 5.2 would not
         # pass the variables to the programs that `eval` starts.
@@ -128,15 +133,16 @@ class Bash:
             evaluate=" ".join((*assignments, "command")) if assignments else "builtin",
             quoted=shlex.quote(command),
             input="/dev/tty" if interactive else "/dev/null",
+            output="/dev/tty" if interactive else "&252",
         )
-        return self._send(line.encode("utf-8", "surrogateescape"))
+        return self._send(line.encode("utf-8", "surrogateescape"), "/dev/tty" if interactive else "&252")
 
     def type_keys(self, keys: bytes) -> None:
         """Send keys to the terminal."""
         self._unsent_keys += keys
         self._flush_keys()
 
-    def _send(self, lines: bytes) -> "asyncio.Future[int | None]":
+    def _send(self, lines: bytes, output: str = "&252") -> "asyncio.Future[int | None]":
         mark = secrets.token_hex(16)
         self._marker = b"\0%s " % mark.encode()
         if self._process.returncode is None:
@@ -144,7 +150,7 @@ class Bash:
             # A command may have left the terminal in raw mode, or left input unread.
             self._unsent_keys.clear()
             termios.tcsetattr(self._pty_fd(), termios.TCSAFLUSH, self._modes)
-            self._unsent += lines + _PRINT_MARKER.format(mark=mark).encode()
+            self._unsent += lines + _PRINT_MARKER.format(mark=mark, output=output).encode()
             self._flush_commands()
         return self._completion
 
@@ -163,7 +169,7 @@ class Bash:
             await asyncio.wait([completion], timeout=INTERRUPT_TIMEOUT / 6)
 
     async def close(self) -> None:
-        """Kill bash and all its descendants, then read the rest of the pty."""
+        """Kill bash and all its descendants, then read the rest of their output."""
         pid = self._process.pid
         if self._process.returncode is None:
             processes.kill_descendants(pid)
@@ -175,6 +181,8 @@ class Bash:
                 async with asyncio.timeout(DRAIN_TIMEOUT):
                     await self._pty_closed.wait()
         self._close_pty()
+        self._read_pipe()
+        self._close_pipe()
         if self._commands >= 0:
             self._loop.remove_writer(self._commands)
             os.close(self._commands)
@@ -212,21 +220,37 @@ class Bash:
             self._unsent_keys.clear()
         self._loop.remove_writer(self._pty)
 
-    def _read_output(self) -> None:
+    def _read_pty(self) -> None:
         try:
             data = os.read(self._pty_fd(), 1 << 16)
         except BlockingIOError:
             return
         except OSError:  # EIO means that the other end is closed.
-            self._close_pty()
+            # Our end stays open until `close`: closing it now would send SIGHUP to a program that replaced bash.
+            self._loop.remove_reader(self._pty_fd())
+            self._pty_closed.set()
             return
-        self._scan_for_marker(data)
+        if b"\0" in data:
+            self._read_pipe()  # bash may have printed a message before the marker.
+        self._scan_for_marker(data, self._pty_fd())
 
-    def _scan_for_marker(self, data: bytes) -> None:
+    def _read_pipe(self) -> None:
+        """Read what is in the pipe now. A pipe holds at most 1 MiB, so this does not block the loop for long."""
+        for _ in range(16):
+            if self._pipe is None:
+                return
+            try:
+                data = os.read(self._pipe, 1 << 16)
+            except BlockingIOError:
+                return
+            if not data:
+                self._close_pipe()
+                return
+            self._scan_for_marker(data, self._pipe)
+
+    def _scan_for_marker(self, data: bytes, source: int) -> None:
         """Pass on the output and detect the marker. A possible beginning of the marker is held back."""
-        if self._held_back:
-            data = bytes(self._held_back) + data
-            self._held_back.clear()
+        data = self._held_back.pop(source, b"") + data
         if b"\0" not in data:
             self._output.add(data)
             return
@@ -241,7 +265,8 @@ class Bash:
                 self._completion.set_result(int(data[at + len(self._marker) : end]))
             data, at = data[end + 1 :], len(data)
         self._output.add(data[:at])
-        self._held_back += data[at:]
+        if at < len(data):
+            self._held_back[source] = data[at:]
 
     def _on_exit(self) -> None:
         self._loop.remove_reader(self._pidfd)
@@ -257,9 +282,15 @@ class Bash:
             self._pty = None
         self._pty_closed.set()
 
+    def _close_pipe(self) -> None:
+        if self._pipe is not None:
+            self._loop.remove_reader(self._pipe)
+            os.close(self._pipe)
+            self._pipe = None
 
-def _spawn(cwd: Path, env: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes], int, int]":
-    """Start bash. Returns the process, the descriptor of its output, and the descriptor of its command input."""
+
+def _spawn(cwd: Path, env: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes], int, int, int]":
+    """Start bash. Returns the process, and the descriptors of its pty, of its command input and of its output."""
     cwd.mkdir(parents=True, exist_ok=True)  # A command may have removed the work tree.
     master, slave = os.openpty()
     modes = termios.tcgetattr(slave)
@@ -269,27 +300,28 @@ def _spawn(cwd: Path, env: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes],
     termios.tcsetattr(slave, termios.TCSANOW, modes)
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     read, write = os.pipe()
+    output_read, output_write = os.pipe()
     try:
         process = subprocess.Popen(
             ["bash", "--norc", "--noprofile", "--noediting", "+H", "-i"],
             stdin=read,
             stdout=slave,
-            stderr=slave,
+            stderr=output_write,
             cwd=cwd,
             env=dict(env),
             start_new_session=True,
             preexec_fn=_become_terminal_owner,
         )
     except OSError:
-        os.close(master)
-        os.close(write)
+        for descriptor in (master, write, output_read):
+            os.close(descriptor)
         raise
     finally:
-        os.close(slave)
-        os.close(read)
-    os.set_blocking(master, False)
-    os.set_blocking(write, False)
-    return process, master, write
+        for descriptor in (slave, read, output_write):
+            os.close(descriptor)
+    for descriptor in (master, write, output_read):
+        os.set_blocking(descriptor, False)
+    return process, master, write, output_read
 
 
 # This function runs between fork and exec, in a process that may have had other threads. It therefore makes

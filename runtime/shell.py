@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchwright.runtime.actions import MAX_TIMEOUT, Key
-from patchwright.runtime.bash import CTRL_C, CTRL_D, NO_VARIABLES, Bash
+from patchwright.runtime.bash import COLUMNS, CTRL_C, CTRL_D, NO_VARIABLES, Bash
 from patchwright.runtime.observations import ShellResult
 from patchwright.runtime.output_file import OutputFiles
 from patchwright.runtime.output_text import CapturedOutput, clip_captured
@@ -20,6 +20,9 @@ MAX_LINE_BYTES = 4095  # Bytes. The terminal drops the rest of a longer line (n_
 
 _SYNTAX_ERROR = re.compile("unexpected EOF|unexpected end of file|syntax error")
 PLAIN_OUTPUT_ENV = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat"}
+# Without a terminal, programs would take it for 80 columns wide, and Python would keep its output back, which is
+# lost when the command is killed at its timeout.
+PIPED_OUTPUT_ENV = {"COLUMNS": str(COLUMNS), "PYTHONUNBUFFERED": "1"}
 # Nobody can answer a prompt or use an editor.
 NON_INTERACTIVE_ENV = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "VIRTUAL_ENV_DISABLE_PROMPT": "1"}
 
@@ -45,7 +48,7 @@ class Shell:
         self._start_directory = cwd.resolve()
         self._reported_cwd = str(self._start_directory)
         """The working directory that was last reported to the agent."""
-        self._env = {**env, **PLAIN_OUTPUT_ENV, **NON_INTERACTIVE_ENV}
+        self._env = {**env, **PLAIN_OUTPUT_ENV, **PIPED_OUTPUT_ENV, **NON_INTERACTIVE_ENV}
         self._output_files = OutputFiles(scratch)
         self._bash: Bash | None = None
         self._interactive: _RunningCommand | None = None

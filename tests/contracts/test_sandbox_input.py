@@ -143,6 +143,20 @@ async def test_old_output_files_are_deleted(sandbox: Sandbox) -> None:
     assert await printed(sandbox, f"ls {sandbox.scratch} | grep -c output-") == "16\n"
 
 
+async def test_only_an_interactive_command_has_a_terminal(sandbox: Sandbox) -> None:
+    where = "for n in 0 1 2; do [ -t $n ] && echo terminal || echo none; done"
+    assert await printed(sandbox, where) == "none\nnone\nnone\n"
+    asked = await started(sandbox, where, timeout=20)
+    assert asked.output == "terminal\nterminal\nterminal\n"
+    assert await printed(sandbox, where) == "none\nnone\nnone\n"
+    assert await printed(sandbox, "tput cols 2>/dev/null || echo $COLUMNS") == "200\n"
+
+
+async def test_what_python_printed_before_its_timeout_is_kept(sandbox: Sandbox) -> None:
+    ran = await shell(sandbox, "python3 -c 'print(\"begun\"); import time; time.sleep(67)'", timeout=5)
+    assert (ran.output, ran.exit_code) == ("begun\n", None)
+
+
 async def test_a_pager_and_a_progress_bar_become_plain_lines(sandbox: Sandbox) -> None:
     await shell(
         sandbox, "git init -q . && git config user.email a@b.c && git config user.name a && echo x > f"
