@@ -150,10 +150,17 @@ def last_finish(trajectory: Trajectory) -> Finish | None:
     """Returns the latest finish call before the current verdict, or the latest of the run if there is no
     verdict. Returns None if there is no finish call.
     """
+    # A run that a person continued may come to a verdict that equals an earlier one.
+    messages = [
+        n
+        for n, e in enumerate(trajectory)
+        if isinstance(e, Message) and e.source in ("initial_prompt", "comment")
+    ]
+    last_message = messages[-1] if messages else 0
     verified_at = (
         n
         for n, e in enumerate(trajectory)
-        if isinstance(e, VerificationCompleted) and e.verdict == trajectory.verdict
+        if n >= last_message and isinstance(e, VerificationCompleted) and e.verdict == trajectory.verdict
     )
     attempt = Trajectory(trajectory.entries[: next(verified_at, len(trajectory))])
     for reply in reversed(attempt.replies()):

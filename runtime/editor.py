@@ -20,6 +20,7 @@ WINDOW_LINES = 400  # Number of lines that one view shows.
 MAX_FILE_BYTES = 5 << 20  # Maximum bytes of a file that can be viewed or edited.
 MAX_UNDO_BYTES = 32 << 20  # Maximum bytes of earlier contents that are kept for undo.
 _MAX_SEARCHED_LINES = 20_000  # Number of lines that are searched for similar text.
+_LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)  # As `_format_window` prints it.
 _MAX_OCCURRENCES = 1_000  # Maximum number of occurrences that are counted.
 
 
@@ -145,7 +146,11 @@ class Editor:
         real = self._paths.resolve(action.path)
         edit = next((edit for edit in reversed(self._edits) if edit.path == real), None)
         if edit is None:
-            raise ToolInputError("not_found", f"no edit of {action.path} is left to undo")
+            raise ToolInputError(
+                "not_found",
+                f"no edit of {action.path} is left to undo: undo_edit knows only those of create_file, "
+                "replace_text and insert_text; for others, see git diff",
+            )
         try:
             current = real.read_bytes()
         except OSError as error:
@@ -256,6 +261,9 @@ def _find_occurrences(body: str, part: str) -> list[int]:
 
 def _explain_not_found(body: str, old: str, path: str) -> str:
     """Explain why `old` was not found, and show the most similar text."""
+    without_numbers = _LINE_NUMBER.sub("", old)
+    if without_numbers != old and without_numbers.strip() and without_numbers in body:
+        return f"`old` is not in {path}: it has the line numbers that view_file prints. Leave them out."
     pattern = r"\s+".join(re.escape(word) for word in old.split()[:400])
     if old[0].isspace():
         # Otherwise, a longer word that begins or ends with the text would match.

@@ -87,6 +87,8 @@ class MonitoredSandbox(WrapperSandbox):
         self._remote = sandbox
         self._connection_log = connection_log
         self._disk = disk
+        self._reported_hosts: set[str] = set()
+        """Hosts whose refusal was already reported to the agent."""
 
     async def act(self, action: SandboxAction) -> Observation:
         try:
@@ -97,7 +99,10 @@ class MonitoredSandbox(WrapperSandbox):
             raise
         if self._connection_log is None or not isinstance(observation, ShellResult):
             return observation
-        notes = (observation.note, denial_note(self._connection_log.take_denied()))
+        denied = self._connection_log.take_denied()
+        new = {host: reason for host, reason in denied.items() if host not in self._reported_hosts}
+        self._reported_hosts |= new.keys()
+        notes = (observation.note, denial_note(new))
         return observation.model_copy(update={"note": "; ".join(filter(None, notes)) or None})
 
     def disconnect(self) -> None:

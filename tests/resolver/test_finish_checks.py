@@ -5,7 +5,7 @@ import time
 import pytest
 
 from patchwright.resolver.actions import Action, AnyObservation, Finish, Plan, PlanItem
-from patchwright.resolver.domain import Issue, Job, JobId, Patch, Repo, User
+from patchwright.resolver.domain import Issue, Job, JobId, Patch, Repo, User, Verdict
 from patchwright.resolver.events import (
     Checkpoint,
     Event,
@@ -16,17 +16,25 @@ from patchwright.resolver.events import (
     ToolCall,
     ToolResult,
     Trajectory,
+    VerificationCompleted,
 )
 from patchwright.resolver.finish_checks import (
     find_missing_steps,
     has_reproduced,
     has_run_tests,
+    last_finish,
     parse_requirements,
     was_sent_back,
 )
 from patchwright.resolver.proof.diff_lint import lint_diff
 from patchwright.runtime.actions import ReplaceText, RunPython, RunShell
-from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ShellResult
+from patchwright.runtime.observations import (
+    Acknowledgment,
+    ActionFailure,
+    CellResult,
+    EditResult,
+    ShellResult,
+)
 from tests.resolver.trajectories import run
 
 FIX_DIFF = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
@@ -316,6 +324,18 @@ def test_a_finish_call_is_rejected_once_until_a_person_comments() -> None:
     assert not was_sent_back(run(shell("ls")))
     assert was_sent_back(run((finish, refused), shell("ls")))
     assert not was_sent_back(run((finish, refused), Message(text="Do more.", source="comment")))
+
+
+def test_a_continued_run_is_summarized_by_its_own_finish_call() -> None:
+    def finish(text: str) -> tuple[Action, AnyObservation]:
+        return Finish(cause=text, change="b", testing="c"), Acknowledgment(text="Accepted.")
+
+    untested = VerificationCompleted(verdict=Verdict(kind="untested"))
+    first = run(finish("first"), untested)
+    both = run(
+        finish("first"), untested, Message(text="Go on.", source="comment"), finish("second"), untested
+    )
+    assert [getattr(last_finish(each), "cause", None) for each in (first, both)] == ["first", "second"]
 
 
 # --- leftovers --------------------------------------------------------------------------------------------------

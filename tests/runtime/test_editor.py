@@ -64,6 +64,13 @@ def test_a_directory_shows_two_levels_and_counts_the_omitted_entries(editor: Edi
     )
 
 
+def test_line_numbers_in_the_text_to_replace_are_pointed_out(editor: Editor, root: Path) -> None:
+    (root / "f.py").write_text("if x:\n    return 1\n")
+    view = editor.view(ViewFile(path="f.py")).text.rpartition("[")[0]
+    with pytest.raises(ToolInputError, match="it has the line numbers that view_file prints"):
+        editor.replace(ReplaceText(path="f.py", old=view, new="x"))
+
+
 def test_a_match_with_other_whitespace_is_pointed_out(editor: Editor, root: Path) -> None:
     (root / "f.py").write_text("if x:\n        return   1\n")
     with pytest.raises(

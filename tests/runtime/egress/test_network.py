@@ -235,9 +235,11 @@ async def test_a_listed_host_is_read_and_another_is_named_to_the_agent(
             "work without it, or say in your summary that it is needed"
         )
         assert (await sh(sandbox, "true")).note is None
+        again = await sh(sandbox, FETCH.format("https://github.com/x"))
+        assert again.note is None  # The agent is told once, and the output says it again.
         read, refused = sandboxes.take_connections(NAME)
         assert (read.host, read.port, read.bytes_received) == (ALLOWED, 80, len(net.answer))
-        assert refused == ConnectionSummary(host="github.com", port=443, denied="unlisted", count=1)
+        assert refused == ConnectionSummary(host="github.com", port=443, denied="unlisted", count=2)
         assert sandboxes.take_connections(NAME) == ()
     assert net.dialed == [(PUBLIC, 80)]
 
