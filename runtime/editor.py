@@ -228,7 +228,7 @@ def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
     shown: list[str] = []
     budget = MAX_CHARS
     for number in range(start, end + 1):
-        line = f"{number:6}\t{_to_valid_text(lines[number - 1].rstrip(chr(13)))}\n"
+        line = f"{number:6}\t{_fold_progress(_to_valid_text(lines[number - 1].rstrip(chr(13))))}\n"
         if (budget := budget - len(line)) < 0:
             end = number - 1
             break
@@ -247,6 +247,12 @@ def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
     else:
         shown.append(f"[lines {start}-{end} of {len(lines)}: the end of the file]")
     return "".join(shown)
+
+
+def _fold_progress(line: str) -> str:
+    """Return the last state of a line that a progress bar has overwritten many times."""
+    states = line.count("\r")
+    return f"{line.rpartition(chr(13))[2]} [{states} earlier states of this line]" if states > 2 else line
 
 
 def _find_occurrences(body: str, part: str) -> list[int]:

@@ -25,6 +25,7 @@ from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.actions import MAX_TIMEOUT, Execute, ReadBytes, WriteBytes
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.observations import ExecuteResult, FileContent
+from patchwright.runtime.output_text import decode_output
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
 MAX_OUTPUT_TAIL = 20_000  # characters of a run's output that are stored
@@ -152,7 +153,8 @@ async def _run_in_sandbox(
         results={} if problem else report.results,
         exit_code=result.exit_code,
         seconds=result.seconds,
-        output=output[-MAX_OUTPUT_TAIL:],
+        # Without colors, and with the last state of a progress bar only.
+        output=decode_output(output[-4 * MAX_OUTPUT_TAIL :].encode("utf-8", "replace"))[-MAX_OUTPUT_TAIL:],
         problem=problem,
     )
     return run, report

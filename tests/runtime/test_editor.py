@@ -64,6 +64,16 @@ def test_a_directory_shows_two_levels_and_counts_the_omitted_entries(editor: Edi
     )
 
 
+def test_a_redirected_progress_bar_is_folded(editor: Editor, root: Path) -> None:
+    (root / "log").write_bytes(b"start\n" + b"".join(b"\r%d%%" % n for n in range(101)) + b"\nend\n")
+    text = editor.view(ViewFile(path="log")).text
+    assert text.splitlines()[:3] == [
+        "     1\tstart",
+        "     2\t100% [101 earlier states of this line]",
+        "     3\tend",
+    ]
+
+
 def test_line_numbers_in_the_text_to_replace_are_pointed_out(editor: Editor, root: Path) -> None:
     (root / "f.py").write_text("if x:\n    return 1\n")
     view = editor.view(ViewFile(path="f.py")).text.rpartition("[")[0]

@@ -178,6 +178,13 @@ async def test_huge_test_output_is_truncated(open_verifier) -> None:
     assert run.exit_code == 0 and run.output.endswith("y\nend\n") and len(run.output) <= 20_000
 
 
+async def test_colors_and_progress_are_removed_from_the_output(open_verifier) -> None:
+    command = r"printf '\033[32mok\033[0m\n1%%\r50%%\r100%%\n'"
+    async with open_verifier({"a": ""}) as verifier:
+        run = await verifier.run(Suite(command=command, runner="none", command_reason=""))
+    assert run.output == "ok\n100%\n"
+
+
 async def test_a_report_planted_in_the_repository_is_not_read(open_verifier) -> None:
     planted = "<testsuite><testcase name='all'/></testsuite>"
     config = "[pytest]\naddopts = --junitxml=report.xml -o junit_family=xunit2\n"
