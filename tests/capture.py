@@ -19,10 +19,10 @@ SEEN = Path(__file__).parent / "golden" / "seen"
 
 
 def capture(logs: FileLogStore, run: RunId, place: Path, secrets: Secrets) -> tuple[Path, ...]:
-    """Write the run, and those of the agents that it asked, below `place`; what was written.
+    """Writes the run and its subagents' runs below `place`, and returns the written files.
 
-    Free of these secrets, with the fingerprints of the prompts as they are then. Raises LogError for a run that is
-    not there, or whose prompts this version already builds otherwise: nothing could be seen to drift from it.
+    Masks these secrets, and stores the fingerprints of the prompts. Raises LogError if the run does not exist, or if
+    this version builds its prompts differently, because such a fixture could not detect a change.
     """
     trajectory = logs.read(run)
     place.mkdir(parents=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from patchwright.demo.github import FakeGitHub
 
 BASE_IMAGE = "debian:bookworm-slim"
-AUTHORITY = Path(__file__).with_name("authority.pem")  # nobody has its key
+AUTHORITY = Path(__file__).with_name("authority.pem")  # its private key does not exist
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 # Read before the scrub below: a product process that a test starts must not see it.
@@ -33,7 +33,7 @@ ASKING = bool(os.environ.get("PATCHWRIGHT_REGENERATE") or os.environ.get("PATCHW
 
 
 def _is_ours_to_set(name: str) -> bool:
-    """Whether a test alone may give this variable a value: the outer shell's would change what is tested."""
+    """True if only tests may set this variable, because a value of the outer shell would change the tests."""
     if name in KEPT or ASKING:
         return False
     return (
@@ -166,9 +166,9 @@ def levels() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def one_authority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told no authorities reads a file with one: each client reads it anew, all of a system's in 40 ms.
+    """Sets a certificate file with one authority, because every new client reads it, and the system's takes 40 ms.
 
-    Nothing outside of this machine is asked in the cases that are neither slow nor of a real model.
+    Slow tests and tests with a real model keep the system's file, because they contact other machines.
     """
     if not any(map(request.node.get_closest_marker, ("slow", "llm"))):
         monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))

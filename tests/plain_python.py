@@ -1,6 +1,6 @@
-"""A `python3` for the repositories of tests: ours, whose pytest loads none of the plugins that only our tests need.
+"""A `python3` for the repositories of tests, whose pytest loads none of the plugins of this test suite.
 
-To load them takes longer than all else of a run of few tests, and a proof runs the tests four times and more.
+Loading them takes longer than running a few tests, and verification runs the tests at least four times.
 """
 
 import atexit

@@ -1,6 +1,6 @@
 """Write the tables of docs/configuration.md from the settings models: `python -m tests.settings_reference`.
 
-Names, types, defaults and meanings are the models' own; only where to read on is said here.
+Names, types, defaults, and meanings come from the models; this file adds only the further links.
 """
 
 import argparse
@@ -64,14 +64,14 @@ READ_ON = {
     "test_command": "#how-tests-are-found",
     "tests": "#how-tests-are-found",
 }
-"""Where more is said of a setting, seen from docs/."""
+"""Pages with more about a setting, relative to docs/."""
 
 WITHOUT = re.compile(r" ?(?:None|Empty|Required)(?:, [a-z ]+)?: (.+?)\.(?= |$)")
 """What a docstring says of a setting that is not given: it is the default that people see."""
 
 
 def reference(page: str) -> str:
-    """The page with its tables written anew, each between `<!-- settings: NAME -->` and `<!-- end -->`."""
+    """Returns the page with new tables, each between `<!-- settings: NAME -->` and `<!-- end -->`."""
     for name, model in TABLES.items():
         begin, end = f"<!-- settings: {name} -->\n", "<!-- end -->"
         before, _, rest = page.partition(begin)

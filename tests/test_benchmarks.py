@@ -1,4 +1,4 @@
-"""That what is measured is measured: the figures themselves are read by people."""
+"""Checks that every benchmark runs. People judge the figures."""
 
 import importlib
 from pathlib import Path

@@ -96,7 +96,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def unknown(words: list[str]) -> str | None:
-    """What is wrong with a command of ours."""
+    """Returns the problem of a command, or None."""
     program = words[0].rpartition("/")[2]
     if words[0].startswith("script/") and not (ROOT / words[0]).is_file():
         return f"{words[0]} does not exist"

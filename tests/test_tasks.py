@@ -48,12 +48,12 @@ class Room:
     async def done(
         self,
         task: Path,
-        said: list[RecordedTurn],
+        turns: list[RecordedTurn],
         sandboxes: Callable[[Sandboxes], Sandboxes] = lambda own: own,
         **environment: str,
     ) -> dict[str, bytes]:
         """The tree that the patch of a run makes, when the model says these turns."""
-        async with RecordedModel(said, key=KEY) as endpoint:
+        async with RecordedModel(turns, key=KEY) as endpoint:
             model = {"MODEL": "openai/scripted", "MODEL_BASE_URL": endpoint.base_url, "MODEL_API_KEY": KEY}
             made = await self.resolved(task, sandboxes, model | environment)
         title = read_issue(task / "issue.md").title
@@ -70,9 +70,9 @@ class Room:
             {}, {f"PATCHWRIGHT_{name}": value for name, value in (here | environment).items()}, None, None
         )
         job = Job(id=JobId(task.name), repo=Repo(owner="local", name=task.name), number=1, requester=None)
-        async with composition_root.build_run_dependencies(settings, notify=print) as kit:
-            kit = replace(kit, sandboxes=sandboxes(kit.sandboxes))
-            tried, _ = await resolve_local(job, read_issue(task / "issue.md"), repository.path, kit)
+        async with composition_root.build_run_dependencies(settings, notify=print) as dependencies:
+            dependencies = replace(dependencies, sandboxes=sandboxes(dependencies.sandboxes))
+            tried, _ = await resolve_local(job, read_issue(task / "issue.md"), repository.path, dependencies)
         return self.patched(repository.path, tried.patch)
 
     def patched(self, repository: Path, patch: Patch) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""action.yml, the examples and our own workflows, before the programs that know what is wrong with such files."""
+"""Lints action.yml, the examples, and the project's workflows."""
 
 import shutil
 import subprocess

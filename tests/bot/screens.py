@@ -98,11 +98,13 @@ class Screen:
                 return {cell.fg for cell in found} | ({"bold"} if all(cell.bold for cell in found) else set())
         raise AssertionError(f"{text!r} is not on the screen: {self.lines}")
 
-    async def until(self, seen: str | Callable[["Screen"], bool], seconds: float = 60) -> None:
+    async def until(self, condition: str | Callable[["Screen"], bool], seconds: float = 60) -> None:
         """Waits until the text (a regular expression) is visible, or the predicate is true."""
         try:
             async with asyncio.timeout(seconds):
-                while not (seen(self) if callable(seen) else re.search(seen, "\n".join(self.lines))):
+                while not (
+                    condition(self) if callable(condition) else re.search(condition, "\n".join(self.lines))
+                ):
                     await asyncio.sleep(0.02)
         except TimeoutError as exc:
             raise AssertionError("never seen; there is\n" + "\n".join(self.scrolled)) from exc

@@ -183,9 +183,7 @@ async def test_without_a_job_nothing_is_posted(scenario: HandlerScenario) -> Non
 
 
 async def test_an_edit_changes_nothing(scenario: HandlerScenario) -> None:
-    """Whoever may edit a comment could put words into another person's mouth, and nobody is notified of the
-    edit.
-    """
+    """An edit could add a request to another person's comment, and GitHub notifies nobody of it."""
     delivery = await scenario.comment("just a remark")
     edited = delivery.body.replace(b'"action": "created"', b'"action": "edited"').replace(
         b"just a remark", b"@agent delete it"

@@ -45,7 +45,7 @@ class ThreadEvent(NamedTuple):
             return False
         return self.what in ("stop", "close") or (self.what == "unlabel" and other.what == "label")
 
-    def told(self) -> Delivery:
+    def delivery(self) -> Delivery:
         stamp = self.at.strftime("%Y-%m-%dT%H:%M:%SZ")
         issue = ISSUE | {"updated_at": stamp}
         if self.what in WORDS:
@@ -62,7 +62,7 @@ class ThreadEvent(NamedTuple):
 
     @property
     def job(self) -> Job:
-        job = find_job(self.told(), Triggers())
+        job = find_job(self.delivery(), Triggers())
         assert job is not None
         return job
 
@@ -92,7 +92,7 @@ async def deliver(queue: JobQueue, order: Sequence[ThreadEvent]) -> Writer:
     forge = Writer()
     handler = TriggerHandler(queue, Triggers(), forge)
     for one in order:
-        await handler.handle(one.told())
+        await handler.handle(one.delivery())
     await handler.close()
     return forge
 
@@ -178,7 +178,7 @@ async def test_redis_gives_the_same_results_with_concurrent_workers(short_tmp: P
         handler = TriggerHandler(queue, Triggers(), Writer())
         copies = [one for one in thread_events for _ in range(10)]
         copies.sort(key=lambda one: hash((one.what, one.at.second * 7919 % 31)))
-        await asyncio.gather(*(handler.handle(one.told()) for one in copies))
+        await asyncio.gather(*(handler.handle(one.delivery()) for one in copies))
         await is_right(queue, thread_events)
         assert len(await queue.all_active_jobs()) == 2
         await handler.close()

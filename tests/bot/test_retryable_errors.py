@@ -23,7 +23,7 @@ PASSES = {
     "SandboxLost",
     "ForgeUnavailable",
 }
-"""Errors that may disappear. All others need a change by somebody, or would happen again."""
+"""Errors that may disappear. All others recur until a person changes something."""
 KINDS = [
     kind
     for module in (patchwright.bot.errors, patchwright.resolver.errors, patchwright.runtime.errors)

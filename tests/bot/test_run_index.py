@@ -103,9 +103,9 @@ async def test_failures_are_indexed_and_answered_commands_are_not(url: str, runs
 async def test_the_outcome_of_a_pull_request_is_indexed_with_its_run(url: str, runs: SharedRunIndex) -> None:
     await runs.put(summarize_log(RUN, full_run(), is_running=False))
     assert (await runs.list_newest())[0].pull_outcome is None
-    ledger = Counters(url)
-    await ledger.record_pull_outcome(RUN.repo, 8, "untouched")
-    await ledger.close()
+    counters = Counters(url)
+    await counters.record_pull_outcome(RUN.repo, 8, "untouched")
+    await counters.close()
     assert (await runs.list_newest())[0].pull_outcome == "untouched"
 
 

@@ -1,4 +1,4 @@
-"""A comment during a run reaches its agent once, or starts a run of its own."""
+"""A comment during a run reaches its agent once, or starts its own run."""
 
 import asyncio
 

@@ -73,9 +73,9 @@ class CommentScenario:
         for event in step(f"c{self.steps}", RunShell(command=f"make {self.steps}"), shell_result("done")):
             await self.log.append(event)
 
-    async def until(self, seen: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE):
-            while not seen():
+            while not condition():
                 await asyncio.sleep(0.01)
 
     def reporting(self) -> contextlib.AbstractAsyncContextManager[None]:

@@ -156,7 +156,7 @@ async def forge(another: Callable[[], GitHubForge]) -> AsyncIterator[GitHubForge
 
 @pytest.fixture
 def clone(repo: Repository, tmp_path: Path) -> BareRepository:
-    """A bare repository of ours with everything that acme/sample has."""
+    """A bare copy of acme/sample."""
     clone = BareRepository.create(tmp_path / "clone.git", "main")
     clone.git("fetch", "--quiet", str(repo.bare.path), "refs/heads/*:refs/heads/*")
     clone.git("remote", "add", "origin", str(repo.bare.path))

@@ -204,7 +204,7 @@ async def test_a_foreign_comment_with_the_bots_tag_is_not_edited(
 
 
 async def test_the_fake_server_allows_edits_of_foreign_comments(world: FakeGitHub, repo: Repository) -> None:
-    """Positive control of the test above: nothing but our own care keeps it as it is."""
+    """Positive control of the test above: only the client's own check protects the comment."""
     comment = world.add_comment_silently(
         world.create_issue(repo, title="T", body="B", by="stranger"), "theirs", by="stranger"
     )

@@ -1,6 +1,6 @@
-"""What every model does, whoever makes its replies.
+"""The contract of `Model`, for each implementation.
 
-litellm over real HTTP in each of the three dialects, the wrappers around it, the recorded and the scripted one.
+litellm over real HTTP in each of the three API formats, its wrappers, and the recorded and scripted models.
 """
 
 import json
@@ -98,7 +98,7 @@ async def at_once(_: float) -> None:
 
 
 class Impatient(RetryingModel):
-    """Asks once: what is tried again has its own tests."""
+    """Sends one request: retries have their own tests."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model, max_seconds=-1.0, sleep=at_once)

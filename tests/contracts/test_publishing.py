@@ -1,4 +1,4 @@
-"""What `Forge.publish` promises: the tree that was judged, once, where it was wanted, whatever happens on the way."""
+"""The contract of `Forge.publish`: the verified tree is published once, in the right place, despite any failure."""
 
 from collections.abc import Callable
 
@@ -179,7 +179,7 @@ async def test_publishing_waits_for_githubs_delayed_reads(
     assert (made.sha, made.is_verified, count(repo)) == (tips[0], True, 1)
 
 
-# --- somebody else's ----------------------------------------------------------------------------------------
+# --- foreign branches ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["100644", "100755"])
@@ -204,7 +204,7 @@ async def test_a_branch_that_moves_just_before_the_commit_is_not_changed(
     assert count(repo) == 1
 
 
-# --- by git, and said so ------------------------------------------------------------------------------------
+# --- pushed with git ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ async def test_with_permission_and_setting_a_workflow_is_changed(
                 await publish(forge, clone, commit, parent)
 
 
-# --- meanwhile ----------------------------------------------------------------------------------------------
+# --- changes during a run --------------------------------------------------------------------------------------
 
 
 async def test_a_rewritten_base_is_detected_and_new_commits_are_accepted(

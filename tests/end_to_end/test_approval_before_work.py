@@ -10,7 +10,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from tests.end_to_end.conftest import CODE
 from tests.end_to_end.server_scenario import ServerScenario, open_server_scenario, own_comments, timeline
 from tests.end_to_end.test_plans import ANSWER, PLAN, WORK
-from tests.end_to_end.test_replies_to_people import MENDED_CODE, OPENED
+from tests.end_to_end.test_replies_to_people import FIXED_CODE, OPENED
 
 pytestmark = [
     pytest.mark.redis,
@@ -100,4 +100,4 @@ async def test_a_question_and_a_plan_precede_any_change_until_a_writer_agrees(
         "colleague: @agent go [eyes]",
         OPENED.format(2),
     ]
-    assert issue.repo.read("patchwright/issue-1", "calc.py") == MENDED_CODE
+    assert issue.repo.read("patchwright/issue-1", "calc.py") == FIXED_CODE

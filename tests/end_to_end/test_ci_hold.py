@@ -157,13 +157,13 @@ async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Sc
     job = request_job(scenario, pull, command="run-ci")
     settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with (
-        composition_root.build_run_dependencies(settings, notify=print) as kit,
+        composition_root.build_run_dependencies(settings, notify=print) as dependencies,
         composition_root.open_forge(settings, RequestPolicy(write_interval=0)) as forge,
     ):
         thread = await forge.get_thread(job)
         assert isinstance(thread, PullRequest)
         gone = thread.model_copy(update={"head_repo": None, "is_same_repository": False})
-        await run_ci(job, gone, await forge.get_repo_facts(job.repo), kit, forge)
+        await run_ci(job, gone, await forge.get_repo_facts(job.repo), dependencies, forge)
     assert answers(pull) == ["I cannot start it: the head repository or branch was deleted."]
 
 

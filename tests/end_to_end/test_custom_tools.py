@@ -72,18 +72,18 @@ async def test_configured_mcp_servers_and_entry_point_tools_are_used_like_built_
     body = await resolve_to_pull_request(scenario)
     names = [tool["function"]["name"] for tool in scenario.endpoint.requests[0]["tools"]]
     assert {"numbers_add", "numbers_die", "count_files"} < set(names) and "numbers_where" not in names
-    came = [
+    results = [
         (action, result)
         for action, result in call_results(scenario)
         if action.kind in ("call_tool", "malformed_call")
     ]
-    added, wrong, died, counted, misnamed = [result for _, result in came]
+    added, wrong, died, counted, misnamed = [result for _, result in results]
     assert added == ExternalToolResult(text="5")
     assert isinstance(wrong, ActionFailure) and wrong.reason == "malformed" and "`a`" in wrong.message
     assert isinstance(died, ActionFailure) and "Continue without it" in died.message
     assert counted == ExternalToolResult(text="2 files, key <secret-hidden>")
     assert isinstance(misnamed, ActionFailure) and "`count_files` takes one JSON object" in misnamed.message
-    assert isinstance(came[0][0], CallTool)
+    assert isinstance(results[0][0], CallTool)
     assert 'numbers_add {"a": 2, "b": 3}' in body
 
 

@@ -35,7 +35,7 @@ BAD = {
     '{"path": "\\ud800"}': "not valid JSON",
 }
 FLOOD = RunShell(command="seq 1 2000000")
-MEND = (
+FIX_TURNS = (
     RecordedTurn("See it.", SHOW_FAILURE),
     RecordedTurn("Fix.", FIX, NEW_TEST),
     RecordedTurn("Run.", RUN_TESTS),
@@ -61,7 +61,7 @@ async def test_a_run_survives_invalid_replies_and_explains_each_one(
         RecordedTurn("Too many.", *[Think(thought=f"{n}") for n in range(40)]),
         RecordedTurn("Cut.", calls=(call("create_file", '{"path": "new.py", "content": "x = '),),
                      finish_reason="length"),
-        *MEND,
+        *FIX_TURNS,
     )  # fmt: skip
     body = await resolve_to_pull_request(scenario)
     assert body.startswith("**Fixed:**")

@@ -52,9 +52,9 @@ async def test_a_file_defines_a_micro_agent_with_validated_input_and_output(
     assert ".agents/skills/broken.md is not a usable micro agent" in json.dumps(first["messages"])
 
     run = scenario.trajectory(scenario.job().id)
-    came = {event.call_id: event.observation for event in run if isinstance(event, ToolResult)}
+    results = {event.call_id: event.observation for event in run if isinstance(event, ToolResult)}
     wrong, right = run.replies()[1].calls
-    refused, report = came[wrong.id], came[right.id]
+    refused, report = results[wrong.id], results[right.id]
     assert isinstance(wrong.action, MalformedCall) and isinstance(refused, ActionFailure)
     assert "'symbol' is a required property" in refused.message
     assert right.action == CallTool(name="ask_find-callers", arguments=INPUT)

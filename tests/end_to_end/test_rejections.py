@@ -37,11 +37,11 @@ CASES: dict[str, RejectionCase] = {}
 
 
 def scenario(
-    *seen: str, logged: str = ""
+    *expected: str, logged: str = ""
 ) -> Callable[[Callable[[ServerScenario, str], Awaitable[Issue]]], None]:
     def keep(play: Callable[[ServerScenario, str], Awaitable[Issue]]) -> None:
         name = play.__name__.replace("_", "-")
-        CASES[name] = RejectionCase(play, list(seen), logged)
+        CASES[name] = RejectionCase(play, list(expected), logged)
 
     return keep
 
@@ -51,8 +51,8 @@ async def add_label(server: ServerScenario, thread: Issue, by: str) -> Issue:
     return thread
 
 
-async def add_comment(server: ServerScenario, thread: Issue, said: str, by: str) -> Issue:
-    await server.world.add_comment(thread, said, by=by)
+async def add_comment(server: ServerScenario, thread: Issue, text: str, by: str) -> Issue:
+    await server.world.add_comment(thread, text, by=by)
     return thread
 
 

@@ -131,10 +131,10 @@ async def test_two_simultaneous_requests_do_not_cancel_each_other(server: Server
         assert set(lines) == {
             OPENED.format(pull.number)
         }  # the second request was read by the run, or queued behind it
-        assert issue.repo.read(f"patchwright/issue-{issue.number}", "calc.py") == MENDED_CODE
+        assert issue.repo.read(f"patchwright/issue-{issue.number}", "calc.py") == FIXED_CODE
 
 
-MENDED_CODE = CODE.replace("a - b", "a + b")
+FIXED_CODE = CODE.replace("a - b", "a + b")
 
 ACCIDENTS = (
     "the @agents are at it again",

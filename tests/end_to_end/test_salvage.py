@@ -70,13 +70,15 @@ async def service(
             settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
         ) as github,
     ):
-        kit: RunDependencies = replace(made, sandboxes=sandboxes(made.sandboxes))
-        forge = MaskingForge(github, kit.secrets.mask)
+        dependencies: RunDependencies = replace(made, sandboxes=sandboxes(made.sandboxes))
+        forge = MaskingForge(github, dependencies.secrets.mask)
 
         async def work(job: Job) -> Outcome:
-            return await resolve_job(job, kit, forge, comment_reporter(forge, settings))
+            return await resolve_job(job, dependencies, forge, comment_reporter(forge, settings))
 
-        worker = JobRunner(work, lambda job, error: report_failure(forge, job, error, kit), max_tries=1)
+        worker = JobRunner(
+            work, lambda job, error: report_failure(forge, job, error, dependencies), max_tries=1
+        )
         queue = InlineQueue()
         task = asyncio.create_task(queue.process_jobs(worker.run))
         try:
@@ -169,12 +171,14 @@ async def test_repeating_the_salvage_changes_nothing(polled_scenario: Scenario) 
     commit, comments = polled_scenario.repo.bare.branch_sha(BRANCH), polled_scenario.comments
     settings = composition_root.read_settings({}, polled_scenario.environment, None, None)
     async with (
-        composition_root.build_run_dependencies(settings, notify=print) as kit,
+        composition_root.build_run_dependencies(settings, notify=print) as dependencies,
         composition_root.open_forge(settings) as github,
     ):
         why = "The account behind PATCHWRIGHT_MODEL_API_KEY has no credit: Your account has no credit left."
         error = QuotaExceeded(why)
-        await report_failure(MaskingForge(github, kit.secrets.mask), polled_scenario.job(), error, kit)
+        await report_failure(
+            MaskingForge(github, dependencies.secrets.mask), polled_scenario.job(), error, dependencies
+        )
     assert (polled_scenario.repo.bare.branch_sha(BRANCH), polled_scenario.comments) == (commit, comments)
 
 

@@ -34,14 +34,14 @@ async def test_an_agent_searches_code_and_the_web_without_leaking_the_key(scenar
             search_base_url=api.url,
         )
         body = await resolve_to_pull_request(scenario)
-    came = [result for _, result in call_results(scenario)][1:5]
-    assert isinstance(came[0], TextResult) and came[0].text.startswith("calc.py:1-2: def add(a, b):\n")
-    assert isinstance(came[1], TextResult) and came[1].text.startswith("[no line found in ")
+    results = [result for _, result in call_results(scenario)][1:5]
+    assert isinstance(results[0], TextResult) and results[0].text.startswith("calc.py:1-2: def add(a, b):\n")
+    assert isinstance(results[1], TextResult) and results[1].text.startswith("[no line found in ")
     assert (
-        isinstance(came[2], ExternalToolResult)
-        and "Exa names 2 pages; this search cost $0.007." in came[2].text
+        isinstance(results[2], ExternalToolResult)
+        and "Exa names 2 pages; this search cost $0.007." in results[2].text
     )
-    assert "was not sent to Exa" in str(came[3])
+    assert "was not sent to Exa" in str(results[3])
     assert [request.body["query"] for request in api.requests] == ["python add subtracts"]
     assert api.requests[0].headers["x-api-key"] == KEY
 

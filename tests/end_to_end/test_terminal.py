@@ -162,7 +162,7 @@ async def test_a_second_ctrl_c_restores_the_prompt_on_a_clean_line(
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 2), ("y", 0)])
 async def test_without_an_engine_the_local_sandbox_needs_consent(
-    scenario: Scenario, asked: tuple[str, ...], answer: str, code: int
+    scenario: Scenario, resolve_arguments: tuple[str, ...], answer: str, code: int
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
     environment = scenario.environment | {
@@ -171,7 +171,7 @@ async def test_without_an_engine_the_local_sandbox_needs_consent(
         "TERM": "xterm",
     }
     with open_screen(columns=200) as (screen, _):
-        process = screen.run([sys.executable, "-m", "patchwright", *asked], environment)
+        process = screen.run([sys.executable, "-m", "patchwright", *resolve_arguments], environment)
         await screen.until(r"on this machine instead, without isolation\? \[y/N\]")
         assert scenario.endpoint.requests == []
         screen.press(f"{answer}\n")

@@ -60,14 +60,14 @@ async def test_a_stop_just_after_a_run_changes_nothing(
     before = answers(scenario)
     settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with (
-        composition_root.build_run_dependencies(settings, notify=print) as kit,
+        composition_root.build_run_dependencies(settings, notify=print) as dependencies,
         composition_root.open_forge(settings, RequestPolicy(write_interval=0)) as forge,
     ):
         await report_failure(
-            MaskingForge(forge, kit.secrets.mask),
+            MaskingForge(forge, dependencies.secrets.mask),
             scenario.job(),
             JobCanceled("Somebody closed the thread."),
-            kit,
+            dependencies,
         )
     assert answers(scenario) == before
     assert before[0].startswith("I opened pull request #2")

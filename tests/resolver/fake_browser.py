@@ -82,7 +82,7 @@ async def browsing_parent(
     """Opens a new or resumed run that can browse in this sandbox, with its model."""
     logs = FileLogStore(directory)
     model = ScriptedModel(script, usd=Decimal("0.01"), sees=bool(more.pop("sees", False)))
-    prompt = str(more.pop("told", "Issue 7"))
+    prompt = str(more.pop("prompt", "Issue 7"))
     async with logs.open(RUN) as log:
         browsing = BrowseTool(
             run=RUN,

@@ -28,7 +28,7 @@ def where() -> str:
 
 @server.tool()
 def count(to: int = 2) -> str:
-    """Count; nothing has to be said."""
+    """Counts; needs no arguments."""
     return " ".join(map(str, range(1, to + 1)))
 
 

@@ -49,14 +49,14 @@ class PatchVerifier:
         patch: Patch,
         suite: Suite | None = PYTEST,
         seconds: int = 60,
-        heard: VerdictCallback = require_all_tests,
+        listener: VerdictCallback = require_all_tests,
     ) -> Verdict:
         suites = Suites(all=(suite,), primary=suite) if suite else Suites()
         async with BaselineRuns(self.workspace, self.sandboxes, "proof", seconds) as bases:
             if suite:
                 await bases.start(suite)
             return await verify_patch(
-                self.workspace, patch, suites, self.sandboxes, "proof", seconds, bases, heard
+                self.workspace, patch, suites, self.sandboxes, "proof", seconds, bases, listener
             )
 
 

@@ -116,9 +116,9 @@ def model_reply(id: str, *actions: Action, thought: str = "", usd: str = "0.01")
     return ModelReply(thought=thought, calls=calls, usage=usage)
 
 
-def step(id: str, action: Action, came: AnyObservation, thought: str = "") -> Sequence[Event]:
+def step(id: str, action: Action, observation: AnyObservation, thought: str = "") -> Sequence[Event]:
     """A reply with one call, and its result."""
-    return (model_reply(id, action, thought=thought), ToolResult(call_id=id, observation=came))
+    return (model_reply(id, action, thought=thought), ToolResult(call_id=id, observation=observation))
 
 
 def shell_result(output: str, code: int = 0) -> ShellResult:

@@ -13,7 +13,7 @@ ScriptLine = Reply | FrozenModel | Exception | Sequence[Action]
 
 
 class ScriptedModel:
-    """Answers the n-th request with the n-th line of its script, and stores the prompts in `asked`.
+    """Answers the n-th request with the n-th line of its script, and stores the prompts in `requests`.
 
     Raises AssertionError if the script has no more lines.
     """

@@ -54,7 +54,7 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
     repository.commit({"calc.py": BUG, "tests/test_calc.py": TESTS})
     wanted = {"data": tmp_path / "data", "sandbox": kind, "sandbox_features": "none"}
     settings = read_settings(wanted, select_variables(os.environ, IMAGE_VARIABLES), None, None)
-    sandboxes = await build_ready_sandboxes(settings, HOST_ENVIRONMENT, trusted=True, notify=print)
+    sandboxes = await build_ready_sandboxes(settings, HOST_ENVIRONMENT, notify=print)
     assert type(sandboxes).__name__ == {"local": "LocalSandboxes", "docker": "DockerSandboxes"}[kind]
     entries: list[Entry] = []
     paused = asyncio.Event()
@@ -64,10 +64,10 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
         if isinstance(entry.event, ToolResult):
             paused.set()
 
-    async def said(job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
+    async def get_new_comments(job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
         return () if COMMENT in list(trajectory) else (COMMENT,)
 
-    def kit(model: ScriptedModel, **more: object) -> RunDependencies:
+    def build_dependencies(model: ScriptedModel, **more: object) -> RunDependencies:
         return RunDependencies(
             settings=settings,
             model=model,
@@ -82,7 +82,10 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
     try:
         first = asyncio.create_task(
             resolve_local(
-                JOB, ISSUE, repository.path, kit(ScriptedModel([FIX, RunShell(command="sleep 600")]))
+                JOB,
+                ISSUE,
+                repository.path,
+                build_dependencies(ScriptedModel([FIX, RunShell(command="sleep 600")])),
             )
         )
         async with asyncio.timeout(120):
@@ -97,7 +100,9 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
 
         # The first finish call is rejected because no tests ran.
         model = ScriptedModel([LOOK, FINISH, FINISH])
-        tried, trajectory = await resume_run(kit(model, get_new_messages=said), repository.path)
+        tried, trajectory = await resume_run(
+            build_dependencies(model, get_new_messages=get_new_comments), repository.path
+        )
     finally:
         await sandboxes.close()
     assert tried.agent_stopped.reason == "finished"
@@ -111,6 +116,6 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
     assert trajectory.usage().steps == len([event for event in trajectory if isinstance(event, ModelReply)])
 
 
-async def resume_run(kit: RunDependencies, path: Path) -> tuple[Attempt, Trajectory]:
+async def resume_run(dependencies: RunDependencies, path: Path) -> tuple[Attempt, Trajectory]:
     """Runs the same job again, which resumes its run."""
-    return await resolve_local(JOB, ISSUE, path, kit)
+    return await resolve_local(JOB, ISSUE, path, dependencies)

@@ -252,9 +252,9 @@ def test_a_run_with_a_problem_proves_nothing(before, after, again, kind) -> None
     ],
 )
 def test_without_a_report_exit_codes_decide(before, after, again, theirs, kind) -> None:
-    apart = None if theirs is None else PatchTests(frozenset(), False, run(exit_code=theirs))
+    alone = None if theirs is None else PatchTests(frozenset(), False, run(exit_code=theirs))
     second = None if again is None else run(exit_code=again)
-    evidence = Evidence(run(exit_code=before), run(exit_code=after), after_rerun=second, patch_tests=apart)
+    evidence = Evidence(run(exit_code=before), run(exit_code=after), after_rerun=second, patch_tests=alone)
     assert decide_verdict(PATCH, evidence).kind == kind
 
 

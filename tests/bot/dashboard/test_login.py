@@ -150,7 +150,7 @@ async def test_token_guesses_do_not_lock_the_operator_out(server: DashboardServe
     async with asyncio.TaskGroup() as guesses, asyncio.timeout(60):
         for _ in range(MAX_PENDING_WRONG_TOKENS + 1):
             guesses.create_task(guess())
-        while 429 not in received:  # so many are refused at once
+        while 429 not in received:  # this number is rejected at once
             await asyncio.sleep(0.01)
         try:
             assert (await (await server.operator()).get("/")).status_code == 200

@@ -127,7 +127,7 @@ async def test_a_wrong_state_and_a_used_manifest_code_are_rejected(
                 True,
             )
         conversion = f"{server.world.api_url}/app-manifests/{code}/conversions"
-        assert (await http.post(conversion)).status_code == 201  # somebody else used the code
+        assert (await http.post(conversion)).status_code == 201  # another person used the code
         used = await http.get(back)
         assert (used.status_code, "delete it in its settings under Advanced" in parse_alert(used)) == (
             410,

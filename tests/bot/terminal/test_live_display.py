@@ -31,7 +31,7 @@ class DisplayedRun:
         self.screen, self.stream, self._tell, self._told = screen, stream, tell, 0
 
     def add(self, *events: Event, ago: float = 0.0) -> None:
-        """Adds these events, with a timestamp so many seconds ago."""
+        """Adds these events, with a timestamp this number of seconds ago."""
         for event in events:
             at = datetime.now(UTC) - timedelta(seconds=ago)
             self._tell(Entry(seq=self._told, timestamp=at, event=event))

@@ -55,7 +55,7 @@ HANDLED_PAYLOADS = [
     ("installation_repositories", REPOSITORIES),
 ]
 VALID_PAYLOAD: dict[str, Any] = LABELED | {"issue": ISSUE | {"number": 4711}, "label": {"name": "bug"}}
-"""A delivery that requests a job, on an issue of its own."""
+"""A delivery that requests a job, on a separate issue."""
 TRIGGERS = Triggers(label="bug", mention="@agent")
 
 

@@ -1,4 +1,4 @@
-"""Check runs: an app says what it found of a commit, and nobody else changes that."""
+"""Check runs: only the App that created one can change it."""
 
 from collections.abc import Callable
 

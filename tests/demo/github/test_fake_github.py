@@ -94,7 +94,7 @@ async def test_a_permission_is_the_role_of_the_user_id(
 ) -> None:
     maintainer = world.user("maintainer")
     world.rename_user("maintainer", "renamed")
-    world.user("maintainer")  # somebody else takes the old name
+    world.user("maintainer")  # another user takes the old name
     world.user("stranger")
     async with client(world, world.create_token("renamed")) as api:
         by_id = (await api.get(f"/user/{maintainer.id}")).json()["login"]

@@ -21,13 +21,15 @@ COMMIT = """mutation Commit($input: CreateCommitOnBranchInput!) {
 
 @pytest.fixture
 def ask(world: FakeGitHub, client: Client) -> Callable[..., Any]:
-    async def asked(query: str, variables: dict[str, Any], *, by: str = "maintainer", token: str = "") -> Any:
+    async def send_query(
+        query: str, variables: dict[str, Any], *, by: str = "maintainer", token: str = ""
+    ) -> Any:
         async with client(world, token or world.create_token(by)) as api:
             answer = await api.post(world.graphql_url, json={"query": query, "variables": variables})
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    return asked
+    return send_query
 
 
 def change(

@@ -1,4 +1,4 @@
-"""Whoever looks what has happened is told, a page at a time, and not twice what has not changed."""
+"""The endpoints for polling are paginated, and answer 304 if nothing changed."""
 
 import time
 from collections.abc import Callable

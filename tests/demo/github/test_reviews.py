@@ -1,4 +1,4 @@
-"""Reviews in the fake server: what people write, what webhooks tell, and forks that let us in or not."""
+"""Reviews on the fake server: comments, deliveries, and the push permission of forks."""
 
 import asyncio
 import json

@@ -19,7 +19,7 @@ Client = Callable[..., httpx.AsyncClient]
 
 
 class Receiver:
-    """Somebody who listens on loopback, and keeps what came."""
+    """A server on the loopback interface that records the requests."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []

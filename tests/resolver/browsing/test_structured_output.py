@@ -218,7 +218,7 @@ async def test_a_url_from_the_task_the_issue_or_a_page_is_not_guessed(tmp_path: 
     )
     box = FakeBrowserSandbox(BLANK, named, *([named] * (len(steps) - 1)), answers("1"))
     script = [*map(code_reply, steps), code_reply("send_msg_to_user('1')")]
-    answer, _ = await run_browse_task(tmp_path, box, *script, told="As in https://issue.test/7.")
+    answer, _ = await run_browse_task(tmp_path, box, *script, prompt="As in https://issue.test/7.")
     assert isinstance(answer, SubagentResult) and answer.guessed_urls == ()
     child = FileLogStore(tmp_path).read(RunId("job-7-browse-1"))
     assert child.subagent_started is not None and child.subagent_started.known_urls == (

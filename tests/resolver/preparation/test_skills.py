@@ -62,7 +62,7 @@ def render_skills(
     return select_instructions(skills, thread or issue(), command, budget)
 
 
-def written(seen: PromptInstructions) -> str:
+def written(instructions: PromptInstructions) -> str:
     return prompt_texts.render_initial_prompt(
         build_initial_prompt(
             issue(),
@@ -73,7 +73,7 @@ def written(seen: PromptInstructions) -> str:
             sandbox_facts="",
             suite=None,
             baseline=None,
-            instructions=seen,
+            instructions=instructions,
         )
     )
 

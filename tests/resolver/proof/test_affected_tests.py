@@ -71,7 +71,7 @@ async def test_a_regression_is_reported_before_the_whole_suite_runs(open_verifie
     async with open_verifier({**REPOSITORY, "tests/test_other_1.py": slow}) as verifier:
         breaks = await verifier.patch({"calc.py": FIXED.replace("return 1", "return 2")})
         listener = PartialVerdictListener(enough=True)
-        verdict = await verifier.judged(breaks, heard=listener)
+        verdict = await verifier.judged(breaks, listener=listener)
         assert listener.verdicts == [verdict]
         assert (verdict.kind, verdict.partial) == ("regressed", True)
         assert verdict.pass_to_fail == ("tests/test_calc.py::test_one",)
@@ -89,7 +89,7 @@ async def test_the_whole_suite_decides_the_verdict(open_verifier) -> None:
     async with open_verifier({**REPOSITORY, "tests/test_other_2.py": unnamed}) as verifier:
         listener = PartialVerdictListener(enough=False)
         patch = await verifier.patch({"calc.py": FIXED.replace("a + b", "3")})
-        verdict = await verifier.judged(patch, heard=listener)
+        verdict = await verifier.judged(patch, listener=listener)
     (first,) = listener.verdicts
     assert (first.kind, first.partial) == ("fixed", True)
     assert (verdict.kind, verdict.partial) == ("regressed", False)
@@ -105,7 +105,7 @@ async def test_a_failing_reproduction_is_reported_first(open_verifier) -> None:
                 "tests/test_new.py": "from calc import add\n\n\ndef test_sum():\n    assert add(1, 2) == 3\n",
             }
         )
-        verdict = await verifier.judged(patch, heard=listener)
+        verdict = await verifier.judged(patch, listener=listener)
     assert (verdict.kind, verdict.partial) == ("unproven", True)
     assert verdict.patch_tests_failing == ("tests/test_new.py::test_sum",)
     assert verdict.reason == "1 test from the patch failed with it, twice."

@@ -78,7 +78,7 @@ class RequestingSandbox:
 
 
 class TranscribingEndpoint(RecordedModel):
-    """An endpoint that also transcribes recordings; `heard` is the last request body."""
+    """An endpoint that also transcribes recordings; `received_body` is the last request body."""
 
     received_body: bytes = b""
     key: str = ""

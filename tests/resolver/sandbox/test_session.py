@@ -1,4 +1,4 @@
-"""A sandbox that is lost during a run is replaced from the last checkpoint, and the model is told."""
+"""A sandbox that is lost during a run is replaced from the last checkpoint, and the model gets a notice."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -70,7 +70,7 @@ async def run(
     path: Path, place: Path, error: SandboxError, *script: ScriptLine
 ) -> tuple[LosableSandboxes, FileLogStore, str]:
     sandboxes = LosableSandboxes(place / "sandboxes", error)
-    kit = RunDependencies(
+    dependencies = RunDependencies(
         settings=build_settings({"data": place}, "the test"),
         model=ScriptedModel(script),
         sandboxes=sandboxes,
@@ -89,7 +89,7 @@ async def run(
         open=True,
         url="",
     )
-    tried, _ = await resolve_local(job, issue, path, kit)
+    tried, _ = await resolve_local(job, issue, path, dependencies)
     return sandboxes, FileLogStore(place / "runs"), tried.patch.diff.decode()
 
 

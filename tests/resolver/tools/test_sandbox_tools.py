@@ -35,9 +35,9 @@ def test_a_tool_is_mentioned_only_if_it_is_offered(tool: str) -> None:
 
 
 def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
-    for count, said in ((0, "What you install"), (1, "at most once."), (3, "at most 3 times.")):
+    for count, expected in ((0, "What you install"), (1, "at most once."), (3, "at most 3 times.")):
         prompt = prompt_texts.render_system_prompt("/w", "/s", "docker", "open", max_repairs=count)
-        assert said in prompt and ("you are told which" in prompt) == (count > 0)
+        assert expected in prompt and ("you are told which" in prompt) == (count > 0)
 
 
 def test_the_system_prompt_forbids_weakening_tests() -> None:

@@ -32,8 +32,8 @@ def engine(answers: dict[str, tuple[int, list[dict[str, str]]]]) -> Iterator[str
             self.rfile.read(int(self.headers["Content-Length"]))
             self._answer(*answers[parse_qs(urlsplit(self.path).query)["networkmode"][0]])
 
-        def _answer(self, status: int, said: list[dict[str, str]]) -> None:
-            body = "\n".join(map(json.dumps, said)).encode()
+        def _answer(self, status: int, lines: list[dict[str, str]]) -> None:
+            body = "\n".join(map(json.dumps, lines)).encode()
             piecemeal = self.command == "POST" and status == 200  # an engine's build output, and nothing else
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

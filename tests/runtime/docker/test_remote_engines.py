@@ -1,4 +1,4 @@
-"""Engines that are remote, in a VM, used by another user, or stopped in mid-run."""
+"""Engines that are remote, in a VM, used by another user, or stopped during a run."""
 
 import asyncio
 import contextlib

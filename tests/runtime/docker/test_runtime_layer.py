@@ -153,7 +153,7 @@ async def test_a_feature_that_cannot_be_built_is_omitted_with_a_notice(
     """Its build cannot reach the package index; the bundle that it needs exists already."""
     index = (
         os.environ.get("PATCHWRIGHT_PACKAGE_INDEX", DEFAULT_PACKAGE_INDEX).rstrip("/") + "//"
-    )  # a tag of its own
+    )  # a separate tag
     how = {"ca_bundle": USED_CA, "package_index": index, "log_dir": tmp_path}
     usual = await ensure_runtime_layer(engine, BASE, **how)
     received: list[str] = []

@@ -21,9 +21,9 @@ async def net() -> AsyncIterator[Internet]:
 class Client:
     """A sandbox as a client of its proxy."""
 
-    def __init__(self, path: Path, ledger: ConnectionLog) -> None:
+    def __init__(self, path: Path, connection_log: ConnectionLog) -> None:
         self.path = path
-        self.ledger = ledger
+        self.connection_log = connection_log
 
     async def dial(self) -> StreamPair:
         return await asyncio.open_unix_connection(self.path)
@@ -49,10 +49,10 @@ class Client:
         return line
 
     def refused(self) -> dict[str, str]:
-        return {visit.host: visit.denied for visit in self.ledger.take() if visit.denied}
+        return {visit.host: visit.denied for visit in self.connection_log.take() if visit.denied}
 
 
 @pytest.fixture
 async def client(net: Internet, short_tmp: Path) -> AsyncIterator[Client]:
-    async with EgressProxy(net.egress()).listen(short_tmp / "e") as ledger:
-        yield Client(short_tmp / "e", ledger)
+    async with EgressProxy(net.egress()).listen(short_tmp / "e") as connection_log:
+        yield Client(short_tmp / "e", connection_log)

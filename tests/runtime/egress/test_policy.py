@@ -191,22 +191,22 @@ def test_no_setting_makes_this_machine_or_a_metadata_service_public(network: str
 
 
 def test_the_connection_log_has_one_entry_per_outcome_and_a_limit() -> None:
-    ledger = ConnectionLog()
-    ledger.record("a.org", 443, None, count=1)
-    ledger.record("a.org", 443, None, bytes_sent=10)
-    ledger.record("a.org", 443, None, count=1, bytes_sent=5, bytes_received=7)
-    ledger.record("b.org", 443, "unlisted", count=1)
-    assert ledger.take() == (
+    connection_log = ConnectionLog()
+    connection_log.record("a.org", 443, None, count=1)
+    connection_log.record("a.org", 443, None, bytes_sent=10)
+    connection_log.record("a.org", 443, None, count=1, bytes_sent=5, bytes_received=7)
+    connection_log.record("b.org", 443, "unlisted", count=1)
+    assert connection_log.take() == (
         ConnectionSummary(host="a.org", port=443, count=2, bytes_sent=15, bytes_received=7),
         ConnectionSummary(host="b.org", port=443, denied="unlisted", count=1),
     )
-    assert ledger.take() == ()
+    assert connection_log.take() == ()
     for number in range(1000):
-        ledger.record(f"{number}.org", 443, "unlisted", count=1)
-    taken = ledger.take()
+        connection_log.record(f"{number}.org", 443, "unlisted", count=1)
+    taken = connection_log.take()
     assert len(taken) == MAX_SUMMARIES + 1
     assert taken[-1] == ConnectionSummary(host="(others)", port=0, denied="unlisted", count=800)
-    assert len(ledger.take_denied()) == MAX_SUMMARIES
+    assert len(connection_log.take_denied()) == MAX_SUMMARIES
 
 
 def test_connection_summaries_are_merged() -> None:

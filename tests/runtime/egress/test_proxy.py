@@ -21,8 +21,8 @@ async def naive(net: Internet, place: Path, host: str, port: int = 443) -> bytes
     """Send the same request to a proxy whose policy checks nothing."""
     async with EgressProxy(EgressConfig(UncheckedPolicy(), resolve=net.resolve, dial=net.dial)).listen(
         place / "n"
-    ) as ledger:
-        return await Client(place / "n", ledger).status(host, port)
+    ) as connection_log:
+        return await Client(place / "n", connection_log).status(host, port)
 
 
 # --- permitted
@@ -44,7 +44,7 @@ async def test_tls_to_an_allowed_host_is_relayed_both_ways(client: Client, net: 
     assert await reader.read() == b""
     assert net.dialed == [(PUBLIC, 443)]
     sent = len(hello) + len(large)
-    assert client.ledger.take() == (
+    assert client.connection_log.take() == (
         ConnectionSummary(host=ALLOWED, port=443, count=1, bytes_sent=sent, bytes_received=sent),
     )
 
@@ -68,8 +68,8 @@ async def test_the_upstream_proxy_gets_names_and_its_password_stays_outside(
     net.names.clear()  # a network that resolves no foreign names
     upstream = UpstreamProxy.from_url("http://me:p%40ss@proxy.corp:3128")
     egress = EgressConfig(net.egress().policy, upstream=upstream, resolve=net.resolve, dial=net.dial)
-    async with EgressProxy(egress).listen(short_tmp / "e") as ledger:
-        client = Client(short_tmp / "e", ledger)
+    async with EgressProxy(egress).listen(short_tmp / "e") as connection_log:
+        client = Client(short_tmp / "e", connection_log)
         assert (await client.status(ALLOWED)).startswith(b"200")
         assert net.dialed == [("proxy.corp", 3128)]
         assert bytes(net.received).decode() == (
@@ -95,8 +95,8 @@ async def test_a_silent_upstream_proxy_is_dropped(net: Internet, short_tmp: Path
     policy = dataclasses.replace(
         net.egress(), upstream=UpstreamProxy.from_url("http://10.0.0.9:3128"), step_timeout=0.3
     )
-    async with EgressProxy(policy).listen(short_tmp / "e") as ledger:
-        status = await Client(short_tmp / "e", ledger).status(ALLOWED)
+    async with EgressProxy(policy).listen(short_tmp / "e") as connection_log:
+        status = await Client(short_tmp / "e", connection_log).status(ALLOWED)
         assert status == b"502 allowed.test: it does not respond"
         await asyncio.wait_for(ended.wait(), 5)
     server.close()
@@ -118,7 +118,7 @@ async def test_an_unlisted_host_is_not_resolved(client: Client, net: Internet, s
     assert await client.status("github.com") == expected
     assert net.looked_up == []
     assert client.refused() == {"github.com": "unlisted"}
-    assert client.ledger.take_denied() == {"github.com": "unlisted"}
+    assert client.connection_log.take_denied() == {"github.com": "unlisted"}
     assert (await naive(net, short_tmp, "github.com")).startswith(b"200")
 
 
@@ -199,8 +199,8 @@ async def test_a_handshake_in_many_chunks_is_rejected(client: Client, net: Inter
 async def test_a_package_index_with_an_ip_address_is_reached(net: Internet, short_tmp: Path) -> None:
     net.names["10.0.0.5"] = ["10.0.0.5"]
     own = net.egress(trusted_endpoints=frozenset({("10.0.0.5", 8443)}))
-    async with EgressProxy(own).listen(short_tmp / "e") as ledger:
-        client = Client(short_tmp / "e", ledger)
+    async with EgressProxy(own).listen(short_tmp / "e") as connection_log:
+        client = Client(short_tmp / "e", connection_log)
         _, (reader, writer) = await client.tunnel("10.0.0.5", 8443)
         hello = client_hello(None)  # TLS names no addresses
         writer.write(hello)
@@ -218,7 +218,7 @@ async def test_many_denials_are_slow_and_logged_once(
         assert (await client.status("github.com")).startswith(b"403")
     assert time.monotonic() - start > 0.25
     assert [record.getMessage() for record in caplog.records] == ["egress denied"]
-    assert client.ledger.take() == (
+    assert client.connection_log.take() == (
         ConnectionSummary(host="github.com", port=443, denied="unlisted", count=3),
     )
 
@@ -273,19 +273,19 @@ async def test_malformed_requests_are_rejected_cheaply(
 
 
 async def test_the_upload_limit_is_enforced(net: Internet, short_tmp: Path) -> None:
-    async with EgressProxy(net.egress(max_upload_bytes=100_000)).listen(short_tmp / "e") as ledger:
-        client = Client(short_tmp / "e", ledger)
+    async with EgressProxy(net.egress(max_upload_bytes=100_000)).listen(short_tmp / "e") as connection_log:
+        client = Client(short_tmp / "e", connection_log)
         _, (reader, writer) = await client.tunnel(ALLOWED)
         writer.write(client_hello(ALLOWED) + bytes(500_000))
         with contextlib.suppress(ConnectionError):
             await asyncio.wait_for(reader.read(), 10)
         writer.close()
-        assert len(net.received) <= 100_000 and ledger.bytes_sent <= 100_000
+        assert len(net.received) <= 100_000 and connection_log.bytes_sent <= 100_000
         assert client.refused() == {ALLOWED: "upload"}
-        assert ledger.take_denied() == {ALLOWED: "upload"}
+        assert connection_log.take_denied() == {ALLOWED: "upload"}
     net.received.clear()
-    async with EgressProxy(net.egress()).listen(short_tmp / "e") as ledger:  # control: a larger limit
-        _, (reader, writer) = await Client(short_tmp / "e", ledger).tunnel(ALLOWED)
+    async with EgressProxy(net.egress()).listen(short_tmp / "e") as connection_log:  # control: a larger limit
+        _, (reader, writer) = await Client(short_tmp / "e", connection_log).tunnel(ALLOWED)
         writer.write(client_hello(ALLOWED) + bytes(500_000))
         await asyncio.wait_for(reader.readexactly(500_000), 10)
         writer.close()
@@ -293,8 +293,8 @@ async def test_the_upload_limit_is_enforced(net: Internet, short_tmp: Path) -> N
 
 
 async def test_the_upload_limit_counts_for_the_whole_sandbox(net: Internet, short_tmp: Path) -> None:
-    async with EgressProxy(net.egress(max_upload_bytes=0)).listen(short_tmp / "e") as ledger:
-        status = await Client(short_tmp / "e", ledger).status(ALLOWED)
+    async with EgressProxy(net.egress(max_upload_bytes=0)).listen(short_tmp / "e") as connection_log:
+        status = await Client(short_tmp / "e", connection_log).status(ALLOWED)
         assert status == b"403 allowed.test: the upload limit is reached (setting `max_upload_mb`)"
 
 
@@ -302,9 +302,9 @@ async def test_resolved_names_count_as_sent_bytes(net: Internet, short_tmp: Path
     """The name server of a domain learns the names that are resolved below it."""
     async with EgressProxy(net.egress(allowed_hosts=None, max_upload_bytes=100)).listen(
         short_tmp / "e"
-    ) as ledger:
+    ) as connection_log:
         statuses = [
-            await Client(short_tmp / "e", ledger).status(f"{'x' * 50}.{n}.out.test") for n in range(5)
+            await Client(short_tmp / "e", connection_log).status(f"{'x' * 50}.{n}.out.test") for n in range(5)
         ]
         assert [line[:3] for line in statuses] == [b"502", b"502", b"403", b"403", b"403"]
     assert len(net.looked_up) == 2

@@ -13,8 +13,8 @@ from tests.runtime.fake_internet import ALLOWED, PUBLIC, Internet, client_hello
 
 async def test_connections_at_a_time_are_limited(net: Internet, short_tmp: Path) -> None:
     busy = EgressProxy(dataclasses.replace(net.egress(), max_connections=3))
-    async with busy.listen(short_tmp / "e") as ledger, asyncio.timeout(30):
-        client = Client(short_tmp / "e", ledger)
+    async with busy.listen(short_tmp / "e") as connection_log, asyncio.timeout(30):
+        client = Client(short_tmp / "e", connection_log)
         held = [await client.dial() for _ in range(3)]
         while busy._connection_count < 3:
             await asyncio.sleep(0.01)
@@ -28,8 +28,8 @@ async def test_connections_at_a_time_are_limited(net: Internet, short_tmp: Path)
 
 async def test_an_idle_connection_ends(net: Internet, short_tmp: Path) -> None:
     hasty = dataclasses.replace(net.egress(), step_timeout=1, idle_timeout=1)
-    async with EgressProxy(hasty).listen(short_tmp / "e") as ledger:
-        client = Client(short_tmp / "e", ledger)
+    async with EgressProxy(hasty).listen(short_tmp / "e") as connection_log:
+        client = Client(short_tmp / "e", connection_log)
         assert await client.ask(b"") == b""
         _, (reader, writer) = await client.tunnel(ALLOWED)
         writer.write(client_hello(ALLOWED))

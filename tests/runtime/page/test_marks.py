@@ -21,9 +21,9 @@ from tests.runtime.chromium_page import SNAPSHOTS, PageSession, chromium, find_b
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
-def picture(seen: PageContent) -> Image.Image:
-    assert seen.screenshot is not None
-    return Image.open(io.BytesIO(seen.screenshot.data)).convert("RGB")
+def picture(snapshot: PageContent) -> Image.Image:
+    assert snapshot.screenshot is not None
+    return Image.open(io.BytesIO(snapshot.screenshot.data)).convert("RGB")
 
 
 def labeled_at(
