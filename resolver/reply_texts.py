@@ -147,6 +147,7 @@ AdmissionProblem = Literal[
     "no_plan",
     "old_plan",
     "not_stopped",
+    "no_run",
     "already_read",
     "already_done",
 ]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal
 
 from patchwright.resolver import prompt_texts, reply_texts
-from patchwright.resolver.domain import InputRequired, Job, JobId, PullRequest, Rejected, Thread
+from patchwright.resolver.domain import InputRequired, Issue, Job, JobId, PullRequest, Rejected, Thread
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts, can_trigger
@@ -61,6 +61,8 @@ async def check_admission(
         return Rejected(explanation=problem)
     if request.verb in ("rebase", "run-ci") and not isinstance(thread, PullRequest):
         return Rejected(explanation=reply_texts.render_rejection_reason("pull_only", job))
+    if request.verb == "retry" and isinstance(thread, Issue) and not _has_request(job, thread, settings):
+        return Rejected(explanation=reply_texts.render_rejection_reason("no_run", job))
     is_empty_request = request.verb == "retry" or (request.verb == "work" and not request.text)
     if isinstance(thread, PullRequest) and is_empty_request and not list_open_threads(thread):
         return Rejected(explanation=reply_texts.render_rejection_reason("nothing_asked", job))
@@ -70,6 +72,14 @@ async def check_admission(
 def has_label(labels: Iterable[str], name: str) -> bool:
     """Returns True if the name is among the labels. Ignores letter case, as GitHub does."""
     return name.casefold() in map(str.casefold, labels)
+
+
+def _has_request(job: Job, issue: Issue, settings: Settings) -> bool:
+    """Returns True if there may be an earlier request that a `retry` of this job can repeat."""
+    if job.retry_of is not None or issue.reported_runs or issue.labels is None:
+        return True
+    mentions = [one for one in issue.comments if one.trusted and settings.mention in one.body]
+    return has_label(issue.labels, settings.label) or len(mentions) > 1
 
 
 async def reject_job(

@@ -135,3 +135,19 @@ async def test_a_job_whose_label_is_gone_does_not_start(scenario: HandlerScenari
     assert rejected == Rejected(
         explanation="the label was removed before I started. Add it again to start a new run."
     )
+
+
+async def test_a_retry_without_an_earlier_request_is_rejected(
+    scenario: HandlerScenario, tmp_path: Path
+) -> None:
+    forge, settings = scenario.forge, Settings(data=tmp_path)
+    delivery = await scenario.comment("@agent retry")
+    job = find_job(parse_delivery(delivery.event, delivery.body), scenario.handler.triggers)
+    assert job is not None
+    facts = await forge.get_repo_facts(job.repo)
+    rejected = await check_admission(job, await forge.get_thread(job), facts, forge, settings)
+    assert rejected == Rejected(
+        explanation="I know of no earlier request here that I could repeat. Tell me what to do."
+    )
+    await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    assert await check_admission(job, await forge.get_thread(job), facts, forge, settings) is None

@@ -38,6 +38,7 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
     "`plan`, or tell me what to do.",
     "not_stopped": "I know of no stopped run here that I could resume. Tell me what to do.",
+    "no_run": "I know of no earlier request here that I could repeat. Tell me what to do.",
     "already_read": "a run that was in progress has read it.",
     "already_done": "a run that was in progress has done it.",
     "nothing_asked": "there is no open review thread here, and you gave no instructions. Say in a review "
