@@ -90,6 +90,19 @@ async def _check_model(settings: Settings) -> None:
         await check_endpoint(settings)
 
 
+async def _check_repository(path: Path, settings: Settings) -> None:
+    """Reports an unusable repository before a sandbox is built, and changes that the run does not include."""
+    from patchwright.resolver.git.uncommitted import describe_uncommitted_changes
+    from patchwright.resolver.workspaces import WorkspaceFactory
+
+    if settings.model is None:
+        return  # reported with the run's dependencies
+    composition_root.check_data_directory(settings.data)
+    async with WorkspaceFactory(settings.data / "cache", settings.ca_bundle).local(path) as workspace:
+        if notice := await describe_uncommitted_changes(workspace, path):
+            print_stderr(notice)
+
+
 async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
     logs = FileLogStore(settings.data / "runs")
     run = find_run(options.run, settings.data / "runs")
@@ -162,6 +175,8 @@ async def _resolve_on_disk(
     from patchwright.resolver.resolve import resolve_local
 
     await _check_model(settings)
+    if earlier.run_started is None:
+        await _check_repository(path, settings)
     if not options.json:
         settings = await offer_local_sandbox(settings, composition_root.read_environment())
     async with (
