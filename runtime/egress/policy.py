@@ -365,8 +365,10 @@ def denial_note(denied: dict[str, DenialReason]) -> str | None:
     """
     if not denied:
         return None
-    denials = "; ".join(
-        f"the sandbox refused a connection to {host}: {DENIAL_MESSAGES[reason]}"
-        for host, reason in list(denied.items())[:5]
-    )
-    return f"{denials}; work without it, or say in your summary that it is needed"
+    reasons = [
+        (host, *DENIAL_MESSAGES[reason].partition(" (setting ")) for host, reason in list(denied.items())[:5]
+    ]
+    denials = "; ".join(f"the sandbox refused a connection to {host}: {why}" for host, why, _, _ in reasons)
+    settings = ", ".join(dict.fromkeys(setting.rstrip(")") for _, _, _, setting in reasons if setting))
+    operator = f" (only the operator can change that: setting {settings})" if settings else ""
+    return f"{denials}{operator}; work without it, and report it if a check needed it"

@@ -231,8 +231,8 @@ async def test_a_listed_host_is_read_and_another_is_named_to_the_agent(
         ran = await sh(sandbox, FETCH.format("https://github.com/x"))
         assert "403 github.com: it is not on the allowlist (setting `allowed_hosts`)" in ran.output
         assert ran.note == (
-            "the sandbox refused a connection to github.com: it is not on the allowlist (setting `allowed_hosts`); "
-            "work without it, or say in your summary that it is needed"
+            "the sandbox refused a connection to github.com: it is not on the allowlist (only the operator can "
+            "change that: setting `allowed_hosts`); work without it, and report it if a check needed it"
         )
         assert (await sh(sandbox, "true")).note is None
         again = await sh(sandbox, FETCH.format("https://github.com/x"))

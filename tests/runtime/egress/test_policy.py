@@ -219,8 +219,8 @@ def test_connection_summaries_are_merged() -> None:
 def test_the_agent_is_told_the_denied_host_and_the_setting() -> None:
     assert denial_note({}) is None
     assert denial_note({"github.com": "unlisted"}) == (
-        "the sandbox refused a connection to github.com: it is not on the allowlist (setting `allowed_hosts`); "
-        "work without it, or say in your summary that it is needed"
+        "the sandbox refused a connection to github.com: it is not on the allowlist (only the operator can "
+        "change that: setting `allowed_hosts`); work without it, and report it if a check needed it"
     )
 
 
