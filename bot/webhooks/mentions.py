@@ -1,7 +1,7 @@
 """Finds mentions of the bot in comments. The functions have no side effects and take linear time.
 
-Only mentions in the author's own visible text count. Mentions in code, quotations or hidden comments are
-ignored.
+Only mentions in the author's own visible text count. Mentions in code, quotations, hidden comments and the
+targets of links are ignored.
 """
 
 import re

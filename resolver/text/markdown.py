@@ -1,7 +1,7 @@
-"""Splits a comment's Markdown into prose, code, quotes and hidden text.
+"""Splits a comment's Markdown into prose, code, quotes, link targets and hidden text.
 
 The functions are pure and take linear time. Source of the rules: spec.commonmark.org (fenced and indented
-code, HTML blocks, code spans, raw HTML).
+code, HTML blocks, code spans, raw HTML, links), github.github.com/gfm (extended autolinks).
 """
 
 import re
@@ -9,7 +9,11 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
+
+
+SpanKind: TypeAlias = Literal["prose", "hidden", "code", "quote", "link"]
+"""`link` is the target and title of a link or an image, without its text."""
 
 
 class MarkdownSpan(NamedTuple):
@@ -17,7 +21,7 @@ class MarkdownSpan(NamedTuple):
 
     start: int
     end: int
-    kind: Literal["prose", "hidden", "code", "quote"]
+    kind: SpanKind
 
 
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
@@ -26,7 +30,17 @@ _FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
 _ATTRIBUTE = r"""\s++[A-Za-z_:][\w:.-]*+(?:\s*+=\s*+(?:[^\s"'=<>`]++|'[^']*+'|"[^"]*+"))?+"""
 _TAG = rf"""<(?P<end>/?)(?P<name>[A-Za-z][A-Za-z0-9-]*+)(?:{_ATTRIBUTE})*+\s*+/?>"""
 _TICKS = re.compile(r"`+")
-_INLINE = re.compile(rf"`+|<!--|(?<!\\){_TAG}")
+# Blank lines end a title, because they end the paragraph.
+_TITLE = r"""(?:"(?:\\.|[^"\\\n]|\n(?!\s*\n))*+"|'(?:\\.|[^'\\\n]|\n(?!\s*\n))*+'|\((?:\\.|[^()\\])*+\))"""
+_DESTINATION = r"(?:<[^<>\n]*+>|[^\s()<][^\s()]*+(?:\([^\s()]*+\)[^\s()]*+)*+)"
+_LINK_TARGET = rf"(?<!\\)\]\(\s*+{_DESTINATION}?+(?:\s++{_TITLE})?+\s*+\)"
+_URL = r"<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*+>|\b(?:https?://|www\.)[^\s<`]++"
+_INLINE = re.compile(rf"`+|<!--|(?<!\\){_TAG}|{_LINK_TARGET}|{_URL}", re.IGNORECASE)
+# Example: [name]: https://example.org "Title". Nothing of it is shown.
+_LINK_DEFINITION = re.compile(
+    r" {0,3}\[(?:\\.|[^\[\]\\])++\]:[ \t]*+\r?\n?[ \t]*+(?:<[^<>\n]*+>|[^\s<]\S*+)"
+    rf"(?:(?:[ \t]++|[ \t]*+\r?\n[ \t]*+){_TITLE})?[ \t\r]*+(?:\n|\Z)"
+)
 _ELEMENT = re.compile(_TAG)
 _PRE = re.compile(r"<pre(?=[\s>])", re.IGNORECASE)
 _PRE_END = re.compile(r"</pre>", re.IGNORECASE)
@@ -116,7 +130,7 @@ def _parse_blocks(text: str) -> Iterator[MarkdownSpan]:
         item = _ITEM.match(line)
         content = line[item.end() if item else 0 :].strip()
         indented = line.startswith(("    ", "\t"))
-        kind: Literal["prose", "hidden", "code", "quote"] = "prose"
+        kind: SpanKind = "prose"
         if fence:
             kind = "code"
             if line.strip().startswith(fence) and not line.strip().strip(fence[0]):
@@ -135,15 +149,17 @@ def _parse_blocks(text: str) -> Iterator[MarkdownSpan]:
             kind, fence = "code", found[0]
         elif content.startswith(">"):
             kind = "quote"
+        elif may_indent and (found := _LINK_DEFINITION.match(text, at)):
+            kind, end = "link", found.end()
         yield MarkdownSpan(at, end, kind)
-        may_indent = not content or (indented and kind == "code")
+        may_indent = not content or (indented and kind == "code") or kind == "link"
         in_list = item is not None or (in_list and (not content or line[0] in " \t"))
         at = end
 
 
 def _parse_inline(text: str, start: int, end: int) -> Iterator[MarkdownSpan]:
-    """Splits a paragraph into inline code, tags, comments and prose. Inline code, tags and comments that are
-    not closed count as prose.
+    """Splits a paragraph into inline code, tags, links, comments and prose. Inline code, tags and comments
+    that are not closed count as prose.
     """
     runs = defaultdict[int, list[int]](list)
     for found in _TICKS.finditer(text, start, end):
@@ -156,7 +172,7 @@ def _parse_inline(text: str, start: int, end: int) -> Iterator[MarkdownSpan]:
         if token[0][0] == "`":
             after = bisect_right(runs[size], token.start())
             close = runs[size][after] + size if after < len(runs[size]) else -1
-        elif token[0] != "<!--":
+        elif token[0] != "<!--":  # a tag or a link
             close = token.end()
         elif closable:
             close = text.find("-->", token.start() + 2, end) + 3
@@ -165,6 +181,12 @@ def _parse_inline(text: str, start: int, end: int) -> Iterator[MarkdownSpan]:
         look = max(close, token.end())
         if close >= 0:
             yield MarkdownSpan(at, token.start(), "prose")
-            yield MarkdownSpan(token.start(), close, "hidden" if token[0] == "<!--" else "code")
+            yield MarkdownSpan(token.start(), close, _inline_kind(token[0]))
             at = close
     yield MarkdownSpan(at, end, "prose")
+
+
+def _inline_kind(opening: str) -> SpanKind:
+    if opening == "<!--":
+        return "hidden"
+    return "code" if opening[0] in "`<" else "link"

@@ -47,6 +47,12 @@ from patchwright.resolver.request.command_parser import parse_request
         ("if a <b and c> d, @agent go", "go"),
         ("@agent make it a List<String>", "make it a List<String>"),
         ("@agent say <code>x=1</code> and </code>", "say <code>x=1</code> and </code>"),
+        ("[@agent](https://e.example) go", "](https://e.example) go"),
+        ("@agent see [docs](https://e.example/a) now", "see [docs](https://e.example/a) now"),
+        ("@agent see [docs][1]\n\n[1]: /a", "see [docs][1]\n\n[1]: /a"),
+        ("([text](/a)) @agent go", "go"),
+        ("words\n[a]: @agent go", "go"),
+        ('[a]: b "\n\n@agent go', "go"),
     ],
 )
 def test_a_mention_in_the_authors_own_prose_is_a_command(text: str, command: str) -> None:
@@ -104,9 +110,21 @@ def test_a_mention_in_the_authors_own_prose_is_a_command(text: str, command: str
         "<img alt='@agent stop' src=x>",
         '<a href="/" title="for\n@agent">here</a>',
         "<b title=`> @agent `",
+        "[text](https://e.example/?a=@agent)",
+        "[text](@agent)",
+        '[text](/a "@agent fix it")',
+        "[text](<@agent fix it>)",
+        "[text](https://e.example/(@agent))",
+        "![picture](a.png '@agent fix')",
+        "https://e.example/?a=@agent",
+        "www.e.example/?a=@agent",
+        "<mailto:@agent>",
+        '[name]: /a "@agent fix"',
+        '[name]: /a\n  "@agent fix\nnow"',
+        "words\n\n[a]: b\n[name]: /a (@agent)",
     ],
 )
-def test_a_mention_in_code_quotes_or_hidden_text_is_ignored(text: str) -> None:
+def test_a_mention_in_code_quotes_links_or_hidden_text_is_ignored(text: str) -> None:
     assert find_command(text, "@agent") is None
 
 
@@ -144,6 +162,14 @@ def test_the_mention_is_configurable() -> None:
         "<a" + " " * 250_000,
         "<" + "a" * 250_000,
         "</" * 125_000,
+        '](a "' * 60_000,
+        "](a (" * 60_000,
+        "](<" * 80_000,
+        "https://" * 30_000,
+        '[a]: b "\n\n' * 25_000,
+        "x\n\n[a]: b (\n" * 25_000,
+        "[a]:\n" * 60_000,
+        "[" * 250_000,
     ],
     ids=lambda text: repr(text[:8]),
 )
