@@ -153,13 +153,13 @@ async def build_run_dependencies(
         if prepare_sandboxes
         else build_sandboxes(settings, read_environment(), notify)
     )
-    models = build_models(settings)
+    models = build_models(settings, secrets=secrets)
     try:
         yield RunDependencies(
             settings=settings,
             model=models.act,
             purpose_models=models,
-            choose_models=lambda name: build_models(settings, name),
+            choose_models=lambda name: build_models(settings, name, secrets),
             transcription=build_transcriber(settings),
             get_repo_secrets=lambda repo: load_secret_sources(
                 settings.secrets_file, repo, read_environment()

@@ -4,16 +4,23 @@ from collections.abc import Sequence
 
 from patchwright.resolver.llm.fallback import FallbackModel
 from patchwright.resolver.llm.litellm import LitellmModel
+from patchwright.resolver.llm.masking_model import MaskingModel
 from patchwright.resolver.llm.model import Model
 from patchwright.resolver.llm.retry import RetryingModel
 from patchwright.resolver.llm.router import ModelPurpose, RunModels, route_by_images
 from patchwright.resolver.llm.text_tool_model import TextToolModel
 from patchwright.resolver.llm.transcription import LitellmTranscriber
+from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
 
 
-def build_models(settings: Settings, model_name: str | None = None) -> RunModels:
-    """Returns the models of a run. `model_name` replaces `settings.model`, which must be set."""
+def build_models(
+    settings: Settings, model_name: str | None = None, secrets: Secrets | None = None
+) -> RunModels:
+    """Returns the models of a run. `model_name` replaces `settings.model`, which must be set.
+
+    `secrets` are masked in everything that the models write.
+    """
     assert settings.model is not None
     names = dict.fromkeys((model_name or settings.model, *settings.model_fallbacks))
     chain = [_build_agent_model(name, settings) for name in names]
@@ -39,7 +46,8 @@ def build_models(settings: Settings, model_name: str | None = None) -> RunModels
         for purpose, name in named.items()
         if name
     }
-    return RunModels.with_default(act, others)
+    models = RunModels.with_default(act, others)
+    return models if secrets is None else models.wrap(lambda model: MaskingModel(model, secrets))
 
 
 def build_transcriber(settings: Settings) -> LitellmTranscriber:

@@ -34,6 +34,15 @@ _OMISSION_MARKER = re.compile(
 """Matches the notes that mark omitted text. Such a note replaces the middle of an output
 (`runtime/output_text.py`) or the end of a line or document.
 """
+# ANSI sequences, control characters other than line breaks and tabs, and every character that is not shown:
+# the categories Cf and Cs, and Default_Ignorable_Code_Point. Source: Unicode 15, DerivedCoreProperties.txt.
+_INVISIBLE = re.compile(
+    r"(?:\x1b\[[0-?]*+[ -/]*+[@-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160"
+    r"\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff"
+    r"\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff])++"
+)
 # Maximum number of cuts that are examined in one text. Texts that Patchwright truncates have fewer cuts. An
 # attacker could write a text with so many cuts that examining all of them would take too long.
 MAX_CUTS = 2_000
@@ -73,16 +82,52 @@ class Secrets:
     def mask(self, text: str | bytes) -> str | bytes:
         """Returns the text with each secret replaced by `<secret-hidden>`. In a string, the parts of a secret
         at the cuts of truncated text are replaced, too.
+
+        Invisible characters within a secret do not protect it. In bytes, they are ignored only if the bytes
+        are UTF-8 text.
         """
         if isinstance(text, bytes):
             for encoded in self._encoded:
                 text = text.replace(encoded, SECRET_PLACEHOLDER.encode())
-            return text
+            return self._mask_interrupted_bytes(text)
         for spelling in self._spellings:
             text = text.replace(spelling, SECRET_PLACEHOLDER)
+        text = self._mask_interrupted(text)
         for cut in (_CLIP_MARKER, _OMISSION_MARKER):
             text = self._mask_partial(text, cut)
         return text
+
+    def _mask_interrupted_bytes(self, content: bytes) -> bytes:
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            return content
+        masked = self._mask_interrupted(text)
+        return content if masked is text else masked.encode()
+
+    def _mask_interrupted(self, text: str) -> str:
+        """Masks the secrets that have invisible characters between their own characters. All other invisible
+        characters stay, such as those that neutralize a mention.
+        """
+        visible = _INVISIBLE.sub("", text)
+        if len(visible) == len(text):
+            return text
+        spans = list(self._find_secrets(visible))
+        if not spans:
+            return text
+        positions = _visible_positions(text)
+        parts, last = [], 0
+        for start, end in _merge_spans(spans):
+            parts += [text[last : positions[start]], SECRET_PLACEHOLDER]
+            last = positions[end - 1] + 1
+        return "".join((*parts, text[last:]))
+
+    def _find_secrets(self, text: str) -> Iterator[tuple[int, int]]:
+        for spelling in self._spellings:
+            start = text.find(spelling)
+            while start != -1:
+                yield start, start + len(spelling)
+                start = text.find(spelling, start + len(spelling))
 
     def mask_part(self, text: str, *, continues: bool, is_continuation: bool) -> str:
         """Masks the secrets in one part of a longer output. `continues` is True if another part follows.
@@ -109,13 +154,36 @@ class Secrets:
 
     def _strip_prefix_at_end(self, text: str) -> str:
         """If the text ends with the first part of a secret, replaces this part with the placeholder."""
-        length = max((_prefix_length_at_end(spelling, text) for spelling in self._spellings), default=0)
-        return text[:-length] + SECRET_PLACEHOLDER if length else text
+        visible = _INVISIBLE.sub("", text)
+        length = max((_prefix_length_at_end(spelling, visible) for spelling in self._spellings), default=0)
+        return text[: _visible_positions(text)[-length]] + SECRET_PLACEHOLDER if length else text
 
     def _strip_suffix_at_start(self, text: str) -> str:
         """If the text starts with the last part of a secret, replaces this part with the placeholder."""
-        length = max((_suffix_length_at_start(spelling, text) for spelling in self._spellings), default=0)
-        return SECRET_PLACEHOLDER + text[length:] if length else text
+        visible = _INVISIBLE.sub("", text)
+        length = max((_suffix_length_at_start(spelling, visible) for spelling in self._spellings), default=0)
+        return SECRET_PLACEHOLDER + text[_visible_positions(text)[length - 1] + 1 :] if length else text
+
+
+def _visible_positions(text: str) -> list[int]:
+    """Returns the index of each visible character."""
+    positions: list[int] = []
+    last = 0
+    for start, end in (*(match.span() for match in _INVISIBLE.finditer(text)), (len(text), len(text))):
+        positions.extend(range(last, start))
+        last = end
+    return positions
+
+
+def _merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns the spans in order, with overlapping ones joined."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def _prefix_length_at_end(spelling: str, text: str) -> int:

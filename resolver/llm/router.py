@@ -71,3 +71,7 @@ class RunModels:
             review=others.get("review", default),
             vision=others.get("vision", default),
         )
+
+    def wrap(self, wrapper: Callable[[Model], Model]) -> "RunModels":
+        """Returns the models with `wrapper` applied to each."""
+        return RunModels(**{purpose: wrapper(model) for purpose, model in vars(self).items()})

@@ -21,22 +21,23 @@ def mask_model(value: Value, secrets: Secrets) -> Value:
     fields = type(value).model_fields
     literal_fields = {name for name, field in fields.items() if get_origin(field.annotation) is Literal}
     masked = {
-        name: _mask_value(getattr(value, name), secrets) for name in fields if name not in literal_fields
+        name: mask_value(getattr(value, name), secrets) for name in fields if name not in literal_fields
     }
     return value.model_copy(update=masked)
 
 
-def _mask_value(value: Any, secrets: Secrets) -> Any:
+def mask_value(value: Any, secrets: Secrets) -> Any:
+    """Returns a copy of a model or of plain JSON data with every string and bytes value masked."""
     match value:
         case str() | bytes():
             return secrets.mask(value)
         case FrozenModel():
             return mask_model(value, secrets)
         case tuple():
-            return tuple(_mask_value(item, secrets) for item in value)
+            return tuple(mask_value(item, secrets) for item in value)
         case list():
-            return [_mask_value(item, secrets) for item in value]
+            return [mask_value(item, secrets) for item in value]
         case dict():
-            return {_mask_value(key, secrets): _mask_value(item, secrets) for key, item in value.items()}
+            return {mask_value(key, secrets): mask_value(item, secrets) for key, item in value.items()}
         case _:
             return value

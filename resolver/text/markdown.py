@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple, TypeAlias
 
-
 SpanKind: TypeAlias = Literal["prose", "hidden", "code", "quote", "link"]
 """`link` is the target and title of a link or an image, without its text."""
 

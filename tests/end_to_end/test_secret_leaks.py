@@ -15,7 +15,7 @@ import pytest
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Published, Reported
-from patchwright.runtime.actions import CreateFile, RunShell
+from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import DONE, FIX, NEW_TEST, Scenario
 
 pytestmark = pytest.mark.docker
@@ -113,18 +113,26 @@ async def test_a_secret_in_the_prompt_is_masked_in_everything_published(
     )  # fmt: skip
     assert isinstance(await scenario.resolve(), Published)
     published = str(scenario.comments) + "".join(f"{pull.title}{pull.body}" for pull in scenario.repo.pulls)
+    log = "".join(path.read_text() for path in scenario.data.glob("runs/*/*"))
+    replies = "".join(line for line in log.splitlines() if '"kind":"model_reply"' in line)
+    assert "<secret-hidden>" in replies
+    for spelling in spellings(key):
+        assert spelling not in replies
     assert "<secret-hidden>" in published
     for spelling in spellings(key):
         assert spelling not in published
 
 
-@pytest.mark.parametrize("content", ["key = {}\n", pytest.param("\0binary {}\n", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "content", ["key = %s%s\\n", pytest.param("\\0binary %s%s\\n", marks=pytest.mark.slow)]
+)
 async def test_a_patch_that_contains_a_secret_is_not_pushed(scenario: Scenario, content: str) -> None:
     scenario.environment |= {
         "PATCHWRIGHT_MODEL_API_KEY": "sk-canary-known-4711",
         "PATCHWRIGHT_SANDBOX": "docker",
     }
-    note = CreateFile(path="note.txt", content=content.format("sk-canary-known-4711"))
+    # In one piece, the key would be masked in the model's call. The command puts it together in the sandbox.
+    note = RunShell(command=f"printf '{content}' sk-canary- known-4711 > note.txt")
     await scenario.script_model(
         RecordedTurn("Fix.", FIX, NEW_TEST, note), RecordedTurn("Done.", DONE), key=None
     )

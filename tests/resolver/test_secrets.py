@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, MaskingFilter, MaskingSandbox, Secrets
+from patchwright.resolver.text.untrusted import is_visible_character
 from patchwright.runtime.actions import ReadBytes, RunShell, SandboxAction, SendInput
 from patchwright.runtime.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import (
@@ -210,3 +211,39 @@ def test_many_omission_markers_are_masked_quickly() -> None:
     began = time.monotonic()
     assert secrets.mask(flood) == flood
     assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\u200b", "\u00ad", "\ufe0f", "\U000e0041", "\r", "\x00", "\x1b[0m", "\u202e\u2066"]
+)
+def test_invisible_characters_do_not_protect_a_secret(hidden: str) -> None:
+    secrets = Secrets(["sk-canary-4711"])
+    split = hidden.join("sk-canary-4711")
+    assert secrets.mask(f"{hidden}a {split} b{hidden}") == f"{hidden}a {SECRET_PLACEHOLDER} b{hidden}"
+    assert secrets.mask(f"a {split} b".encode()) == f"a {SECRET_PLACEHOLDER} b".encode()
+    # Positive control: comparing characters alone does not find it.
+    assert "sk-canary-4711" not in split
+
+
+def test_invisible_characters_outside_a_secret_stay(secrets: Secrets) -> None:
+    text = "@\u200bname, \x1b[1mbold\x1b[0m, 👩\u200d💻\r\n"
+    assert secrets.mask(text) == text
+    assert secrets.mask(text.encode()) == text.encode()
+    assert secrets.mask(b"\xff\x00binary") == b"\xff\x00binary"
+
+
+def test_a_secret_with_invisible_characters_at_the_end_of_a_part_is_masked() -> None:
+    secrets = Secrets(["sk-canary-4711"])
+    first, second = "x sk-\u200bcan\u200bary", "-47\u200b11 y\u200b"
+    assert secrets.mask_part(first, continues=True, is_continuation=False) == f"x {SECRET_PLACEHOLDER}"
+    assert secrets.mask_part("-cana\u200bry-4711 y\u200b", continues=False, is_continuation=True) == (
+        f"{SECRET_PLACEHOLDER} y\u200b"
+    )
+    assert secrets.mask_part(second, continues=False, is_continuation=False) == second
+
+
+def test_every_character_that_is_not_shown_counts_as_invisible() -> None:
+    secrets = Secrets(["sk-canary-4711"])
+    for char in filter(lambda char: not is_visible_character(char), map(chr, range(0x110000))):
+        if char not in "\n\t":
+            assert secrets.mask(f"sk-can{char}ary-4711") == SECRET_PLACEHOLDER, hex(ord(char))
