@@ -25,7 +25,8 @@ RUN apt-get update -qq \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 10002 patchwright \
     && useradd --uid 10002 --gid 10002 --home-dir /var/lib/patchwright --create-home patchwright \
-    && install --directory --owner=patchwright --group=patchwright --mode=0700 /var/lib/patchwright/redis
+    && install --directory --owner=patchwright --group=patchwright --mode=0700 /var/lib/patchwright/redis \
+        /var/lib/patchwright-key
 COPY --from=build /opt/patchwright /opt/patchwright
 ENV PATH=/opt/patchwright/bin:$PATH PATCHWRIGHT_DATA=/var/lib/patchwright PYTHONUNBUFFERED=1
 USER patchwright

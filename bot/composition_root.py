@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from patchwright.bot.credentials import collect_secrets, read_private_key
-from patchwright.bot.setup.credential_store import load as load_credentials
-from patchwright.bot.setup.credential_store import to_setting_values
+from patchwright.bot.setup import credential_key, credential_store
 from patchwright.resolver.errors import ForgeError, SettingsError, Unauthorized
 from patchwright.resolver.llm.model_check import check_models
 from patchwright.resolver.settings.settings import (
@@ -70,7 +69,8 @@ def read_settings(
     values |= {**from_file, **from_environment, **from_options}
     sources = name_sources(str(config or CONFIG_FILE), from_file, from_environment, from_options)
     if directory:
-        values = {**to_setting_values(load_credentials(Path(str(values["data"]))), values), **values}
+        stored = credential_store.load(Path(str(values["data"])), credential_key.read_key_settings(values))
+        values = {**credential_store.to_setting_values(stored, values), **values}
     return build_settings(values, sources)
 
 
@@ -242,6 +242,7 @@ async def start_server(
     from patchwright.bot.setup.image_preparation import prepare_images
 
     welcome_apps = None
+    credential_store.encrypt_clear_text(settings.data, credential_key.key_settings(settings))
     if not is_setup_needed(settings):
         # Checked first, so that a missing setting is reported even if the port is in use.
         require_webhook_secret(settings)

@@ -19,6 +19,7 @@ def settings_secrets(settings: Settings) -> list[str]:
         settings.search_api_key,
         settings.github_token,
         settings.webhook_secret,
+        settings.credentials_key,
         settings.operator_token,
         settings.oauth_client_secret,
         read_private_key(settings),

@@ -44,6 +44,8 @@ READ_ON = {
     "max_ci_repairs": "ci.md#when-checks-fail",
     "metrics_label": "runs.md#metrics",
     "max_context_tokens": "instructions.md#long-conversations",
+    "credentials_key": "security.md#saved-credentials",
+    "credentials_key_file": "security.md#saved-credentials",
     "hold_ci": "ci.md#held-ci",
     "language_images": "#images-by-language",
     "max_instruction_tokens": "instructions.md",

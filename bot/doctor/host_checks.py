@@ -1,4 +1,4 @@
-"""Checks of the machine: data directory, file modes, free disk space and memory."""
+"""Checks of the machine: data directory, saved credentials, free disk space and memory."""
 
 import asyncio
 import tempfile
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
 from patchwright.bot.setup import credential_store
+from patchwright.bot.setup.credential_key import default_key_file, find_key, key_settings
+from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.docker import capacity
 
@@ -20,6 +22,9 @@ def build_checks(settings: Settings) -> list[DoctorCheck]:
         DoctorCheck(
             "data directory", _in_thread(lambda: check_data_directory(settings.data)), "Set PATCHWRIGHT_DATA."
         ),
+        DoctorCheck(
+            "saved credentials", _in_thread(lambda: check_saved_credentials(settings)), "Run the setup again."
+        ),
         DoctorCheck("disk", _in_thread(lambda: check_disk(settings)), "Free disk space."),
         DoctorCheck("memory", _in_thread(lambda: check_memory(settings)), "Add memory."),
     ]
@@ -30,7 +35,7 @@ def _in_thread(check: Callable[[], Sequence[CheckResult]]) -> Callable[[], Await
 
 
 def check_data_directory(data: Path) -> list[CheckResult]:
-    """Checks that the directory is writable and that saved credentials are private."""
+    """Checks that the directory is writable."""
     name, directory = "data directory", _nearest_existing(data)
     try:
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".doctor-"):
@@ -38,12 +43,33 @@ def check_data_directory(data: Path) -> list[CheckResult]:
     except OSError as exc:
         detail = f"{directory} is not writable: {exc.strerror}"
         return [failed(name, detail, f"Make {data} writable for this user, or set PATCHWRIGHT_DATA.")]
-    found = [ok(name, f"{data} is writable" if directory == data else f"{data} can be created")]
-    if exposed := credential_store.find_readable_by_others(data):
-        path = credential_store.store_path(data)
-        fix = f"chmod 700 {path.parent} && chmod 600 {path}; if other people use this machine, generate a new key."
-        found.append(warning("saved key", f"other users can read it: {', '.join(exposed)}", fix))
-    return found
+    return [ok(name, f"{data} is writable" if directory == data else f"{data} can be created")]
+
+
+def check_saved_credentials(settings: Settings) -> list[CheckResult]:
+    """Checks that the credentials from the setup are encrypted, can be decrypted, and are private."""
+    name, data, key = "saved credentials", settings.data, key_settings(settings)
+    path = credential_store.store_path(data)
+    try:
+        is_encrypted = credential_store.is_encrypted(data)
+        if is_encrypted is None:
+            return []
+        credential_store.load(data, key)
+        found = find_key(data, key)
+    except SettingsError as exc:
+        return [failed(name, str(exc), "Restore the key, or run the setup again.")]
+    if is_encrypted and found is not None:
+        result = ok(name, f"encrypted; the key is {found.source}")
+    else:
+        fix = "Restart the server, which encrypts them. If that does not help, see its log."
+        result = warning(name, f"{path} is in clear text", fix)
+    key_file = None if settings.credentials_key else settings.credentials_key_file or default_key_file(data)
+    if exposed := credential_store.find_readable_by_others(data, key_file):
+        modes = f"chmod 700 {path.parent} && chmod 600 {path}"
+        modes += f" {key_file}" if key_file is not None and key_file.exists() else ""
+        fix = f"{modes}; if other people use this machine, generate a new key."
+        return [result, warning(name, f"other users can read them: {', '.join(exposed)}", fix)]
+    return [result]
 
 
 def check_disk(settings: Settings) -> list[CheckResult]:

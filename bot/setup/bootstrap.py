@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from patchwright.bot.http_server import HttpServer, listener_url
 from patchwright.bot.server import RedisStores
 from patchwright.bot.setup import credential_store
+from patchwright.bot.setup.credential_key import key_settings
 from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.model_probe import probe_model
 from patchwright.bot.setup.setup_code import SetupCode, SetupSession
@@ -39,7 +40,7 @@ async def run_setup(
     from patchwright.bot.setup.wizard import SetupWizard
 
     try:
-        await asyncio.to_thread(credential_store.check_writable, settings.data)
+        await asyncio.to_thread(credential_store.check_writable, settings.data, key_settings(settings))
     except OSError as exc:
         raise SettingsError(
             f"{credential_store.store_path(settings.data).parent} is not writable ({exc.strerror}), but the App's key "
@@ -48,7 +49,7 @@ async def run_setup(
     code, session = SetupCode(), SetupSession()
     wizard = SetupWizard(
         settings,
-        credential_store.load(settings.data),
+        credential_store.load(settings.data, key_settings(settings)),
         code,
         session,
         lambda model: probe_model(model, probe_command, environment),
@@ -81,7 +82,7 @@ def welcome_routes(
 
     Returns None if no App is saved.
     """
-    app = credential_store.load(settings.data).app
+    app = credential_store.load(settings.data, key_settings(settings)).app
     if app is None:
         return None  # the operator has configured another identity since then
 

@@ -1,6 +1,9 @@
-"""Stores the credentials from the setup in the data directory, readable only by the server's user."""
+"""Stores the credentials from the setup in the data directory, encrypted and readable only by the server's
+user.
+"""
 
 import contextlib
+import logging
 import os
 import tempfile
 from collections.abc import Collection, Mapping
@@ -9,8 +12,11 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from patchwright.bot.setup.credential_key import KeySettings, find_key, find_or_create_key
 from patchwright.resolver.errors import SettingsError
 from patchwright.runtime.frozen_model import FrozenModel
+
+log = logging.getLogger(__name__)
 
 IDENTITY_SETTINGS = ("app_id", "private_key", "private_key_file", "github_token")
 """If any of these settings is configured, the saved App is ignored."""
@@ -67,41 +73,89 @@ class StoredSetup(FrozenModel):
     app: RegisteredApp | None = None
 
 
+class EncryptedSetup(FrozenModel):
+    """The content of the credentials file."""
+
+    encrypted: str
+    """A `StoredSetup` as JSON, encrypted with Fernet."""
+    key_source: str
+    """Where the key was when the file was written."""
+
+
+NO_KEY = KeySettings()
+
+
 def store_path(data: Path) -> Path:
     """Returns the path of the credentials file."""
     return data / "setup" / "credentials.json"
 
 
-def load(data: Path) -> StoredSetup:
-    """Loads the saved credentials; empty if there are none. Raises SettingsError if the file cannot be read."""
-    path = store_path(data)
-    try:
-        with path.open("rb") as file:
-            return StoredSetup.model_validate_json(file.read(MAX_FILE_BYTES))
-    except FileNotFoundError:
+def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
+    """Loads the saved credentials; empty if there are none.
+
+    Also reads the clear text that earlier versions wrote. Raises SettingsError if the file cannot be read or
+    decrypted.
+    """
+    path, content = store_path(data), _read(data)
+    if content is None:
         return StoredSetup()
-    except NotADirectoryError:
-        return StoredSetup()  # saving will report this error
-    except OSError as exc:
-        raise SettingsError(
-            f"{path} cannot be read: {exc}. Start the server as the user who set it up."
-        ) from exc
+    try:
+        if not _is_encrypted(content):
+            return StoredSetup.model_validate_json(content)
+        stored = EncryptedSetup.model_validate_json(content)
+        found = find_key(data, key)
+        plain = found.decrypt(stored.encrypted) if found else None
+        if plain is None:
+            now = f"now it is {found.source}" if found else "there is none now"
+            raise SettingsError(
+                f"{path} cannot be decrypted. Its key was {stored.key_source}; {now}. "
+                "Restore that key, or delete the file and set up the server again."
+            )
+        return StoredSetup.model_validate_json(plain)
     except ValidationError:  # without the cause, whose message may contain the key
         raise SettingsError(
             f"{path} is invalid. Restore it from a backup, or delete it and set up the server again."
         ) from None
 
 
-def save(data: Path, stored: StoredSetup) -> None:
-    """Saves the credentials atomically. Raises OSError."""
+def is_encrypted(data: Path) -> bool | None:
+    """Returns whether the saved credentials are encrypted; None if there are none. Raises SettingsError."""
+    content = _read(data)
+    return None if content is None else _is_encrypted(content)
+
+
+def _is_encrypted(content: bytes) -> bool:
+    return b'"encrypted"' in content
+
+
+def _read(data: Path) -> bytes | None:
     path = store_path(data)
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        return None  # saving will report this error
+    except OSError as exc:
+        raise SettingsError(
+            f"{path} cannot be read: {exc}. Start the server as the user who set it up."
+        ) from exc
+
+
+def save(data: Path, stored: StoredSetup, key: KeySettings = NO_KEY) -> None:
+    """Encrypts and saves the credentials atomically. Raises OSError, or SettingsError if there is no key."""
+    path, found = store_path(data), find_or_create_key(data, key)
+    encrypted = EncryptedSetup(
+        encrypted=found.encrypt(stored.model_dump_json().encode()), key_source=found.source
+    )
     path.parent.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     path.parent.chmod(PRIVATE_DIRECTORY_MODE)
     # mkstemp creates the file with mode 0600.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(stored.model_dump_json(indent=1))
+            file.write(encrypted.model_dump_json(indent=1))
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
@@ -111,14 +165,27 @@ def save(data: Path, stored: StoredSetup) -> None:
         raise
 
 
-def check_writable(data: Path) -> None:
-    """Checks that credentials can be saved. Leaves no file behind. Raises OSError."""
+def encrypt_clear_text(data: Path, key: KeySettings) -> None:
+    """Encrypts a file that an earlier version wrote in clear text. If that fails, the file stays as it is."""
+    try:
+        if is_encrypted(data) is False:
+            save(data, load(data), key)
+            log.info("saved credentials encrypted", extra={"path": str(store_path(data))})
+    except (OSError, SettingsError) as exc:
+        log.warning("saved credentials not encrypted", extra={"reason": str(exc)})
+
+
+def check_writable(data: Path, key: KeySettings = NO_KEY) -> None:
+    """Checks that credentials can be saved, and creates their key if there is none. Raises OSError, or
+    SettingsError if there is no key.
+    """
     directory = store_path(data).parent
     directory.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=directory, prefix=".new-") as file:
         file.write(b" " * MAX_FILE_BYTES)
         file.flush()
         os.fsync(file.fileno())
+    find_or_create_key(data, key)
 
 
 def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,11 +241,13 @@ def github_server_from_url(server_url: str) -> GitHubServer:
     )
 
 
-def find_readable_by_others(data: Path) -> list[str]:
-    """Returns the paths of credentials that other users on this machine can access, each with its mode."""
+def find_readable_by_others(data: Path, key_file: Path | None = None) -> list[str]:
+    """Returns the paths of credentials and of their key that other users on this machine can access, each
+    with its mode.
+    """
     path = store_path(data)
     return [
         f"{each} has mode {mode & 0o777:04o}"
-        for each in (path.parent, path)
-        if each.exists() and (mode := each.stat().st_mode) & 0o077
+        for each in (path.parent, path, key_file)
+        if each is not None and each.exists() and (mode := each.stat().st_mode) & 0o077
     ]

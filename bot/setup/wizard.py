@@ -20,6 +20,7 @@ from patchwright.bot.dashboard.web_requests import REJECTION_STATUS, VisitorReje
 from patchwright.bot.setup import setup_views
 from patchwright.bot.setup.app_api import build_manifest, exchange_manifest_code, manifest_form_url
 from patchwright.bot.setup.app_form import URL_PATTERN, AppForm, parse_app_form
+from patchwright.bot.setup.credential_key import key_settings
 from patchwright.bot.setup.credential_store import (
     ModelConnection,
     RegisteredApp,
@@ -31,7 +32,7 @@ from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.model_probe import ModelProbeResult
 from patchwright.bot.setup.setup_code import VALID_SECONDS, SetupCode, SetupSession
 from patchwright.bot.setup.setup_views import SetupProblem, StepFailure
-from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
+from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, SettingsError
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import Settings
 
@@ -143,9 +144,11 @@ class SetupWizard:
         if app_form is None:
             return self._render_next_step(request, StepFailure("invalid_address"))
         try:  # checked before the App is created, because its key could otherwise be lost
-            await asyncio.to_thread(check_writable, self._settings.data)
-        except OSError as exc:
-            return self._render_next_step(request, StepFailure("data_not_writable", _describe_os_error(exc)))
+            await asyncio.to_thread(check_writable, self._settings.data, key_settings(self._settings))
+        except (OSError, SettingsError) as exc:
+            return self._render_next_step(
+                request, StepFailure("data_not_writable", _describe_save_error(exc))
+            )
         state = secrets.token_urlsafe(32)
         self._pending_app = state, app_form
         base_url = f"{_browser_origin(request)}{self._base_path(request)}"
@@ -215,9 +218,9 @@ class SetupWizard:
     async def _save(self, stored: StoredSetup) -> str | None:
         """Saves the setup. Returns the error message, or None on success."""
         try:
-            await asyncio.to_thread(save, self._settings.data, stored)
-        except OSError as exc:
-            return _describe_os_error(exc)
+            await asyncio.to_thread(save, self._settings.data, stored, key_settings(self._settings))
+        except (OSError, SettingsError) as exc:
+            return _describe_save_error(exc)
         self._stored = stored
         log.info(
             "setup saved",
@@ -389,5 +392,7 @@ def _is_equal(given: str, known: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
 
 
-def _describe_os_error(error: OSError) -> str:
+def _describe_save_error(error: OSError | SettingsError) -> str:
+    if isinstance(error, SettingsError):
+        return str(error)
     return f"{error.filename or 'the directory'}: {error.strerror or error}"

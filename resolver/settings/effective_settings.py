@@ -19,7 +19,7 @@ UNRECORDED_SETTINGS = frozenset(
         # Credentials, and files and URLs that contain credentials.
         *("github_token", "app_id", "private_key", "private_key_file", "webhook_secret", "secrets_file"),
         *("model_api_key", "search_api_key", "proxy", "redis_url", "operator_token"),
-        *("oauth_client_id", "oauth_client_secret"),
+        *("oauth_client_id", "oauth_client_secret", "credentials_key", "credentials_key_file"),
         # Locations. The `RunStarted` event already names the GitHub server.
         *("github_api_url", "github_graphql_url", "github_server_url", "data", "ca_bundle"),
         # Triggers, and settings that other events or fields already record.

@@ -3,6 +3,7 @@
 import re
 from decimal import Decimal
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urlsplit
 
@@ -16,6 +17,14 @@ class ServerSettings(FrozenModel):
 
     webhook_secret: SecretStr | None = None
     """The secret that GitHub uses to sign webhook deliveries. `serve` needs it unless it polls."""
+    credentials_key: SecretStr | None = Field(default=None, min_length=32)
+    """A secret of at least 32 characters that encrypts the credentials from the browser setup. None: the key is
+    in a file.
+    """
+    credentials_key_file: Path | None = None
+    """A file with the key that encrypts the credentials from the browser setup; it is created if it does not
+    exist. None: `DATA.key` next to the data directory `DATA`, or the system's keyring.
+    """
     webhook_url: str | None = None
     """URL of the repository webhook if you use a token: Patchwright requests failed deliveries to this URL
     again. A GitHub App's webhook does not need this.

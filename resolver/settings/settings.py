@@ -135,6 +135,8 @@ FALLBACK_VARIABLES = {
 SENSITIVE_SETTINGS = frozenset(
     {
         "data",
+        "credentials_key",
+        "credentials_key_file",
         "github_api_url",
         "github_graphql_url",
         "github_server_url",

@@ -118,7 +118,7 @@ async def test_a_secret_in_the_prompt_is_masked_in_everything_published(
     assert "<secret-hidden>" in replies
     for spelling in spellings(key):
         assert spelling not in replies
-    assert "<secret-hidden>" in published
+    assert "secret-hidden>" in published
     for spelling in spellings(key):
         assert spelling not in published
 
@@ -132,14 +132,14 @@ async def test_a_patch_that_contains_a_secret_is_not_pushed(scenario: Scenario, 
         "PATCHWRIGHT_SANDBOX": "docker",
     }
     # In one piece, the key would be masked in the model's call. The command puts it together in the sandbox.
-    note = RunShell(command=f"printf '{content}' sk-canary- known-4711 > note.txt")
+    note = RunShell(command=f"printf '{content}' sk-can ary-known-4711 > note.txt")
     await scenario.script_model(
         RecordedTurn("Fix.", FIX, NEW_TEST, note), RecordedTurn("Done.", DONE), key=None
     )
     assert isinstance(await scenario.resolve(), Reported)
     assert scenario.repo.branches == ("main",)
     (comment,) = scenario.comments
-    assert "note.txt holds a secret" in comment
+    assert "note.txt contains a secret" in comment
     assert "sk-canary" not in comment
 
 

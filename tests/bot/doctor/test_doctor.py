@@ -31,18 +31,32 @@ def test_a_read_only_data_directory_is_reported(tmp_path: Path) -> None:
     assert (bad.state, bad.fix) == ("failed", "Make /proc/1 writable for this user, or set PATCHWRIGHT_DATA.")
 
 
-def test_a_readable_key_is_reported_with_a_command_that_fixes_it(tmp_path: Path) -> None:
-    credential_store.save(
-        tmp_path, credential_store.StoredSetup(model=credential_store.ModelConnection(model="openai/gpt-4o"))
-    )
-    assert [result.state for result in host_checks.check_data_directory(tmp_path)] == ["ok"]
-    credential_store.store_path(tmp_path).chmod(0o644)
-    exposed = host_checks.check_data_directory(tmp_path)[1]
+def test_saved_credentials_are_reported_as_they_are(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path / "data")
+    assert host_checks.check_saved_credentials(settings) == []
+    stored = credential_store.StoredSetup(model=credential_store.ModelConnection(model="openai/gpt-4o"))
+    path, key = credential_store.store_path(settings.data), tmp_path / "data.key"
+    path.parent.mkdir(parents=True, mode=0o700)
+    path.write_text(stored.model_dump_json())
+    path.chmod(0o600)
+    (clear,) = host_checks.check_saved_credentials(settings)
+    assert (clear.state, clear.detail) == ("warning", f"{path} is in clear text")
+    credential_store.save(settings.data, stored)
+    (good,) = host_checks.check_saved_credentials(settings)
+    assert (good.state, good.detail) == ("ok", f"encrypted; the key is the file {key}")
+    path.chmod(0o644)
+    key.chmod(0o640)
+    _, exposed = host_checks.check_saved_credentials(settings)
     assert exposed.state == "warning"
     assert "credentials.json has mode 0644" in exposed.detail
+    assert f"{key} has mode 0640" in exposed.detail
     command, _, _ = exposed.fix.partition(";")
     subprocess.run(["sh", "-c", command], check=True)
-    assert [result.state for result in host_checks.check_data_directory(tmp_path)] == ["ok"]
+    assert host_checks.check_saved_credentials(settings) == [good]
+    key.unlink()
+    (lost,) = host_checks.check_saved_credentials(settings)
+    assert lost.state == "failed"
+    assert "Its key was the file" in lost.detail
 
 
 def test_low_disk_space_and_memory_are_reported(tmp_path: Path) -> None:

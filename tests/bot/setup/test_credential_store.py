@@ -1,14 +1,20 @@
 """Saved credentials: atomic, private, and overridden by explicit settings. Setup codes and sessions."""
 
+import json
+import shutil
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from patchwright.bot import composition_root
+from patchwright.bot.credentials import collect_secrets
 from patchwright.bot.setup import credential_store
 from patchwright.bot.setup.app_form import parse_app_form
+from patchwright.bot.setup.credential_key import KeySettings, default_key_file
 from patchwright.bot.setup.credential_store import (
     ModelConnection,
     RegisteredApp,
@@ -97,6 +103,7 @@ def test_the_credentials_file_is_private(tmp_path: Path) -> None:
     path = credential_store.store_path(tmp_path)
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
     assert list(path.parent.iterdir()) == [path]
+    assert stat.S_IMODE(default_key_file(tmp_path).stat().st_mode) == 0o600
     assert credential_store.load(tmp_path) == StoredSetup(app=APP, model=MODEL)
 
 
@@ -144,6 +151,145 @@ def test_comments_link_to_loopback_urls_only_with_a_webhook(tmp_path: Path) -> N
         (here, "poll"): None, (here, "webhook"): f"{here}/runs/a",
         (there, "poll"): f"{there}/runs/a", (there, "webhook"): f"{there}/runs/a",
     }  # fmt: skip
+
+
+# --- encryption ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    directory = tmp_path / "data"
+    directory.mkdir()
+    return directory
+
+
+def write_clear_text(data: Path) -> None:
+    path = credential_store.store_path(data)
+    path.parent.mkdir(parents=True)
+    path.write_text(StoredSetup(app=APP, model=MODEL).model_dump_json())
+
+
+def secrets_on_disk(data: Path) -> list[str]:
+    content = "".join(path.read_text() for path in data.rglob("*") if path.is_file())
+    return [one for one in (APP.client_secret, APP.private_key, "w" * 20, "sk-kept") if one in content]
+
+
+def test_a_copy_of_the_data_directory_contains_no_credential(data: Path) -> None:
+    credential_store.save(data, StoredSetup(app=APP, model=MODEL))
+    assert secrets_on_disk(data) == []
+    assert credential_store.is_encrypted(data)
+    copy = data.parent / "elsewhere" / "data"
+    shutil.copytree(data, copy)
+    with pytest.raises(
+        SettingsError, match=r"cannot be decrypted\. Its key was the file .*data\.key; there is none now"
+    ):
+        credential_store.load(copy)
+    # Positive control: in clear text, as before, the same search finds them all.
+    shutil.rmtree(data)
+    write_clear_text(data)
+    assert len(secrets_on_disk(data)) == 4
+
+
+def test_clear_text_is_encrypted_once_and_stays_if_there_is_no_key(data: Path) -> None:
+    write_clear_text(data)
+    credential_store.encrypt_clear_text(data, KeySettings(file=Path("/proc/no/key")))
+    assert credential_store.is_encrypted(data) is False
+    assert credential_store.load(data) == StoredSetup(app=APP, model=MODEL)
+    credential_store.encrypt_clear_text(data, KeySettings())
+    assert secrets_on_disk(data) == []
+    encrypted = credential_store.store_path(data).read_bytes()
+    credential_store.encrypt_clear_text(data, KeySettings())
+    assert credential_store.store_path(data).read_bytes() == encrypted
+    assert credential_store.load(data) == StoredSetup(app=APP, model=MODEL)
+
+
+def test_nothing_is_created_where_nothing_is_saved(data: Path) -> None:
+    credential_store.encrypt_clear_text(data, KeySettings())
+    assert credential_store.is_encrypted(data) is None
+    assert credential_store.load(data) == StoredSetup()
+    assert not default_key_file(data).exists()
+
+
+def test_the_key_comes_from_the_environment_or_a_file(data: Path) -> None:
+    environment, file = KeySettings(key=SecretStr("e" * 32)), KeySettings(file=data.parent / "other.key")
+    both = KeySettings(key=environment.key, file=file.file)
+    credential_store.save(data, StoredSetup(model=MODEL), both)
+    assert not default_key_file(data).exists()
+    assert not (data.parent / "other.key").exists()
+    assert credential_store.load(data, environment).model == MODEL
+    credential_store.save(data, StoredSetup(model=MODEL), file)
+    assert stat.S_IMODE((data.parent / "other.key").stat().st_mode) == 0o600
+    assert credential_store.load(data, file).model == MODEL
+    with pytest.raises(SettingsError, match=r"other\.key; now it is PATCHWRIGHT_CREDENTIALS_KEY\."):
+        credential_store.load(data, environment)
+
+
+def test_settings_name_the_key_of_saved_credentials(data: Path) -> None:
+    key = "k" * 40
+    credential_store.save(data, StoredSetup(model=MODEL), KeySettings(key=SecretStr(key)))
+    environ = {"PATCHWRIGHT_DATA": str(data), "HOME": str(data), "PATCHWRIGHT_CREDENTIALS_KEY": key}
+    loaded = composition_root.read_settings({}, environ, None, data)
+    assert loaded.model == MODEL.model
+    assert collect_secrets(loaded, {}).mask(key) == "<secret-hidden>"
+
+
+def test_an_unusable_key_is_reported_without_quoting_it(data: Path) -> None:
+    with pytest.raises(
+        SettingsError, match=r"in PATCHWRIGHT_CREDENTIALS_KEY has fewer than 32 characters"
+    ) as caught:
+        credential_store.save(data, StoredSetup(), KeySettings(key=SecretStr("hunter2")))
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(SettingsError, match=r"/proc/no/key .*set PATCHWRIGHT_CREDENTIALS_KEY_FILE to a file"):
+        credential_store.save(data, StoredSetup(), KeySettings(file=Path("/proc/no/key")))
+    assert credential_store.is_encrypted(data) is None
+
+
+def test_changed_credentials_are_rejected(data: Path) -> None:
+    credential_store.save(data, StoredSetup(model=MODEL))
+    path = credential_store.store_path(data)
+    content = json.loads(path.read_text())
+    token = content["encrypted"]
+    path.write_text(
+        json.dumps({**content, "encrypted": token[:40] + ("A" if token[40] != "A" else "B") + token[41:]})
+    )
+    with pytest.raises(SettingsError, match="cannot be decrypted"):
+        credential_store.load(data)
+
+
+KEYRING = """
+import json, pathlib
+class errors:
+    class KeyringError(Exception): pass
+FILE = pathlib.Path(__file__).parent / "entries.json"
+def entries(): return json.loads(FILE.read_text()) if FILE.exists() else {}
+def get_password(service, name):
+    if (FILE.parent / "locked").exists(): raise errors.KeyringError
+    return entries().get(service + name)
+def set_password(service, name, password):
+    if (FILE.parent / "locked").exists(): raise errors.KeyringError
+    FILE.write_text(json.dumps({**entries(), service + name: password}))
+"""
+
+
+def test_the_systems_keyring_is_used_if_the_package_is_installed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packages"
+    package.mkdir()
+    (package / "keyring.py").write_text(KEYRING)
+    monkeypatch.syspath_prepend(package)
+    sys.modules.pop("keyring", None)
+    credential_store.save(data, StoredSetup(model=MODEL))
+    assert not default_key_file(data).exists()
+    assert credential_store.load(data).model == MODEL
+    (package / "locked").touch()
+    with pytest.raises(SettingsError, match=r"Its key was the system's keyring; there is none now"):
+        credential_store.load(data)
+    credential_store.save(data, StoredSetup(model=MODEL))
+    assert default_key_file(data).exists()
+    (package / "locked").unlink()
+    assert credential_store.load(data).model == MODEL  # the file goes first
+    sys.modules.pop("keyring", None)
 
 
 # --- the code -----------------------------------------------------------------------------------------------

@@ -1,0 +1,178 @@
+"""Finds or creates the key that encrypts the saved credentials.
+
+The first of these that exists is used: the setting `credentials_key`, the file `credentials_key_file`, the
+default key file next to the data directory, and the system's keyring. If there is none, a key is created in the
+keyring if the package `keyring` is installed and works, else in the default key file.
+"""
+
+import base64
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.fernet import Fernet, InvalidToken
+from pydantic import SecretStr, ValidationError
+
+from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.runtime.frozen_model import FrozenModel
+
+KEYRING_SERVICE = "patchwright"
+MIN_KEY_LENGTH = 32
+"""Characters. `openssl rand -base64 32` prints 44."""
+MAX_KEY_BYTES = 10_000
+HOW_TO_SET = (
+    "set PATCHWRIGHT_CREDENTIALS_KEY_FILE to a file in a private directory that is kept across restarts"
+)
+
+
+class KeySettings(FrozenModel):
+    """Where the operator keeps the key. If both are None, the default places are used."""
+
+    key: SecretStr | None = None
+    file: Path | None = None
+
+
+def key_settings(settings: ServerSettings) -> KeySettings:
+    """Returns where the operator keeps the key."""
+    return KeySettings(key=settings.credentials_key, file=settings.credentials_key_file)
+
+
+def read_key_settings(values: Mapping[str, Any]) -> KeySettings:
+    """Returns where the operator keeps the key, from settings that are not validated yet. Raises SettingsError."""
+    names = {"credentials_key": "key", "credentials_key_file": "file"}
+    try:
+        return KeySettings.model_validate({names[name]: values[name] for name in names if name in values})
+    except ValidationError:  # without the cause, whose message may contain the key
+        raise SettingsError("credentials_key and credentials_key_file must be texts. Correct them.") from None
+
+
+class CredentialKey(FrozenModel):
+    """A key and where it comes from."""
+
+    value: SecretStr
+    source: str
+    """For texts, such as `the file /var/lib/patchwright.key`."""
+
+    def encrypt(self, plain: bytes) -> str:
+        return self._cipher().encrypt(plain).decode()
+
+    def decrypt(self, token: str) -> bytes | None:
+        """Returns the plain bytes; None if the token was encrypted with another key or was changed."""
+        try:
+            return self._cipher().decrypt(token.encode())
+        except InvalidToken:
+            return None
+
+    def _cipher(self) -> Fernet:
+        digest = hashlib.sha256(self.value.get_secret_value().encode()).digest()
+        return Fernet(base64.urlsafe_b64encode(digest))
+
+
+def default_key_file(data: Path) -> Path:
+    """Returns the path of the default key file: next to the data directory, so that a copy of the data
+    directory does not contain it.
+    """
+    data = data.absolute()
+    return data.parent / f"{data.name}.key"
+
+
+def find_key(data: Path, settings: KeySettings) -> CredentialKey | None:
+    """Returns the existing key; None if there is none. Raises SettingsError if it is unreadable or too short."""
+    if settings.key is not None:
+        return _checked(settings.key.get_secret_value(), "PATCHWRIGHT_CREDENTIALS_KEY")
+    file = settings.file or default_key_file(data)
+    if (text := _read_key_file(file)) is not None:
+        return _checked(text, f"the file {file}")
+    if settings.file is not None or (text := _read_keyring(data)) is None:
+        return None
+    return _checked(text, "the system's keyring")
+
+
+def find_or_create_key(data: Path, settings: KeySettings) -> CredentialKey:
+    """Returns the key, and creates it if there is none. Raises SettingsError."""
+    if (key := find_key(data, settings)) is not None:
+        return key
+    text = secrets.token_urlsafe(32)
+    if settings.file is None and _save_to_keyring(data, text):
+        return _checked(text, "the system's keyring")
+    file = settings.file or default_key_file(data)
+    try:
+        _create_key_file(file, text)
+    except OSError as exc:
+        raise SettingsError(
+            f"The key that encrypts the saved credentials cannot be written to {file} ({exc.strerror}): "
+            f"{HOW_TO_SET}."
+        ) from exc
+    key = find_key(data, settings)  # Another process may have created the file first.
+    assert key is not None
+    return key
+
+
+def _checked(text: str, source: str) -> CredentialKey:
+    if len(text.strip()) < MIN_KEY_LENGTH:
+        raise SettingsError(
+            f"The key in {source} has fewer than {MIN_KEY_LENGTH} characters. "
+            "Create one with `openssl rand -base64 32`."
+        )
+    return CredentialKey(value=SecretStr(text.strip()), source=source)
+
+
+def _read_key_file(file: Path) -> str | None:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(MAX_KEY_BYTES).decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(
+            f"The key file {file} cannot be read: {exc}. Make it readable for the server's user."
+        ) from exc
+
+
+def _create_key_file(file: Path, text: str) -> None:
+    """Creates the file with its whole content at once, unless it exists. Raises OSError."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # mkstemp creates the file with mode 0600. Linking it fails if the name is taken; renaming would not.
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".new-key-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(f"{text}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(name, file)
+    finally:
+        Path(name).unlink()
+
+
+def _keyring() -> Any:
+    """Returns the optional package `keyring`; None if it is not installed."""
+    return importlib.import_module("keyring") if importlib.util.find_spec("keyring") else None
+
+
+def _read_keyring(data: Path) -> str | None:
+    if (keyring := _keyring()) is None:
+        return None
+    try:
+        found = keyring.get_password(KEYRING_SERVICE, str(data.absolute()))
+    except keyring.errors.KeyringError:  # No backend, as on a server without a desktop.
+        return None
+    return None if found is None else str(found)
+
+
+def _save_to_keyring(data: Path, text: str) -> bool:
+    if (keyring := _keyring()) is None:
+        return False
+    try:
+        keyring.set_password(KEYRING_SERVICE, str(data.absolute()), text)
+    except keyring.errors.KeyringError:
+        return False
+    return _read_keyring(data) == text
