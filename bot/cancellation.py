@@ -40,6 +40,9 @@ class RepositoryAccess(Protocol):
 
     async def has_access(self, repo: Repo) -> bool: ...
 
+    async def is_own_installation(self, repo: Repo, installation_id: int) -> bool:
+        """Returns False if the App is installed in this repository under another id."""
+
     async def reset_notices(self, change: InstallationChanged) -> None:
         """Handles a change of an App installation: logs the permissions that are missing after it."""
 

@@ -12,6 +12,7 @@ from patchwright.bot.comment_texts import help_text, stop_text
 from patchwright.bot.dashboard_commands import DashboardCommand
 from patchwright.bot.jobs import Answered, Canceled, JobQueue, JobRecord, select_records
 from patchwright.bot.queue_notice import LocalStartLocks, QueueNotices
+from patchwright.bot.refusal_limit import LocalRefusalLimit, RefusalLimit
 from patchwright.bot.thread_forge import ThreadForge
 from patchwright.bot.webhooks.delivery import (
     ChecksCompleted,
@@ -51,13 +52,15 @@ class TriggerHandler:
         cancellation: CancellationHandler | None = None,
         queue_notices: QueueNotices | None = None,
         checks: CheckMonitor | None = None,
+        refusals: RefusalLimit | None = None,
     ) -> None:
         """Stores the dependencies.
 
         `cancellation` cancels jobs whose label was removed or whose thread was closed; the default uses only
         `queue` and `forge`. `queue_notices` posts notices about queued jobs; the default uses locks of this
         process. `checks` processes completed checks on the bot's pull requests; if it is None, they are
-        ignored.
+        ignored. `refusals` limits the replies to people without write access; the default counts in this
+        process.
         """
         self.triggers = triggers
         self._queue = queue
@@ -65,6 +68,7 @@ class TriggerHandler:
         self._cancellation = cancellation or CancellationHandler(queue, triggers.label, forge)
         self._queue_notices = queue_notices or QueueNotices(queue, LocalStartLocks(), forge, triggers.mention)
         self.checks = checks
+        self._refusals = refusals or LocalRefusalLimit()
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     async def handle(
@@ -211,8 +215,12 @@ class TriggerHandler:
         await self._queue.complete(job, Answered())
 
     async def _post_comment(self, job: Job, text: str) -> None:
-        # In a private repository, the requester cannot see the thread.
-        if await self._permission(job) == "none":
+        permission = await self._permission(job)
+        # In a private repository, a requester without permission cannot see the thread.
+        if permission == "none" or (
+            permission not in TRIGGER_PERMISSIONS
+            and not await self._refusals.allow_refusal(job.repo, job.number, job.id)
+        ):
             log.warning("reply withheld", extra={"job": job.id, "reason": text.strip()})
             return
         try:

@@ -21,6 +21,7 @@ from patchwright.bot.queue_notice import QueueNotices, wait_for_start_lock
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
 from patchwright.bot.redis.heartbeats import Heartbeats
+from patchwright.bot.redis.quotas import Quotas
 from patchwright.bot.redis.start_locks import SharedStartLocks
 from patchwright.bot.signals import catch_stop_signals
 from patchwright.bot.thread_forge import NullForge, ThreadForge
@@ -97,8 +98,9 @@ async def run_worker(
         if checks_forge and settings.max_ci_repairs
         else None
     )
+    refusals = Quotas(url)
     trigger_handler = TriggerHandler(
-        queue, triggers, forge or NullForge(), cancellation, queue_notices, checks
+        queue, triggers, forge or NullForge(), cancellation, queue_notices, checks, refusals
     )
 
     async def run_jobs() -> None:
@@ -115,7 +117,7 @@ async def run_worker(
     with catch_stop_signals(announce, SHUTDOWN_SECONDS) as stop_signal:
         tasks: list[asyncio.Future[Any]] = [
             asyncio.create_task(run_jobs()),
-            asyncio.create_task(DeliveryProcessor(inbox, trigger_handler, name).run()),
+            asyncio.create_task(DeliveryProcessor(inbox, trigger_handler, name, access).run()),
         ]
         if watcher is not None:
             tasks.append(asyncio.create_task(watcher(trigger_handler, name)))
@@ -127,7 +129,7 @@ async def run_worker(
             # Cancel once only: a second cancellation would interrupt the jobs' cleanup and leave containers
             # behind.
             await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
-            for store in (trigger_handler, queue, inbox, heartbeats, start_locks):
+            for store in (trigger_handler, queue, inbox, heartbeats, start_locks, refusals):
                 await store.close()
     for task in tasks:
         if task.done() and not task.cancelled():

@@ -71,6 +71,18 @@ class AppPermissions:
             return False
         return True
 
+    async def is_own_installation(self, repo: Repo, installation_id: int) -> bool:
+        """Returns False if GitHub names another installation for the repository.
+
+        Returns True for a token, which has no installation, and if GitHub names none. Raises ForgeError.
+        """
+        if not self._rest.is_app or await self._rest.get_installation_id(repo) == installation_id:
+            return True
+        try:  # asked at each mismatch, because the App may have been reinstalled since it got its token
+            return (await self._get_installation(repo)).id == installation_id
+        except NotFound:
+            return True  # the App may have just been removed, which other checks handle
+
     async def reset_notices(self, change: InstallationChanged) -> None:
         """Logs the permissions that are missing after an installation changed."""
         if not change.is_access_removed and (missing := missing_permissions(change.permissions)):

@@ -277,13 +277,13 @@ class RestClient:
             )
         credentials = await self.mint_token(installation.id, repositories=[repo.name], permissions=requested)
         # A token that lacks a required permission is renewed early, so a new grant takes effect in a minute.
-        return (
-            credentials
-            if complete
-            else credentials.model_copy(
-                update={"expires": datetime.now(UTC) + MIN_TOKEN_LIFETIME + PERMISSION_DELAY}
-            )
-        )
+        expires = datetime.now(UTC) + MIN_TOKEN_LIFETIME + PERMISSION_DELAY
+        return credentials if complete else credentials.model_copy(update={"expires": expires})
+
+    async def get_installation_id(self, repo: Repo) -> int | None:
+        """Returns the installation of the current token; None for a token of the operator."""
+        minted = self._minted_tokens.get((await self.get_credentials(repo)).token)
+        return minted[0] if minted else None
 
     async def is_write_denied(self, repo: Repo, permission: str) -> bool:
         """Returns whether the token is known to lack this write permission. Returns False for tokens that

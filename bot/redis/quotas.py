@@ -4,7 +4,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from patchwright.bot.redis.connection import redis_client, redis_errors
-from patchwright.resolver.domain import Job, JobId, Usage
+from patchwright.bot.refusal_limit import MAX_REFUSALS
+from patchwright.resolver.domain import Job, JobId, Repo, Usage
 from patchwright.runtime.frozen_model import FrozenModel
 
 RETENTION_DAYS = 3
@@ -63,6 +64,23 @@ class Quotas:
                 pipe.hset(key, job, str(usage.usd))
                 pipe.expire(key, RETENTION_DAYS * 24 * 3600)
                 await pipe.execute()
+
+    async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
+        """Returns True if the thread may get a reply to this request of a person without write access."""
+        key = _daily_key(datetime.now(UTC).date(), "refusals", f"{repo}#{number}".lower())
+        with redis_errors():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.sismember(key, job)
+                pipe.scard(key)
+                is_counted, count = await pipe.execute()
+            if is_counted or count >= MAX_REFUSALS:
+                return bool(is_counted)
+            # Concurrent requests can exceed the limit, each by one.
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.sadd(key, job)
+                pipe.expire(key, RETENTION_DAYS * 24 * 3600)
+                await pipe.execute()
+        return True
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)

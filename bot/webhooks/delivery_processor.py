@@ -6,12 +6,15 @@ import logging
 
 from pydantic import ValidationError
 
+from patchwright.bot.cancellation import RepositoryAccess
 from patchwright.bot.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.observe.logging_setup import log_context
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
 from patchwright.bot.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import UnreadableDelivery, parse_delivery
+from patchwright.bot.webhooks.payloads import DeliveryOrigin
+from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import ForgeError
 
 log = logging.getLogger(__name__)
@@ -24,8 +27,18 @@ DELIVERY_TIMEOUT_SECONDS = 15.0  # for one delivery; it is read again if it take
 class DeliveryProcessor:
     """Processes the deliveries of an inbox."""
 
-    def __init__(self, inbox: DeliveryInbox, handler: TriggerHandler, consumer: str) -> None:
-        """`consumer` must be unique among the readers of the inbox."""
+    def __init__(
+        self,
+        inbox: DeliveryInbox,
+        handler: TriggerHandler,
+        consumer: str,
+        access: RepositoryAccess | None = None,
+    ) -> None:
+        """`consumer` must be unique among the readers of the inbox.
+
+        If `access` is None, the installation that a delivery names is not checked.
+        """
+        self._access = access
         self._inbox = inbox
         self._handler = handler
         self._consumer = consumer
@@ -78,12 +91,32 @@ class DeliveryProcessor:
                     DashboardCommand.model_validate_json(delivery.body)
                 )
             else:
+                if await self._is_from_other_installation(delivery.body):
+                    log.warning("delivery of another installation ignored", extra={"delivery": delivery.guid})
+                    return
                 job = await self._handler.handle(parse_delivery(delivery.event, delivery.body))
         except (UnreadableDelivery, ValidationError) as exc:
             log.warning("delivery unreadable", extra={"delivery": delivery.guid, "reason": str(exc)})
             return
         if job:
             log.info("job queued", extra={"delivery": delivery.guid, "job": job})
+
+    async def _is_from_other_installation(self, body: bytes) -> bool:
+        """Returns True if the delivery names an installation that is not ours in its repository.
+
+        Another App with the same webhook secret can send such a delivery. If GitHub does not answer, the
+        delivery is processed: every request is checked again before anything happens.
+        """
+        if self._access is None:
+            return False
+        try:
+            origin = DeliveryOrigin.model_validate_json(body)
+            if origin.repository is None or origin.installation is None:
+                return False
+            repo = Repo(owner=origin.repository.owner.login, name=origin.repository.name)
+            return not await self._access.is_own_installation(repo, origin.installation.id)
+        except (ValidationError, ForgeError):
+            return False
 
 
 def _log_failure(delivery: StoredDelivery, task: asyncio.Task[None]) -> None:

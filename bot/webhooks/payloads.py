@@ -78,6 +78,13 @@ class RepositoryPayload(PayloadModel):
     installation: Installation | None = None
 
 
+class DeliveryOrigin(PayloadModel):
+    """Where a delivery comes from. Both are None for events that have no repository or no App."""
+
+    repository: Repository | None = None
+    installation: Installation | None = None
+
+
 class CheckSuite(PayloadModel):
     head_branch: str | None
     """None if the commit is in a fork or on no branch."""

@@ -9,7 +9,7 @@ import pytest
 from patchwright.bot.daily_limits import with_daily_limits
 from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.quotas import Quotas
-from patchwright.resolver.domain import Job, JobId, Outcome, Rejected, Usage, User
+from patchwright.resolver.domain import Job, JobId, Outcome, Rejected, Repo, Usage, User
 from patchwright.resolver.errors import Forbidden
 from patchwright.resolver.forge import Permission
 from patchwright.resolver.settings.settings import Settings
@@ -153,3 +153,12 @@ async def test_a_daily_budget_blocks_new_runs_but_not_started_ones(quotas: Quota
     assert isinstance(refused, Rejected)
     assert refused.explanation.startswith("the daily budget of $1.00 is used up (setting `usd_per_day`).")
     assert await limited.ask(named(2)) == DONE
+
+
+async def test_refusals_are_counted_per_thread_by_all_workers(quotas: Quotas) -> None:
+    repo = Repo(owner="acme", name="sample")
+    allowed = [
+        await quotas.allow_refusal(repo, 1, JobId(name)) for name in ("a", "a", "b", "c", "d", "a", "d")
+    ]
+    assert allowed == [True, True, True, True, False, True, False]
+    assert await quotas.allow_refusal(repo, 2, JobId("d"))

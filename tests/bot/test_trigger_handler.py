@@ -8,10 +8,11 @@ import pytest
 
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import Answered, Canceled, JobResult, UnreadableJob
+from patchwright.bot.refusal_limit import MAX_REFUSALS, LocalRefusalLimit
 from patchwright.bot.run_messages import RunMessages
 from patchwright.bot.trigger_handler import STALE_STOP_AGE
 from patchwright.bot.webhooks.delivery import CommentCreated, parse_delivery
-from patchwright.resolver.domain import Job, JobId, Rejected, User
+from patchwright.resolver.domain import Job, JobId, Rejected, Repo, User
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import Trajectory
 from tests.bot.handler_scenario import QUEUED_NOTICE, HandlerScenario
@@ -325,3 +326,23 @@ async def test_an_invalid_command_is_answered_at_once_during_a_run(scenario: Han
     assert second.startswith("I did not start a run: stranger does not have write access to this repository")
     record = await scenario.queue.get_record(job.id)
     assert record is not None and isinstance(record.result, Rejected)
+
+
+async def test_refusals_to_strangers_are_limited_per_thread(scenario: HandlerScenario) -> None:
+    for _ in range(MAX_REFUSALS + 2):
+        await scenario.request("@agent fix it", by="stranger")
+    await scenario.request("@agent help", by="stranger")
+    assert len(scenario.replies) == MAX_REFUSALS
+    # Positive control: those who may write get an answer to each request, in the same thread.
+    for _ in range(MAX_REFUSALS + 1):
+        await scenario.request("@agent help")
+    assert len(scenario.replies) == 2 * MAX_REFUSALS + 1
+
+
+async def test_a_redelivery_of_a_refused_request_does_not_count_again() -> None:
+    limit, repo = LocalRefusalLimit(), Repo(owner="acme", name="sample")
+    allowed = [
+        await limit.allow_refusal(repo, 1, JobId(name)) for name in ("a", "a", "b", "c", "d", "a", "d")
+    ]
+    assert allowed == [True, True, True, True, False, True, False]
+    assert await limit.allow_refusal(repo, 2, JobId("d"))

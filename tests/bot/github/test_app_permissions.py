@@ -240,6 +240,18 @@ async def test_permissions_of_personal_tokens_are_not_checked(installed: Install
     await rest.aclose()
 
 
+async def test_only_the_installation_that_github_names_is_ours(installed: InstalledApp) -> None:
+    installed.app.permissions |= ENOUGH
+    permissions = AppPermissions(installed.forge.rest, installed.leader_lease)
+    own = await installed.forge.rest.get_installation_id(SAMPLE)
+    assert own is not None
+    assert await permissions.is_own_installation(SAMPLE, own)
+    assert not await permissions.is_own_installation(SAMPLE, own + 1)
+    token = token_client(installed.world, "maintainer")
+    assert await AppPermissions(token, installed.leader_lease).is_own_installation(SAMPLE, own + 1)
+    await token.aclose()
+
+
 async def test_an_uninstalled_app_cancels_its_jobs_there(installed: InstalledApp) -> None:
     installed.app.permissions |= ENOUGH
     queue = InlineQueue()

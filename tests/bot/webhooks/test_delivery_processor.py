@@ -10,9 +10,11 @@ from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
 from patchwright.bot.thread_forge import NullForge
 from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.bot.webhooks.delivery_processor import DELIVERY_TIMEOUT_SECONDS, DeliveryProcessor
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.domain import Repo, User
+from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.forge import Permission
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER, signed
 from tests.bot.inline_queue import InlineQueue
@@ -133,3 +135,42 @@ async def test_a_delivery_whose_forge_hangs_does_not_delay_later_ones(inbox: Del
     await wait_until_empty(inbox)
     processing.cancel()
     await asyncio.gather(processing, return_exceptions=True)
+
+
+class InstallationAccess:
+    """Knows the App's installation in every repository."""
+
+    def __init__(self, installation_id: int, error: ForgeError | None = None) -> None:
+        self.installation_id = installation_id
+        self.error = error
+
+    async def has_access(self, repo: Repo) -> bool:
+        return True
+
+    async def is_own_installation(self, repo: Repo, installation_id: int) -> bool:
+        if self.error is not None:
+            raise self.error
+        return installation_id == self.installation_id
+
+    async def reset_notices(self, change: InstallationChanged) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    ("access", "queued"),
+    [
+        (InstallationAccess(32), 0),
+        (InstallationAccess(31), 1),
+        (InstallationAccess(32, ForgeError("GitHub is down")), 1),
+        (None, 1),  # Positive control: without the check, the delivery is processed.
+    ],
+)
+async def test_a_delivery_of_another_installation_is_ignored(
+    inbox: DeliveryInbox, access: InstallationAccess | None, queued: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = InlineQueue()
+    processor = DeliveryProcessor(inbox, TriggerHandler(queue, Triggers(), NullForge()), "one", access)
+    _, body = signed("issues", LABELED)
+    await processor.process(StoredDelivery(entry_id="1-1", guid="g-1", event="issues", body=body))
+    assert len(queue.known) == queued
+    assert ("delivery of another installation ignored" in caplog.text) == (not queued)
