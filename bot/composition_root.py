@@ -69,8 +69,7 @@ def read_settings(
     values |= {**from_file, **from_environment, **from_options}
     sources = name_sources(str(config or CONFIG_FILE), from_file, from_environment, from_options)
     if directory:
-        stored = credential_store.load(Path(str(values["data"])), credential_key.read_key_settings(values))
-        values = {**credential_store.to_setting_values(stored, values), **values}
+        values = credential_store.add_saved_settings(values)
     return build_settings(values, sources)
 
 

@@ -12,7 +12,6 @@ from patchwright.bot.comment_texts import help_text, stop_text
 from patchwright.bot.dashboard_commands import DashboardCommand
 from patchwright.bot.jobs import Answered, Canceled, JobQueue, JobRecord, select_records
 from patchwright.bot.queue_notice import LocalStartLocks, QueueNotices
-from patchwright.bot.refusal_limit import LocalRefusalLimit, RefusalLimit
 from patchwright.bot.thread_forge import ThreadForge
 from patchwright.bot.webhooks.delivery import (
     ChecksCompleted,
@@ -21,6 +20,7 @@ from patchwright.bot.webhooks.delivery import (
     LabelRemoved,
     ThreadClosed,
 )
+from patchwright.bot.webhooks.refusal_limit import LocalRefusalLimit, RefusalLimit
 from patchwright.bot.webhooks.triggers import (
     TriggerRequest,
     Triggers,

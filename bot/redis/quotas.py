@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from patchwright.bot.redis.connection import redis_client, redis_errors
-from patchwright.bot.refusal_limit import MAX_REFUSALS
+from patchwright.bot.webhooks.refusal_limit import MAX_REFUSALS
 from patchwright.resolver.domain import Job, JobId, Repo, Usage
 from patchwright.runtime.frozen_model import FrozenModel
 

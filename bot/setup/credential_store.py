@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from patchwright.bot.setup.credential_key import KeySettings, find_key, find_or_create_key
+from patchwright.bot.setup.credential_key import KeySettings, find_key, find_or_create_key, read_key_settings
 from patchwright.resolver.errors import SettingsError
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -186,6 +186,12 @@ def check_writable(data: Path, key: KeySettings = NO_KEY) -> None:
         file.flush()
         os.fsync(file.fileno())
     find_or_create_key(data, key)
+
+
+def add_saved_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings with those that the saved setup provides. Raises SettingsError."""
+    stored = load(Path(str(values["data"])), read_key_settings(values))
+    return {**to_setting_values(stored, values), **values}
 
 
 def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,10 @@ import pytest
 
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import Answered, Canceled, JobResult, UnreadableJob
-from patchwright.bot.refusal_limit import MAX_REFUSALS, LocalRefusalLimit
 from patchwright.bot.run_messages import RunMessages
 from patchwright.bot.trigger_handler import STALE_STOP_AGE
 from patchwright.bot.webhooks.delivery import CommentCreated, parse_delivery
+from patchwright.bot.webhooks.refusal_limit import MAX_REFUSALS, LocalRefusalLimit
 from patchwright.resolver.domain import Job, JobId, Rejected, Repo, User
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import Trajectory

@@ -1,12 +1,12 @@
 """The setup in Chromium, from the code to the first pull request, as in docs/self-hosting.md."""
 
-import json
 import stat
 
 import pytest
 from playwright.async_api import Page
 
 from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.setup import credential_store
 from tests.bot.dashboard.browsing import NARROW, WIDE, browser_window
 from tests.bot.dashboard.test_in_browser import AxeChecker, axe
 from tests.bot.setup.conftest import UnconfiguredServer
@@ -76,8 +76,13 @@ async def test_the_setup_leads_to_a_first_pull_request(server: UnconfiguredServe
     credentials = server.data / "data/setup/credentials.json"
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (credentials.parent, credentials)]
     assert modes == [0o700, 0o600]
-    assert json.loads(credentials.read_text())["app"]["private_key"] == app.private_key_pem
-    secret = json.loads(credentials.read_text())["app"]["webhook_secret"]
+    saved = credential_store.load(server.data / "data").app
+    assert saved is not None
+    assert saved.private_key == app.private_key_pem
+    secret = saved.webhook_secret
+    assert secret is not None
+    content = credentials.read_text()
+    assert not any(one in content for one in (KEY, secret, app.private_key_pem.splitlines()[1]))
     output = server.log + "".join(server.lines)
     assert not any(one in output for one in (KEY, secret, app.private_key_pem.splitlines()[1]))
 
