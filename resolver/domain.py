@@ -347,6 +347,7 @@ class PullRequestSpec(FrozenModel):
     title: str
     body: str
     draft: bool
+    reviewer: User | None = None  # The person whose review is requested; None if nobody is asked.
 
 
 class Published(FrozenModel):

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from patchwright.resolver import reply_texts
-from patchwright.resolver.ci.ci_hold import CiHold, decide_ci_hold
+from patchwright.resolver.ci.ci_hold import ACTIONS_BOT_LOGIN, CiHold, decide_ci_hold
 from patchwright.resolver.domain import (
     InputRequired,
     Job,
@@ -101,7 +101,9 @@ async def publish_attempt(
         )
 
     ci = await decide_ci_hold(trajectory, workspace, workspace.base, job.repo, forge, settings)
-    commit = await create_commit(job, attempt.patch, workspace, trajectory, forge, settings, secrets, ci)
+    commit = await create_commit(
+        job, attempt.patch, content.files, workspace, trajectory, forge, settings, secrets, ci
+    )
     branches = make_branch_names(
         (await read_repo_config(workspace.config_source)).config.branch or settings.branch,
         settings.branch_prefix,
@@ -135,20 +137,21 @@ async def publish_attempt(
         base_branch=started.base_branch,
         branch=location.name,
         head_sha=location.commit.sha,
-        title=reply_texts.render_pull_request_title(started.thread),
+        title=reply_texts.render_pull_request_title(started.thread, content.files),
         body=reply_texts.render_pull_request_body(
             started.thread,
             verdict,
             summary,
-            content.files,
             content.notes,
             attempt.open_points,
             attempt.excluded_changes,
             location.commit.note,
             fill_pr_template(await load_pr_template(workspace), summary.finish),
             ci.render_notice(settings.mention),
+            settings.mention,
         ),
         draft=verdict.kind != "fixed",
+        reviewer=job.requester,
     )
     was_open = False
     try:
@@ -158,8 +161,12 @@ async def publish_attempt(
     except ForgeError as exc:
         if exc.retryable or isinstance(exc, Unauthorized):
             raise
-        reason = publishing_texts.render_no_pull_request_reason("refused", str(exc))
-        return await report_no_pull_request(job, reason, location, verdict, summary, forge)
+        is_forbidden = isinstance(exc, Forbidden)
+        reason = publishing_texts.render_no_pull_request_reason(
+            "forbidden" if is_forbidden else "refused", str(exc)
+        )
+        advice = await explain_how_to_open(spec, forge, settings) if is_forbidden else ""
+        return await report_no_pull_request(job, reason, location, verdict, summary, forge, advice)
     check_published(pull, location.commit.sha)
     await post_comment(
         job, forge, reply_texts.render_published(pull, verdict, summary, already_open=was_open)
@@ -172,6 +179,18 @@ async def publish_attempt(
         draft=pull.draft,
         verdict=verdict,
         ci_state=ci.state,
+    )
+
+
+async def explain_how_to_open(spec: PullRequestSpec, forge: Forge, settings: Settings) -> str:
+    """Explains what to do if GitHub does not let us open a pull request."""
+    bot_user = await forge.get_bot_user(spec.repo)
+    return publishing_texts.render_pull_request_forbidden(
+        f"{settings.github_server_url.rstrip('/')}/{spec.repo}",
+        spec.base_branch,
+        spec.branch,
+        settings.mention,
+        is_actions=bot_user is not None and bot_user.login == ACTIONS_BOT_LOGIN,
     )
 
 
@@ -216,6 +235,7 @@ async def report_lost_permission(job: Job, trajectory: Trajectory, forge: Forge)
 async def create_commit(
     job: Job,
     patch: Patch,
+    files: tuple[str, ...],
     workspace: Workspace,
     trajectory: Trajectory,
     forge: Forge,
@@ -238,6 +258,7 @@ async def create_commit(
         masked_finish,
         "{} <{}>".format(*co_author) if co_author else "",
         started.job.id,
+        files,
     )
     bot_user = await forge.get_bot_user(job.repo)
     return await workspace.commit(
@@ -270,14 +291,15 @@ async def report_no_pull_request(
     verdict: Verdict,
     summary: Summary,
     forge: Forge,
+    advice: str = "",
 ) -> Reported:
     """Posts a comment that explains why there is no pull request and where the work is. `location` is None if
-    there is no work.
+    there is no work. `advice` says what to do, in Markdown.
     """
     branch = location.name if isinstance(location, BranchLocation) else None
     pasted_patch = location.text if isinstance(location, CommentLocation) else ""
     url = await post_comment(
-        job, forge, reply_texts.render_no_pull_request(reason, branch, verdict, summary, pasted_patch)
+        job, forge, reply_texts.render_no_pull_request(reason, branch, verdict, summary, pasted_patch, advice)
     )
     return Reported(url=url, branch=branch, reason=reason, verdict=verdict)
 

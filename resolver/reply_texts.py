@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from patchwright.resolver.domain import Job, PullRequest, Thread, Verdict
 from patchwright.resolver.events import AgentStopped
-from patchwright.resolver.summary import Summary, clip_line
-from patchwright.resolver.text import filters
+from patchwright.resolver.summary import Summary
+from patchwright.resolver.text.subjects import MAX_PULL_REQUEST_TITLE, build_subject
 from patchwright.resolver.text.template_renderer import render_reply
 from patchwright.runtime.egress.policy import DenialReason
 
@@ -17,24 +17,22 @@ if TYPE_CHECKING:  # These modules import this one at runtime.
     from patchwright.resolver.salvage import SalvagedWork
 
 
-def render_pull_request_title(thread: Thread) -> str:
-    """Renders the title of the pull request. GitHub treats nothing in the title as a mention or a
-    reference.
-    """
-    return f"Fix: {clip_line(filters.neutralize(thread.title), 100)} (#{thread.number})"
+def render_pull_request_title(thread: Thread, files: tuple[str, ...] = ()) -> str:
+    """Renders the title of the pull request. `files` are the changed files."""
+    return build_subject(thread.title, files, MAX_PULL_REQUEST_TITLE)
 
 
 def render_pull_request_body(
     thread: Thread,
     verdict: Verdict,
     summary: Summary,
-    files: tuple[str, ...],
     notes: tuple[str, ...],
     open_points: tuple[str, ...] = (),
     excluded_changes: tuple[str, ...] = (),
     unsigned_reason: str = "",
     pr_template: str = "",
     ci: str = "",
+    mention: str = "@agent",
 ) -> str:
     """Renders the body of the pull request. It starts with the verdict and ends with the filled-in
     `pr_template`.
@@ -47,21 +45,29 @@ def render_pull_request_body(
         thread=thread,
         verdict=verdict,
         summary=summary,
-        files=files,
         notes=notes,
         open_points=open_points,
         excluded_changes=excluded_changes,
         unsigned_reason=unsigned_reason,
         pr_template=pr_template,
         ci=ci,
+        mention=mention,
     )
 
 
-def render_commit_message(thread: Thread, finish: Finish | None, requester: str = "", run: str = "") -> str:
+def render_commit_message(
+    thread: Thread,
+    finish: Finish | None,
+    requester: str = "",
+    run: str = "",
+    files: tuple[str, ...] = (),
+) -> str:
     """Renders the message of a pull request's commit. `requester` is a name with an e-mail address, `run` the
-    run's id.
+    run's id, and `files` are the changed files.
     """
-    return render_reply("commit.txt.j2", thread=thread, finish=finish, requester=requester, run=run)
+    return render_reply(
+        "commit.txt.j2", thread=thread, finish=finish, requester=requester, run=run, files=files
+    )
 
 
 def render_working() -> str:
@@ -81,10 +87,15 @@ def render_published(
 
 
 def render_no_pull_request(
-    reason: str, branch: str | None, verdict: Verdict, summary: Summary, pasted_patch: str = ""
+    reason: str,
+    branch: str | None,
+    verdict: Verdict,
+    summary: Summary,
+    pasted_patch: str = "",
+    advice: str = "",
 ) -> str:
-    """Explains why there is no pull request and where the work is. It is on `branch` or in `pasted_patch`, if
-    there is any.
+    """Explains why there is no pull request, and where the work is: on `branch`, or in `pasted_patch`.
+    `advice` says what to do.
     """
     return render_reply(
         "no_pull_request.md.j2",
@@ -93,6 +104,7 @@ def render_no_pull_request(
         verdict=verdict,
         summary=summary,
         pasted_patch=pasted_patch,
+        advice=advice,
     )
 
 
@@ -128,7 +140,7 @@ def render_withdrawn(explanation: str, summary: Summary) -> str:
 
 
 def render_failure(sentence: str, run: str) -> str:
-    """Renders the comment about a failure of the machine, the forge or the model."""
+    """Renders the comment of a run that failed before it started, or whose log cannot be read."""
     return render_reply("failed.md.j2", sentence=sentence, run=run)
 
 

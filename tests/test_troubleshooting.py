@@ -46,8 +46,8 @@ def test_every_quoted_message_exists_in_the_product(symptom: str) -> None:
 
 
 def test_an_unknown_message_is_detected() -> None:
-    assert missing_parts("the GitHub App needs more permissions here") == []
-    assert missing_parts("the moon ... the GitHub App needs more permissions here") == ["the moon "]
+    assert missing_parts("The GitHub App needs more permissions here") == []
+    assert missing_parts("the moon ... The GitHub App needs more permissions here") == ["the moon "]
 
 
 def test_the_page_has_enough_rows_and_messages() -> None:

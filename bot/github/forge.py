@@ -3,6 +3,7 @@ again if its response was lost.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +45,7 @@ from patchwright.resolver.domain import (
     Thread,
     User,
 )
-from patchwright.resolver.errors import NotFound
+from patchwright.resolver.errors import ForgeError, NotFound
 from patchwright.resolver.forge import MAX_BODY, Permission, PublishedCommit, RepoFacts, ThreadState
 from patchwright.resolver.publishing.check_run import CheckRunReport
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from patchwright.bot.reconcile.comment_outbox import CommentOutbox
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 MAX_PULLS = 300  # number of open pull requests that are searched for those of the bot
 MAX_TITLE = 256  # characters; GitHub returns 422 for longer ones
@@ -261,6 +264,7 @@ class GitHubForge:
         pull = await find()
         if pull is None:
             pull = await self._create_once(create, find)
+            await self._request_review(spec, pull.number)
         if (pull.title, pull.body, pull.base.ref) != (texts["title"], texts["body"], spec.base_branch):
             change = texts | {"base": spec.base_branch}
             await self._rest.patch(PullRequestResponse, repo, *path, str(pull.number), body=change)
@@ -272,6 +276,20 @@ class GitHubForge:
                 break
             await asyncio.sleep(self._rest.backoff(attempt))  # a push becomes visible here with a delay
         return as_pull_request(current, trusted=True)
+
+    async def _request_review(self, spec: PullRequestSpec, number: int) -> None:
+        """Requests a review from the spec's reviewer. Failures are only logged: GitHub rejects some people,
+        such as the pull request's own author.
+        """
+        if spec.reviewer is None or spec.reviewer.login.endswith("[bot]"):
+            return
+        path = (*repo_path(spec.repo), "pulls", str(number), "requested_reviewers")
+        try:
+            await self._rest.post(
+                dict[str, object], spec.repo, *path, body={"reviewers": [spec.reviewer.login]}
+            )
+        except ForgeError as exc:
+            log.warning("review not requested", extra={"pull_request": number, "error": str(exc)})
 
     async def reply_to_thread(
         self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str

@@ -122,6 +122,24 @@ def list_reviews(call: RequestContext) -> RestResponse:
     return call.paginate(shapes)
 
 
+@operation("POST", f"{REPO_PATH}/pulls/{{pull_number}}/requested_reviewers")
+def request_reviewers(call: RequestContext) -> RestResponse:
+    call.require_access(PULL_ACCESS)
+    pull = call.find_pull()
+    logins = call.body.get("reviewers")
+    for login in logins if isinstance(logins, list) else []:
+        user = call.state.find_user(str(login))
+        if user is None or user.id not in pull.repo.roles:
+            raise ApiError(
+                422, "Reviews may only be requested from collaborators. One or more of the users is not one."
+            )
+        if user is pull.author:
+            raise ApiError(422, "Review cannot be requested from pull request author.")
+        if user not in pull.requested_reviewers:
+            pull.requested_reviewers.append(user)
+    return RestResponse(call.serializer.pull_summary(pull), 201)
+
+
 @operation("GET", f"{REPO_PATH}/pulls/{{pull_number}}/comments")
 def list_pull_review_comments(call: RequestContext) -> RestResponse:
     pull = call.find_pull()

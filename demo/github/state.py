@@ -135,6 +135,7 @@ class FakePullRequest(Issue):
     """The last known head commit, because the branch may have been deleted."""
     maintainer_can_modify: bool = False
     merged: str | None = None
+    requested_reviewers: list[User] = field(default_factory=list)
     reviews: list[Review] = field(default_factory=list)
     review_threads: list[ReviewThread] = field(default_factory=list)
 

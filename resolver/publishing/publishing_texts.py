@@ -4,6 +4,7 @@
 
 import re
 from typing import Literal
+from urllib.parse import quote
 
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.summary import Summary, clip_line
@@ -44,9 +45,25 @@ def render_job_summary(verdict: Verdict, summary: Summary) -> str:
     return render_reply("job_summary.md.j2", verdict=verdict, summary=summary)
 
 
-NoPullRequestReason = Literal["closed", "rewritten", "refused", "nowhere"]
+def render_pull_request_forbidden(
+    repo_url: str, base: str, branch: str, mention: str, *, is_actions: bool
+) -> str:
+    """Explains how to open the pull request by hand, and how to permit it. `is_actions` is True for the
+    token of a workflow.
+    """
+    return render(
+        "replies/pull_request_forbidden.md.j2",
+        compare_url=f"{repo_url}/compare/{quote(base)}...{quote(branch)}?expand=1",
+        permission_url=f"{repo_url}/settings/{'actions' if is_actions else 'installations'}",
+        mention=mention,
+        is_actions=is_actions,
+    ).strip()
+
+
+NoPullRequestReason = Literal["closed", "rewritten", "forbidden", "refused", "nowhere"]
 
 
 def render_no_pull_request_reason(reason: NoPullRequestReason, detail: str = "") -> str:
     """Explains why no pull request was opened although there is a change."""
-    return render("replies/no_pull_request_reason.md.j2", reason=reason, detail=detail).strip()
+    without_path = re.sub(r"^.*?: GitHub returned (?=\d)", "", detail, count=1)
+    return render("replies/no_pull_request_reason.md.j2", reason=reason, detail=without_path).strip()

@@ -30,7 +30,7 @@ MAX_EARLIER_RUNS = 3  # Number of the latest runs that are shown.
 MAX_RUNS_READ = 10
 CLOSING_REFERENCE = re.compile(r"^Fixes #(\d{1,9})$", re.MULTILINE)
 """Matches the line in the body of a pull request by the bot that names the issue."""
-SUMMARY_SECTION = re.compile(r"^### What was wrong$.*?(?=^Fixes #\d+\s*\Z|\Z)", re.MULTILINE | re.DOTALL)
+SUMMARY_SECTION = re.compile(r"^\*\*What was wrong:\*\* .*?(?=^Fixes #\d+\s*\Z|\Z)", re.MULTILINE | re.DOTALL)
 """Matches the part of the same body that describes the work, from the summary to the list of steps."""
 
 

@@ -62,6 +62,35 @@ def inline_code(text: str) -> str:
     return f"`{clip_line(text).replace('`', chr(39))}`"
 
 
+def add_prefix(text: str, prefix: str) -> str:
+    """Returns the text with a prefix."""
+    return prefix + text
+
+
+MAX_LEAD_WORDS = 40
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
+_NO_SENTENCE_END = re.compile(r"(?:\b[A-Za-z]|\be\.g|\bi\.e|\betc|\bvs|\bcf)\.$")
+
+
+def first_sentence(text: str) -> str:
+    """Returns the first sentence of a text as one line, and at most 40 words of it."""
+    line = " ".join(text.split())
+    for end in _SENTENCE_END.finditer(line):
+        head = line[: end.start()]
+        if head.count("`") % 2 == 0 and not _NO_SENTENCE_END.search(head):
+            line = head
+            break
+    words = line.split(" ")
+    if len(words) > MAX_LEAD_WORDS:
+        line = " ".join(words[:MAX_LEAD_WORDS]) + " …"
+    return line if line.count("`") % 2 == 0 else line.replace("`", "'")
+
+
+def is_shortened(text: str) -> bool:
+    """Returns True if `first_sentence` leaves out a part of the text."""
+    return first_sentence(text) != " ".join(text.split())
+
+
 def format_usage(usage: Usage) -> str:
     """Formats the cost of a run. The price may be unknown."""
     if usage.cost is None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.summary import clip_line
-from patchwright.resolver.text import filters, jinja_templates
+from patchwright.resolver.text import filters, jinja_templates, subjects
 from patchwright.runtime.egress.policy import DENIAL_MESSAGES
 from patchwright.runtime.output_text import clip
 
@@ -15,18 +15,24 @@ def render(template: str, **values: Any) -> str:
     environment = jinja_templates.get_environment()
     if "neutralize" not in environment.filters:
         environment.filters.update(
+            add_prefix=filters.add_prefix,
+            build_subject=subjects.build_subject,
             clip=clip,
             clip_line=clip_line,
             code_block=filters.code_block,
+            defuse=subjects.defuse,
             escape_markdown=filters.escape_markdown,
+            first_sentence=filters.first_sentence,
             format_duration=filters.format_duration,
             format_size=filters.format_size,
             format_test_counts=filters.format_test_counts,
             format_usage=filters.format_usage,
             inline_code=filters.inline_code,
             is_loopback=is_loopback,
+            is_shortened=filters.is_shortened,
             neutralize=filters.neutralize,
             patch_test_label=filters.patch_test_label,
+            strip_heading=subjects.strip_heading,
         )
         environment.globals["denial_messages"] = DENIAL_MESSAGES
     return environment.get_template(template).render(**values).strip() + "\n"

@@ -118,7 +118,4 @@ async def scenario() -> AsyncIterator[HandlerScenario]:
             await scenario.handler.close()
 
 
-QUEUED_NOTICE = (
-    "This is queued, 1 ahead: I am working on another request here. I start automatically and report "
-    "progress in this comment. To cancel, comment `@agent stop`."
-)
+QUEUED_NOTICE = "Queued: next in line, after my current run here. To cancel, comment `@agent stop`."

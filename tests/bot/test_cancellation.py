@@ -13,8 +13,8 @@ from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
 
-AWAY = "I did not start a run: the label was removed before I started. Add it again to start a new run."
-CLOSED = "I did not start a run: this was closed before I started. Reopen it and ask me again."
+AWAY = "The label was removed before I started. Add it again to start a new run."
+CLOSED = "This was closed before I started. Reopen it and ask me again."
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ async def test_a_user_has_a_daily_limit_and_is_told_when_it_is_reached(
     assert isinstance(refused, Rejected)
     assert await limited.ask(named(4, requester=User(id=6, login="other"))) == DONE
     assert limited.forge.bodies == [
-        "I did not start a run: you reached your daily limit of 2 runs (setting "
+        "You reached your daily limit of 2 runs (setting "
         "`user_runs_per_day`). Try again after midnight UTC, or ask the operator to raise the limit.\n"
     ]
 
@@ -109,7 +109,7 @@ async def test_a_repository_has_its_own_daily_limit(quotas: Quotas, tmp_path: Pa
     assert await limited.ask(named(1)) == DONE
     refused = await limited.ask(named(2, requester=User(id=6, login="other")))
     assert isinstance(refused, Rejected)
-    assert "this repository reached its daily limit of 1 run" in refused.explanation
+    assert "This repository reached its daily limit of 1 run" in refused.explanation
 
 
 async def test_rejected_jobs_do_not_count_towards_daily_limits(quotas: Quotas, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_a_daily_budget_blocks_new_runs_but_not_started_ones(quotas: Quota
     assert [await limited.ask(named(number)) for number in (1, 2)] == [DONE, DONE]  # $0.60, then $1.20.
     refused = await limited.ask(named(3))
     assert isinstance(refused, Rejected)
-    assert refused.explanation.startswith("the daily budget of $1.00 is used up (setting `usd_per_day`).")
+    assert refused.explanation.startswith("The daily budget of $1.00 is used up (setting `usd_per_day`).")
     assert await limited.ask(named(2)) == DONE
 
 

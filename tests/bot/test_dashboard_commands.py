@@ -61,7 +61,7 @@ async def test_the_stop_button_cancels_only_the_run_of_its_page(scenario: Handle
         goes_on = await scenario.queue.get_record(running.id)
         assert goes_on is not None and goes_on.state == "running"
         assert await scenario.queue.should_continue(running.id)
-    assert scenario.replies == ["I did not start a run: I was stopped before I started."]
+    assert scenario.replies == ["I was stopped before I started."]
 
 
 async def test_the_stop_button_of_a_completed_run_cancels_nothing(scenario: HandlerScenario) -> None:

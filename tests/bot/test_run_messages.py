@@ -44,7 +44,7 @@ async def test_work_requested_during_an_explanation_runs_after_it(scenario: Hand
         run = await scenario.request("@agent explain how a is read")
         await handler.running.wait()
         work = await scenario.request("@agent then fix it")
-        assert await scenario.wait_for_reply("This is queued") == QUEUED_NOTICE
+        assert await scenario.wait_for_reply("Queued: ") == QUEUED_NOTICE
         assert await mail.fetch_new(run, Trajectory()) == ()
         handler.go.set()
         await wait_for_state(scenario.queue, work.id)
@@ -112,7 +112,7 @@ async def test_a_label_after_a_read_only_request_starts_in_turn(scenario: Handle
         run = await scenario.request(text)
         await handler.running.wait()
         label = await scenario.label()
-        assert await scenario.wait_for_reply("This is queued") == QUEUED_NOTICE
+        assert await scenario.wait_for_reply("Queued: ") == QUEUED_NOTICE
         assert await mail.fetch_new(run, at_work(scenario, run)) == ()
         handler.go.set()
         await wait_for_state(scenario.queue, label.id)
@@ -130,9 +130,7 @@ async def test_a_label_by_a_stranger_after_a_mention_is_rejected_and_a_stop_canc
         await scenario.deliver(await scenario.world.add_label(scenario.issue, "fix-me", by="triager"))
         await mail.fetch_new(run, at_work(scenario, run))
         (refusal,) = scenario.replies
-        assert refusal.startswith(
-            "I did not start a run: triager does not have write access to this repository"
-        )
+        assert refusal.startswith("@triager needs write access to start a run")
         label = await scenario.label()
         await scenario.request("@agent stop")
         assert (await wait_for_state(scenario.queue, label.id)).result == Canceled()
@@ -187,7 +185,7 @@ async def test_only_comments_of_writers_reach_a_run(scenario: HandlerScenario) -
         assert await mail.fetch_new(run, Trajectory()) == ()
         record = await scenario.queue.get_record(stranger.id)
         assert record is not None and isinstance(record.result, Rejected)
-        assert [answer.split()[6] for answer in scenario.replies] == ["stranger"]
+        assert [answer.split()[0] for answer in scenario.replies] == ["@stranger"]
         record = await scenario.queue.get_record(again.id)
         assert record is not None and record.state == "queued"
 

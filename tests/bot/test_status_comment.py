@@ -161,7 +161,7 @@ async def test_no_event_after_the_final_text_is_reported(scenario: CommentScenar
         assert (scenario.comment, scenario.edits) == ("The end.", 1)
     async with scenario.reporting():  # Another try, which starts over.
         assert scenario.comment.startswith("I am working on this.")
-        assert "So far: 1 step of" in scenario.comment
+        assert "So far: 1 step ·" in scenario.comment
 
 
 @pytest.mark.redis
@@ -196,7 +196,7 @@ async def test_a_preempted_edit_is_made_later(scenario: CommentScenario) -> None
         await asyncio.sleep(EVERY * 3)
         assert scenario.edits == 0
         await scenario.until(lambda: scenario.edits == 1)
-        assert "So far: 1 step of" in scenario.comment
+        assert "So far: 1 step ·" in scenario.comment
 
 
 FAILURES = [
@@ -229,9 +229,9 @@ async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failur
 ) -> None:
     await report_failure(scenario.forge, scenario.job, ModelAccessDenied("The key is refused."))
     assert scenario.comment == (
-        "I had to stop before I finished. The key is refused. The model provider rejected the request. "
+        "**Not done.** The key is refused. The model provider rejected the request. "
         "A new attempt will fail until someone fixes the cause.\n\n"
         f"I proposed no change. An operator can find the log under the run `{RUN}`.\n"
     )
     await report_failure(scenario.forge, scenario.job, JobCanceled("Somebody canceled this run."))
-    assert scenario.comment.startswith("I had to stop before I finished. Somebody canceled this run.\n")
+    assert scenario.comment.startswith("**Not done.** Somebody canceled this run.\n")

@@ -50,7 +50,7 @@ async def test_a_request_by_a_stranger_is_rejected_at_once_and_not_queued(
     for _ in range(2):
         job = await scenario.deliver(asking)
     (answer,) = scenario.replies
-    assert answer.startswith("I did not start a run: stranger does not have write access to this repository")
+    assert answer.startswith("@stranger needs write access to start a run")
     assert await scenario.queue.all_active_jobs() == ()
     record = await scenario.queue.get_record(job.id)
     assert record is not None and isinstance(record.result, Rejected)
@@ -99,9 +99,7 @@ async def test_a_stop_cancels_running_and_queued_jobs_once(scenario: HandlerScen
         assert await scenario.wait_for_reactions(scenario.issue.comments[1]) == ["eyes"]
         later = await scenario.request("@agent retry")
         await scenario.deliver(stopping)
-        assert scenario.replies == [
-            "I did not start a run: I was stopped before I started."
-        ]  # The queued job.
+        assert scenario.replies == ["I was stopped before I started."]  # The queued job.
         record = await scenario.queue.get_record(later.id)
         assert record is not None and record.state != "completed"
 
@@ -121,7 +119,7 @@ async def test_a_stop_before_the_job_starts_posts_a_cancellation_notice(scenario
     await scenario.request("@agent stop")
     record = await scenario.queue.get_record(job.id)
     assert record is not None and record.result == Canceled()
-    assert scenario.replies == ["I did not start a run: I was stopped before I started."]
+    assert scenario.replies == ["I was stopped before I started."]
     assert await scenario.wait_for_reactions(scenario.issue.comments[0]) == ["eyes"]
 
 
@@ -136,9 +134,7 @@ async def test_a_stop_reports_jobs_of_another_version_that_stay_queued(
     if not beside:
         await scenario.queue.cancel(job.id)
     stopping = await scenario.request("@agent stop")
-    assert scenario.replies[:-1] == (
-        ["I did not start a run: I was stopped before I started."] if beside else []
-    )
+    assert scenario.replies[:-1] == (["I was stopped before I started."] if beside else [])
     assert scenario.replies[-1] == (
         "I could not stop everything here: a worker of a different version has queued some of it. "
         "Comment `@agent stop` again after the operator has upgraded all workers to the same version."
@@ -155,7 +151,7 @@ def lose_the_next_edit(scenario: HandlerScenario) -> None:
 
 async def test_a_redelivered_stop_posts_the_lost_cancellation_notice(scenario: HandlerScenario) -> None:
     waiting = await scenario.label()
-    await scenario.wait_for_reply("This is queued")
+    await scenario.wait_for_reply("Queued: ")
     lose_the_next_edit(scenario)
     stopping = await scenario.comment("@agent stop")
     with pytest.raises(ForgeError):
@@ -163,7 +159,7 @@ async def test_a_redelivered_stop_posts_the_lost_cancellation_notice(scenario: H
     await scenario.deliver(stopping)
     record = await scenario.queue.get_record(waiting.id)
     assert record is not None and record.result == Canceled()
-    assert scenario.replies == ["I did not start a run: I was stopped before I started."]
+    assert scenario.replies == ["I was stopped before I started."]
 
 
 async def test_a_redelivered_stop_does_not_claim_that_nothing_ran(scenario: HandlerScenario) -> None:
@@ -180,14 +176,14 @@ async def test_a_redelivered_stop_does_not_claim_that_nothing_ran(scenario: Hand
 
     scenario = replace(scenario, queue=Dying())
     waiting = await scenario.label()
-    await scenario.wait_for_reply("This is queued")
+    await scenario.wait_for_reply("Queued: ")
     stopping = await scenario.comment("@agent stop")
     with pytest.raises(QueueDown):
         await scenario.deliver(stopping)
     assert (await wait_for_state(scenario.queue, waiting.id)).result == Canceled()
     stop = await scenario.deliver(stopping)
     assert (await wait_for_state(scenario.queue, stop.id)).result == Answered()
-    assert scenario.replies == ["I did not start a run: I was stopped before I started."]
+    assert scenario.replies == ["I was stopped before I started."]
     await scenario.handler.close()
 
 
@@ -195,7 +191,7 @@ async def test_a_redelivered_stop_does_not_claim_that_nothing_ran(scenario: Hand
 async def test_the_requester_of_an_unreadable_job_gets_one_notice(scenario: HandlerScenario, by: str) -> None:
     asking = await scenario.comment("@agent do it", by="maintainer")
     job = await scenario.deliver(asking)
-    await scenario.wait_for_reply("This is queued")
+    await scenario.wait_for_reply("Queued: ")
     asker = scenario.world.user(by)
     unread = UnreadableJob(id=job.id, repo=job.repo, number=job.number, requester=User(id=asker.id, login=by))
     await scenario.queue_notices.post_unreadable(unread)
@@ -204,9 +200,8 @@ async def test_the_requester_of_an_unreadable_job_gets_one_notice(scenario: Hand
     assert scenario.world.writes == writes
     (answer,) = scenario.replies
     notice = (
-        "This is queued. The worker runs a different version; I start automatically once the operator "
-        "has upgraded all workers to the same version. If that takes too long, ask again: add the label "
-        "again or write a new comment."
+        "Queued: the worker runs a different version. I start once the operator has upgraded all workers. "
+        "To try earlier, add the label again or write a new comment."
     )
     assert (notice in answer) is (by == "maintainer")
     assert scenario.replies_in_progress == [answer]  # Polling finds it again if Redis was wiped.
@@ -218,7 +213,7 @@ async def test_running_jobs_are_canceled_even_if_notices_fail(scenario: HandlerS
         running = await scenario.label()
         await handler.running.wait()
         await scenario.request("@agent plan the rest")
-        await scenario.wait_for_reply("This is queued")
+        await scenario.wait_for_reply("Queued: ")
         lose_the_next_edit(scenario)
         with pytest.raises(ForgeError):
             await scenario.request("@agent stop")
@@ -241,7 +236,7 @@ async def test_a_stranger_cannot_stop_a_run_and_is_told_once(scenario: HandlerSc
     record = await scenario.queue.get_record(job.id)
     assert record is not None and record.state == "queued"
     (answer,) = scenario.replies
-    assert answer.startswith("I did not start a run: stranger does not have write access to this repository")
+    assert answer.startswith("@stranger needs write access to start a run")
 
 
 async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scenario: HandlerScenario) -> None:
@@ -253,12 +248,12 @@ async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scena
     assert record is not None and record.state == "queued"
     await scenario.request("@agent fix it", by="stranger")
     assert await RunMessages(scenario.queue, scenario.forge).fetch_new(job, Trajectory()) == ()
-    await scenario.wait_for_reply("This is queued")  # For the maintainer, who added the label.
+    await scenario.wait_for_reply("Queued: ")  # For the maintainer, who added the label.
     assert len(scenario.replies) == 1
     scenario.world.set_role(scenario.repo, "member", "read")
     await scenario.request("@agent stop", by="member")
     (_, answer) = scenario.replies
-    assert answer.startswith("I did not start a run: member does not have write access to this repository")
+    assert answer.startswith("@member needs write access to start a run")
 
 
 async def test_a_recovered_stop_is_answered_unless_it_is_old(scenario: HandlerScenario) -> None:
@@ -279,7 +274,7 @@ async def test_a_queue_notice_becomes_the_status_comment_of_its_run(scenario: Ha
         await scenario.label()
         await handler.running.wait()
         waits = await scenario.request("@agent plan the rest")
-        assert await scenario.wait_for_reply("This is queued") == QUEUED_NOTICE
+        assert await scenario.wait_for_reply("Queued: ") == QUEUED_NOTICE
         assert scenario.replies_in_progress == [QUEUED_NOTICE], (
             "found again where Redis was wiped, it is requested still"
         )
@@ -292,8 +287,8 @@ async def test_a_queue_notice_says_how_many_jobs_are_ahead(scenario: HandlerScen
         other = scenario.world.create_issue(scenario.repo, title=title, body="", by="reporter")
         await scenario.deliver(await scenario.world.add_label(other, "fix-me", by="maintainer"))
     await scenario.label()
-    run = await scenario.wait_for_reply("This is queued")
-    assert run.startswith("This is queued, 2 ahead: I am busy with other work.")
+    run = await scenario.wait_for_reply("Queued: ")
+    assert run.startswith("Queued: 2 runs ahead.")
 
 
 async def test_a_message_to_a_run_gets_no_queue_notice(scenario: HandlerScenario) -> None:
@@ -303,7 +298,7 @@ async def test_a_message_to_a_run_gets_no_queue_notice(scenario: HandlerScenario
         await handler.running.wait()
         await scenario.request("@agent mind the tests")
         await scenario.request("@agent explain")
-        await scenario.wait_for_reply("This is queued")
+        await scenario.wait_for_reply("Queued: ")
         await asyncio.sleep(0.5)
         assert len(scenario.replies) == 1
 
@@ -320,10 +315,9 @@ async def test_an_invalid_command_is_answered_at_once_during_a_run(scenario: Han
         assert (await scenario.queue.get_record(run.id)).state == "running"  # type: ignore[union-attr]
     first, second = scenario.replies
     assert first == (
-        "I did not start a run: `sotp` is not a command. Did you mean `stop`? If it is a request, "
-        "describe it in a few more words."
+        "`sotp` is not a command. Did you mean `stop`? If it is a request, describe it in a few more words."
     )
-    assert second.startswith("I did not start a run: stranger does not have write access to this repository")
+    assert second.startswith("@stranger needs write access to start a run")
     record = await scenario.queue.get_record(job.id)
     assert record is not None and isinstance(record.result, Rejected)
 

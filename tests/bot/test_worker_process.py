@@ -24,8 +24,8 @@ from tests.bot.jobs import DONE, wait_for_state
 pytestmark = pytest.mark.redis
 
 WAITS = (
-    "This is queued, 0 ahead: the container images are being built first, which takes a minute or "
-    "two. I start automatically and report progress in this comment. To cancel, comment `@agent stop`."
+    "Queued: the container images are being built first, which takes a minute or two. To cancel, "
+    "comment `@agent stop`."
 )
 
 
@@ -99,7 +99,7 @@ async def test_a_label_during_the_image_build_gets_a_notice_in_the_status_commen
     queue, presence = ArqQueue(slow.url), Heartbeats(slow.url)
     async with slow.running_worker():
         job = await slow.add_label()
-        assert await slow.scenario.wait_for_reply("This is queued") == WAITS
+        assert await slow.scenario.wait_for_reply("Queued: ") == WAITS
         assert (slow.lines, await presence.count_workers()) == ([], 0)
         slow.made.set()
         assert (await wait_for_state(queue, job)).result == DONE

@@ -43,7 +43,7 @@ async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
         f"of workflow runs]({scenario.world.server_url}/acme/calc/actions): I save the work so far to a "
         "branch.\n"
     )
-    assert refused.startswith("I did not start a run: stranger does not have write access to this repository")
+    assert refused.startswith("@stranger needs write access to start a run")
     assert "`hlep` is not a command. Did you mean `help`?" in slip
     assert helped.startswith("I understand these commands")
     assert (scenario.data / "output").read_text().count("answered") == 4

@@ -78,7 +78,7 @@ async def test_the_second_job_posts_the_rejection(workflow: Workflow) -> None:
     assert not workflow.scene.endpoint.requests
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.output
-    assert "stranger does not have write access to this repository" in workflow.scene.comments[-1]
+    assert "@stranger needs write access to start a run" in workflow.scene.comments[-1]
 
 
 @pytest.mark.slow

@@ -44,14 +44,12 @@ async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_
     server: ServerScenario,
 ) -> None:
     ours_alone = await open_pull_request(server, server.issue("trusted", by="maintainer"))
-    assert not is_held(ours_alone) and "Continuous integration is on hold" not in str(ours_alone.body)
+    assert not is_held(ours_alone) and "CI is on hold" not in str(ours_alone.body)
     pull = await open_pull_request(server, server.issue("foreign", by="reporter"))
     assert is_held(pull)
     assert (
-        "Continuous integration is on hold: my commit says `[skip ci]`, because I read text by reporter, "
-        "who "
-        "cannot write to this repository. Review the change. Then someone with write access can start it "
-        "with `@agent run-ci`."
+        "CI is on hold (`[skip ci]`): I read text by reporter, who cannot write here. Review the change, "
+        "then comment `@agent run-ci`."
     ) in str(pull.body)
     await server.world.add_comment(pull, "@agent run-ci", by="reporter")
     await server.wait_until_idle()
@@ -61,8 +59,7 @@ async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_
     assert not is_held(pull)
     assert timeline(pull) == [
         "reporter: @agent run-ci",
-        "patchwright[bot]: I did not start a run: reporter does not have write access to this "
-        "repository. Someone with write access can add the label or ask me in a comment.",
+        "patchwright[bot]: @reporter needs write access to start a run. A maintainer can add the label.",
         "maintainer: @agent run-ci [eyes]",
         "patchwright[bot]: I pushed the empty commit ID to `patchwright/issue-1`. It does not say `[skip "
         "ci]`, so continuous integration starts. If you squash and merge, remove `[skip ci]` from the "
@@ -95,8 +92,7 @@ async def test_a_question_and_a_plan_precede_any_change_until_a_writer_agrees(
         f"maintainer: @agent plan {HOW} [eyes]",
         "patchwright[bot]: Here is my plan. I have not changed anything yet.",
         "outsider: @agent go",
-        "patchwright[bot]: I did not start a run: outsider does not have write access to this "
-        "repository. Someone with write access can add the label or ask me in a comment.",
+        "patchwright[bot]: @outsider needs write access to start a run. A maintainer can add the label.",
         "colleague: @agent go [eyes]",
         OPENED.format(2),
     ]

@@ -91,13 +91,11 @@ async def test_the_commit_for_an_outsiders_issue_is_held_until_a_writer_releases
         pull = scenario.pull
         held = pull.head.sha
         assert "\n\n[skip ci]\n\n" in commit_message(scenario, pull)
-        assert "I read text by reporter, who cannot write to this repository." in (pull.body or "")
+        assert "I read text by reporter, who cannot write here." in (pull.body or "")
         await scenario.world.add_comment(pull, "@agent run-ci", by="reporter")
         await until(lambda: len(own_comments(pull)) == 1)
         assert pull.head.sha == held
-        assert own_comments(pull)[0].startswith(
-            "I did not start a run: reporter does not have write access to this repository"
-        )
+        assert own_comments(pull)[0].startswith("@reporter needs write access to start a run")
         delivery = await scenario.world.add_comment(pull, "@agent run-ci, please", by="maintainer")
         await until(lambda: len(own_comments(pull)) == 2)
         await scenario.world.redeliver(delivery)

@@ -30,10 +30,8 @@ async def test_a_commit_for_an_outsiders_issue_is_held_and_the_pull_request_says
         "Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted."
     )
     assert (
-        "Continuous integration is on hold: my commit says `[skip ci]`, because I read text by reporter, "
-        "who "
-        "cannot write to this repository. Review the change. Then someone with write access can start it "
-        "with `@agent run-ci`." in pull.body
+        "CI is on hold (`[skip ci]`): I read text by reporter, who cannot write here. Review the change, "
+        "then comment `@agent run-ci`." in pull.body
     )
 
 
@@ -112,10 +110,7 @@ async def test_an_outsider_cannot_release_a_held_commit(scenario: Scenario) -> N
     outcome = await scenario.resolve(request_job(scenario, pull, command="run-ci", by="reporter"))
     assert isinstance(outcome, Rejected)
     assert pull.head.sha == before
-    assert answers(pull) == [
-        "I did not start a run: reporter does not have write access to this repository. Someone with "
-        "write access can add the label or ask me in a comment."
-    ]
+    assert answers(pull) == ["@reporter needs write access to start a run. A maintainer can add the label."]
 
 
 async def test_a_release_overtaken_by_a_push_does_nothing(scenario: Scenario) -> None:
@@ -225,10 +220,7 @@ async def test_commits_on_a_held_commit_are_held_and_on_a_released_one_are_not(
     pull = open_held_pull(scenario)
     reply = await follow(scenario, pull)
     assert "[skip ci]" in message(scenario, pull)
-    assert (
-        "Continuous integration is on hold: my commit says `[skip ci]`, because the commit below it "
-        "is on hold."
-    ) in reply
+    assert ("CI is on hold (`[skip ci]`): the commit below it is on hold.") in reply
     scenario.repo.commit("patchwright/issue-1", {"calc.py": WIP}, "A writer's own")
     reply = await follow(scenario, pull)
     assert "[skip ci]" not in message(scenario, pull) and "held" not in reply

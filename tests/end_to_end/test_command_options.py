@@ -37,7 +37,7 @@ async def test_a_forbidden_model_is_rejected_with_the_allowed_ones(scenario: Sce
         scenario, *FIX_TURNS, allowed_models="openai/second", browsing_model="openai/small"
     )
     assert await rejection_text(scenario, "@agent model=gpt-5 fix it") == (
-        "I did not start a run: the model `gpt-5` is not available here. "
+        "The model `gpt-5` is not available here. "
         "Available models: `openai/scripted`, `openai/small`, `openai/second`."
     )
     assert scenario.endpoint.requests == []
@@ -74,7 +74,7 @@ SLIPS = {
 async def test_an_invalid_option_is_answered_and_starts_nothing(scenario: Scenario) -> None:
     await use_ordered_model(scenario, *FIX_TURNS)
     for number, (command, answer) in enumerate(SLIPS.items(), start=1):
-        assert (await rejection_text(scenario, command)).startswith(f"I did not start a run: {answer}")
+        assert (await rejection_text(scenario, command)).startswith(answer[:1].upper() + answer[1:])
         assert len(scenario.comments) == 2 * number
     assert scenario.endpoint.requests == []
 

@@ -17,10 +17,7 @@ from tests.end_to_end.conftest import CODE, FIX_TURNS, RunningServer, Scenario
 pytestmark = pytest.mark.redis
 
 SECRET = "story-webhook-secret"
-QUEUED = (
-    "This is queued, 1 ahead: I am working on another request here. I start automatically and report "
-    "progress in this comment. To cancel, comment `@agent stop`."
-)
+QUEUED = "Queued: next in line, after my current run here. To cancel, comment `@agent stop`."
 
 
 def when(turn: int, requested: asyncio.Event) -> Callable[[int, Any], None]:
@@ -83,7 +80,7 @@ async def test_stop_from_a_writer_ends_the_run_within_seconds_and_saves_its_work
             await scenario.world.redeliver(delivery)
         await asyncio.sleep(1)
     answer, planned = answers(scenario)
-    assert planned == "I did not start a run: I was stopped before I started."
+    assert planned == "I was stopped before I started."
     assert answer.startswith("I had to stop before I finished. Somebody canceled this run.")
     assert "comment `@agent resume`" in answer
     (branch,) = [name for name in scenario.repo.branches if name != "main"]
@@ -121,13 +118,11 @@ async def test_a_comment_during_a_run_reaches_the_agent_before_its_next_step_onc
         update={"id": message.trigger_id, "command": "keep the signature"}
     )
     outcome = await scenario.resolve(asked_again)  # even if a wiped queue has lost it
-    assert isinstance(outcome, Rejected) and outcome.explanation == (
-        "a run that was in progress has read it."
-    )
+    assert isinstance(outcome, Rejected) and outcome.explanation == ("the run in progress has read this.")
     assert len(scenario.endpoint.requests) == len(requests)
     assert [answer.split(".")[0] for answer in answers(scenario)] == [
         "I opened pull request #2",
-        "I did not start a run: stranger does not have write access to this repository",
+        "@stranger needs write access to start a run",
     ]
 
 
@@ -183,7 +178,7 @@ async def test_help_and_a_stop_without_a_run_get_one_short_reply(scenario: Scena
         "You can add options anywhere in a command: `model=NAME`, `budget=1.50` (in dollars), "
         "`base=BRANCH`."
     )
-    assert refused.startswith("I did not start a run: stranger does not have write access to this repository")
+    assert refused.startswith("@stranger needs write access to start a run")
     assert scenario.endpoint.requests == []
     assert scenario.runs == ()
 
@@ -225,7 +220,7 @@ async def test_a_label_during_a_run_starts_nothing_and_a_later_one_does(
         return scenario.job().model_copy(update={"id": name, "label": "fix-me", "snapshot": pinned})
 
     outcome = await scenario.resolve(labeled("label-in-mid-run", requested_at - timedelta(seconds=10)))
-    assert outcome == Rejected(explanation="a run that was in progress has done it.")
+    assert outcome == Rejected(explanation="the run in progress has done this.")
     assert scenario.comments == before
     later = await scenario.resolve(labeled("label-afterwards", datetime.now(UTC)))
     assert not isinstance(later, Rejected)

@@ -54,19 +54,11 @@ async def test_each_daily_limit_is_reported_and_rejected_jobs_do_not_count() -> 
             [line.partition(": ")[2] for line in one] for one in timelines
         )
         assert "maintainer labels it fix-me" in timelines[0][-2] and opened[-1].startswith(
-            "I did not open a pull request"
+            "**No pull request:**"
         )
-        assert second[-1].startswith("I did not open a pull request") and again[-1].startswith(
-            "I did not open a pull request"
-        )
-        assert third[-1] == (
-            "I did not start a run: you reached your daily limit of 2 runs (setting "
-            f"`user_runs_per_day`). {DAY}"
-        )
+        assert second[-1].startswith("**No pull request:**") and again[-1].startswith("**No pull request:**")
+        assert third[-1] == (f"You reached your daily limit of 2 runs (setting `user_runs_per_day`). {DAY}")
         assert once_more[-1] == (
-            "I did not start a run: this repository reached its daily limit of 2 runs "
-            f"(setting `repository_runs_per_day`). {DAY}"
+            f"This repository reached its daily limit of 2 runs (setting `repository_runs_per_day`). {DAY}"
         )
-        assert fourth[-1] == (
-            f"I did not start a run: the daily budget of $2.50 is used up (setting `usd_per_day`). {DAY}"
-        )
+        assert fourth[-1] == (f"The daily budget of $2.50 is used up (setting `usd_per_day`). {DAY}")

@@ -56,7 +56,7 @@ async def test_a_file_based_forge_gets_the_change_and_the_comment(scenario: Scen
     assert (
         (tmp_path / "issues/1-change.md")
         .read_text()
-        .startswith("Fix: add() subtracts (#1)\n\n**Fixed:** 1 new test")
+        .startswith("Fix: add() subtracts\n\n**Fixed:** 1 new test")
     )
     again = await run(scenario, tmp_path)
     assert again == outcome

@@ -54,7 +54,7 @@ async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenari
     assert "Do what is missing, then call finish again, alone." in refused
     assert granted == "granted"
     assert "The agent reproduced the failure before its last edit: yes." in body
-    assert "Open points" not in body
+    assert "not run after the last edit" not in body
 
 
 async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_finishing(
@@ -68,8 +68,8 @@ async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_fini
     refused, granted = refusals(scenario)
     assert '"add(2, 3) gives 5"; "there is a sub()"' in refused and granted == "granted"
     assert len(endpoint.requests) == 3
-    _, _, left = body.partition("### Open points\n")
-    left, _, _ = left.partition("\n###")
+    _, _, left = body.partition("**Please check:**\n")
+    left, _, _ = left.partition("\n\n")
     assert '"there is a sub()"' in left and "not run after the last edit" in left
     assert "The agent reproduced the failure before its last edit: no." in body
 
@@ -102,7 +102,7 @@ async def test_the_plan_is_shown_as_checkboxes_during_and_after_the_run(
         on_request=shown,
     )  # fmt: skip
     body = await resolve_to_pull_request(scenario, every=0.1)
-    assert "The agent's plan: 2 of 3 done</summary>\n\n- [x] add() adds\n- [x] sub() subtracts\n" in body
+    assert "The agent's plan: 2 of 3 done\n\n- [x] add() adds\n- [x] sub() subtracts\n" in body
     assert not [
         event for event in scenario.trajectory() if isinstance(event, Message) and event.source == "nudge"
     ]

@@ -144,13 +144,13 @@ async def test_a_missing_app_permission_is_reported_with_its_page_and_a_retry_wo
     page = f"{server.world.server_url}/settings/installations/{server.installations['ungranted'].id}"
     assert timeline(one) == [
         "maintainer labels it fix-me",
-        "patchwright[bot]: I did not start a run: the GitHub App needs more permissions here: `contents: "
+        "patchwright[bot]: The GitHub App needs more permissions here: `contents: "
         f"write`. Ask an owner to grant them at {page}. Then add the label again or ask me in a comment.",
     ]
     comments = f"{server.world.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
     assert timeline(two) == [
         "maintainer: @agent fix it [eyes]",
-        "patchwright[bot]: I did not start a run: the GitHub App still needs `contents: write` here. See "
+        "patchwright[bot]: The GitHub App still needs `contents: write` here. See "
         f"{comments} for how to grant it.",
     ]
     assert len(server.model.requests) == request_count
@@ -171,9 +171,8 @@ async def test_a_requester_without_write_access_at_the_end_learns_that_nothing_i
     await server.wait_until_idle()
     assert timeline(issue) == [
         "maintainer labels it fix-me",
-        "patchwright[bot]: I worked on this but did not publish the result: maintainer no longer has "
-        "write access to this repository. Someone with write access can add the label or ask me in a "
-        "comment.",
+        "patchwright[bot]: I published nothing: @maintainer no longer has "
+        "write access. A maintainer can add the label.",
     ]
     assert (issue.repo.branches, issue.repo.pulls) == (("main",), ())
     await server.world.add_comment(issue, "@agent retry", by="colleague")

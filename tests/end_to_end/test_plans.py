@@ -90,7 +90,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert "# The task: a plan first" in brief and "> how to fix this" in brief
 
     refused = await rejection_text(scenario, "@agent go", by="stranger")
-    assert refused.startswith("I did not start a run: stranger does not have write access to this repository")
+    assert refused.startswith("@stranger needs write access to start a run")
     corrected = await scenario.resolve(await comment_job(scenario, "@agent say in the code what it does"))
     assert (
         isinstance(corrected, InputRequired)
@@ -127,8 +127,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert configured is not None and str(configured.usd) == "1.50"  # the approval contained nothing else
 
     assert await rejection_text(scenario, "@agent go") == (
-        "I did not start a run: I know of no plan that waits for approval here. Ask me for one with "
-        "`plan`, or tell me what to do."
+        "I know of no plan that waits for approval here. Ask me for one with `plan`, or tell me what to do."
     )
 
 
@@ -140,7 +139,7 @@ async def test_an_expired_plan_is_not_executed(scenario: Scenario) -> None:
     late = await scenario.resolve(await comment_job(scenario, "@agent go"), plan_expiry_days=days)
     assert isinstance(late, Rejected)
     assert scenario.comments[-1].strip() == (
-        "I did not start a run: the plan has expired, and the code may have changed since. Ask me for a "
+        "The plan has expired, and the code may have changed since. Ask me for a "
         "new one with `plan`, or tell me what to do."
     )
     anew = await comment_job(scenario, "@agent plan")

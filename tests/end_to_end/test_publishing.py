@@ -31,7 +31,9 @@ async def test_a_regression_becomes_a_comment_with_a_branch(publish_scenario: Pu
     assert publish_scenario.pulls == ()
     assert publish_scenario.repo.read(BRANCH, "calc.py") == FIXED
     (comment,) = publish_scenario.comments
-    assert comment.startswith("I did not open a pull request: A test that passed before fails now.")
+    assert comment.startswith(
+        "**Regressed:** 1 test that passed before fails with this change. I opened no pull request."
+    )
     assert f"The work is on the branch `{BRANCH}`." in comment
 
 
@@ -40,7 +42,7 @@ async def test_no_change_becomes_a_comment_without_a_branch(publish_scenario: Pu
     assert isinstance(outcome, Reported) and outcome.branch is None
     assert (publish_scenario.pulls, publish_scenario.repo.branches) == ((), ("main",))
     (comment,) = publish_scenario.comments
-    assert comment.startswith("I did not open a pull request: the run ended without a change to the code.")
+    assert comment.startswith("**No pull request:** the run ended without a change to the code.")
 
 
 # --- complaints about other bots ----------------------------------------------------------------------------
@@ -193,7 +195,7 @@ async def test_an_issue_closed_during_the_run_gets_a_comment_with_a_branch(
     assert isinstance(outcome, Reported) and outcome.branch == BRANCH
     assert publish_scenario.pulls == ()
     assert publish_scenario.comments[0].startswith(
-        "I did not open a pull request: the issue was closed while I worked on it."
+        "**No pull request:** the issue was closed while I worked on it."
     )
 
 

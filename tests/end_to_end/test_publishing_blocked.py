@@ -39,9 +39,7 @@ async def test_without_any_branch_the_comment_contains_the_whole_patch(
     assert isinstance(outcome, Reported) and outcome.branch is None
     assert publish_scenario.repo.branches == ("main",)
     (comment,) = publish_scenario.comments
-    assert comment.startswith(
-        "I did not open a pull request: GitHub rejected every branch that I tried to push (`"
-    )
+    assert comment.startswith("**No pull request:** GitHub rejected every branch that I tried to push (`")
     applied = apply_patch(publish_scenario, comment, tmp_path / "tree")
     assert (applied / "blank.txt").read_text() == "a\n\n \n\nc\n"
     assert (applied / "new/odd.md").read_bytes() == odd
@@ -112,9 +110,14 @@ async def test_if_github_rejects_the_pull_request_the_branch_is_named(
     publish_scenario.world.fail_next_request("POST", "/pulls", status=403)
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Reported) and outcome.branch == BRANCH
-    assert publish_scenario.comments[0].startswith(
-        "I did not open a pull request: GitHub rejected the pull request"
+    comment, repo_url = publish_scenario.comments[0], publish_scenario.world.server_url + "/acme/calc"
+    assert comment.startswith(
+        "**No pull request:** GitHub does not let me open pull requests here.\n\n**Fixed:** 1 test that failed before "
+        "passes now, and nothing that passed before fails.\n\n[Open it "
+        f"yourself]({repo_url}/compare/main...{BRANCH}?expand=1), or [allow it]({repo_url}/settings/installations) "
+        "(the App's permission `pull_requests: write`) and comment `@agent retry`.\n"
     )
+    assert "POST" not in comment and "/pulls" not in comment
     assert f"The work is on the branch `{BRANCH}`." in publish_scenario.comments[0]
 
 

@@ -292,9 +292,7 @@ async def test_a_user_without_write_access_starts_nothing_on_a_pull_request(
         await scenario.resolve(request_job(scenario, pull, review, "do it", by="triager")), Rejected
     )
     assert scenario.endpoint.requests == []
-    assert status_comment(pull).startswith(
-        "I did not start a run: triager does not have write access to this repository"
-    )
+    assert status_comment(pull).startswith("@triager needs write access to start a run")
 
 
 async def test_a_label_on_a_pull_request_without_open_threads_gets_an_explanation(

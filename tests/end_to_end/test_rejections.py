@@ -17,10 +17,7 @@ pytestmark = [
     pytest.mark.xdist_group("refusals"),
 ]
 
-NO_WRITE = (
-    "patchwright[bot]: I did not start a run: {} does not have write access to this repository. "
-    "Someone with write access can add the label or ask me in a comment."
-)
+NO_WRITE = "patchwright[bot]: @{} needs write access to start a run. A maintainer can add the label."
 
 
 @dataclass
@@ -98,7 +95,7 @@ async def who_may_no_more_when_it_begins(server: ServerScenario, name: str) -> I
     return await add_label(server, issue, by="leaver")
 
 
-@scenario("leaver labels it fix-me", logged="leaver does not have write access to this repository")
+@scenario("leaver labels it fix-me", logged="@leaver needs write access to start a run")
 async def who_cannot_see_it_any_more(server: ServerScenario, name: str) -> Issue:
     return await add_label(server, server.issue(name, private=True), by="leaver")
 
@@ -113,7 +110,7 @@ async def who_sees_it_but_may_not(server: ServerScenario, name: str) -> Issue:
 
 @scenario(
     "maintainer labels it fix-me",
-    "patchwright[bot]: I did not start a run: the issue is closed. Reopen it and ask me again.",
+    "patchwright[bot]: The issue is closed. Reopen it and ask me again.",
 )
 async def a_closed_issue(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
@@ -123,7 +120,7 @@ async def a_closed_issue(server: ServerScenario, name: str) -> Issue:
 
 @scenario(
     "maintainer: @agent rebase [eyes]",
-    "patchwright[bot]: I did not start a run: the pull request is closed. Reopen it and ask me again.",
+    "patchwright[bot]: The pull request is closed. Reopen it and ask me again.",
 )
 async def a_closed_pull_request(server: ServerScenario, name: str) -> Issue:
     pull = open_pull_request(server, name)
@@ -133,7 +130,7 @@ async def a_closed_pull_request(server: ServerScenario, name: str) -> Issue:
 
 @scenario(
     "maintainer labels it fix-me",
-    "patchwright[bot]: I did not start a run: there is no open review thread here, and you gave no "
+    "patchwright[bot]: There is no open review thread here, and you gave no "
     "instructions. Say in a review or a comment what I should change, and mention me.",
 )
 async def a_pull_request_where_nothing_is_asked(server: ServerScenario, name: str) -> Issue:
@@ -157,7 +154,7 @@ async def an_archived_repository(server: ServerScenario, name: str) -> Issue:
 
 @scenario(
     "maintainer labels it fix-me",
-    "patchwright[bot]: I did not start a run: this repository has no commits. Push one and ask me again.",
+    "patchwright[bot]: This repository has no commits. Push one and ask me again.",
 )
 async def an_empty_repository(server: ServerScenario, name: str) -> Issue:
     return await add_label(server, server.issue(name, files={}), by="maintainer")
@@ -165,7 +162,7 @@ async def an_empty_repository(server: ServerScenario, name: str) -> Issue:
 
 @scenario(
     "maintainer: @agent base=nope fix it [eyes]",
-    "patchwright[bot]: I did not start a run: the branch `nope` does not exist in this repository. Name "
+    "patchwright[bot]: The branch `nope` does not exist in this repository. Name "
     "another branch and ask me again.",
 )
 async def a_branch_that_is_not_there(server: ServerScenario, name: str) -> Issue:
@@ -191,8 +188,7 @@ async def an_issue_that_is_moved_meanwhile(server: ServerScenario, name: str) ->
 
 @scenario(
     "maintainer labels it fix-me",
-    "patchwright[bot]: I did not start a run: the operator has not allowed elsewhere/calc (setting "
-    "`allowed_repositories`).",
+    "patchwright[bot]: The operator has not allowed elsewhere/calc (setting `allowed_repositories`).",
 )
 async def a_repository_that_is_not_listed(server: ServerScenario, name: str) -> Issue:
     return await add_label(server, server.issue("elsewhere/calc"), by="maintainer")

@@ -41,8 +41,7 @@ async def test_every_rejected_requester_gets_a_reply_with_the_reason(server: Ser
     await server.wait_until_idle()
     assert timeline(issue) == [
         "outsider: @agent please fix this",
-        "patchwright[bot]: I did not start a run: outsider does not have write access to this "
-        "repository. Someone with write access can add the label or ask me in a comment.",
+        "patchwright[bot]: @outsider needs write access to start a run. A maintainer can add the label.",
         "maintainer: @agent yes, fix it [eyes]",
         OPENED.format(2),
     ]

@@ -69,11 +69,11 @@ async def test_the_cost_of_a_run_is_reported_as_text_and_json(untested_scenario:
     tokens = spent.prompt_tokens + spent.completion_tokens
     assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
     (comment,) = untested_scenario.comments
-    for message in (str(untested_scenario.pull.body), comment):
-        assert (
-            f"{spent.steps} steps of `openai/scripted` · ${spent.usd:.4f} · {tokens:,} tokens · working time "
-            in message
-        )
+    assert (
+        f"{spent.steps} steps of `openai/scripted` · ${spent.usd:.4f} · {tokens:,} tokens · working time "
+        in str(untested_scenario.pull.body)
+    )
+    assert f"\n\n${spent.usd:.4f} · " in comment
     lines = (untested_scenario.data / "output").read_text().splitlines()
     assert str(spent.usd) in lines and str(tokens) in lines
 
@@ -107,19 +107,19 @@ async def test_tests_that_cannot_run_are_no_success_and_the_reason_is_reported(
     assert (outcome.verdict.kind, outcome.draft) == ("untested", True)
     assert len(endpoint.requests) == 3  # it is not told to run tests that cannot run
     body = str(scenario.pull.body)
-    assert body.startswith("**Untested:** the tests could not be run, so nothing proves this change")
+    assert body.startswith("**Untested:** nothing proves this change. The tests could not be run")
     assert (
         "`no-such-runner` was not found in the sandbox; set `image` to an image that has it"
-        in body.partition("###")[0]
+        in body.partition("<details>")[0]
     )
     assert "not run after the last edit" not in body
-    assert "Patchwright could not run the repository's tests. The agent's own description:" in body
+    assert "Patchwright could not run the repository's tests." in body
 
 
 LOOK = (RecordedTurn("Look.", RunShell(command="ls")), RecordedTurn("Done.", DONE))
 ENDINGS: dict[str, tuple[tuple[RecordedTurn, ...], type[Published | Reported | InputRequired], str]] = {
     "published": (FIX_TURNS, Published, "I opened pull request #2. **Fixed:**"),
-    "nothing done": (LOOK, Reported, "I did not open a pull request: "),
+    "nothing done": (LOOK, Reported, "**No pull request:** "),
     "input_required": (
         (RecordedTurn("Unclear.", Ask(question="Floats too?")),),
         InputRequired,

@@ -288,7 +288,7 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     assert "> Fixes #1\n(Left out of it: that run's account, which is told below.)\n" in text
     assert text.count("# The issue that it answers: #1\n\n> add(2, 3) gives -1\n") == 1
     assert "Opened by reporter (may not write to the repository):\n> It should give 5.\n\n# What was" in text
-    assert "How the agent got there" in pull.body and "How the agent got there" not in text
+    assert "How the agent worked" in pull.body and "How the agent worked" not in text
     assert scenario.repo.read(pull.head_ref, "calc.py").startswith("def add(a, b):\n    return b + a\n")
     assert len(scenario.repo.pulls) == 1
     again = scenario.world.add_review(pull, ("calc.py", 2, "Or not."), by="maintainer", body="@agent")

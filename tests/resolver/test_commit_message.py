@@ -15,7 +15,7 @@ def issue(title: str) -> Issue:
     return Issue(number=7, title=title, body="", author=author, trusted=False, open=True, url="https://x/7")
 
 
-@pytest.mark.parametrize("title", ["add(2, 3) gives -1", "add " * 80, "two\nlines", "closes #9, @team"])
+@pytest.mark.parametrize("title", ["add(2, 3) gives -1", "sum " * 80, "two\nlines", "closes #9, @team"])
 def test_a_commit_message_has_a_short_subject_and_names_cause_and_change(title: str) -> None:
     message = reply_texts.render_commit_message(
         issue(title), Finish(cause=CAUSE, change=CHANGE, testing="pytest")

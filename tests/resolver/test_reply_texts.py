@@ -93,7 +93,7 @@ def test_a_pull_request_shows_the_verdict_first_and_closes_its_issue_alone() -> 
     )
     untested = Verdict(kind="untested", reason="It said: @x, fixes #1 <img src=x>.", before=run, after=run)
     for text in (
-        reply_texts.render_pull_request_body(thread, untested, story, (), ()),
+        reply_texts.render_pull_request_body(thread, untested, story, ()),
         reply_texts.render_no_pull_request(
             "no", None, untested.model_copy(update={"kind": "regressed"}), story
         ),
@@ -102,7 +102,7 @@ def test_a_pull_request_shows_the_verdict_first_and_closes_its_issue_alone() -> 
     assert "Patchwright could not run the repository's tests." in reply_texts.render_pull_request_body(
         thread, untested, story, (), ()
     )
-    body = reply_texts.render_pull_request_body(thread, verdict, story, ("a.py",), ())
+    body = reply_texts.render_pull_request_body(thread, verdict, story, ())
     assert body.startswith(
         "**Fixed:** 1 test that failed before passes now, and nothing that passed before fails."
     )
@@ -187,20 +187,21 @@ def test_new_tests_are_listed_with_their_results_at_base() -> None:
         kind="fixed", fail_to_pass=("t::b", "t::c"), before=before, after=before.model_copy(update={"results": now}),
         new_tests_at_base={"t::b": "failed", "t::c": "error", "t::d": "passed"},
     )  # fmt: skip
-    text = reply_texts.render_pull_request_body(THREAD, verdict, STORY, ("a.py",), ())
+    text = reply_texts.render_pull_request_body(THREAD, verdict, STORY, ())
     assert text.startswith(
         "**Fixed:** 2 new tests fail without this change and pass with it, and nothing that passed before fails.\n\n"
+    )
+    assert (
+        "<details><summary>Test evidence</summary>\n\n"
         "| `pytest` | before | after |\n"
         "| --- | ---: | ---: |\n"
         "| passed | 1 | 4 |\n"
         "| failed | 0 | 0 |\n"
         "| new tests, without and with the change | 1 failed, 1 with errors, 1 passed | 3 passed |\n"
-    )
+    ) in text
     assert "\nFail without the change, pass with it:\n- `t::b`\n- `t::c`\n" in text
     changed = {"new_tests_at_base": {"t::a": "failed"}, "fail_to_pass": ("t::a", "t::e")}
-    text = reply_texts.render_pull_request_body(
-        THREAD, verdict.model_copy(update=changed), STORY, ("a.py",), ()
-    )
+    text = reply_texts.render_pull_request_body(THREAD, verdict.model_copy(update=changed), STORY, ())
     assert text.startswith(
         "**Fixed:** 1 test that failed before passes now, 1 new or changed test fails without this change and passes "
         "with it, and nothing that passed before fails."
@@ -235,7 +236,7 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
     )  # fmt: skip
     story = STORY.model_copy(update={"usage": spent, "configuration": under, "requested_usd": Decimal(9)})
     text = reply_texts.render_pull_request_body(
-        THREAD, Verdict(kind="untested", reason="No tests."), story, (), ()
+        THREAD, Verdict(kind="untested", reason="No tests."), story, ()
     )
     assert f"\nPatchwright 1.2.3; {limits}\n" in text
     assert ("limited to $2.00 instead of the requested $9" in text) == (spent.cost is not None)
@@ -254,19 +255,9 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
 def test_a_localhost_link_is_marked_as_local(page: str, link: str) -> None:
     story = STORY.model_copy(update={"dashboard_url": page, "usage": Usage(seconds=10)})
     text = reply_texts.render_pull_request_body(
-        THREAD, Verdict(kind="untested", reason="No tests."), story, (), ()
+        THREAD, Verdict(kind="untested", reason="No tests."), story, ()
     )
     assert f" · working time 10 s · docker sandbox, no network · {link}" in text
-
-
-def test_long_file_lists_are_collapsed() -> None:
-    thread, story = THREAD, STORY
-    few, many = tuple(f"{n}.py" for n in range(8)), tuple(f"{n}.py" for n in range(9))
-    untested = Verdict(kind="untested", reason="No tests.")
-    assert "### Files\n- `0.py`" in reply_texts.render_pull_request_body(thread, untested, story, few, ())
-    assert "<details><summary>9 files</summary>\n\n- `0.py`" in reply_texts.render_pull_request_body(
-        thread, untested, story, many, ()
-    )
 
 
 def test_a_fix_shown_by_an_exit_code_has_no_test_counts() -> None:
@@ -275,7 +266,7 @@ def test_a_fix_shown_by_an_exit_code_has_no_test_counts() -> None:
     after = before.model_copy(update={"exit_code": 0})
     reason = "The test command failed without the patch and passed with it, as a whole."
     verdict = Verdict(kind="fixed", reason=reason, before=before, after=after)
-    body = reply_texts.render_pull_request_body(thread, verdict, story, ("a.c",), ())
+    body = reply_texts.render_pull_request_body(thread, verdict, story, ())
     assert body.startswith(f"**Fixed:** {reason}\n") and "| exit code | 2 | 0 |" in body
 
 
@@ -295,7 +286,7 @@ def test_test_edits_are_listed_with_the_verdict() -> None:
         deleted_test_files=("test_old.py",), reverted_test_config=("conftest.py",), patch_tests_failing=("t::new",),
         modified_tests_failing=("t::a",), review=opinion,
     )  # fmt: skip
-    body, _, _ = reply_texts.render_pull_request_body(thread, verdict, story, ("a.py",), ()).partition("###")
+    body = reply_texts.render_pull_request_body(thread, verdict, story, ())
     for expected in (
         "\nWhy this command: ci.yml (step @\u200bx) runs it.\n",
         "Added or modified by this change, failing:\n- `t::new`",
@@ -320,7 +311,7 @@ def test_test_edits_are_listed_with_the_verdict() -> None:
             Verdict(kind="unproven", reason="Less is tested.", missing=("t::a",)),
             "**Unproven:** Less is tested.",
         ),
-        (Verdict(kind="untested", reason="No tests."), "**Untested:** the tests could not be run"),
+        (Verdict(kind="untested", reason="No tests."), "**Untested:** nothing proves this change. No tests."),
     ],
 )
 def test_a_follow_up_without_a_failing_test_is_worded_neutrally(verdict: Verdict, begins: str) -> None:

@@ -94,12 +94,12 @@ async def test_missing_permissions_are_reported_once_in_full(
         assert isinstance(await installed.request(number, name), Rejected)
     (full,), (short,) = installed.comments(1), installed.comments(2)
     assert full == (
-        "I did not start a run: the GitHub App needs more permissions here: `contents: write` and "
+        "The GitHub App needs more permissions here: `contents: write` and "
         f"`pull_requests: write`. Ask an owner to grant them at {installed.settings_url}. Then add the label again or "
         "ask me in a comment."
     )
     assert short == (
-        "I did not start a run: the GitHub App still needs `contents: write` and `pull_requests: write` "
+        "The GitHub App still needs `contents: write` and `pull_requests: write` "
         "here. See "
         f"{installed.world.server_url}/acme/sample/issues/1#issuecomment-{installed.issues[0].comments[0].id} "
         "for how to grant it."
@@ -114,7 +114,7 @@ async def test_missing_permissions_are_reported_once_in_full(
 
 def test_the_text_without_a_settings_url_says_where_to_find_it() -> None:
     assert missing_permissions_text(("contents: write",), "", "") == (
-        "the GitHub App needs more permissions here: `contents: write`. Ask an owner to grant them on "
+        "The GitHub App needs more permissions here: `contents: write`. Ask an owner to grant them on "
         "the App's page in the account settings. Then add the label again or ask me in a comment."
     )
 
@@ -141,7 +141,7 @@ async def test_granted_permissions_take_effect_and_new_gaps_are_reported(install
     installed.app.permissions["contents"] = "read"
     assert isinstance(await installed.request(2), Rejected)
     (answer,) = installed.comments(2)
-    assert "the GitHub App needs more permissions here: `contents: write`. Ask an owner" in answer
+    assert "The GitHub App needs more permissions here: `contents: write`. Ask an owner" in answer
     assert len(installed.started) == 1
 
 

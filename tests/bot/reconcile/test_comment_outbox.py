@@ -94,9 +94,9 @@ ENDED_TEXTS: tuple[tuple[JobResult, str], ...] = (
     (InputRequired(url="u", question="Which?"), "I need an answer before I continue: Which?"),
     (
         Reported(url="u", branch=None, reason="nothing changed.", verdict=Verdict(kind="empty")),
-        "I did not open a pull request: nothing changed.",
+        "**No pull request:** nothing changed.",
     ),
-    (Rejected(explanation="ask again."), "I did not start a run: ask again."),
+    (Rejected(explanation="ask again."), "Ask again."),
     (Canceled(), "This run was canceled. An operator can find the log under the run `{run}`."),
     (
         Failed(error="x"),

@@ -61,8 +61,7 @@ def test_the_comment_shows_plan_step_cost_and_how_to_stop() -> None:
         "**Now:** running `pytest -q`\n\n"
         "- [x] Find the fault\n"
         "- [ ] Fix it (now)\n\n"
-        "So far: 2 steps of `vendor/model-1` · $0.0200 · 2,100 tokens · working time 3.0 s · docker "
-        "sandbox\n\n"
+        "So far: 2 steps · $0.0200 · 3.0 s\n\n"
         "**To stop me**, comment `@agent stop`. **To watch**, open [the "
         "dashboard](https://bot.test/runs/acme-calc-7).\n"
     )

@@ -17,21 +17,19 @@ from tests.resolver.pull_requests import job, pull
 ROOT = Path(__file__).parents[3]
 REPLIES = sorted(path for path in (ROOT / "templates/replies").iterdir() if not path.name.startswith("_"))
 MIN_TEXT_LENGTH = 16  # characters; shorter texts are not checked
-PARTLY_TESTED = {"no_pull_request.md.j2", "follow_up.md.j2", "pull_body.md.j2", "salvaged.md.j2"}
+PARTLY_TESTED = {"no_pull_request.md.j2", "follow_up.md.j2", "salvaged.md.j2"}
 """Long templates of which only some texts appear in tests. Remove one when all of its texts do."""
 
 REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
-    "permission": "maintainer does not have write access to this repository. Someone with write access "
-    "can add the label or ask me in a comment.",
-    "withdrawn": "maintainer no longer has write access to this repository. Someone with write access "
-    "can add the label or ask me in a comment.",
+    "permission": "@maintainer needs write access to start a run. A maintainer can add the label.",
+    "withdrawn": "@maintainer no longer has write access. A maintainer can add the label.",
     "unlabeled": "the label was removed before I started. Add it again to start a new run.",
     "closed": "the issue is closed. Reopen it and ask me again.",
     "closed_pull": "the pull request is closed. Reopen it and ask me again.",
     "locked": "this conversation is locked, so I could not report here. Unlock it and ask me again.",
     "archived": "this repository is archived and read-only.",
     "empty": "this repository has no commits. Push one and ask me again.",
-    "gone": "it was deleted or transferred, or I have no access to it.",
+    "gone": "this issue was deleted or transferred, or I have no access to it.",
     "pull_only": "this command works on pull requests only. Write it on the pull request.",
     "no_plan": "I know of no plan that waits for approval here. Ask me for one with `plan`, or tell me "
     "what to do.",
@@ -39,8 +37,8 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "`plan`, or tell me what to do.",
     "not_stopped": "I know of no stopped run here that I could resume. Tell me what to do.",
     "no_run": "I know of no earlier request here that I could repeat. Tell me what to do.",
-    "already_read": "a run that was in progress has read it.",
-    "already_done": "a run that was in progress has done it.",
+    "already_read": "the run in progress has read this.",
+    "already_done": "the run in progress has done this.",
     "nothing_asked": "there is no open review thread here, and you gave no instructions. Say in a review "
     "or a comment what I should change, and mention me.",
 }
@@ -66,6 +64,7 @@ NO_PULL_REQUEST: dict[NoPullRequestReason, str] = {
     "closed": "the issue was closed while I worked on it.",
     "rewritten": "the branch `main` no longer contains the commit that I started from and tested. Ask me "
     "again to start from its current commit.",
+    "forbidden": "GitHub does not let me open pull requests here.",
     "refused": "GitHub rejected the pull request (`main`).",
     "nowhere": "GitHub rejected every branch that I tried to push (`main`).",
 }

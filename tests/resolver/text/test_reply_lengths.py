@@ -1,0 +1,187 @@
+"""Each comment is short: what a reader sees before opening a section is held by golden files."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from patchwright.bot.comment_texts import queued_text
+from patchwright.resolver import reply_texts
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.ci.ci_hold import CiHold
+from patchwright.resolver.domain import Issue, TestRun, TestStatus, Usage, User, Verdict
+from patchwright.resolver.events import AgentStopped
+from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.salvage import SalvagedWork
+from patchwright.resolver.summary import StepSummary, Summary
+from tests.resolver.pull_requests import job, pull
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests/golden/replies"
+BRANCH = "patchwright/issue-1"
+MAX_WORDS = {
+    "pull_request": 120, "pull_request_draft": 150, "published": 40, "regressed": 100, "forbidden": 130,
+    "no_change": 60, "rejection": 25, "queued": 12, "salvaged": 50, "question": 40, "withdrawn": 30,
+    "failed": 25,
+}  # fmt: skip
+"""The words above the first folded section, at most."""
+
+
+def demo_finish() -> Finish:
+    """The report of the demo's agent."""
+    recording = json.loads((ROOT / "demo/sample/recording.json").read_text())
+    (call,) = recording[-1]["calls"]
+    return Finish.model_validate(call["arguments"])
+
+
+def demo_verdict() -> Verdict:
+    """The verdict on the demo's change."""
+    existing: dict[str, TestStatus] = {f"tests/test_reading.py::test_{n}": "passed" for n in range(20)}
+    cases = ("3599.7-1h", "59.6-1m", "86399.9-1d")
+    fixed = tuple(f"tests/test_writing.py::test_a_fraction_is_carried[{case}]" for case in cases)
+    new: dict[str, TestStatus] = dict.fromkeys(fixed, "passed")
+    before = TestRun(
+        command="python3 -m pytest", results=existing, exit_code=0, seconds=1.5, output="",
+        command_reason="No test command is configured.",
+    )  # fmt: skip
+    return Verdict(
+        kind="fixed",
+        fail_to_pass=fixed,
+        new_tests_at_base=dict.fromkeys(fixed, "failed"),
+        before=before,
+        after=before.model_copy(update={"results": {**existing, **new}}),
+        reason="3 tests failed without the patch and passed with it; none broke.",
+    )
+
+
+def render_all() -> dict[str, str]:
+    """Renders each typical outcome of the demo's run."""
+    title = (ROOT / "demo/sample/issue.md").read_text().partition("\n")[0].lstrip("# ")
+    author = User(id=1, login="reporter")
+    issue = Issue(number=1, title=title, body="", author=author, trusted=False, open=True, url="")
+    steps = (StepSummary(number=1, action="$ python3 -m pytest -q", result="exit code 1: 1 failed"),)
+    usage = Usage(steps=10, seconds=62, unpriced=True)
+    summary = Summary(
+        finish=demo_finish(), stop_detail="The agent finished the work.", steps=steps, usage=usage,
+        model="openai/recorded", sandbox="docker",
+    )  # fmt: skip
+    verdict = demo_verdict()
+    unproven = Verdict(
+        kind="unproven", before=verdict.before, after=verdict.after,
+        reason="No test that failed without the patch passes with it, so none shows the fix.",
+    )  # fmt: skip
+    broken = "tests/test_reading.py::test_1"
+    regressed = unproven.model_copy(
+        update={
+            "kind": "regressed", "pass_to_fail": (broken,), "patch_tests_failing": (broken,),
+            "reason": "1 test passed without the patch and failed with it, twice.",
+        }
+    )  # fmt: skip
+    hold = CiHold(state="held", outsiders=("reporter",)).render_notice("@agent")
+    body = reply_texts.render_pull_request_body
+    refused = publishing_texts.render_no_pull_request_reason("forbidden")
+    advice = publishing_texts.render_pull_request_forbidden(
+        "https://forge.test/acme/durations", "main", BRANCH, "@agent", is_actions=True
+    )
+    nothing = reply_texts.render_nothing_changed(AgentStopped(reason="finished", detail="It finished."))
+    work = SalvagedWork(branch=f"{BRANCH}-after-10-steps", files=("durations/writing.py",))
+    return {
+        "pull_request": body(issue, verdict, summary, (), ci=hold),
+        "pull_request_draft": body(issue, unproven, summary, (), ("The suite was not run.",), ci=hold),
+        "published": reply_texts.render_published(pull(number=2), verdict, summary),
+        "regressed": reply_texts.render_no_pull_request(
+            regressed.reason, BRANCH, regressed, summary
+        ),
+        "forbidden": reply_texts.render_no_pull_request(refused, BRANCH, verdict, summary, "", advice),
+        "no_change": reply_texts.render_no_pull_request(nothing, None, Verdict(kind="empty"), summary),
+        "rejection": reply_texts.render_rejection(
+            reply_texts.render_rejection_reason("permission", job())
+        ),
+        "queued": queued_text(0, "@agent", same_thread=False),
+        "salvaged": reply_texts.render_salvaged(
+            "somebody canceled this run.", work, None, summary, "run-1", "@agent", is_permanent=True
+        ),
+        "question": reply_texts.render_question("Does 1.5 round up or to even?", summary),
+        "withdrawn": reply_texts.render_withdrawn(
+            reply_texts.render_rejection_reason("withdrawn", job()), summary
+        ),
+        "failed": reply_texts.render_failure("the container engine failed.", "run-1"),
+    }  # fmt: skip
+
+
+RENDERED = render_all()
+
+
+def above_the_fold(text: str) -> str:
+    return re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("name", MAX_WORDS)
+def test_each_comment_equals_its_golden_file(name: str) -> None:
+    """Set PATCHWRIGHT_REGENERATE to renew the files."""
+    path = GOLDEN / f"{name}.md"
+    if os.environ.get("PATCHWRIGHT_REGENERATE"):
+        path.write_text(RENDERED[name])
+    assert RENDERED[name] == path.read_text()
+
+
+@pytest.mark.parametrize(("name", "limit"), MAX_WORDS.items())
+def test_each_comment_is_short_above_the_fold(name: str, limit: int) -> None:
+    shown = above_the_fold(RENDERED[name])
+    assert len(shown.split()) <= limit
+    assert not re.search(r"::\w+\[|Why this command|\d+ steps of", shown), "details belong below the fold"
+
+
+def test_every_comment_has_a_limit() -> None:
+    assert RENDERED.keys() == MAX_WORDS.keys() == {path.stem for path in GOLDEN.glob("*.md")}
+
+
+def test_a_pull_request_says_the_verdict_then_the_change_then_what_is_asked() -> None:
+    parts = [
+        "**Fixed:**", "**What was wrong:**", "**What changed:**", "**Please check:**",
+        "**To ask for changes,** mention `@agent` in a review or a comment.", "<summary>Test evidence",
+        "<summary>How the agent worked", "<summary>Limits and cost", "Fixes #1",
+    ]  # fmt: skip
+    places = [RENDERED["pull_request"].index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_a_regression_names_each_test_once_above_the_fold_and_once_in_the_evidence() -> None:
+    text = RENDERED["regressed"]
+    assert text.startswith(
+        "**Regressed:** 1 test that passed before fails with this change. I opened no pull request."
+    )
+    assert (above_the_fold(text).count("::test_1"), text.count("::test_1")) == (1, 2)
+
+
+def test_a_run_without_a_change_says_so_once() -> None:
+    assert above_the_fold(RENDERED["no_change"]).count("change") == 1
+
+
+def test_a_shortened_report_is_complete_below_the_fold() -> None:
+    finish = demo_finish()
+    text = RENDERED["pull_request"]
+    assert finish.change not in above_the_fold(text) and finish.change in text
+
+
+def test_a_run_without_a_report_says_so() -> None:
+    silent = Summary(
+        finish=None,
+        stop_detail="The limit was reached.",
+        steps=(),
+        usage=Usage(),
+        model="m",
+        sandbox="docker",
+    )
+    issue = Issue(
+        number=1, title="t", body="", author=User(id=1, login="a"), trusted=False, open=True, url=""
+    )
+    body = reply_texts.render_pull_request_body(issue, demo_verdict(), silent, ())
+    report, advice = (
+        "**What changed:** The agent did not describe its work.",
+        "**To ask for changes,** mention",
+    )
+    assert report in body and advice in body and "in a review or a comment." in body
+    assert f"\n\n{report}" in body and f"\n\n{advice}" in body
