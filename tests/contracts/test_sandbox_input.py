@@ -146,8 +146,8 @@ async def test_old_output_files_are_deleted(sandbox: Sandbox) -> None:
 async def test_only_an_interactive_command_has_a_terminal(sandbox: Sandbox) -> None:
     where = "for n in 0 1 2; do [ -t $n ] && echo terminal || echo none; done"
     assert await printed(sandbox, where) == "none\nnone\nnone\n"
-    asked = await started(sandbox, where, timeout=20)
-    assert asked.output == "terminal\nterminal\nterminal\n"
+    prompts = await started(sandbox, where, timeout=20)
+    assert prompts.output == "terminal\nterminal\nterminal\n"
     assert await printed(sandbox, where) == "none\nnone\nnone\n"
     assert await printed(sandbox, "tput cols 2>/dev/null || echo $COLUMNS") == "200\n"
 
