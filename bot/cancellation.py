@@ -22,12 +22,12 @@ CancelEvent: TypeAlias = LabelRemoved | ThreadClosed | InstallationChanged
 
 
 class PullRequestOutcomes(Protocol):
-    """Detects and records the outcomes of the bot's pull requests. Every method may raise ForgeError or
-    QueueDown.
+    """Detects and records the outcomes of the pull requests that the bot opened. Every method may raise
+    ForgeError or QueueDown.
     """
 
     async def has_closed_issue(self, issue: ThreadClosed) -> bool:
-        """Returns True if the merge of one of the bot's pull requests closed this issue."""
+        """Returns True if one of the bot's pull requests was merged, and the merge closed this issue."""
 
     async def record_outcome(self, pull: ThreadClosed) -> None:
         """Counts the outcome of a closed pull request once. Ignores pull requests that the bot did not open."""
@@ -44,7 +44,7 @@ class RepositoryAccess(Protocol):
         """Returns False if the App is installed in this repository under another id."""
 
     async def reset_notices(self, change: InstallationChanged) -> None:
-        """Handles a change of an App installation: logs the permissions that are missing after it."""
+        """Logs the permissions that the App lacks after its installation changed."""
 
 
 class CancellationHandler:
@@ -85,9 +85,10 @@ class CancellationHandler:
                 assert_never(event)
 
     async def _handle_unlabeled(self, event: LabelRemoved) -> None:
-        """Cancels the jobs that the removed label has started in this thread.
+        """Cancels the jobs of this thread that were started by the removed label.
 
-        A sender without write permission cancels only the jobs that they requested. A bot cancels none.
+        If the sender has no write access, cancels only the jobs that the sender requested. If the sender is a
+        bot, cancels nothing.
         """
         if not is_same_label(event.label, self._label) or event.sender.is_bot:
             return
@@ -107,8 +108,8 @@ class CancellationHandler:
                 await self._queue.cancel(job.id, "unlabeled")
 
     async def _handle_closed(self, event: ThreadClosed) -> None:
-        """Cancels all jobs of the thread. No permission is checked, because GitHub allowed the sender to
-        close it.
+        """Cancels all jobs of the thread. Checks no permission, because GitHub allowed the sender to close
+        the thread.
         """
         is_run_in_progress = event.head_branch is None and any(
             map(has_started, await self._queue.active_jobs(event.repo, event.number))
@@ -129,7 +130,7 @@ class CancellationHandler:
         if reason == "unlabeled":
             records = [record for record in records if record.job.label]
         # Notices are posted before the jobs are canceled. Otherwise a crash between the two calls would lose
-        # them.
+        # the notices.
         await self.post_cancellation_notices(records, reason)
         await self._queue.cancel_thread(event.repo, event.number, requested_before, reason)
         if records:

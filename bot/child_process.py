@@ -1,12 +1,12 @@
-"""Starts and stops child processes that must not outlive this one."""
+"""Wraps the commands of child processes so that no child outlives this process, and stops child processes."""
 
 import asyncio
 import sys
 from collections.abc import Sequence
 
 WORKER_READY_PREFIX = "patchwright worker ready"
-"""The start of the line that a worker prints when it is ready to take jobs. It is defined here so that the
-server does not have to import the worker.
+"""The start of the line that a worker prints when it is ready to take jobs. This module defines the prefix,
+so that the server does not have to import the worker's module.
 """
 
 # Calls prctl(PR_SET_PDEATHSIG = 1, SIGTERM = 15), so that the kernel stops the child when this process is
@@ -20,10 +20,10 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def with_parent_death_signal(command: Sequence[str]) -> list[str]:
-    """Returns the command, wrapped so that the kernel stops it when this process dies.
+    """Wraps a command so that the kernel stops the child process when this process dies.
 
-    The first word of the command must be the path of a program. Linux only; elsewhere the command is returned
-    unchanged.
+    The first word of the command must be the path of a program. On systems other than Linux, returns the
+    command unchanged.
     """
     if sys.platform != "linux":
         return list(command)

@@ -55,8 +55,8 @@ T = TypeVar("T")
 
 
 def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Runs the selected command and returns its exit code. Prints every error as one sentence to standard
-    error.
+    """Runs the selected command and returns its exit code. Prints each expected error as one sentence to
+    standard error.
     """
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(TextFormatter())
@@ -102,7 +102,8 @@ def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
                 }
             )
         return code
-    except EngineStopped as exc:  # It worked before, so the command is right.
+    # The engine responded before, so the operator's command and settings are right.
+    except EngineStopped as exc:
         return report_error(options, exc, ERROR)
     except OPERATOR_ERRORS as exc:
         return report_error(options, exc, USAGE_ERROR)
@@ -131,14 +132,18 @@ def _loop_runner(command: str) -> Callable[[Coroutine[Any, Any, int]], int]:
 
 
 async def _cancel_on_sigterm(work: Coroutine[Any, Any, T]) -> T:
-    """Awaits the command. Cancels it on SIGTERM, as on Ctrl-C, so that it can close its resources."""
+    """Awaits a command. Cancels the command on SIGTERM, as Ctrl-C does, so that the command can close its
+    resources.
+    """
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
 
 
 def report_error(options: argparse.Namespace, error: Exception, code: int) -> int:
-    """Prints the error to standard error, and with --json as an object to standard output. Returns `code`."""
+    """Prints the error to standard error. With --json, also prints it as an object to standard output.
+    Returns `code`.
+    """
     hint = next((hint for kind, hint in ERROR_HINTS.items() if isinstance(error, kind)), None)
     sentence = strip_control_chars(f"{str(error).rstrip('.')}. {hint}" if hint else str(error))
     print(f"patchwright: {sentence}", file=sys.stderr)
@@ -148,7 +153,7 @@ def report_error(options: argparse.Namespace, error: Exception, code: int) -> in
 
 
 async def resolve(options: argparse.Namespace) -> int:
-    """Resolves one issue, given by URL or path, or resumes a run."""
+    """Resolves one issue, or resumes a run. The issue is given as a URL or as the path of a file."""
     from patchwright.bot.terminal.resolve_command import run_resolve
 
     return await run_resolve(options, _load_settings(options))
@@ -204,7 +209,10 @@ def _load_server_settings(options: argparse.Namespace) -> Settings:
 
 
 def _settings_arguments(options: argparse.Namespace, *names: str) -> list[str]:
-    """Returns settings as arguments for another command: those in `names`, or all if `names` is empty."""
+    """Returns the settings of this command's options as arguments for another command.
+
+    If `names` is empty, returns all settings that were given. Otherwise, returns only those with these names.
+    """
     values = {
         name: getattr(options, key) for key, name in SETTINGS_OPTIONS.items() if not names or key in names
     }
@@ -227,7 +235,7 @@ async def action(options: argparse.Namespace) -> int:
 
 
 async def inspect_runs(options: argparse.Namespace) -> int:
-    """Runs a command that reads runs from the local disk."""
+    """Runs a command that reads runs from the local disk or the archive."""
     from patchwright.bot.terminal.inspect_commands import run_inspect_command
 
     settings, environ = _load_settings(options), composition_root.read_environment()

@@ -25,7 +25,7 @@ def help_text(mention: str, label: str) -> str:
 def stop_text(mention: str, *, has_unreadable: bool) -> str:
     """Renders the reply to a stop command that found no job, or could not cancel every job.
 
-    `has_unreadable`: a job of another version is still queued.
+    `has_unreadable` is True if a job that another version wrote is still queued.
     """
     return render_reply("stop.md.j2", mention=mention, has_unreadable=has_unreadable)
 
@@ -38,8 +38,8 @@ def cannot_stop_workflow_text(url: str) -> str:
 def queued_text(ahead: int, mention: str, *, same_thread: bool, building_images: bool = False) -> str:
     """Renders the notice that a job is queued behind `ahead` other jobs.
 
-    `same_thread`: the jobs ahead belong to the same issue or pull request. `building_images`: images are
-    being built, so no worker takes jobs yet.
+    `same_thread` is True if those jobs belong to the same issue or pull request. `building_images` is True
+    while images are being built; no worker takes jobs then.
     """
     return render_reply(
         "queue_notice.md.j2",
@@ -61,9 +61,9 @@ def cancellation_text(reason: CancelReason) -> str:
 
 
 def ended_text(run: str, result: JobResult | None) -> str:
-    """Renders the status comment of an ended job that could not post a text of its own.
+    """Renders the last status comment of a job that ended without posting its final text.
 
-    `result` is None if it is unknown.
+    `result` is None if the result of the job is unknown.
     """
     return render_reply("ended.md.j2", run=run, result=result)
 
@@ -71,7 +71,7 @@ def ended_text(run: str, result: JobResult | None) -> str:
 def missing_permissions_text(permissions: Sequence[str], settings_url: str, notice_url: str) -> str:
     """Lists the permissions that the owner has to grant at `settings_url`.
 
-    `notice_url` is the URL of a complete notice that was posted earlier; "" if there is none.
+    If an earlier notice explains them completely, `notice_url` is the URL of that notice; otherwise it is "".
     """
     return render_reply(
         "missing_permissions.md.j2", permissions=permissions, settings_url=settings_url, notice_url=notice_url

@@ -26,7 +26,9 @@ from patchwright.resolver.settings.settings import (
     read_toml,
 )
 
-if TYPE_CHECKING:  # These imports are slow. They are deferred so that an invalid setting is reported at once.
+if (
+    TYPE_CHECKING
+):  # These modules load slowly. Functions import them, so that errors in settings show at once.
     from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
     from patchwright.bot.github.forge import GitHubForge
     from patchwright.bot.write_limiter import WriteLimiter
@@ -55,12 +57,12 @@ def read_environment() -> Mapping[str, str]:
 def read_settings(
     overrides: Mapping[str, Any], environ: Mapping[str, str], config: Path | None, directory: Path | None
 ) -> Settings:
-    """Loads the settings from saved setup data, settings file, environment and overrides. Later sources
-    override earlier ones.
+    """Loads the settings from saved setup data, the settings file, the environment and `overrides`, in this
+    order. Each source overrides the earlier ones.
 
-    `config` is the settings file; if it is None, `patchwright.toml` in `directory` is read. If `directory` is
-    None, neither that file nor saved setup data is read. A workflow passes None, because its checkout is not
-    trusted. Raises SettingsError if a value is invalid.
+    `config` is the settings file. If `config` is None, `patchwright.toml` in `directory` is read. If
+    `directory` is None, neither `patchwright.toml` nor saved setup data is read. A workflow passes None for
+    `directory`, because its checkout is not trusted. Raises SettingsError if a value is invalid.
     """
     values: dict[str, Any] = {"data": default_data_directory(environ), **read_fallback_variables(environ)}
     from_file = read_toml(config) if config else _read_config_file(directory) if directory else {}
@@ -99,7 +101,7 @@ def default_data_directory(environ: Mapping[str, str]) -> Path:
 
 
 def check_data_directory(data: Path, setting_name: str = "PATCHWRIGHT_DATA") -> None:
-    """Creates the data directory and tests that it is writable. Raises SettingsError if it is not."""
+    """Creates the data directory and tests that it is writable. Raises SettingsError if this fails."""
     try:
         data.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=data):
@@ -124,9 +126,9 @@ async def build_run_dependencies(
 ) -> AsyncIterator["RunDependencies"]:
     """Yields the RunDependencies of a run, and closes the sandboxes at the end.
 
-    Sandboxes are ready to use unless `prepare_sandboxes` is False; then the caller prepares them later.
-    `notify` receives messages about slow steps and fallbacks. Raises SettingsError, EngineUnavailable or
-    ImageUnavailable before any work is done.
+    If `prepare_sandboxes` is True, the sandboxes are ready to use. If it is False, the caller must prepare
+    them. `notify` receives messages about slow steps and fallbacks. Raises SettingsError, EngineUnavailable
+    or ImageUnavailable before any work is done.
     """
     if settings.model is None:
         raise SettingsError(
@@ -180,7 +182,7 @@ async def build_run_dependencies(
 async def open_forge(
     settings: Settings, pace: "RequestPolicy | None" = None, write_limiter: "WriteLimiter | None" = None
 ) -> AsyncIterator["GitHubForge"]:
-    """Opens the GitHub client with App or token credentials. Raises SettingsError if there are none."""
+    """Opens the GitHub client. Raises SettingsError if neither an App nor a token is configured."""
     from patchwright.bot.github.auth import RequestPolicy
     from patchwright.bot.github.forge import GitHubForge
 
@@ -231,9 +233,9 @@ async def start_server(
 ) -> bool:
     """Runs the receiver and a worker process until a stop signal. Returns True if the signal was Ctrl-C.
 
-    If no GitHub identity is configured, the setup page runs first; `reload_settings` then reads the result.
-    `worker_command` starts a worker, `probe_command` tests a model, and `prepare_command` builds images.
-    Raises WorkerFailed if the first worker does not start.
+    If no GitHub identity is configured, runs the setup pages first. Then `reload_settings` reads the settings
+    that the setup saved. `worker_command` starts a worker, `probe_command` tests a model, and
+    `prepare_command` builds images. Raises WorkerFailed if the first worker does not start.
     """
     from patchwright.bot.http_server import open_listener
     from patchwright.bot.server import require_webhook_secret, run_server
@@ -273,8 +275,8 @@ async def start_server(
 
 
 async def start_worker(settings: Settings, notify: Callable[[str], object], *, exclusive: bool) -> bool:
-    """Processes jobs from the Redis of the settings until a stop signal. Returns True if the signal was
-    Ctrl-C.
+    """Processes jobs from the configured Redis until a stop signal. Returns True if the signal was Ctrl-C.
+    `exclusive` means that no other worker uses this Redis.
     """
     from patchwright.bot.daily_limits import with_daily_limits
     from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
@@ -309,7 +311,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
 
     require_redis_url(settings)
     async with contextlib.AsyncExitStack() as stack:
-        # Credentials are checked first, so that missing ones are reported before images are built.
+        # The GitHub credentials are checked first, so that missing ones are reported before images are built.
         write_limiter = SharedWriteLimiter(settings.redis_url or "")
         stack.push_async_callback(write_limiter.close)
         github = await stack.enter_async_context(open_forge(settings, write_limiter=write_limiter))
@@ -391,7 +393,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
 
 
 async def check_github_identity(github: "GitHubForge", notify: Callable[[str], object]) -> None:
-    """Checks the GitHub credentials at startup. Raises Unauthorized if they are invalid."""
+    """Checks the GitHub credentials. Raises Unauthorized if they are invalid. Other failures are printed."""
     try:
         await github.verify_credentials()
     except Unauthorized:

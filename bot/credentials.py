@@ -30,7 +30,9 @@ def settings_secrets(settings: Settings) -> list[str]:
 
 
 def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> Secrets:
-    """Returns all secrets that must be masked in output: our credentials and the keys of model providers."""
+    """Returns all secrets that must be masked in output, such as our credentials and the keys of model
+    providers.
+    """
     own_secrets = settings_secrets(settings)
     secret = re.compile(r"_(API_KEY|TOKEN|SECRET|SECRET_KEY|ACCESS_KEY)$")
     keys = [value for name, value in environ.items() if secret.search(name)]
@@ -40,8 +42,9 @@ def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> Secrets:
 
 
 def read_private_key(settings: Settings) -> SecretStr | None:
-    """Returns the App's private key from the setting or its file. Raises SettingsError if the file is
-    unreadable.
+    """Returns the App's private key from the setting, or from the configured file.
+
+    Returns None if neither is set. Raises SettingsError if the file is unreadable.
     """
     if settings.private_key or settings.private_key_file is None:
         return settings.private_key

@@ -26,9 +26,10 @@ def with_daily_limits(
     settings: Settings,
     read_usage: Callable[[JobId], Usage],
 ) -> JobResolver:
-    """Wraps `resolve` so that jobs above the daily limits are rejected with an explanation.
+    """Wraps `resolve` so that a job is rejected, with an explanation, if it exceeds a daily limit or its
+    repository is not allowed.
 
-    `read_usage` returns the usage of a job from its log; it may block.
+    `read_usage` returns the usage of a job from the job's log, and may block.
     """
 
     async def usage_of(job: Job) -> Usage:
@@ -56,7 +57,7 @@ def with_daily_limits(
                 usage = await usage_of(job)
                 await _ignore_queue_down(lambda: quotas.record_cost(job.id, usage))
         if isinstance(outcome, Rejected) and not (await usage_of(job)).steps:
-            # The job is not counted. Otherwise comments by users without write access would use up the
+            # A rejected job does not count. Otherwise comments by users without write access would use up the
             # repository's daily limit.
             await _ignore_queue_down(lambda: quotas.forget_start(job))
         return outcome
@@ -65,7 +66,7 @@ def with_daily_limits(
 
 
 def repository_not_allowed(job: Job, settings: Settings) -> str | None:
-    """Returns the reason if the operator has not allowed the job's repository, otherwise None."""
+    """Returns an explanation if the operator has not allowed the job's repository, otherwise None."""
     name, listed = str(job.repo).lower(), settings.allowed_repositories
     if not listed or any(fnmatchcase(name, pattern.lower()) for pattern in listed):
         return None
@@ -73,7 +74,9 @@ def repository_not_allowed(job: Job, settings: Settings) -> str | None:
 
 
 def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:
-    """Returns a sentence that names the first daily limit that the job exceeds, or None."""
+    """Returns a sentence that names the first daily limit that these totals exceed, or None if they exceed
+    none.
+    """
     if usage.user_jobs > settings.user_runs_per_day:
         return over_limit_text("user_runs_per_day", settings.user_runs_per_day)
     if usage.repository_jobs > settings.repository_runs_per_day:
@@ -86,7 +89,7 @@ def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:
 async def _ignore_queue_down(operation: Callable[[], Awaitable[None]]) -> None:
     """Runs the operation. If Redis fails, only logs the failure.
 
-    A missing cost is recorded by the job's next try. If there is none, it is lost.
+    If a cost could not be recorded, the job's next try records it. Without a next try, the cost is lost.
     """
     try:
         await operation()

@@ -1,7 +1,7 @@
 """Converts dashboard commands into trigger requests. A dashboard command is a press of a button on a run's
 page.
 
-The trigger requests resemble those of comment commands, but apply to a single run.
+The trigger requests resemble those of commands in comments, but each affects only one run.
 """
 
 from datetime import datetime
@@ -22,7 +22,7 @@ class DashboardCommand(FrozenModel):
     """The press of a button on a run's page in the dashboard."""
 
     id: JobId
-    """The id is unique per page load, so that a double click counts once."""
+    """An id that is unique per page load, so that a double click counts once."""
     run: RunId
     """The run on whose page the button is."""
     verb: Literal["stop", "retry"]
@@ -33,7 +33,7 @@ class DashboardCommand(FrozenModel):
     requested_at: datetime
 
     def to_trigger_request(self) -> TriggerRequest:
-        """Returns the trigger request that a comment with this command would make."""
+        """Returns the trigger request for this command."""
         job = Job(
             id=self.id,
             repo=self.repo,

@@ -13,13 +13,13 @@ from patchwright.resolver.ci.log_excerpt import LogExcerpt
 from patchwright.resolver.domain import Credentials
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
 
-FETCH_TIMEOUT_SECONDS = 60.0  # for one log
-MAX_REDIRECTS = 3  # a download from GitHub needs one
+FETCH_TIMEOUT_SECONDS = 60.0  # seconds for the download of one log
+MAX_REDIRECTS = 3  # GitHub redirects a download once
 MAX_LOG_BYTES = 200_000_000
 
 
 class ActionsLogs:
-    """Reads job logs from one GitHub API."""
+    """Reads the logs of GitHub Actions jobs from the API of one GitHub instance."""
 
     def __init__(self, api_url: str, ca_bundle: Path | None) -> None:
         self._api_url = api_url.rstrip("/")
@@ -28,7 +28,8 @@ class ActionsLogs:
     async def fetch(self, job_path: tuple[str, ...], credentials: Credentials) -> str:
         """Returns the part of a job's log that shows why the job failed. `job_path` is the job's API path.
 
-        Raises NotFound if GitHub no longer has the log, Forbidden, or ForgeError.
+        Raises NotFound if GitHub no longer has the log, Forbidden if the token may not read it, and
+        ForgeError for other failures.
         Source: docs.github.com/rest/actions/workflow-jobs#download-job-logs-for-a-workflow-run
         """
         excerpt = LogExcerpt()
@@ -61,7 +62,9 @@ class ActionsLogs:
         raise ForgeError("the log URL redirects too often")
 
     def _redirect_target(self, url: str, location: str) -> str:
-        """Returns the redirect target. Raises ForgeError if its scheme is less secure than the API's."""
+        """Returns the URL that a redirect leads to. Raises ForgeError if this URL has neither https nor the
+        scheme of the API.
+        """
         target = urljoin(url, location)
         if urlsplit(target).scheme not in ("https", urlsplit(self._api_url).scheme):
             raise ForgeError("the log URL redirects to an insecure or unknown scheme")

@@ -1,7 +1,8 @@
 """Finds Patchwright's pull requests with failing checks, from deliveries or by polling.
 
 A delivery only tells the monitor which commit to query. Repeated, reordered or lost deliveries therefore
-still lead to one job per commit. The job starts when all checks of the commit have completed.
+still lead to one job per commit. The job is queued when all checks of the commit have completed, but at most
+MAX_CHECK_WAIT after the last failure.
 """
 
 import logging
@@ -21,7 +22,7 @@ from patchwright.resolver.errors import Forbidden, NotFound, Unauthorized
 log = logging.getLogger(__name__)
 
 MAX_CHECK_WAIT = timedelta(minutes=30)  # how long to wait for running checks after a check failed
-# time until the next query of a commit without failures; doubled each time
+# Delay before the next query of a commit whose last query led to no job. The delay doubles each time.
 MIN_BACKOFF = timedelta(minutes=1)
 MAX_BACKOFF = timedelta(hours=1)
 
@@ -39,7 +40,9 @@ class PullChecks(Protocol):
 
 @dataclass(frozen=True)
 class _Backoff:
-    """The time of the next query of a commit that had no failed checks at the last query."""
+    """The time of the next query of a commit that had no failed checks at the last query, or already had a
+    job.
+    """
 
     retry_at: datetime
     delay: timedelta
@@ -56,7 +59,7 @@ class CheckMonitor:
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`branch_prefix` is the prefix of Patchwright's branches."""
+        """`branch_prefix` is the start of the names of Patchwright's branches."""
         self._queue = queue
         self._pull_checks = pull_checks
         self._branch_prefix = branch_prefix
@@ -64,8 +67,8 @@ class CheckMonitor:
         self._backoffs: dict[Repo, dict[str, _Backoff]] = {}
 
     async def handle(self, delivery: ChecksCompleted) -> JobId | None:
-        """Queries the commit that a delivery names. Returns the id of the queued job; None if no new job is
-        needed.
+        """Queries the commit that a delivery names. Returns the id of the queued job, or None if no new job
+        is needed.
 
         Raises QueueDown and ForgeError; the delivery must then be processed again.
         """
@@ -73,14 +76,15 @@ class CheckMonitor:
             return None
         pull = await self._pull_checks.find_pull_request(delivery.repo, delivery.branch)
         if pull is None or not pull.trusted or pull.head_sha != delivery.commit:
-            return None  # no pull request, another author's, or not its latest commit
+            return None  # no pull request, a pull request by another author, or an outdated commit
         return await self._queue_if_failed(delivery.repo, delivery.repo_id, delivery.installation_id, pull)
 
     async def scan_repository(self, repo: Repo, repo_id: int, installation_id: int | None) -> bool:
-        """Queries the checks of all open pull requests in a repository. Returns True if some queries failed
-        and should be retried soon.
+        """Queries the checks of Patchwright's open pull requests in a repository, and queues jobs for failed
+        checks.
 
-        Raises QueueDown and ForgeError.
+        Skips commits whose next query is not due. Returns True if some queries failed and should be retried
+        soon. Raises QueueDown and ForgeError.
         """
         known, now = self._backoffs.get(repo, {}), self._clock()
         pulls = await self._pull_checks.list_own_pull_requests(repo, self._branch_prefix)

@@ -15,14 +15,18 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import Forbidden, NotFound
 
 ACTIONS_APP = "github-actions"
-"""The App behind GitHub Actions. Each of its check runs is a workflow job and has the job's id."""
+"""The slug of the App behind GitHub Actions. Each check run of this App represents one workflow job, and has
+the same id as the job.
+"""
 OWN_CHECK_NAME = "patchwright"
 """The name of the check run that reports Patchwright's own run."""
 COMMIT_STATUS = "commit status"
 STATE_BY_STATUS: dict[str, Literal["running", "passed", "failed"]] = {
     "pending": "running", "success": "passed", "failure": "failed",
 }  # fmt: skip
-"""Maps a commit status to a check state. `error` is left out, because it says nothing about the code."""
+"""Maps the state of a commit status to a check state. `error` is left out, because an error says nothing
+about the code.
+"""
 MAX_ANNOTATIONS = 50
 STATE_BY_CONCLUSION: dict[str, Literal["passed", "failed"]] = {
     "success": "passed", "neutral": "passed", "skipped": "passed", "failure": "failed",
@@ -103,7 +107,7 @@ class _PullCommit(GitHubResponse):
 
 
 class CheckReader:
-    """Reads checks with the bot's permissions on a repository."""
+    """Reads the checks of commits, and the commits of pull requests, from GitHub."""
 
     def __init__(
         self,
@@ -131,7 +135,8 @@ class CheckReader:
                     checks.append(_make_check(check_run, app_slug))
         async for suites in self._rest.iter_pages(_CheckSuites, repo, *commit_path, "check-suites"):
             checks += (
-                # A workflow creates the check run of a job only when the job starts.
+                # A workflow job has no check run until it starts. So the suite of an unfinished workflow
+                # counts as a running check.
                 Check(id=suite.id, name="a workflow", app=ACTIONS_APP, state="running", conclusion="")
                 for suite in suites.check_suites
                 if suite.app and suite.app.slug == ACTIONS_APP and suite.status not in ("completed", None)
@@ -139,8 +144,9 @@ class CheckReader:
         return (*checks, *await self._fetch_statuses(repo, commit_path))
 
     async def _fetch_statuses(self, repo: Repo, commit_path: tuple[str, ...]) -> tuple[Check, ...]:
-        """Returns the commit statuses, which older services set instead of check runs; () if the permission
-        is missing.
+        """Returns the commit statuses, or () if the token may not read them.
+
+        Older services create commit statuses instead of check runs.
         """
         try:
             response = await self._rest.get(

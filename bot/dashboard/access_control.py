@@ -1,5 +1,5 @@
-"""Access control of the dashboard: people see the runs of repositories that they can read. With write access,
-they can also stop and retry runs.
+"""Access control of the dashboard: people see the runs of repositories that they can read. People with write
+access to a repository can also stop and retry its runs.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import ForgeError, Unauthorized
 
 CACHE_SECONDS = 300.0  # how long an access level from GitHub is cached
-# how long missing access is cached; shorter, so that newly granted access works soon
+# how long the level "none" is cached; shorter, so that newly granted access works soon
 DENIED_CACHE_SECONDS = 60.0
 MAX_CACHED_LEVELS = 10_000
 MAX_CHECKED_REPOSITORIES = 40  # repositories checked on GitHub for one page view
@@ -60,7 +60,7 @@ class AccessControl:
         return level
 
     async def filter_readable(self, session: Session, repositories: Collection[str]) -> frozenset[str]:
-        """Returns which of these repositories the person may read.
+        """Returns those of the repositories that the person may read.
 
         The access levels may be minutes old. One call checks at most MAX_CHECKED_REPOSITORIES repositories on
         GitHub: first those that were never checked, then those whose cached level expired first.
@@ -84,7 +84,9 @@ class AccessControl:
                     group.create_task(check(name))
         except (
             ExceptionGroup
-        ) as errors:  # Not `except*`: before Python 3.11.4 it groups what its block raises.
+            # `except*` is not used: before Python 3.11.4, it puts exceptions that its own block raises into a
+            # group.
+        ) as errors:
             if errors.split(ForgeError)[1] is not None:
                 raise
             if errors.subgroup(Unauthorized) is not None:

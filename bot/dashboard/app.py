@@ -30,7 +30,9 @@ from patchwright.resolver.settings.settings import Settings
 async def open_dashboard(
     settings: Settings, url: str, secrets: Secrets, delivery_counts: Mapping[tuple[str, str], int]
 ) -> AsyncIterator[ASGIApp]:
-    """Opens the dashboard's application, which uses the Redis server at `url`. Raises SettingsError."""
+    """Opens the dashboard's application, which uses the Redis server at `url`. Raises SettingsError if a
+    setting is invalid.
+    """
     async with contextlib.AsyncExitStack() as stack:
         operator_token = settings.operator_token.get_secret_value() if settings.operator_token else ""
         queue, runs, streams = ArqQueue(url), SharedRunIndex(url), LogStreams(url)

@@ -22,7 +22,7 @@ class ComponentHealth(FrozenModel):
     name: str
     is_healthy: bool
     details: str
-    """Only the operator sees this."""
+    """Only the operator sees these details."""
 
 
 @dataclass(frozen=True)

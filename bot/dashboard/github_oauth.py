@@ -1,4 +1,6 @@
-"""GitHub's OAuth web flow. It identifies a person and the repositories that they may read and write."""
+"""GitHub's OAuth web flow. Patchwright learns from it who a person is, and which repositories they may read
+and write.
+"""
 
 import base64
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ from patchwright.bot.redis.sessions import DashboardUser, pkce_challenge, pkce_v
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import Forbidden, NotFound, Unauthorized
 
-TIMEOUT_SECONDS = 10.0  # seconds for one response: a person is waiting
+TIMEOUT_SECONDS = 10.0  # seconds for one response; short, because a person is waiting
 MAX_RESPONSE_BYTES = 1 << 20  # bytes of one response; the response for a repository has 10 kB
 
 AccessLevel = Literal["none", "read", "write"]
@@ -99,7 +101,9 @@ class GitHubOAuth:
         return DashboardUser(login=account.login, id=account.id)
 
     async def get_access_level(self, repo: Repo, token: str) -> AccessLevel:
-        """Returns the access level of the token's owner; "none" if the repository does not exist."""
+        """Returns the token owner's access level to a repository; "none" if GitHub does not show them the
+        repository.
+        """
         try:
             response = await self._get(f"repos/{repo.owner}/{repo.name}", token)
         except (NotFound, Forbidden):
@@ -136,8 +140,8 @@ class GitHubOAuth:
         operation = f"{method} {url.partition('?')[0]}"
         try:
             request = self._http.build_request(method, url, headers=dict(headers), data=data, json=json)
-            # GitHub redirects requests for renamed repositories. Redirects are not followed if the request
-            # contains the client secret.
+            # GitHub redirects requests for renamed repositories. Redirects of other methods are not followed,
+            # because these requests contain the client secret.
             response = await self._http.send(request, stream=True, follow_redirects=method == "GET")
             try:
                 body = b""
@@ -158,7 +162,9 @@ class GitHubOAuth:
 
 
 def _drop_transfer_headers(headers: httpx.Headers) -> dict[str, str]:
-    """Drops transfer headers; the body is already decoded."""
+    """Removes the headers that describe how the body was transferred. They no longer apply, because httpx has
+    decoded the body.
+    """
     transfer_headers = ("content-encoding", "content-length", "transfer-encoding")
     return {name: value for name, value in headers.items() if name not in transfer_headers}
 

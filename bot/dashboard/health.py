@@ -61,7 +61,9 @@ def _receiver_health(delivery_counts: Mapping[tuple[str, str], int]) -> Componen
 
 
 def _github_health(failure: PollFailure | None) -> ComponentHealth:
-    """Returns the health of GitHub, based on the poller: no other component queries GitHub all the time."""
+    """Returns the health of GitHub, as the poller sees it. Only the poller sends requests to GitHub all the
+    time.
+    """
     if failure is None:
         return ComponentHealth(name="GitHub", is_healthy=True, details="no request fails")
     duration = filters.format_duration((datetime.now(UTC) - failure.since).total_seconds())
@@ -71,7 +73,11 @@ def _github_health(failure: PollFailure | None) -> ComponentHealth:
 
 
 def _engine_health(statuses: Mapping[str, EngineStatus]) -> tuple[ComponentHealth, ...]:
-    """Summarizes the last reports of the workers' machines. The result is empty if no machine has reported."""
+    """Returns the health of the container engines, according to the last report of each machine with a
+    worker.
+
+    Returns () if no machine has reported.
+    """
     if not statuses:
         return ()
     faults = [f"{machine}: {one.problem}" for machine, one in sorted(statuses.items()) if one.problem]

@@ -1,4 +1,4 @@
-"""Live runs. Each run's log is read from Redis once and streamed to every browser that watches the run."""
+"""Shows runs while they are in progress. Each run's log is read once, even if many browsers watch the run."""
 
 import asyncio
 import json
@@ -20,23 +20,23 @@ from patchwright.resolver.viewer.timeline import find_changed_items
 
 log = logging.getLogger(__name__)
 
-MAX_LIVE_TEXT = 4_000  # characters of a text in a live entry
-MAX_LIVE_PICTURES = 200_000  # characters of all pictures in a live entry
+MAX_LIVE_TEXT = 4_000  # maximum characters of each text in a live entry
+MAX_LIVE_PICTURES = 200_000  # maximum characters of all pictures in a live entry
 READ_BLOCK_MS = 1_000  # how long one read waits for new lines
 HEAD_INTERVAL_SECONDS = 1.0  # minimum time between two header updates
 IDLE_SECONDS = 30.0  # how long a run is followed after the last watcher left
 KEEPALIVE_SECONDS = 15.0  # time between two keepalive comments to a browser
-MAX_FOLLOWED_RUNS = 32  # runs followed at the same time
-MAX_CACHED_EVENT_BYTES = 4 << 20  # bytes of rendered events, per run
-MAX_CACHED_VIEW_CHARS = 8 << 20  # characters of rendered pages
-# How long the rendered page of a running job is reused. The event stream sends the entries that the page
-# lacks.
+MAX_FOLLOWED_RUNS = 32  # maximum number of runs that are followed at the same time
+MAX_CACHED_EVENT_BYTES = 4 << 20  # maximum bytes of rendered events, per run
+MAX_CACHED_VIEW_CHARS = 8 << 20  # maximum characters of all rendered pages
+# How long the rendered page of a running job is reused. The browser gets the newer entries from the event
+# stream.
 VIEW_CACHE_SECONDS = 5.0
 # Maximum number of pages rendered at the same time. Rendering takes memory and CPU time from the webhook
 # receiver.
 MAX_CONCURRENT_VIEWS = 2
 IsOver = Callable[[RunId], Awaitable[bool]]
-"""Returns True if no worker is working on this run or about to start it. May raise QueueDown."""
+"""Returns True if no worker is working on this run and none is about to start it. May raise QueueDown."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class RunPageView:
     is_truncated: bool
     """True if the log is longer than the part that is shown."""
     continued_in: RunId | None
-    """The run that continues this one."""
+    """The run that resumed this one; None if there is none."""
 
 
 class LiveRuns:
-    """The runs that browsers currently show or watch. Methods may raise QueueDown."""
+    """Renders runs as pages, and streams new entries to browsers. Methods may raise QueueDown."""
 
     def __init__(self, log_reader: LogReader, is_over: IsOver) -> None:
         self._log_reader = log_reader
@@ -113,15 +113,15 @@ class LiveRuns:
         return await self._log_reader.read_start(run)
 
     def has_capacity(self, run: RunId) -> bool:
-        """Returns True if this process can follow this run in addition to the others."""
+        """Returns True if this process can follow this run in addition to the other runs that browsers watch."""
         watched = [name for name, one in self._followed.items() if one.is_watched and name != run]
         return len(watched) < MAX_FOLLOWED_RUNS
 
     async def watch(self, run: RunId, after: int) -> AsyncGenerator[bytes, None]:
-        """Yields a server-sent event for each entry after the entry number `after`: first the existing
-        entries, then new ones.
+        """Yields a server-sent event for each entry with a number above `after`: first for existing entries,
+        then for new ones. Also yields an event when the page header changes.
 
-        Stops when the run has ended.
+        Stops when the run has ended, its log exceeds the size limit, or Redis fails.
         """
         followed = self._followed.get(run)
         if followed is None or followed.is_done:
@@ -143,7 +143,7 @@ class LiveRuns:
 
 
 class FollowedRun:
-    """A run that browsers watch."""
+    """A run whose log is followed, because browsers watch the run or did so recently."""
 
     def __init__(
         self, run: RunId, log_reader: LogReader, is_over: IsOver, on_close: Callable[["FollowedRun"], None]
@@ -154,9 +154,9 @@ class FollowedRun:
         self.is_ready = False
         """True once the existing entries are read."""
         self.remaining_bytes = 0
-        """Remaining size limit in bytes; -1 if the limit was exceeded and the rest of the log is hidden."""
+        """Number of bytes of the log that may still be shown; -1 if the rest of the log is hidden."""
         self.is_done = False
-        """True once no more lines are read."""
+        """True once the log is no longer followed."""
         self._is_over_now = False
         self._log_reader = log_reader
         self._is_over = is_over
@@ -233,7 +233,7 @@ class FollowedRun:
                     await self._update_head()
             self._is_over_now = (
                 self._is_over_now or self.remaining_bytes < 0
-            )  # otherwise, browsers would reconnect for the hidden rest of a log
+            )  # otherwise, browsers would reconnect to get the hidden rest of the log
             await self._update_head()
         except QueueDown as exc:
             log.warning("live run stopped", extra={"run": self.run, "reason": str(exc)})
@@ -243,7 +243,9 @@ class FollowedRun:
             on_close(self)
 
     def _within_limit(self, lines: list[bytes]) -> list[bytes]:
-        """Returns the first lines, as many as fit into the remaining bytes."""
+        """Returns the lines up to the first one that no longer fits into the remaining bytes. Updates the
+        remaining bytes.
+        """
         accepted = []
         for line in lines:
             if (remaining := remaining_after(self.remaining_bytes, line)) < 0:
@@ -262,7 +264,7 @@ class FollowedRun:
         ):
             spawned = [event.run for event in trajectory if isinstance(event, SubagentSpawned)]
             for run in spawned:
-                self.subagents.pop(run, None)  # the subagent's log was read before the subagent ended
+                self.subagents.pop(run, None)  # read again, because the subagent has ended since
             await self._log_reader.load_subagents(trajectory, self.subagents)
         self.trajectory = trajectory
         if self._watchers:

@@ -1,4 +1,6 @@
-"""Reads run logs for the dashboard from Redis, disk or the archive. Limits their size and masks secrets."""
+"""Reads run logs for the dashboard from Redis, the local disk or the archive. Clips long texts and masks
+secrets.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -20,13 +22,13 @@ from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ImageData
 from patchwright.runtime.output_text import clip
 
-MAX_LOG_BYTES = 48 << 20  # bytes of one log; the rest is not shown
-MAX_ENTRY_BYTES = 8 << 20  # bytes of one entry; a longer entry and the rest of the log are hidden
-MAX_SUBAGENTS = 50  # subagent logs shown with a run
+MAX_LOG_BYTES = 48 << 20  # bytes of one log; later entries are hidden
+MAX_ENTRY_BYTES = 8 << 20  # bytes of one entry; a longer entry is hidden, and so are all later entries
+MAX_SUBAGENTS = 50  # maximum number of subagent logs that are shown with a run
 START_SEARCH_ENTRIES = 10  # the start event is among these first entries
 MAX_TEXT = 8_000  # characters; longer texts are clipped
-MAX_DIFF_BYTES = 120_000  # bytes of a diff
-MAX_PICTURE_BYTES = 400_000  # bytes of a picture
+MAX_DIFF_BYTES = 120_000  # maximum bytes of a diff
+MAX_PICTURE_BYTES = 400_000  # maximum bytes of a picture
 
 Value = TypeVar("Value", bound=FrozenModel)
 
@@ -42,9 +44,9 @@ class LoadedLog:
     stream_position: bytes
     """ID of the last Redis stream entry read."""
     subagents: dict[RunId, Trajectory]
-    """The logs of the run's subagents, including nested ones."""
+    """The logs of the run's subagents, and of the subagents that these started."""
     remaining_bytes: int
-    """Remaining size limit in bytes; -1 if the limit was exceeded and the rest of the log is hidden."""
+    """Number of bytes of the log that may still be shown; -1 if the rest of the log is hidden."""
 
 
 class LogReader:
@@ -57,7 +59,9 @@ class LogReader:
         secrets: Secrets,
         read_archive: ReadArchive | None = None,
     ) -> None:
-        """`read_archive` reads logs that are neither in Redis nor on this disk; None if there is no archive."""
+        """`read_archive` reads logs that are neither in Redis nor on this machine's disk. It is None if there
+        is no archive.
+        """
         self.streams = streams
         self._archive = read_archive
         self._files = files
@@ -73,14 +77,16 @@ class LogReader:
         return path.stat().st_size if path.is_file() else int(self._archive is not None)
 
     async def read(self, run: RunId) -> LoadedLog:
-        """Reads a run's log and the logs of its subagents; empty if there is no log. Raises QueueDown."""
+        """Reads a run's log and the logs of its subagents. The result is empty if the run has no log. Raises
+        QueueDown.
+        """
         trajectory, position, remaining = await self._read_log(run)
         subagents: dict[RunId, Trajectory] = {}
         await self.load_subagents(trajectory, subagents)
         return LoadedLog(trajectory, position, subagents, remaining)
 
     async def read_start(self, run: RunId) -> RunStarted | None:
-        """Returns the start event, which is one of the first entries. Raises QueueDown."""
+        """Returns the start event of a run, or None if there is none. Raises QueueDown."""
         found = Trajectory()
         async for _, line in self._iter_lines(run):
             found = self._parse_lines(found, [line])
@@ -91,8 +97,10 @@ class LogReader:
         return found.run_started
 
     async def load_subagents(self, trajectory: Trajectory, subagents: dict[RunId, Trajectory]) -> None:
-        """Adds the logs of the subagents in this trajectory to `subagents`, including nested ones. Raises
-        QueueDown.
+        """Reads the logs of the subagents that this trajectory started, and of the subagents that these
+        started.
+
+        Adds the logs to `subagents`. Raises QueueDown.
         """
         for event in trajectory:
             if (
@@ -106,7 +114,9 @@ class LogReader:
                     await self.load_subagents(found, subagents)
 
     async def append_lines(self, trajectory: Trajectory, lines: list[bytes]) -> Trajectory:
-        """Returns the trajectory with these lines appended. Skips entries that it already has."""
+        """Returns the trajectory with the entries of these lines appended. Skips entries that the trajectory
+        already contains.
+        """
         return await asyncio.to_thread(self._parse_lines, trajectory, lines)
 
     async def _read_log(self, run: RunId) -> tuple[Trajectory, bytes, int]:
@@ -161,15 +171,17 @@ class LogReader:
 
 
 def remaining_after(remaining: int, line: bytes) -> int:
-    """Returns the size limit in bytes that remains after this line; -1 if this line and all later ones are
-    hidden.
+    """Returns how many more bytes of the log may be shown after this line; -1 if this line and all later ones
+    are hidden.
     """
     return -1 if len(line) > MAX_ENTRY_BYTES else max(-1, remaining - len(line))
 
 
 def _read_bounded_lines(path: Path) -> Iterator[bytes]:
-    """Yields the complete lines of a file up to MAX_LOG_BYTES, and the first line that exceeds
-    MAX_ENTRY_BYTES.
+    """Yields the complete lines of a file. Stops after the line that exceeds MAX_LOG_BYTES in total.
+
+    A line longer than MAX_ENTRY_BYTES is cut, but stays long enough for the caller to see that it exceeds the
+    limit. An incomplete last line is left out, because the worker may still be writing it.
     """
     remaining = MAX_LOG_BYTES
     with path.open("rb") as file:
@@ -181,7 +193,9 @@ def _read_bounded_lines(path: Path) -> Iterator[bytes]:
 
 
 def shorten(value: Value) -> Value:
-    """Returns the value with long texts clipped and large pictures left out."""
+    """Returns the value with its long texts and diffs clipped, and with the data of its large pictures
+    removed.
+    """
     return _map_fields(value, _shorten_value)
 
 
@@ -198,8 +212,10 @@ def _shorten_value(value: Any) -> Any:
 
 
 def _map_fields(value: Value, transform: Callable[[Any], Any]) -> Value:
-    """Returns the value with `transform` applied to its fields. Most entries are small, so the value is
-    copied only if a field changes.
+    """Applies `transform` to all fields of the value, including nested ones.
+
+    Returns the value itself if no field changes, as is true for most entries, which are small. Otherwise
+    returns a copy.
     """
     changed = {
         name: new

@@ -42,13 +42,13 @@ CALLBACK = "/login/callback"
 REDIRECTED = "redirected"
 # How long sign-out waits for GitHub. A token that is not revoked expires after eight hours.
 REVOKE_TIMEOUT_SECONDS = 2.0
-# Limits the sign-ins in progress: anybody can start one, and each takes space in Redis.
+# Limits the sign-ins in progress: anybody can start a sign-in, and each one takes space in Redis.
 LOGINS_PER_SECOND, MAX_LOGIN_BURST = 5.0, 50
 MAX_LOGGED_ERROR = 60  # characters of GitHub's error code in the log; known error codes are shorter
 
 LOGIN_STATUS: Mapping[LoginProblem, HTTPStatus] = {
     "canceled": HTTPStatus.BAD_REQUEST,
-    "session_expired": HTTPStatus.OK,  # expired sessions redirect here, so the status is not an error
+    "session_expired": HTTPStatus.OK,  # visitors with expired sessions are sent here, so this is no error
     "state_mismatch": HTTPStatus.BAD_REQUEST,
     "rejected": HTTPStatus.BAD_REQUEST,
     "wrong_token": HTTPStatus.UNAUTHORIZED,
@@ -73,8 +73,8 @@ def _render_login(request: Request, back_to: str, problem: LoginProblem | None) 
 
 
 class TokenLogin:
-    """Signs in the operator by token. The response to a wrong token is delayed; the response to the right
-    token is not.
+    """Signs in the operator by token. Delays the response to a wrong token, but not the response to the right
+    one.
     """
 
     def __init__(self) -> None:
@@ -97,8 +97,8 @@ class TokenLogin:
 
 
 class GitHubLogin:
-    """Starts the OAuth flow. The sign-in cookie is set for the host of `public_url`, to which GitHub
-    redirects browsers back.
+    """Starts the OAuth flow. Sets the sign-in cookie for the host of `public_url`, because GitHub later
+    redirects the browser to that host.
     """
 
     def __init__(self) -> None:
@@ -194,7 +194,9 @@ async def log_out(request: Request, deps: DashboardDependencies, session: Sessio
 
 
 async def _revoke_token(oauth: GitHubOAuth, session: Session) -> None:
-    """Revokes the GitHub token. If GitHub does not respond, sign-out completes without it."""
+    """Revokes the GitHub token. If GitHub does not respond, sign-out completes, and the token stays valid
+    until it expires.
+    """
     try:
         async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
             await oauth.revoke_token(session.token)

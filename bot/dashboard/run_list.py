@@ -17,7 +17,7 @@ from patchwright.bot.run_summary import RunState, RunSummary, summarize_record
 from patchwright.resolver.domain import VerdictKind
 from patchwright.runtime.frozen_model import FrozenModel
 
-PAGE_SIZE = 50  # runs on one page
+PAGE_SIZE = 50  # number of runs on one page of the list
 MAX_QUERY_FIELDS = 20  # maximum number of query parameters; the form has five
 MAX_FIELD_LENGTH = 200  # characters
 
@@ -27,11 +27,11 @@ FINISHED_STATES = frozenset({"published", "reported", "input_required", "rejecte
 
 
 class InvalidQuery(Exception):
-    """Raised if a filter has invalid or too many fields."""
+    """Raised if a filter has an invalid field or too many fields."""
 
 
 class RunFilter(FrozenModel):
-    """A filter for the list of runs. A field with the value "" matches anything."""
+    """A filter for the list of runs. A field with the value "" excludes no run."""
 
     state: RunState | Literal[""] = ""
     repository: str = ""
@@ -83,18 +83,18 @@ class RunStatistics:
     runs: int = 0
     finished: int = 0
     failed: int = 0
-    """Number of runs that failed because of the server, the sandbox or GitHub, not because of a model or a
-    setting.
-    """
+    """Number of failed runs, except those that failed because of a model or a setting."""
     pulls: set[str] = field(default_factory=set)
-    """Keys of pull requests. A pull request is counted once, even if several runs worked on it."""
+    """The pull requests of the runs, as Redis keys. A pull request counts once, even if several runs worked
+    on it.
+    """
     merged: int = 0
     closed: int = 0
     zero_touch: int = 0
-    """Pull requests merged without commits by anyone else."""
+    """Number of pull requests that were merged without commits by anyone but Patchwright."""
     usd: float = 0.0
     unpriced: int = 0
-    """Runs with an unknown price."""
+    """Number of runs whose complete cost is unknown, because a model has no known price."""
 
     def add(self, run: RunSummary) -> None:
         self.runs += 1
@@ -115,7 +115,7 @@ class RunStatistics:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of the finished runs that had no infrastructure failure; None if no run has finished."""
+        """Share of the finished runs that are not counted in `failed`; None if no run has finished."""
         return 1 - self.failed / self.finished if self.finished else None
 
 

@@ -36,8 +36,9 @@ log = logging.getLogger(__name__)
 EVENT_STREAM_TYPE = "text/event-stream"
 MAX_WATCHERS = 500  # maximum number of open event streams
 RECONNECT_MS = 2_000  # how long browsers wait before they reconnect
-ACCESS_CHECK_SECONDS = 60.0  # time between two checks that the watcher of a stream may still see the run
-_NONCE = re.compile("[0-9a-f]{12}")  # one per page; pressing a button twice sends the same nonce
+# time between two checks that a person who watches a stream may still see the run
+ACCESS_CHECK_SECONDS = 60.0
+_NONCE = re.compile("[0-9a-f]{12}")  # one per page, so that a button that is pressed twice counts once
 
 
 @require_session
@@ -91,7 +92,7 @@ async def _load_run(
 
 
 async def _find_unlisted(deps: DashboardDependencies, run: RunId) -> RunSummary | None:
-    """Returns a run that is not in the index, because it is still queued or its index entry was lost."""
+    """Returns a run that is not in the index, because the run is still queued or its index entry was lost."""
     if (record := await deps.queue.get_record(run)) is not None:
         return summarize_record(record)
     started = await deps.live_runs.read_start(run)
@@ -128,7 +129,7 @@ async def _event_stream(
             if time.monotonic() - checked_at > ACCESS_CHECK_SECONDS:
                 checked_at = time.monotonic()
                 if session.expires_at < time.time() or not await _can_still_read(deps, session, summary):
-                    return  # the browser reconnects and is rejected
+                    return  # the browser reconnects, and that request is rejected
     finally:
         watchers.discard(watcher)
 

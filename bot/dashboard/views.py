@@ -86,7 +86,7 @@ def render_run(
 ) -> str:
     """Renders the page of one run.
 
-    `nonce` is unique per page. Pressing a button twice therefore counts as one command.
+    `nonce` is different on every page, so that a button that is pressed twice sends only one command.
     """
     return render_page(
         "run",
@@ -147,7 +147,7 @@ def _statistics_rows(statistics: RunStatistics) -> list[tuple[str, str, str]]:
 
 
 def _format_dollars(usd: float, is_cost_known: bool) -> str:
-    """Formats a cost; if `is_cost_known` is False, the amount is a lower bound."""
+    """Formats a cost. If `is_cost_known` is False, shows the amount as a lower bound."""
     known = f"${usd:,.2f}" if usd < 1000 else f"${usd:,.0f}"
     if is_cost_known:
         return known
@@ -155,7 +155,7 @@ def _format_dollars(usd: float, is_cost_known: bool) -> str:
 
 
 def _page_links(run_list: RunListPage) -> dict[str, str]:
-    """Returns the URLs of the previous and next pages by label."""
+    """Returns the labels and URLs of the links to the previous and the next page."""
     page, query = run_list.run_filter.page, run_list.run_filter.query
     neighbors = {"Newer": page - 1, "Older": page + 1}
     existing = {name: number for name, number in neighbors.items() if 1 <= number <= run_list.page_count}
@@ -163,7 +163,9 @@ def _page_links(run_list: RunListPage) -> dict[str, str]:
 
 
 def render_page(template: str, context: PageContext, **values: object) -> str:
-    """Renders a template of the dashboard. Replaces invisible and control characters by visible ones."""
+    """Renders a template of the dashboard. Replaces invisible characters and control characters by visible
+    ones.
+    """
     page = jinja_templates.get_environment().get_template(f"dashboard/{template}.html.j2").render(
         base=context.base,
         session=context.session,

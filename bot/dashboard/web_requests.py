@@ -56,13 +56,14 @@ def get_deps(request: Request) -> DashboardDependencies:
 
 
 def base_path(deps: DashboardDependencies) -> str:
-    """Returns the path prefix of `public_url`."""
+    """Returns the path of `public_url`, which all paths of the dashboard start with."""
     return urlsplit(deps.public_url).path
 
 
 def is_public_host(request: Request, deps: DashboardDependencies) -> bool:
-    """Returns whether the browser uses the host of `public_url`. Sign-in works only there, because browsers
-    send cookies only to the host that set them.
+    """Returns whether the browser uses the host of `public_url`.
+
+    Sign-in works only on that host, because browsers send a cookie only to the host that set it.
     """
     return request.headers.get("host", "").lower() == urlsplit(deps.public_url).netloc.lower()
 
@@ -73,8 +74,8 @@ def is_secure(request: Request, deps: DashboardDependencies) -> bool:
 
 
 def cookie_name(name: str, request: Request, deps: DashboardDependencies) -> str:
-    """Returns the cookie's name. With HTTPS, it has the prefix `__Host-`, which binds the cookie to this host
-    and to secure connections.
+    """Returns the full name of a cookie. With HTTPS, the name starts with `__Host-`, which binds the cookie
+    to this host and to secure connections.
     """
     return f"__Host-patchwright-{name}" if is_secure(request, deps) else f"patchwright-{name}"
 
@@ -82,8 +83,8 @@ def cookie_name(name: str, request: Request, deps: DashboardDependencies) -> str
 def set_cookie(
     response: Response, name: str, value: str, seconds: float, request: Request, deps: DashboardDependencies
 ) -> None:
-    """Sets a cookie that scripts cannot read. Requests from other sites include it only if they follow a
-    link.
+    """Sets a cookie that scripts cannot read. Of the requests from other sites, only followed links include
+    the cookie.
     """
     response.set_cookie(
         cookie_name(name, request, deps),
@@ -97,8 +98,8 @@ def set_cookie(
 
 
 def delete_cookie(response: Response, name: str, request: Request, deps: DashboardDependencies) -> None:
-    """Deletes a cookie with the attributes that it was set with. Otherwise browsers would keep a `__Host-`
-    cookie.
+    """Deletes a cookie. Sends the attributes that the cookie was set with, because browsers otherwise keep a
+    `__Host-` cookie.
     """
     secure = is_secure(request, deps)
     response.delete_cookie(cookie_name(name, request, deps), secure=secure, httponly=True)
@@ -153,12 +154,14 @@ def redirect(deps: DashboardDependencies, path: str) -> Response:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Reads a form and rejects requests from other sites. Raises VisitorRejected."""
+    """Reads a form. Raises VisitorRejected if another site sent the form."""
     return await read_same_site_form(request, get_deps(request).public_url)
 
 
 async def read_same_site_form(request: Request, public_url: str) -> dict[str, str]:
-    """Reads a form sent from `public_url` or from the request's own host. Raises VisitorRejected."""
+    """Reads a form. Raises VisitorRejected if it was sent neither from `public_url` nor from the host that
+    the request addresses.
+    """
     _check_same_site(request, public_url)
     body = b""
     try:
@@ -185,7 +188,7 @@ def _check_same_site(request: Request, public_url: str) -> None:
 
 
 async def read_csrf_form(request: Request, session: Session) -> dict[str, str]:
-    """Reads a form and checks its CSRF token. Raises VisitorRejected."""
+    """Reads a form. Raises VisitorRejected if its CSRF token is wrong."""
     form = await read_form(request)
     if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf_token.encode()):
         raise VisitorRejected("cross_site")
@@ -198,7 +201,9 @@ def page_context(request: Request) -> PageContext:
 
 
 def rejection_reason(error: Exception) -> RejectionReason:
-    """Returns the reason that the visitor sees for an exception. Reraises exceptions that are no rejections."""
+    """Returns the reason that the visitor sees for an exception. Raises the exception again if it is not a
+    rejection.
+    """
     match error:
         case VisitorRejected(reason=reason):
             return reason
