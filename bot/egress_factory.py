@@ -1,4 +1,4 @@
-"""Builds the egress configuration of sandboxes from the settings."""
+"""Builds the network access of sandboxes (`runtime/egress/`) from the settings."""
 
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.egress.policy import UpstreamProxy, build_policy

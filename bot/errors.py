@@ -16,7 +16,7 @@ from patchwright.resolver.errors import Forbidden, ForgeError
 
 
 class ForgeUnavailable(ForgeError):
-    """GitHub sent no usable response: the connection failed or timed out, or the server returned an error."""
+    """No usable response from GitHub: the connection failed or timed out, or the server returned an error."""
 
 
 class UnprocessableRequest(ForgeError):
@@ -39,16 +39,16 @@ class Preempted(ForgeError):
 
 
 class GitHubDown(Exception):
-    """GitHub does not respond to any request, regardless of repository, installation or webhook."""
+    """GitHub does not respond at all. The failure is not limited to one repository, installation or webhook."""
 
 
 class QueueDown(Exception):
-    """Redis does not respond. A write may or may not have been stored."""
+    """Redis does not respond. It is unknown whether a write was stored."""
 
 
 class ArchiveDown(Exception):
-    """The archive does not respond, or an operation failed. Runs that could not be archived stay in their
-    current place.
+    """The archive does not respond, or an operation failed. Runs that could not be archived stay where they
+    are.
     """
 
 

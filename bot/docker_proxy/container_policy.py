@@ -1,6 +1,6 @@
-"""Checks that a container description has the limits that `runtime/docker/hardening.py` sets.
+"""Checks that the container that a request describes has the limits that `runtime/docker/hardening.py` sets.
 
-The functions here have no side effects. Source: docs.docker.com/reference/api/engine
+No function in this module has side effects. Source: docs.docker.com/reference/api/engine
 """
 
 import os
@@ -20,11 +20,12 @@ from patchwright.runtime.docker.reaper import OWNER_LABEL
 from patchwright.runtime.docker.seccomp import build_profile
 
 LABEL_PREFIX = "io.patchwright."
-"""The prefix of every allowed label. Other labels are rejected, because other programs on the machine may act
-on them.
+"""The prefix of every allowed label. Labels with other prefixes are rejected, because other programs on the
+machine may act on them.
 """
-MAX_PROCESSES = 32_768  # processes of one container; this is the kernel's default for a whole machine
-MAX_FILE_BYTES = 1 << 40  # bytes of one file
+# maximum number of processes in one container; this is the kernel's default for a whole machine
+MAX_PROCESSES = 32_768
+MAX_FILE_BYTES = 1 << 40  # maximum bytes of one file
 # The memory of this machine. The engine runs on the same machine.
 HOST_MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -32,10 +33,11 @@ FieldCheck: TypeAlias = Callable[[Any], bool]
 
 
 def check_container(body: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Returns the reason for rejecting a container description ("" if it is allowed), and the description to
-    send.
+    """Checks the description of a container to create. Returns a reason and a description.
 
-    The description to send contains only fields that were checked, with their canonical names.
+    If the container is allowed, the reason is "", and the description is the one to send to the engine. It
+    contains only fields that were checked, with their canonical names. Otherwise, the reason says which
+    fields are not allowed, and the description is empty.
     """
     host = body.get("HostConfig")
     if not isinstance(host, dict):
@@ -124,7 +126,8 @@ def _has_safe_ulimits(value: Any) -> bool:
 def _is_disabled_healthcheck(value: Any) -> bool:
     """Returns whether the health check is disabled.
 
-    Null values are ignored, because the Docker client sends null for every field that it leaves out.
+    Fields with the value null are ignored, because the Docker client sends null for every field that is not
+    set.
     """
     return isinstance(value, dict) and {
         name: field for name, field in value.items() if field is not None
@@ -144,8 +147,8 @@ CONTAINER_FIELDS: Mapping[str, FieldCheck] = {
     **dict.fromkeys(("Tty", "OpenStdin", "StdinOnce"), is_optional_bool),
     **dict.fromkeys(("AttachStdin", "AttachStdout", "AttachStderr", "NetworkDisabled"), is_optional_bool),
 }
-"""The allowed fields of a container description, with their checks. Any other field must be empty and is
-dropped.
+"""The allowed fields of a container description, with their checks. Any other field must be empty, and is not
+sent to the engine.
 """
 
 HOST_CONFIG_FIELDS: Mapping[str, FieldCheck] = {
@@ -163,6 +166,6 @@ HOST_CONFIG_FIELDS: Mapping[str, FieldCheck] = {
     "Init": lambda value: value is True,
     "Ulimits": _has_safe_ulimits,
 }
-"""The allowed fields of the host configuration, with their checks. Mounts, devices, host namespaces and
+"""The allowed fields of `HostConfig`, with their checks. Fields for mounts, devices, host namespaces or
 privileges are not allowed.
 """

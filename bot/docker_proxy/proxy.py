@@ -33,11 +33,12 @@ from patchwright.runtime.egress_forwarder import relay
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 16
-MAX_BODY_BYTES = 1 << 20  # bytes of a checked request body
-MAX_RESPONSE_BYTES = 8 << 20  # bytes of the engine's description of one container
-REQUEST_TIMEOUT_SECONDS = 60.0  # seconds until a request must be complete, without the files of a build
+MAX_BODY_BYTES = 1 << 20  # maximum bytes of a request body that is checked
+MAX_RESPONSE_BYTES = 8 << 20  # maximum bytes of the engine's description of one container
+# seconds until a request must be complete; the files of a build may take longer
+REQUEST_TIMEOUT_SECONDS = 60.0
 CREDENTIAL_HEADERS = {b"x-registry-auth", b"x-registry-config"}
-"""The request headers that are forwarded unchanged. All others are dropped or set by the proxy."""
+"""The request headers that are forwarded unchanged. The proxy drops all others, and sets its own."""
 
 
 class DockerProxy:
@@ -49,8 +50,9 @@ class DockerProxy:
 
     @contextlib.asynccontextmanager
     async def listen(self, socket_path: Path, group: str | int | None = None) -> AsyncIterator[None]:
-        """Listens at `socket_path` inside the block. Members of `group` may connect, too. Raises
-        SettingsError.
+        """Listens at `socket_path` inside the block. Members of `group` may connect, too.
+
+        Raises SettingsError if the engine's socket does not exist, or the proxy cannot listen.
         """
         if not self._engine_socket.is_socket():
             raise SettingsError(
@@ -85,9 +87,9 @@ class DockerProxy:
         return await asyncio.open_unix_connection(self._engine_socket)
 
     async def find_own_id(self, kind: ObjectKind, name: str) -> str | None:
-        """Returns the full ID of a container or an exec instance; None if Patchwright did not create it.
+        """Returns the full ID of a container or an exec instance, or None if Patchwright did not create it.
 
-        Unlike a name, the full ID always identifies the same object, even if objects are renamed.
+        Requests use the full ID instead of a name, because a name may move to another container.
         """
         exec_info = await self._get_json(f"/exec/{name}/json") if kind == "exec" else {}
         container = str(exec_info.get("ContainerID", "")) if kind == "exec" else name
@@ -129,7 +131,7 @@ def _bind_socket(socket_path: Path, group: str | int | None) -> socket.socket:
     socket_path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX)
     try:
-        old_umask = os.umask(0o177)  # nobody else may connect until the group is set
+        old_umask = os.umask(0o177)  # nobody else may connect before the group is set
         try:
             bound.bind(str(socket_path))
         finally:
@@ -144,15 +146,15 @@ def _bind_socket(socket_path: Path, group: str | int | None) -> socket.socket:
 
 
 async def _next_event(connection: h11.Connection, reader: asyncio.StreamReader) -> object:
-    """Returns the next event. Reads from the connection until an event is complete."""
+    """Returns the next HTTP event. Reads from the connection until the event is complete."""
     while (event := connection.next_event()) is h11.NEED_DATA:
         connection.receive_data(await reader.read(CHUNK_BYTES))
     return event
 
 
 def _request_headers(request: EngineRequest, *, upgrade: bool) -> list[tuple[bytes, bytes]]:
-    """Returns the headers for the engine. They are built from the checked request, not copied from the
-    client.
+    """Returns the headers for the engine. They are built from the checked request; the client's headers are
+    not copied.
     """
     connection = (
         [(b"Connection", b"Upgrade"), (b"Upgrade", b"tcp")] if upgrade else [(b"Connection", b"close")]

@@ -1,11 +1,13 @@
-"""Decides which requests a worker may send to a shared Docker engine. The functions have no side effects.
+"""Decides which requests a worker may send to a shared Docker engine. No function in this module has side
+effects.
 
 Access to an engine's socket is root access to its machine. These rules allow only the part of the engine's
 API that `runtime/docker/engine.py` uses: containers with the limits of a sandbox (`container_policy.py`), and
-images with our name prefix. Everything else is rejected, including calls that future engines add. Allowed
-requests are rebuilt from their checked parts, because the engine's parsers may differ from ours. Go ignores
-the letter case of JSON names, and accepts U+017F for an s. It prefers form values in a body to the query.
-Before version 1.17, it accepts `;` for `&`.
+images with our name prefix. Everything else is rejected, including calls that future engines add.
+
+Allowed requests are rebuilt from their checked parts, because the engine parses requests in its own way. Its
+JSON parser ignores the letter case of names, and accepts U+017F for an s. It prefers form values in a body to
+the query. Engines built with Go before version 1.17 accept `;` for `&`.
 
 Source: docs.docker.com/reference/api/engine, pkg.go.dev/encoding/json#Unmarshal,
 pkg.go.dev/net/http#Request.ParseForm
@@ -47,14 +49,16 @@ class Decision(NamedTuple):
     """The decision about a request."""
 
     rejection: str = ""
-    """Why the request is rejected; "" if it is allowed. It is then still rejected if `owned_object` is not
-    ours.
+    """Why the request is rejected; "" if it is allowed. An allowed request is still rejected if Patchwright
+    did not create its `owned_object`.
     """
     owned_object: tuple[ObjectKind, str] | None = None
-    """The name or ID of the container or exec instance that must have our label."""
+    """The name or ID of the container or exec instance that the request uses. Patchwright must have created
+    it.
+    """
     build_request: Callable[[str], EngineRequest] = lambda owned: EngineRequest("", "")
-    """Returns the request to forward, given the full ID of the owned object. A name is not used, because it
-    could be reassigned before the request arrives.
+    """Returns the request to forward, given the full ID of the owned object. A name would be unsafe, because
+    it could move to another object before the request arrives.
     """
 
 
@@ -74,7 +78,9 @@ class AllowedRequest(NamedTuple):
     body: bytes = b""
     owned_object: tuple[ObjectKind, str] | None = None
     owned_query: Callable[[str], Query] = lambda owned: {}
-    """Returns the query parameters that identify the owned object, given its full ID."""
+    """Returns the query parameters that identify the owned object. The argument is the full ID of that
+    object.
+    """
 
 
 RouteCheck: TypeAlias = Callable[[RouteMatch], AllowedRequest | str]
@@ -92,13 +98,15 @@ class Route(NamedTuple):
 
 
 def is_streamed(request: EngineRequest) -> bool:
-    """Returns whether the body is forwarded as a stream, as for the files of a build."""
+    """Returns whether the body is forwarded as a stream, without checks. This is true for the files of a
+    build.
+    """
     return request.method == "POST" and _split_target(request.target)[1] == "/build"
 
 
 def can_upgrade(request: EngineRequest) -> bool:
-    """Returns whether the engine may switch the connection from HTTP to the input and output of an exec
-    instance.
+    """Returns whether the engine may stop using HTTP on the connection, and send the input and output of an
+    exec instance instead.
     """
     return (
         request.method == "POST"
@@ -107,7 +115,7 @@ def can_upgrade(request: EngineRequest) -> bool:
 
 
 def decide(request: EngineRequest) -> Decision:
-    """Decides whether a request is allowed, and how to rebuild it."""
+    """Decides whether a request is allowed, and how to rebuild an allowed request."""
     version, path, pairs = _split_target(request.target)
     if version is not None and version < MIN_API_VERSION:
         return Decision("the API version is too old")
@@ -168,9 +176,10 @@ def _check_own_container(route_match: RouteMatch) -> AllowedRequest | str:
 
 
 def _check_container_list(route_match: RouteMatch) -> AllowedRequest | str:
-    """Allows listing by our label or by a single ID, which is replaced by the full ID.
+    """Allows listing containers by our label, or by one ID.
 
-    Otherwise one of our names could match another container, because an ID filter also matches prefixes.
+    The ID is replaced by the full ID. Otherwise, a name that looks like the start of an ID could list another
+    container, because the engine's ID filter also matches prefixes.
     """
     match _parse_json(route_match.query.get("filters", "")):
         case {"label": [str(label)], **others} if label.partition("=")[0] == OWNER_LABEL and not others:
@@ -213,7 +222,7 @@ _EXEC_FIELDS: Mapping[str, Callable[[Any], bool]] = {
 _DROPPED_FIELDS = {
     "Container",
     "detachKeys",
-}  # The client sends both, but neither is needed: the path already names the container.
+}  # The client sends both, but the engine needs neither: the path already names the container.
 
 
 def _check_exec_create(route_match: RouteMatch) -> AllowedRequest | str:
@@ -341,11 +350,11 @@ def _parse_json(text: str | bytes) -> Any:
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Builds a JSON object from its names and values. Rejects names that a parser could take for the same
-    name.
+    """Builds a JSON object from its names and values. Raises ValueError if a parser could take two names for
+    the same one.
 
-    Rejected are names that differ only in letter case, and non-ASCII names, which case folding may turn into
-    ASCII.
+    This is the case for names that differ only in letter case. It may also be the case for non-ASCII names,
+    because some parsers replace non-ASCII letters by ASCII letters.
     """
     if len({name.lower() for name, _ in pairs}) < len(pairs):
         raise ValueError("duplicate name")

@@ -1,1 +1,1 @@
-"""`patchwright doctor`: checks everything that a run needs, and says how to fix the problems."""
+"""`patchwright doctor`: checks everything that a run needs, and says how to fix each problem."""

@@ -26,11 +26,12 @@ from patchwright.runtime.docker.reaper import ADOPTABLE_LABEL, DEADLINE_LABEL, O
 from patchwright.runtime.sandbox import SandboxSpec
 
 MIN_VERSION = (20, 10)
-CONTAINER_TIMEOUT_SECONDS = 20.0  # a container that reads a few files must exit in this time
+# the container of the check must exit in this time; it only reads a few files
+CONTAINER_TIMEOUT_SECONDS = 20.0
 _MIB = 1 << 20
 
-# Prints the limits that the kernel reports inside the container. The engine returns the last 60 lines of
-# output.
+# Prints the limits that the kernel reports inside the container. The output is short, because the engine
+# returns only its last 60 lines.
 _LIMITS_SCRIPT = """
 while read -r line; do
   case $line in Cap*|NoNewPrivs*|Seccomp:*|Uid:*) echo "$line";; esac
@@ -93,7 +94,7 @@ def _check_version(info: Mapping[str, Any]) -> list[CheckResult]:
 
 
 def _check_disk(settings: Settings, storage: Path) -> list[CheckResult]:
-    """Checks the free space on the engine's disk. A run checks the same before it starts a sandbox."""
+    """Checks the free space on the engine's disk. Each run does the same check before it starts a sandbox."""
     free_mb = capacity.available_disk_mb(storage)
     if free_mb is None:  # the engine runs in a VM, or this process runs in a container
         return []
@@ -189,7 +190,7 @@ async def _wait_for_exit(engine: Engine, container: str) -> bool:
 
 
 def _find_missing_limits(output: str, spec: SandboxSpec) -> list[str]:
-    """Returns the limits that the container's cgroup lacks."""
+    """Returns the limits that are not set in the container's cgroup."""
     values = dict(line.split(": ", 1) for line in output.splitlines() if ": " in line)
     memory = values.get("memory.max") or values.get("memory/memory.limit_in_bytes")
     pids = values.get("pids.max") or values.get("pids/pids.max")

@@ -25,8 +25,9 @@ from patchwright.resolver.errors import ForgeError, NotFound, Unauthorized
 from patchwright.resolver.settings.settings import Settings
 
 APP, CLOCK, WEBHOOK, URL = "GitHub App", "clock", "webhook", "public URL"
-MAX_CLOCK_SKEW_SECONDS = 30.0  # GitHub rejects JWTs issued more than a minute in the future
-PING_TIMEOUT_SECONDS = 15.0  # how long to wait for a redelivery; GitHub waits 10 s for a response
+MAX_CLOCK_SKEW_SECONDS = 30.0  # GitHub rejects JWTs whose time of issue is more than a minute in the future
+# how long to wait for the result of a redelivery; GitHub waits 10 s for a response
+PING_TIMEOUT_SECONDS = 15.0
 FIREWALL_FIX = (
     "Open the firewall for GitHub (api.github.com/meta lists its addresses), or use patchwright serve --poll."
 )
@@ -56,7 +57,7 @@ class _Repository(GitHubResponse):
 
 
 def build_checks(settings: Settings, private_key: str | None) -> list[DoctorCheck]:
-    """Returns the checks; `private_key` is the App's key, or None if there is none."""
+    """Returns the checks of GitHub. `private_key` is the App's key; None if there is none."""
     network = "Check that this machine reaches GitHub (GITHUB_API_URL, HTTPS_PROXY, PATCHWRIGHT_CA_BUNDLE)."
     if settings.app_id and private_key:
         app = AppClient(settings.app_id, private_key, settings.github_api_url, settings.ca_bundle)
@@ -222,7 +223,9 @@ async def _check_events(app: AppClient) -> list[CheckResult]:
 
 
 async def _check_ping(app: AppClient, last: DeliveryAttempt) -> CheckResult:
-    """Requests another ping delivery, which tests the complete path and changes nothing."""
+    """Checks the webhook: asks GitHub to send its ping delivery again, which tests the complete path and
+    changes nothing.
+    """
     await app.redeliver(last)
     deadline = time.monotonic() + PING_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
@@ -251,7 +254,7 @@ def _attempt_result(attempt: DeliveryAttempt, label: str) -> CheckResult:
 
 
 async def _check_public_url(settings: Settings) -> list[CheckResult]:
-    """Checks that this machine can reach the public URL. The webhook check tests whether GitHub can reach it."""
+    """Checks that this machine can reach the public URL. Another check tests whether GitHub can reach it."""
     await send_request("GET", f"{settings.public_url}/healthz", {}, settings.ca_bundle)
     return [ok(URL, f"{settings.public_url} responds")]
 

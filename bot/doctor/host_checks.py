@@ -12,7 +12,7 @@ from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.docker import capacity
 
-# enough for several GiB of a run's work tree and tests, and for an image layer of one GiB
+# enough for one image layer of 1 GiB, and for a run whose work tree and tests take several GiB
 COMFORTABLE_DISK_MB = 10_240
 _GIB = 1024
 
@@ -35,7 +35,7 @@ def _in_thread(check: Callable[[], Sequence[CheckResult]]) -> Callable[[], Await
 
 
 def check_data_directory(data: Path) -> list[CheckResult]:
-    """Checks that the directory is writable."""
+    """Checks that the data directory is writable."""
     name, directory = "data directory", _nearest_existing(data)
     try:
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".doctor-"):
@@ -93,7 +93,7 @@ def check_disk(settings: Settings) -> list[CheckResult]:
 
 
 def check_memory(settings: Settings) -> list[CheckResult]:
-    """Checks that the free memory suffices for the maximum number of sandboxes."""
+    """Checks that the free memory is enough for the maximum number of sandboxes at the same time."""
     free_mb = capacity.available_memory_mb()
     if free_mb is None:
         return [warning("memory", "cannot measure the free memory", "Check it with free.")]

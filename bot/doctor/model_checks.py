@@ -1,4 +1,4 @@
-"""Checks of the model and its fallbacks, with one small tool call each."""
+"""Checks the model and its fallbacks. Each model gets one small request that needs a tool call."""
 
 from collections.abc import Callable, Coroutine
 from decimal import Decimal
@@ -31,7 +31,8 @@ def _probe_check(name: str, settings: Settings) -> Callable[[], Coroutine[Any, A
         from patchwright.resolver.llm.litellm import preload_litellm
         from patchwright.resolver.llm.probe import probe_model
 
-        # The import takes seconds. It runs in a thread, so that it does not use up other checks' timeouts.
+        # The import takes seconds. It runs in a thread, so that the other checks do not time out because of
+        # it.
         await preload_litellm()
         fitness = await probe_model(build_retrying_model(name, settings))
         detail = fitness_line(fitness).rstrip(".")

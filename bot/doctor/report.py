@@ -21,7 +21,7 @@ COLORS: Mapping[CheckState, str] = {"ok": "32", "warning": "33", "failed": "31"}
 
 
 def all_checks(settings: Settings, key: SecretStr | None, environ: Mapping[str, str]) -> list[DoctorCheck]:
-    """Returns all checks, in the order in which a run needs what they test."""
+    """Returns all checks. Their order is the order in which a run needs the things that they test."""
     return [
         *host_checks.build_checks(settings),
         *github_checks.build_checks(settings, key.get_secret_value() if key else None),
@@ -34,7 +34,7 @@ def all_checks(settings: Settings, key: SecretStr | None, environ: Mapping[str, 
 async def print_report(
     checks: Sequence[DoctorCheck], secrets: Secrets, environ: Mapping[str, str], *, as_json: bool
 ) -> bool:
-    """Prints the results of the checks; returns False if a check failed."""
+    """Prints the results of the checks as they arrive. Returns False if a check failed."""
     width = terminal_size(sys.stdout).columns if sys.stdout.isatty() else None
     color = width is not None and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     results: list[CheckResult] = []

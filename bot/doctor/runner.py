@@ -25,7 +25,7 @@ class CheckResult(FrozenModel):
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """A check of something that a run needs. It changes nothing."""
+    """A check of one thing that a run needs. A check changes nothing."""
 
     name: str
     run: Callable[[], Awaitable[Sequence[CheckResult]]]
@@ -33,7 +33,7 @@ class DoctorCheck:
     OSError.
     """
     fix: str
-    """How to fix the problem if the check raised an error or timed out."""
+    """How to fix the problem if `run` raised an error or timed out."""
     timeout_seconds: float = 30.0
 
 
@@ -50,7 +50,9 @@ def failed(name: str, detail: str, fix: str) -> CheckResult:
 
 
 async def run_checks(checks: Sequence[DoctorCheck]) -> AsyncGenerator[CheckResult, None]:
-    """Yields the results in the order of the checks, each as soon as it and all earlier ones are available."""
+    """Runs all checks at the same time. Yields their results in the order of the checks, each as early as
+    that order allows.
+    """
     tasks = [asyncio.create_task(_run_check(check)) for check in checks]
     try:
         for task in tasks:
@@ -63,7 +65,9 @@ async def run_checks(checks: Sequence[DoctorCheck]) -> AsyncGenerator[CheckResul
 
 
 async def _run_check(check: DoctorCheck) -> Sequence[CheckResult]:
-    """Runs one check. A check in a thread cannot be stopped: its thread continues after the timeout."""
+    """Runs one check with a timeout. A check that runs in a thread cannot be stopped, so its thread continues
+    after the timeout.
+    """
     running = asyncio.ensure_future(check.run())
     try:
         done, _ = await asyncio.wait((running,), timeout=check.timeout_seconds)

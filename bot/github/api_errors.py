@@ -7,12 +7,12 @@ import httpx
 from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted, UnprocessableRequest
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, RateLimited, Unauthorized
 
-# The wait that GitHub recommends if a rate limit response contains no time.
+# How long to wait if GitHub's rate limit response names no time. GitHub recommends this wait.
 DEFAULT_RETRY_AFTER = timedelta(minutes=1)
 
 
 def error_from_response(response: httpx.Response, operation: str) -> ForgeError:
-    """Returns the error for an unsuccessful response; `operation` describes the request."""
+    """Returns the error for an unsuccessful response. `operation` describes the request, for the message."""
     message = _error_message(response)
     error = f"{operation}: GitHub returned {response.status_code}: {message}"
     match response.status_code:
@@ -38,7 +38,9 @@ def error_from_response(response: httpx.Response, operation: str) -> ForgeError:
 
 
 def _error_message(response: httpx.Response) -> str:
-    """Returns GitHub's error message, shortened because a proxy may respond with a whole web page."""
+    """Returns GitHub's error message. The message is shortened, because a proxy may respond with a whole web
+    page.
+    """
     try:
         body = response.json()
         parts = [body["message"], *(str(one.get("message", one)) for one in body.get("errors") or ())]

@@ -48,14 +48,18 @@ class NoticeStore(Protocol):
 
 
 class AppPermissions:
-    """Checks the App's permissions before a run starts. A push rejected at the end would waste the whole run."""
+    """Checks the App's permissions before a run starts, because a push that GitHub rejects at the end would
+    waste the whole run.
+    """
 
     def __init__(self, rest: RestClient, notices: NoticeStore) -> None:
         self._rest = rest
         self._notices = notices
 
     async def has_access(self, repo: Repo) -> bool:
-        """Returns whether the App is installed in the repository and not suspended. Raises ForgeError."""
+        """Returns whether the App is installed in the repository and not suspended. Always returns True for a
+        token. Raises ForgeError.
+        """
         if not self._rest.is_app:
             return True
         try:
@@ -64,7 +68,7 @@ class AppPermissions:
             return False
 
     async def is_reachable(self, repo: Repo) -> bool:
-        """Returns whether GitHub shows the repository to us now. Raises ForgeError if GitHub is down."""
+        """Returns whether GitHub shows us the repository at this moment. Raises ForgeError if GitHub is down."""
         try:
             await self._rest.get(RepositoryResponse, repo, *repo_path(repo))
         except (NotFound, Forbidden):
@@ -84,7 +88,9 @@ class AppPermissions:
             return True  # the App may have just been removed, which other checks handle
 
     async def reset_notices(self, change: InstallationChanged) -> None:
-        """Logs the permissions that are missing after an installation changed."""
+        """Logs the permissions that the App lacks after its installation changed, unless the App lost access
+        altogether.
+        """
         if not change.is_access_removed and (missing := missing_permissions(change.permissions)):
             _log_missing(
                 MissingPermissions(
@@ -94,7 +100,7 @@ class AppPermissions:
             )
 
     async def find_missing(self, repo: Repo) -> MissingPermissions | None:
-        """Returns the missing permissions. Raises ForgeError.
+        """Returns the permissions that the App lacks in the repository. Raises ForgeError.
 
         Returns None if no permission is missing, or if the bot uses a token instead of an App.
         """
@@ -115,17 +121,20 @@ class AppPermissions:
         return await self._rest.get_as_app(InstallationResponse, *repo_path(repo), "installation")
 
     async def find_notice(self, missing: MissingPermissions, repo: Repo) -> PermissionNotice | None:
-        """Returns the earlier notice about exactly these permissions; None if there is none or it has
-        expired. Raises QueueDown.
+        """Returns an earlier notice that lists exactly these permissions, or None if there is none or it has
+        expired.
+
+        Raises QueueDown.
         """
         stored = await self._notices.load(_notice_key(missing, repo))
         notice = PermissionNotice.model_validate_json(stored) if stored else None
         return notice if notice and notice.permissions == missing.permissions else None
 
     async def post_notice(self, missing: MissingPermissions, job: Job, forge: Forge) -> str:
-        """Posts the missing permissions in a job's thread, and returns the posted explanation.
+        """Posts a notice that lists the missing permissions in a job's thread. Returns the explanation in the
+        notice.
 
-        While the same permissions are missing, notices for later jobs of the repository link to the first
+        While the same permissions are missing, the notices for later jobs of the repository link to the first
         notice. Raises ForgeError and QueueDown.
         """
         notice = await self.find_notice(missing, job.repo)
@@ -146,11 +155,10 @@ class AppPermissions:
 
 
 def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: Forge) -> JobResolver:
-    """Wraps `resolve` so that a job is rejected if the App lacks permissions in its repository. The rejection
-    lists the permissions to grant.
+    """Wraps `resolve` so that a job is rejected if the App lacks permissions in the job's repository. The
+    rejection lists the permissions to grant.
 
-    If GitHub does not show the whole repository at the moment, raises ForgeUnavailable, so that the job is
-    retried.
+    If GitHub does not show the repository at the moment, raises ForgeUnavailable, so that the job is retried.
     """
 
     async def resolve_if_permitted(job: Job) -> Outcome:
@@ -161,7 +169,7 @@ def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: For
         except BranchMoved:
             raise
         except (Forbidden, NotFound) as exc:
-            # A permission may have been revoked meanwhile.
+            # A permission may have been revoked during the run.
             if isinstance(exc, Forbidden) and (missing := await grants.find_missing(job.repo)) is not None:
                 _log_missing(missing, str(job.repo))
                 raise PermissionNotGranted(
@@ -175,7 +183,7 @@ def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: For
 
 
 def missing_permissions(permissions: dict[str, str]) -> tuple[str, ...]:
-    """Returns the required permissions that are not in `permissions`. They have the form of GitHub's pages,
+    """Returns the required permissions that `permissions` do not grant. Each is written as on GitHub's pages,
     such as `contents: write`.
     """
     needed = REQUIRED_PERMISSIONS.items()

@@ -1,7 +1,8 @@
 """Downloads files attached to a thread, from the forge's own addresses only.
 
-The URL comes from untrusted text, so it must have the exact form of an attachment's URL on the forge.
-Redirects may lead only to the forge or its storage. Size, redirects and time are limited.
+The URL of a file comes from untrusted text, so it must have the exact form of an attachment's URL on the
+forge. Redirects may lead only to the forge or its storage. The size, the number of redirects, and the time
+are limited.
 """
 
 import asyncio
@@ -17,13 +18,13 @@ from patchwright.resolver.errors import ForgeError, NotFound
 from patchwright.resolver.forge import MAX_ATTACHMENT
 
 TIMEOUT_SECONDS = 20.0  # seconds for one file, from the first byte to the last
-MAX_REDIRECTS = 3  # a download from GitHub needs one redirect
+MAX_REDIRECTS = 3  # GitHub redirects a download once
 
 _ATTACHMENT_PATH = re.compile(
     r"/user-attachments/(assets|files)/[\w./%-]+|/[\w.-]+/[\w.-]+/(assets|files)/\d+/[\w./%-]+", re.ASCII
 )
 _IMAGE_HOST = re.compile(r"(private-)?user-images\.githubusercontent\.com")
-# Redirect targets of github.com, observed in 2026; the pattern covers the storage of every region.
+# The storage that github.com redirected to in 2026. The pattern matches the storage of every region.
 _STORAGE_HOST = re.compile(
     r"github-production-(user-asset|repository-file|repository-image)-[0-9a-f]{6}\.s3(\.[a-z0-9-]+)?\.amazonaws\.com"
     r"|objects\.githubusercontent\.com"
@@ -35,7 +36,7 @@ def is_attachment(url: str, server_url: str) -> bool:
     try:
         parts = urlsplit(url)
         is_plain = (parts.username, parts.password, parts.port) == (None, None, urlsplit(server_url).port)
-    except ValueError:  # an invalid port or IP address
+    except ValueError:  # the URL has an invalid port or IP address
         return False
     if any(part in unquote(parts.path) for part in ("..", "//", "\\", "%")):
         return False
@@ -50,7 +51,7 @@ def is_attachment(url: str, server_url: str) -> bool:
 
 
 def is_allowed_redirect(url: str, server_url: str) -> bool:
-    """Returns whether an attachment may redirect to this URL."""
+    """Returns whether a download may follow a redirect to this URL."""
     if is_attachment(url, server_url):
         return True
     parts = urlsplit(url)
@@ -69,9 +70,9 @@ class AttachmentDownloader:
         self._ssl_context = create_ssl_context(ca_bundle)
 
     async def fetch(self, url: str, credentials: Credentials) -> bytes | None:
-        """Returns the file, at most MAX_ATTACHMENT bytes; None if this is not an attachment's URL.
+        """Returns at most MAX_ATTACHMENT bytes of the file, or None if the URL is not that of an attachment.
 
-        The token is sent to the forge only, not to redirect targets. Raises NotFound or ForgeError.
+        Sends the token to the forge only, not to redirect targets. Raises NotFound or ForgeError.
         """
         if not is_attachment(url, self._server_url):
             return None

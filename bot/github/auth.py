@@ -14,13 +14,15 @@ class TokenAuth:
 
 @dataclass(frozen=True)
 class AppAuth:
-    """The credentials of a GitHub App. They are used to create a token for each repository."""
+    """The credentials of a GitHub App. With them, the client creates a token for each repository."""
 
     app_id: str
     private_key: SecretStr
     """In PEM format."""
     workflows: bool = False
-    """True if tokens include the permission to change workflows, provided that it is granted."""
+    """True if tokens include the permission to change workflows. An installation that has not granted this
+    permission is unaffected.
+    """
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,12 @@ class RequestPolicy:
     write_interval: float = 1.0
     """Minimum time between two writes, in seconds."""
     initial_backoff: float = 0.5
-    """Seconds before the second attempt; doubled for each further one, with jitter."""
+    """Seconds between the first and the second attempt. The wait doubles with each further attempt, and
+    varies randomly.
+    """
     max_rate_limit_wait: float = 60.0
-    """Maximum time to wait for a rate limit, in seconds. If the wait would be longer, RateLimited is raised."""
+    """Maximum number of seconds to wait for the end of a rate limit. If the wait is longer, raises
+    RateLimited.
+    """
     timeout: float = 30.0
-    """Seconds without any data from GitHub after which a request fails."""
+    """A request fails if GitHub sends no data for this many seconds."""

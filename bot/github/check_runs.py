@@ -41,7 +41,7 @@ class CheckRuns:
         self._create_once = create_once
 
     async def upsert(self, repo: Repo, report: CheckRunReport) -> str:
-        """Creates or updates the check run of a report: see `Forge.create_check_run`.
+        """Creates the check run for a report, or updates the existing one: see `Forge.create_check_run`.
 
         Source: docs.github.com/rest/checks/runs
         """

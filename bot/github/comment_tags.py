@@ -1,5 +1,5 @@
-"""Hidden tags at the start of the bot's comments. With them, the bot finds its comments again and does not
-reply to itself.
+"""Hidden tags at the start of the bot's comments. The bot finds its comments by their tags, and does not
+reply to them.
 
 A tag is an HTML comment, `<!-- patchwright:ID -->`. While the job of the comment is queued or running, the
 tag is `<!-- patchwright:ID in-progress -->`.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 TAG_PREFIX = "<!-- patchwright:"
-"""How every tag begins."""
+"""The first characters of every tag."""
 IN_PROGRESS = "in-progress"
 
 
@@ -22,12 +22,14 @@ class TaggedComment(NamedTuple):
 
 
 def render_tag(tag: str, *, in_progress: bool = False) -> str:
-    """Returns the first line of a comment with this tag."""
+    """Returns the tag as the first line of a comment."""
     return f"{tag_prefix(tag)}{IN_PROGRESS + ' ' if in_progress else ''}-->\n"
 
 
 def tag_prefix(tag: str) -> str:
-    """Returns how a comment with this tag begins, whether or not it is in progress."""
+    """Returns the first characters of a comment with this tag. They are the same whether or not its job is in
+    progress.
+    """
     return f"{TAG_PREFIX}{quote(tag, safe='')} "
 
 

@@ -17,7 +17,7 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import NotFound
 from patchwright.resolver.forge import MAX_BODY
 
-MAX_CACHED_COMMENTS = 500  # number of cached comments; others are looked up again
+MAX_CACHED_COMMENTS = 500  # maximum number of cached comments; others are searched on GitHub again
 
 
 class _CachedComment(NamedTuple):
@@ -40,8 +40,8 @@ class Comments:
         self._get_identity = get_identity
         self._create_once = create_once
         self._cache: OrderedDict[tuple[Repo, int, str], _CachedComment] = OrderedDict()
-        # Two concurrent calls with the same tag would create two comments. These locks prevent that within
-        # this process, and `RestClient.lock` prevents it between processes. Calls with different tags do not
+        # Two concurrent calls with the same tag would create two comments. These locks prevent this within
+        # one process, and `RestClient.lock` prevents it between processes. Calls with different tags do not
         # wait for each other.
         self._locks: WeakValueDictionary[tuple[Repo, int, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -60,7 +60,7 @@ class Comments:
             return await self._find(repo, number, tag)
 
         async def create() -> CommentResponse:
-            # People wait for the first comment. So it has the priority of an acknowledgment even if the
+            # People wait for the first comment. It therefore gets the priority of an acknowledgment if the
             # caller set none, for example when the resolver rejects a job.
             priority = current_priority()
             with write_priority(Priority.ACKNOWLEDGMENT if priority is Priority.WORK else priority):
@@ -85,7 +85,7 @@ class Comments:
                     comment = await self._rest.patch(
                         CommentResponse, repo, *comment_path, body={"body": text}
                     )
-                except NotFound:  # it was deleted, unless GitHub still lists it
+                except NotFound:  # the comment was deleted; if GitHub still lists it, the error is raised
                     comment = await find_or_create()
                     if comment.body != text:
                         raise
@@ -106,8 +106,9 @@ class Comments:
 
 
 def truncate_body(body: str, limit: int, github_limit: int = MAX_BODY) -> str:
-    """Truncates a body to `limit` characters, closes open Markdown blocks and adds a note. The note mentions
-    `github_limit`.
+    """Shortens a body to `limit` characters, closes open Markdown blocks, and adds a note.
+
+    The note names `github_limit` as the limit.
     """
     if len(body) <= limit:
         return body

@@ -1,5 +1,5 @@
-"""Publishes commits and verifies the result. Uses GitHub's API, which signs the commits, or git push if the
-API cannot publish a commit.
+"""Publishes commits and verifies the result. GitHub's API signs the commits that it creates, so the API is
+tried first. Git push is used if the API cannot publish a commit.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ class CommitPublisher:
         self._ca_bundle = ca_bundle
 
     def clone_url(self, repo: Repo) -> str:
-        # The URL is built from our settings and not taken from an API response, because our token is sent to
-        # it.
+        # The URL is built from our settings. An API response could name another server, which would get our
+        # token.
         return f"{self._server_url}/{repo.owner}/{repo.name}.git"
 
     async def get_tip(self, repo: Repo, branch: str, fork: Repo | None = None) -> str | None:
@@ -87,11 +87,12 @@ class CommitPublisher:
                 tip = await self._publish_by_api(repo, branch, local, change, is_new=tip is None)
                 if (published := await self._read_back(repo, tip, local, "")) is not None:
                     return published
-                change = render_unsigned_reason("different")  # the push by git replaces our commit at `tip`
+                # git replaces the commit that the API has created at `tip`
+                change = render_unsigned_reason("different")
             except (BranchMoved, RateLimited, Unauthorized):
                 raise
             except ForgeError as exc:
-                # The token may still be allowed to push by git; otherwise git's error is reported.
+                # The token may still be allowed to push with git. If it is not, the error of git is reported.
                 change = render_unsigned_reason("refused", str(exc))
                 if (tip := await self.get_tip(repo, branch)) not in (None, parent):
                     return await self._verify_existing(repo, branch, tip, local, change)
@@ -100,8 +101,9 @@ class CommitPublisher:
     async def push_to_fork(
         self, fork: Repo, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str
     ) -> PublishedCommit:
-        """Pushes to a fork with the credentials for `repo`. This works if the fork allows pushes by the
-        maintainers of `repo`.
+        """Pushes a commit to a branch of a fork, with the credentials for `repo`.
+
+        GitHub allows this if the fork lets the maintainers of `repo` push.
         """
         tip = await self.get_tip(repo, branch, fork)
         if tip not in (commit, parent):
@@ -122,7 +124,9 @@ class CommitPublisher:
     async def _publish_by_api(
         self, repo: Repo, branch: str, commit: LocalCommit, change: FileChanges, *, is_new: bool
     ) -> str:
-        """Creates the commit through the API and returns the SHA of the branch's tip. Raises ForgeError."""
+        """Creates the commit through the API. Returns the SHA of the commit, which is then the tip of the
+        branch. Raises ForgeError.
+        """
         (parent,) = commit.parents
         if is_new:
             await self._create_branch(repo, branch, parent)
@@ -146,7 +150,9 @@ class CommitPublisher:
                 return
             except ForgeError as exc:
                 if await self.get_tip(repo, branch) == parent:
-                    return  # the branch exists: a response was lost, now or in an earlier attempt
+                    # the branch exists, because this request or an earlier one succeeded and its response was
+                    # lost
+                    return
                 if not isinstance(exc, ForgeUnavailable) or attempt == MAX_ATTEMPTS:
                     raise
             await asyncio.sleep(self._rest.backoff(attempt))
@@ -175,8 +181,8 @@ class CommitPublisher:
                 )
                 return created.commit.oid
             except (ForgeUnavailable, BranchMoved, NotFound) as exc:
-                # The response was lost, but the commit may exist. GitHub would then reject a second commit as
-                # stale.
+                # The response may have been lost although GitHub created the commit. GitHub then rejects a
+                # second commit as stale.
                 tip = await self.get_tip(repo, branch)
                 if tip not in (None, parent):
                     if commit.matches(await self._get_commit(repo, tip)):
@@ -184,7 +190,7 @@ class CommitPublisher:
                     raise BranchMoved(
                         f"{branch} of {repo} is at {tip[:12]}, which is another commit"
                     ) from exc
-                # GitHub may not find a new branch at first, so this is retried.
+                # GitHub may not find a new branch at first, so the request is repeated.
                 if attempt == MAX_ATTEMPTS:
                     raise ForgeUnavailable(str(exc)) from exc
             await asyncio.sleep(self._rest.backoff(attempt))
@@ -200,7 +206,7 @@ class CommitPublisher:
         try:
             await push(*arguments, credentials, tip, self._ca_bundle)
         except Unauthorized:
-            # The token was revoked, or expired early.
+            # The token was revoked, or expired before the announced time.
             self._rest.invalidate_credentials(repo, credentials)
             renewed = await self._rest.get_credentials(repo)
             if renewed == credentials:
@@ -217,7 +223,9 @@ class CommitPublisher:
     # --- reading back ---------------------------------------------------------------------------------------
 
     async def _wait_for_tip(self, repo: Repo, branch: str, expected: str, previous: str | None) -> str | None:
-        """Returns the branch's tip as soon as it differs from `previous`. Writes become visible with a delay."""
+        """Waits until the branch's tip differs from `previous`, because GitHub shows writes with a delay.
+        Returns the tip.
+        """
         for attempt in range(1, MAX_ATTEMPTS + 1):
             if (now := await self.get_tip(repo, branch)) == expected or now not in (None, previous):
                 break
@@ -227,8 +235,8 @@ class CommitPublisher:
     async def _verify_existing(
         self, repo: Repo, branch: str, tip: str | None, commit: LocalCommit, change: FileChanges | str
     ) -> PublishedCommit:
-        """Returns the commit at the tip if an earlier attempt published it. Raises BranchMoved if the tip is
-        another commit.
+        """Returns the commit at the branch's tip if an earlier attempt has published it. Raises BranchMoved
+        if the tip is another commit.
         """
         assert tip is not None
         note = change if isinstance(change, str) else ""
@@ -239,7 +247,9 @@ class CommitPublisher:
     async def _read_back(
         self, repo: Repo, sha: str, commit: LocalCommit, note: str
     ) -> PublishedCommit | None:
-        """Reads the commit from GitHub. Returns None if its tree or parents differ from those of our commit."""
+        """Reads the published commit from GitHub. Returns None if its tree or its parents differ from those
+        of our commit.
+        """
         response = await self._get_commit(repo, sha)
         if not commit.matches(response):
             return None

@@ -1,5 +1,5 @@
-"""Implements `Forge` for GitHub. Checks whether the result of a write already exists, before the write and
-again if its response was lost.
+"""Implements `Forge` for GitHub. Before each write, and again if a response was lost, checks whether the
+result already exists.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-MAX_PULLS = 300  # number of open pull requests that are searched for those of the bot
+MAX_PULLS = 300  # maximum number of open pull requests that are searched for those of the bot
 MAX_TITLE = 256  # characters; GitHub returns 422 for longer ones
 
 CONVERT_TO_DRAFT = """mutation ToDraft($input: ConvertPullRequestToDraftInput!) {
@@ -81,15 +81,16 @@ class GitHubForge:
         policy: RequestPolicy | None = None,
         write_limiter: WriteLimiter | None = None,
     ) -> None:
-        """`write_limiter` enforces a minimum time between writes. If it is None, a limiter for this process
-        is created.
+        """`write_limiter` enforces a minimum time between writes. If it is None, creates a limiter for this
+        process only.
         """
         self._rest = RestClient(auth, api_url, ca_bundle, policy or RequestPolicy(), write_limiter)
         self._server_url = server_url.rstrip("/")
         self._graphql = GraphQLClient(self._rest, graphql_url)
         self._get_identity = Identity(self._rest, self._graphql)
         self._pull_cache: dict[tuple[Repo, str], tuple[str, tuple[PullRequest, ...]]] = {}
-        """The bot's open pull requests by repository and prefix, with the ETag of the list."""
+        """The bot's open pull requests for each repository and branch prefix, with the ETag of GitHub's list.
+        """
         self._attachments = AttachmentDownloader(self._server_url, ca_bundle)
         self._commit_publisher = CommitPublisher(self._rest, self._graphql, self._server_url, ca_bundle)
         self._reviews = Reviews(self._rest, self._graphql, self._get_identity, self._create_once)
@@ -98,7 +99,9 @@ class GitHubForge:
         self._check_runs = CheckRuns(self._rest, self._create_once)
         self._comments = Comments(self._rest, self._threads, self._get_identity, self._create_once)
         self.outbox: CommentOutbox | None = None
-        """Keeps final texts until GitHub accepts them; None if they are posted once."""
+        """Stores final texts until GitHub has accepted them. If it is None, a text that GitHub refuses is
+        lost.
+        """
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,11 +120,11 @@ class GitHubForge:
 
     @property
     def rest(self) -> RestClient:
-        """The REST client, for requests that `Forge` does not offer."""
+        """The REST client, for requests that the `Forge` protocol does not include."""
         return self._rest
 
     async def verify_credentials(self) -> None:
-        """Checks the credentials. Raises Unauthorized if GitHub rejects them, and ForgeError if it is
+        """Checks the credentials. Raises Unauthorized if GitHub rejects them, and ForgeError if GitHub is
         unavailable.
         """
         await self._rest.verify_credentials()
@@ -157,8 +160,8 @@ class GitHubForge:
         return await self._threads.get_permission(repo, user)
 
     async def get_credentials(self, repo: Repo) -> Credentials:
-        """Returns a token for this repository that is valid for at least 15 minutes. A personal token is
-        returned unchanged.
+        """Returns a token for this repository that is valid for at least 15 minutes. If the operator
+        configured a token, returns that token.
         """
         return await self._rest.get_credentials(repo)
 
@@ -200,7 +203,7 @@ class GitHubForge:
             found, next_query = found + another.data, another.next_query
         candidates = (one for one in found if one.is_same_repository and one.head.ref.startswith(prefix))
         own = tuple(as_pull_request(one, trusted=True) for one in candidates if is_by(one, identity))
-        # The list is cached only if it has one page, because an ETag covers a single page.
+        # The list is cached only if it has one page, because an ETag identifies a single page.
         if identity is None or page.next_query:
             self._pull_cache.pop((repo, prefix), None)
         else:
@@ -303,24 +306,24 @@ class GitHubForge:
         return await self._check_runs.upsert(repo, report)
 
     async def react(self, repo: Repo, resource_path: tuple[str, ...]) -> None:
-        """Adds an "eyes" reaction to a comment or issue; GitHub keeps one per user."""
+        """Adds an "eyes" reaction to a comment or an issue. GitHub stores at most one such reaction per user."""
         path = (*repo_path(repo), *resource_path, "reactions")
         await self._rest.post(dict[str, object], repo, *path, body={"content": "eyes"})
 
     async def _create_once(
         self, create: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]]
     ) -> T:
-        """Calls `create`. If the response is lost, searches for the result with `find` before it calls
-        `create` again.
+        """Creates something on GitHub with `create`. If the response is lost or GitHub rejects the request,
+        looks for the result with `find` before the next attempt.
         """
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 return await create()
             except (ForgeUnavailable, UnprocessableRequest) as exc:
-                # A rejection can mean that an earlier request succeeded and its response was lost.
+                # GitHub may reject a request because an earlier one succeeded and its response was lost.
                 if (found := await find()) is not None:
                     return found
-                # GitHub rejects a pull request if its base branch changes at the same moment.
+                # GitHub rejects a new pull request if its base branch changes at the same moment.
                 is_race = attempt == 1 and "base branch was modified" in str(exc).lower()
                 if attempt == MAX_ATTEMPTS or (isinstance(exc, UnprocessableRequest) and not is_race):
                     raise
@@ -328,7 +331,8 @@ class GitHubForge:
         raise AssertionError("the last attempt returns or raises")
 
     async def _set_draft(self, repo: Repo, pull: PullRequestResponse, draft: bool) -> None:
-        """Converts a pull request to a draft, or marks it as ready for review. REST cannot do this.
+        """Converts a pull request to a draft, or marks it as ready for review. Uses GraphQL, because REST
+        cannot do this.
 
         Source: docs.github.com/graphql/reference/mutations#markpullrequestreadyforreview
         """

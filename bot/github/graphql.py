@@ -19,7 +19,7 @@ FORBIDDEN_TYPES = {"FORBIDDEN", "INSUFFICIENT_SCOPES", "BRANCH_PROTECTION_RULE_V
 
 
 class GraphQLClient:
-    """Executes GraphQL operations with one root field. All arguments are passed as variables."""
+    """Executes GraphQL operations that have one root field. Sends all arguments as variables."""
 
     def __init__(self, rest: RestClient, url: str) -> None:
         self._rest = rest
@@ -36,8 +36,8 @@ class GraphQLClient:
     ) -> T:
         """Returns the value of the root field, parsed as `response_type`. Raises ForgeError.
 
-        With `idempotent=False`, ForgeUnavailable means that the change may or may not have been made. Check
-        before you repeat the request.
+        If `idempotent` is False and ForgeUnavailable is raised, it is unknown whether the change was made.
+        Check this before you repeat the request.
         """
         body = {"query": query, "variables": variables}
         response = await self._rest.post_graphql(
@@ -62,7 +62,7 @@ class GraphQLClient:
 def _to_forge_error(error: GraphQLError) -> ForgeError:
     """Maps a GraphQL error to an error of the resolver.
 
-    Source: errors observed in responses. GitHub's documentation does not list their types.
+    Source: errors that GitHub has returned. Its documentation does not list their types.
     """
     message = f"GitHub returned: {error.message[:500]}"
     if error.type == "RATE_LIMITED":

@@ -35,17 +35,17 @@ class GitHubRequest:
     params: Mapping[str, str] = field(default_factory=dict)
     json: Mapping[str, object] | None = None
     etag: str = ""
-    """ETag of the cached response. If the response is unchanged, GitHub does not send it or count it toward
-    the rate limit.
+    """ETag of an earlier response. If the resource has not changed, GitHub does not send it again, and the
+    request does not count toward the rate limit.
     """
 
 
 class GitHubClient(githubkit.GitHub[Any]):
     """A githubkit client that keeps one connection pool until it is closed.
 
-    githubkit stores the pool of an `async with` block in a context variable. A task started outside that
-    block, such as a request handler, does not see the pool. It would build a new pool for each call, which
-    takes 20 ms instead of 3.
+    githubkit stores the pool of an `async with` block in a context variable. Tasks that were started outside
+    the block, such as request handlers, do not see that pool. githubkit would build a new pool for each of
+    their calls, which takes 20 ms instead of 3.
     """
 
     _pool: httpx.AsyncClient | None = None
@@ -67,7 +67,7 @@ def _validate_private_key(private_key: SecretStr) -> str:
     try:
         load_pem_private_key(key.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        # Raised without its cause, whose message may contain the key.
+        # Raised without its cause, because the message of the cause may contain the key.
         raise SettingsError(
             "PATCHWRIGHT_PRIVATE_KEY is not a PEM private key. Download a new one from the App's page."
         ) from None
@@ -75,7 +75,7 @@ def _validate_private_key(private_key: SecretStr) -> str:
 
 
 def create_unauthenticated_client(api_url: str, ssl_context: ssl.SSLContext, timeout: float) -> GitHubClient:
-    """Creates a client without credentials. Each request must have its own authorization header."""
+    """Creates a client without credentials. Each request must contain an authorization header."""
     return _create_client(UnauthAuthStrategy(), api_url, ssl_context, timeout)
 
 
@@ -97,8 +97,8 @@ def _create_client(auth: Any, api_url: str, ssl_context: ssl.SSLContext, timeout
         ssl_verify=ssl_context,
         auto_retry=False,
         http_cache=False,
-        # githubkit's default is one cache for the whole process. Its keys include neither the base URL nor
-        # the App's key.
+        # By default, githubkit uses one cache for the whole process. Its cache keys include neither the base
+        # URL nor the App's key.
         cache_strategy=MemCacheStrategy(),
     )
 
@@ -125,7 +125,7 @@ def _translate_errors(operation: str) -> Iterator[None]:
         ) from exc
     except RequestFailed as exc:
         raise error_from_response(exc.response.raw_response, operation) from exc
-    except ValueError as exc:  # a header is not a number, for example a proxy's retry-after
+    except ValueError as exc:  # a header that should be a number is not, for example a proxy's retry-after
         raise ForgeUnavailable(f"invalid response from GitHub: {operation}") from exc
     except RequestError as exc:
         if "CERTIFICATE_VERIFY_FAILED" in str(exc.exc):
@@ -136,7 +136,7 @@ def _translate_errors(operation: str) -> Iterator[None]:
 
 
 def parse_response(response_type: type[T], response: httpx.Response) -> T:
-    """Parses a response body as `response_type`. Leaves out invalid entries of a list. Raises ForgeError."""
+    """Parses a response body as `response_type`. Leaves out the invalid entries of a list. Raises ForgeError."""
     expected: Any = response_type
     if get_origin(response_type) is list:
         expected = Annotated[response_type, WrapValidator(drop_invalid_entries)]
@@ -151,7 +151,9 @@ def parse_response(response_type: type[T], response: httpx.Response) -> T:
 
 
 def join_path(*path: str) -> str:
-    """Joins and quotes path segments. Raises NotFound for a segment such as `..` that would change the path."""
+    """Quotes path segments and joins them. Raises NotFound if a segment such as `..` would lead to another
+    path.
+    """
     if {"", ".", ".."} & set(path):
         raise NotFound(f"not a path on GitHub: {'/'.join(path)}")
     return "/".join(quote(part, safe="") for part in path)

@@ -1,4 +1,4 @@
-"""Finds the GitHub account that the bot writes as. Works with every kind of token."""
+"""Finds the GitHub account that the bot writes as. This works with every kind of token."""
 
 import contextlib
 
@@ -20,7 +20,9 @@ class Identity:
         self._account: Account | None = None
 
     def cache_account(self, account: Account | None) -> None:
-        """Caches the bot's account, known as the author of something that the bot wrote."""
+        """Caches the bot's account. The caller knows the account as the author of something that the bot
+        wrote.
+        """
         self._account = self._account or account
 
     async def __call__(self, repo: Repo) -> Account | None:

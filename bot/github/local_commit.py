@@ -8,9 +8,9 @@ from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.publishing.publishing_texts import render_unsigned_reason
 
 # GitHub documents no limits. Other projects report that a commit of 40 MiB fails, and that requests with
-# several hundred files time out (grafana/github-api-commit-action#66, PostHog/context-mill#362).
+# several hundred files time out: grafana/github-api-commit-action#66, PostHog/context-mill#362.
 MAX_FILES = 100
-MAX_BYTES = 20_000_000  # bytes of file contents; 27 MB in base64
+MAX_BYTES = 20_000_000  # bytes of all files together; they take 27 MB in base64
 REGULAR_FILE, ABSENT, SUBMODULE = "100644", "000000", "160000"
 
 
@@ -24,8 +24,8 @@ class LocalCommit(NamedTuple):
     body: str
 
     def matches(self, response: CommitResponse) -> bool:
-        """Returns whether GitHub's commit has the same tree and parents. Signatures and authors are not
-        compared.
+        """Returns whether GitHub's commit has the same tree and the same parents. Does not compare signatures
+        or authors.
         """
         return (response.tree.sha, tuple(one.sha for one in response.parents)) == (self.tree, self.parents)
 
@@ -47,8 +47,8 @@ async def read_commit(git_dir: Path, commit: str) -> LocalCommit:
 
 
 async def read_file_changes(git_dir: Path, commit: LocalCommit, parent: str) -> FileChanges | str:
-    """Returns the file changes of a commit for `createCommitOnBranch`, or a sentence why the API cannot
-    publish the commit.
+    """Returns the file changes of a commit, for `createCommitOnBranch`. If the API cannot publish the commit,
+    returns a sentence that says why.
     """
     if commit.parents != (parent,):
         return render_unsigned_reason("merge", "")

@@ -39,19 +39,19 @@ from patchwright.resolver.errors import Forbidden, NotFound, RateLimited, Settin
 
 T = TypeVar("T")
 
-# Token requests list these permissions, so that a token does not get the App's other permissions.
+# Token requests list these permissions. A token that lists none would get all of the App's permissions.
 REQUIRED_PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
-# Requested only if the installation grants them; otherwise GitHub would reject the token request.
+# Requested only if the installation has granted them. Otherwise GitHub would reject the token request.
 OPTIONAL_PERMISSIONS = (("checks", "read"), ("checks", "write"), ("actions", "read"), ("statuses", "read"))
 MIN_TOKEN_LIFETIME = timedelta(minutes=15)  # enough for a clone; tokens are valid for an hour
 PERMISSION_DELAY = timedelta(minutes=1)
-MAX_ATTEMPTS = 4  # attempts of a request that gets no usable response
+MAX_ATTEMPTS = 4  # maximum number of attempts for a request that gets no usable response
 PER_PAGE = 100  # GitHub's maximum
 MAX_PAGES = 100
 
 
 Principal: TypeAlias = Repo | Credentials | None
-"""Whose credentials a request uses: a repository's token, these credentials, or (None) those of the App."""
+"""Who sends a request: a repository's token (Repo), the given Credentials, or the App itself (None)."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ResultPage(Generic[T]):
 
 
 class RestClient:
-    """Sends REST requests with a token, or as the App's installation on the repository."""
+    """Sends REST requests with a token, or as the App's installation in a repository."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RestClient:
         policy: RequestPolicy,
         write_limiter: WriteLimiter | None = None,
     ) -> None:
-        """`write_limiter` keeps a minimum time between writes; None creates a limiter for this process only.
+        """If `write_limiter` is None, writes are limited for this process only.
 
         Raises SettingsError if the App's key is invalid.
         """
@@ -92,7 +92,7 @@ class RestClient:
         self._token_lock = asyncio.Lock()
         self._write_limiter = write_limiter or LocalWriteLimiter()
         self._minted_tokens: dict[str, tuple[int, InstallationTokenResponse]] = {}
-        """Valid tokens, each with its installation ID and GitHub's response."""
+        """Valid tokens of installations, each with the installation's ID and GitHub's response."""
 
     @property
     def is_app(self) -> bool:
@@ -104,7 +104,7 @@ class RestClient:
         return self._policy.write_interval
 
     def lock(self, name: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Returns the lock with this name: see `WriteLimiter.lock`."""
+        """Returns the lock with this name, as `WriteLimiter.lock` does."""
         return self._write_limiter.lock(name)
 
     async def aclose(self) -> None:
@@ -115,12 +115,12 @@ class RestClient:
     # --- requests -------------------------------------------------------------------------------------------
 
     async def verify_credentials(self) -> None:
-        """Checks the key or token once. Raises Unauthorized if it is invalid, or another ForgeError."""
+        """Checks the key or token once. Raises ForgeError, which is Unauthorized if GitHub rejects it."""
         if isinstance(self._auth, TokenAuth):
             headers = {"Authorization": f"Bearer {self._auth.token.get_secret_value()}"}
             with contextlib.suppress(
                 Forbidden
-            ):  # the token is valid, but a workflow's token may not request its user
+            ):  # the token is valid, but the token of a workflow may not request its user
                 await send_request(self._token_client, GitHubRequest("GET", "user"), headers)
         elif self._app_client is not None:
             await send_request(self._app_client, GitHubRequest("GET", "app"), {})
@@ -156,7 +156,7 @@ class RestClient:
     async def get_page(
         self, response_type: type[T], principal: Principal, *path: str, etag: str = "", **query: str
     ) -> ResultPage[T] | None:
-        """Gets one page; None if the page still has this `etag`. Raises ForgeError."""
+        """Gets one page, or None if the page has not changed since `etag`. Raises ForgeError."""
         response = await self._send_with_retries(
             principal, GitHubRequest("GET", join_path(*path), params=query, etag=etag)
         )
@@ -170,7 +170,7 @@ class RestClient:
         )
 
     async def patch(self, response_type: type[T], repo: Repo, *path: str, body: Mapping[str, object]) -> T:
-        """Updates a resource. A repeated request has no further effect. Raises ForgeError."""
+        """Updates a resource. Repeating the request changes nothing more. Raises ForgeError."""
         return parse_response(
             response_type,
             await self._send_with_retries(repo, GitHubRequest("PATCH", join_path(*path), json=body)),
@@ -183,7 +183,7 @@ class RestClient:
         *path: str,
         body: Mapping[str, object] | None = None,
     ) -> T:
-        """Creates a resource. After ForgeUnavailable, it may exist: check before you repeat the request."""
+        """Creates a resource. After ForgeUnavailable, check whether the resource exists before a retry."""
         return parse_response(
             response_type,
             await self._send_with_retries(
@@ -200,8 +200,8 @@ class RestClient:
         *,
         idempotent: bool = True,
     ) -> T:
-        """Sends a GraphQL request. With `idempotent=False`, it is executed at most once, as with `post`.
-        Raises ForgeError.
+        """Sends a GraphQL request. If `idempotent` is False, GitHub executes it at most once. Raises
+        ForgeError.
         """
         return parse_response(
             response_type,
@@ -219,7 +219,7 @@ class RestClient:
             del self._tokens[repo]
 
     def discard_outdated_token(self, repo: Repo) -> None:
-        """Drops the cached token if it lacks required permissions. Call this when all of them are granted."""
+        """Drops a cached token that lacks required permissions. Call this when all of them are granted."""
         cached = self._tokens.get(repo)
         minted = self._minted_tokens.get(cached.token) if cached else None
         if (
@@ -266,7 +266,7 @@ class RestClient:
         useful = (
             *REQUIRED_PERMISSIONS.items(),
             *OPTIONAL_PERMISSIONS,
-        )  # the last granted level of a permission applies, so write must come after read
+        )  # GitHub uses the last level of a permission, so write must come after read
         requested = {name: level for name, level in useful if is_granted(granted, name, level)}
         complete = REQUIRED_PERMISSIONS.keys() <= requested.keys()
         if isinstance(self._auth, AppAuth) and self._auth.workflows:
@@ -276,7 +276,7 @@ class RestClient:
                 f"the app has none of the required permissions on {repo}: see {installation.html_url}"
             )
         credentials = await self.mint_token(installation.id, repositories=[repo.name], permissions=requested)
-        # A token that lacks a required permission is renewed early, so a new grant takes effect in a minute.
+        # A token that lacks a required permission is renewed after a minute. So a new grant works soon.
         expires = datetime.now(UTC) + MIN_TOKEN_LIFETIME + PERMISSION_DELAY
         return credentials if complete else credentials.model_copy(update={"expires": expires})
 
@@ -286,7 +286,7 @@ class RestClient:
         return minted[0] if minted else None
 
     async def is_write_denied(self, repo: Repo, permission: str) -> bool:
-        """Returns whether the token is known to lack this write permission. Returns False for tokens that
+        """Returns whether the token is known to lack this write permission. Returns False for a token that
         this client did not create.
         """
         token = (await self.get_credentials(repo)).token
@@ -296,7 +296,7 @@ class RestClient:
         )
 
     async def mint_token(self, installation: int, **scope: object) -> Credentials:
-        """Creates a token of this installation that is limited to the given scope. Raises ForgeError."""
+        """Creates an installation token, limited to the repositories and permissions in `scope`."""
         path = join_path("app", "installations", str(installation), "access_tokens")
         token = parse_response(
             InstallationTokenResponse,
@@ -315,7 +315,7 @@ class RestClient:
     async def _send_with_retries(
         self, principal: Principal, request: GitHubRequest, *, idempotent: bool = True
     ) -> httpx.Response:
-        """Sends a request. With `idempotent=False`, retries it only if it was certainly not executed."""
+        """Sends a request with retries. With `idempotent=False`, GitHub executes it at most once."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 return await self._send_as(principal, request)
@@ -332,7 +332,7 @@ class RestClient:
         raise AssertionError("the last attempt returns or raises")
 
     def backoff(self, attempt: int) -> float:
-        """Returns the seconds to wait after a failed attempt. Attempts are counted from 1."""
+        """Returns how many seconds to wait after a failed attempt. The first attempt has the number 1."""
         delay: float = self._policy.initial_backoff * 2 ** (attempt - 1)
         return delay * random.uniform(0.5, 1.5)
 
@@ -349,7 +349,7 @@ class RestClient:
         try:
             return await self._send_with_token(request, credentials)
         except Unauthorized:
-            # The token was revoked or expired early; githubkit would keep using it for an hour.
+            # The token was revoked or expired early. It would stay in the cache for up to an hour.
             self.invalidate_credentials(principal, credentials)
             renewed = await self.get_credentials(principal)
             if renewed == credentials:
@@ -382,7 +382,7 @@ class RestClient:
         await self._record_rate_limit(self._limiter_key(await self.get_credentials(repo)), error)
 
     def _limiter_key(self, credentials: Credentials) -> str:
-        """Returns the write limiter's key for these credentials. The key does not reveal the token."""
+        """Returns a name for these credentials in the write limiter. The name does not reveal the token."""
         if credentials.token in self._minted_tokens:
             return f"installation-{self._minted_tokens[credentials.token][0]}"
         return f"token-{sha256(credentials.token.encode()).hexdigest()[:16]}"

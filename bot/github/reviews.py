@@ -1,7 +1,7 @@
 """Reads the reviews of a pull request on GitHub, and replies to them.
 
-It uses GraphQL, because REST does not return whether a thread is resolved, the ID that is needed to resolve
-it, or when a comment was edited.
+This module uses GraphQL, because REST returns neither whether a thread is resolved, nor the ID for resolving
+it, nor when a comment was edited.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -21,8 +21,9 @@ from patchwright.resolver.forge import MAX_BODY
 T = TypeVar("T")
 N = TypeVar("N")
 
-MAX_ITEMS = 500  # maximum number of threads, and of reviews
-HUNK_LINES = 40  # the last lines of a diff hunk; a comment refers to the last line
+MAX_ITEMS = 500  # maximum number of threads, and also of reviews
+# number of lines of a diff hunk that are kept, from its end; a comment refers to the last line
+HUNK_LINES = 40
 
 AUTHOR_FIELDS = "author { __typename login ... on User { databaseId } ... on Bot { databaseId } }"
 THREADS_QUERY = f"""
@@ -79,7 +80,9 @@ class _Author(GitHubResponse):
     login: str
     type: str = Field(alias="__typename")
     id: int = Field(default=GHOST.id, alias="databaseId")
-    """Authors without an ID here, such as organizations, get the ID of GHOST. They are never trusted."""
+    """GraphQL returns no ID for some authors, such as organizations. They get the ID of GHOST, and are never
+    trusted.
+    """
 
 
 class _AuthoredText(GitHubResponse):
@@ -97,7 +100,7 @@ class _AuthoredText(GitHubResponse):
     def account(self) -> Account:
         if (author := self.author) is None:
             return GHOST
-        # REST includes the suffix in the login, GraphQL does not
+        # REST includes the suffix in the login; GraphQL does not
         suffix = "[bot]" if author.type == "Bot" else ""
         return Account(id=author.id, login=author.login + suffix, type=author.type)
 
@@ -156,11 +159,10 @@ class ReviewHistory:
         trusted: frozenset[int],
         reports: tuple[str, ...],
     ) -> PullRequest:
-        """Returns the pull request with its review threads, and with all comments and review texts, oldest
-        first.
+        """Returns the pull request with its review threads, its comments and its review texts, oldest first.
 
-        The text of the review that triggered the job is kept separate. Threads and review texts are included
-        only if they belong to the job's snapshot.
+        The text of the review that triggered the job is kept separate. Leaves out texts of reviews and
+        threads that `is_in_snapshot` excludes.
         """
         entries = [(one.created_at, one.body or "", one.user or GHOST) for one in comments]
         reviews = [one for one in self.reviews if one.body and one.is_in_snapshot(job, trusted)]
@@ -194,7 +196,7 @@ class Reviews:
         self._create_once = create_once
 
     async def read(self, repo: Repo, number: int) -> ReviewHistory:
-        """Reads all submitted reviews and threads. Raises ForgeError."""
+        """Reads the submitted reviews and the threads, at most MAX_ITEMS of each. Raises ForgeError."""
         reviews = await self._fetch_all(_PullRequestNode[_AuthoredText], REVIEWS_QUERY, repo, number)
         threads = await self._fetch_all(_PullRequestNode[_ReviewThreadNode], THREADS_QUERY, repo, number)
         return ReviewHistory(tuple(one for one in reviews if one.published_at), threads)
@@ -214,7 +216,9 @@ class Reviews:
         return tuple(found[:MAX_ITEMS])
 
     async def reply(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
-        """Replies in a thread, once per tag; returns the reply's URL. Raises ForgeError."""
+        """Replies in a thread, and returns the reply's URL. If a reply with this tag exists, returns the URL
+        of that one. Raises ForgeError.
+        """
         first = render_tag(tag)
         text = (first + body)[:MAX_BODY]
         path = ("repos", repo.owner, repo.name, "pulls", str(number), "comments")
@@ -253,10 +257,11 @@ class Reviews:
 def is_in_snapshot(
     written_at: datetime | None, author: Account | None, job: Job, trusted: frozenset[int]
 ) -> bool:
-    """Returns whether a job may use a text. It may if the author has write access, or if the text has not
-    changed since the job was requested.
+    """Returns False if the text was changed after the job was requested by an author without write access.
+    Otherwise returns True, and the job may use the text.
 
-    `written_at` is the time of the last edit; None if it is unknown.
+    `written_at` is the time of the last edit. If it is None, the time is unknown, and the job may use the
+    text.
     """
     return (
         job.snapshot is None
@@ -267,19 +272,19 @@ def is_in_snapshot(
 
 
 def _to_review_thread(thread: _ReviewThreadNode, job: Job, trusted: frozenset[int]) -> ReviewThread | None:
-    """Converts a thread, with only the texts that belong to the job's snapshot. Returns None if there are
-    none.
+    """Converts a thread. Leaves out the texts that `is_in_snapshot` excludes. Returns None if no text is
+    left.
     """
     comments = [one for one in thread.comments if one.is_in_snapshot(job, trusted)]
     if not comments:
         return None
-    first = thread.comments[0]  # replies go to this comment, even if its text is left out
+    first = thread.comments[0]  # replies go to this comment, even if its text was left out
     triggers = [
         one
         for one in comments
         if one.id == job.review_comment_id or (job.review_id and one.review == job.review_id)
     ]
-    # A mention of the bot in a resolved thread reopens the thread for the bot.
+    # If somebody mentions the bot in a resolved thread, the bot treats the thread as open.
     is_reopened = bool(triggers) and first not in triggers
     return ReviewThread(
         id=thread.id,
@@ -294,6 +299,6 @@ def _to_review_thread(thread: _ReviewThreadNode, job: Job, trusted: frozenset[in
 
 
 def _to_comment(body: str, author: Account, trusted: frozenset[int]) -> Comment:
-    if body.startswith(TAG_PREFIX):  # our own reply; its tag is not shown to the model
+    if body.startswith(TAG_PREFIX):  # the bot's own reply; the model does not see the tag
         body = body.partition("\n")[2]
     return Comment(author=author.as_user(), body=body, trusted=author.id in trusted)

@@ -28,7 +28,7 @@ class Viewer(GitHubResponse):
     login: str
 
 
-# GitHub's pages show this account in place of deleted accounts. The API returns null for them.
+# GitHub's pages show this account as the author if an account was deleted. The API returns null then.
 GHOST = Account(id=10137, login="ghost")
 
 
@@ -46,7 +46,7 @@ class RepositoryResponse(GitHubResponse):
     archived: bool = False
 
     def as_repo(self) -> Repo | None:
-        """Returns the repository; None if we cannot work with its name."""
+        """Returns the repository, or None if Patchwright cannot work with its name."""
         try:
             return parse_full_name(self.full_name)
         except ValidationError:
@@ -120,7 +120,7 @@ class PullRequestResponse(GitHubResponse):
 
     @property
     def is_same_repository(self) -> bool:
-        """Returns whether the branch is in the same repository, not in a fork."""
+        """Returns whether the branch is in the repository itself and not in a fork."""
         return self.head.repo is not None and self.head.repo == self.base.repo
 
 
@@ -133,7 +133,7 @@ class PermissionResponse(GitHubResponse):
     permission: str
     """The legacy level: admin, write, read or none."""
     role_name: str = ""
-    """The role; organizations can define their own."""
+    """The name of the role. Organizations can define roles of their own."""
     user: Account | None = None
 
 

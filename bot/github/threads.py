@@ -1,4 +1,4 @@
-"""Reads threads and their comments from GitHub, and determines which authors have write access."""
+"""Reads threads and their comments from GitHub, and finds out which authors have write access."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,14 +36,15 @@ class Threads:
         self._get_identity = get_identity
 
     async def read(self, job: Job) -> Thread:
-        """Returns the thread with its comments, oldest first, without the bot's own reports.
+        """Returns the thread with its comments, oldest first. Leaves out the bot's own reports.
 
-        The requester has not read texts that changed after the job was requested. If the author of such a
-        text has no write access, the old version is restored, or the text is left out.
+        The requester may not have read texts that changed after the job was requested. If the author of such
+        a text has no write access, the title and the body get their old text back, and a comment is left out.
         """
         repo, number = job.repo, str(job.number)
         issue = await self._rest.get(IssueResponse, repo, *repo_path(repo), "issues", number)
-        if issue.number != job.number:  # the issue was transferred, and GitHub redirected to its new place
+        # the issue was transferred, and GitHub redirected the request to its new repository
+        if issue.number != job.number:
             raise NotFound(f"{repo}#{number} was moved to {issue.html_url}")
         comments = await self.list_comments(repo, job.number)
         identity = await self._get_identity(repo)
@@ -90,13 +91,14 @@ class Threads:
     async def get_permission(self, repo: Repo, user: User) -> Permission:
         """Returns the permission of a user; "none" for unknown users.
 
-        The user is looked up by ID, because the login in a webhook may belong to another user by now. Raises
-        ForgeError if GitHub cannot be queried. An outage is therefore not mistaken for a missing permission.
+        The user is looked up by ID, because another user may have taken over the login in a webhook. If
+        GitHub cannot be queried, raises ForgeError, so that an outage is not mistaken for a missing
+        permission.
         """
         try:
             return await self._read_permission(repo, user)
         except NotFound as exc:
-            # GitHub also answers 404 for a short time if a repository or an installation is not reachable.
+            # GitHub also responds with 404 while a repository or an installation is briefly unreachable.
             if not await self.is_reachable(repo):
                 raise ForgeUnavailable(f"GitHub does not show {repo} at the moment: {exc}") from exc
         try:
@@ -105,7 +107,7 @@ class Threads:
             return "none"
 
     async def is_reachable(self, repo: Repo) -> bool:
-        """Returns whether GitHub shows the repository to us now. Raises ForgeError if GitHub is down."""
+        """Returns whether GitHub shows us the repository at this moment. Raises ForgeError if GitHub is down."""
         try:
             await self._rest.get(RepositoryResponse, repo, *repo_path(repo))
         except (NotFound, Forbidden):
@@ -117,11 +119,13 @@ class Threads:
         path = (*repo_path(repo), "collaborators", account.login, "permission")
         response = await self._rest.get(PermissionResponse, repo, *path)
         if response.user is None or response.user.id != user.id or account.id != user.id:
-            return "none"  # the user was renamed between the two requests
+            return "none"  # another user took over the login between the two requests
         return ROLES.get(response.role_name) or ROLES.get(response.permission, "none")
 
     async def _find_trusted(self, repo: Repo, authors: Sequence[Account | None]) -> frozenset[int]:
-        """Returns the IDs of the authors with write access. Excludes bots and users who could not be checked."""
+        """Returns the IDs of the authors with write access. Leaves out bots, and users whose permission could
+        not be read.
+        """
         slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
         async def check(account: Account) -> int | None:
@@ -139,7 +143,9 @@ class Threads:
 
 
 def apply_snapshot(thread: T, job: Job) -> T:
-    """Restores the title and body of the job's snapshot if the author has no write access."""
+    """Returns the thread as the requester saw it: if its author has no write access, with the title and body
+    from the job's snapshot.
+    """
     if job.snapshot is None or thread.trusted:
         return thread
     return thread.model_copy(update={"title": job.snapshot.title, "body": job.snapshot.body})
@@ -167,7 +173,7 @@ def _user(account: Account | None) -> User:
 
 
 def as_pull_request(pull: PullRequestResponse, *, trusted: bool, locked: bool = False) -> PullRequest:
-    """Converts a pull request; `trusted` means that its author has write access."""
+    """Converts a pull request. `trusted` is True if the author of the pull request has write access."""
     return PullRequest(
         number=pull.number,
         title=pull.title,

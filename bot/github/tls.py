@@ -7,7 +7,9 @@ import httpx
 
 
 def create_ssl_context(ca_bundle: Path | None) -> ssl.SSLContext:
-    """Returns an SSL context that trusts the certificate authorities of the system and of `ca_bundle`."""
+    """Returns an SSL context that trusts the certificate authorities of the system, and those in the file
+    `ca_bundle`.
+    """
     context = httpx.create_ssl_context()
     if ca_bundle is not None:
         context.load_verify_locations(ca_bundle)

@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_NAME_CHARS = 200  # of an entry's name in the log
+MAX_NAME_CHARS = 200  # maximum characters of an entry's name in the log
 
 
 def drop_invalid_entries(value: object, validate: ValidatorFunctionWrapHandler) -> object:
@@ -35,4 +35,4 @@ def _entry_name(entry: object) -> str:
 
 
 ValidEntries: TypeAlias = Annotated[tuple[T, ...], WrapValidator(drop_invalid_entries)]
-"""A list in a response, without its invalid entries."""
+"""The type of a list in a response. Invalid entries are left out."""
