@@ -282,7 +282,8 @@ class RestClient:
 
     async def get_installation_id(self, repo: Repo) -> int | None:
         """Returns the installation of the current token; None for a token of the operator."""
-        minted = self._minted_tokens.get((await self.get_credentials(repo)).token)
+        token = (await self.get_credentials(repo)).token  # may replace `_minted_tokens`
+        minted = self._minted_tokens.get(token)
         return minted[0] if minted else None
 
     async def is_write_denied(self, repo: Repo, permission: str) -> bool:
