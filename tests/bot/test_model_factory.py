@@ -19,7 +19,7 @@ BRIEF = (UserMessage(text="Issue 7"),)
 
 
 def settings(tmp_path: Path, **values: Any) -> Settings:
-    return build_settings({"data": tmp_path, "model_retry_timeout": 0.01, **values}, "the test")
+    return build_settings({"data": tmp_path, "model_retry_timeout": 0.01, **values})
 
 
 async def test_each_purpose_has_its_model_and_each_provider_its_key(

@@ -101,7 +101,7 @@ async def test_a_failed_investigator_does_not_stop_the_run(
     ((_, failed), (_, fine)) = scenario.trajectory(scenario.job().id).subagents()
     assert failed is not None and fine is not None
     assert (failed.status, failed.usage.steps, fine.status) == ("unfinished", 4, "answered")
-    assert "limit of 4 replies" in failed.text
+    assert "limit on model replies is reached (4)" in failed.text
 
 
 async def test_delegation_can_be_disabled(make_scenario: Callable[..., Scenario]) -> None:

@@ -59,7 +59,7 @@ def test_settings_and_limits_survive_a_json_round_trip(tmp_path: Path) -> None:
 
 def test_invalid_settings_are_rejected_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="'kernel', 'documents'"):
-        build_settings({"data": tmp_path, "sandbox_features": ("nonsense",)}, "the test")
+        build_settings({"data": tmp_path, "sandbox_features": ("nonsense",)})
 
 
 def test_the_default_limits_are_those_of_the_multimodal_browsing_paper(tmp_path: Path) -> None:

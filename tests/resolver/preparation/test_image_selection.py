@@ -68,14 +68,14 @@ def test_images_are_configured_as_a_table_or_json(tmp_path: Path) -> None:
     table = {"go": "golang:1.23", "make": "gcc:14"}
     given = parse_environment({"PATCHWRIGHT_LANGUAGE_IMAGES": json.dumps(table)})
     for images in (given["language_images"], table):
-        made = build_settings({"data": tmp_path, "language_images": images}, "the test")
+        made = build_settings({"data": tmp_path, "language_images": images})
         assert made.language_images == table
 
 
 @pytest.mark.parametrize("images", ['{"golang": "golang:1.23"}', '{"go": ""}', "go=golang", "[]"])
 def test_an_unknown_language_or_an_empty_name_is_an_error(tmp_path: Path, images: str) -> None:
     with pytest.raises(SettingsError, match="images"):
-        build_settings({"data": tmp_path, "language_images": images}, "the test")
+        build_settings({"data": tmp_path, "language_images": images})
 
 
 async def test_the_local_sandbox_reports_no_image(sandboxes: LocalSandboxes) -> None:

@@ -71,7 +71,7 @@ async def run(
 ) -> tuple[LosableSandboxes, FileLogStore, str]:
     sandboxes = LosableSandboxes(place / "sandboxes", error)
     dependencies = RunDependencies(
-        settings=build_settings({"data": place}, "the test"),
+        settings=build_settings({"data": place}),
         model=ScriptedModel(script),
         sandboxes=sandboxes,
         workspaces=WorkspaceFactory(place / "cache"),

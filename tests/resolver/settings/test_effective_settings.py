@@ -36,7 +36,7 @@ CANARY = "canary4711canary"
 def build_deps(directory: Path, settings: Mapping[str, Any] | None = None) -> RunDependencies:
     model = ScriptedModel(())
     return RunDependencies(
-        settings=build_settings({"data": directory, **(settings or {})}, "the test"),
+        settings=build_settings({"data": directory, **(settings or {})}),
         model=model,
         sandboxes=LocalSandboxes(directory / "sandboxes", HOST_ENVIRONMENT),
         workspaces=WorkspaceFactory(directory / "cache"),

@@ -243,7 +243,7 @@ async def test_the_operators_proxy_is_used_and_only_it_gets_the_password(tmp_pat
 
     async with await asyncio.start_server(proxy, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        settings = build_settings({"data": tmp_path, "proxy": f"http://u:p@127.0.0.1:{port}"}, "the test")
+        settings = build_settings({"data": tmp_path, "proxy": f"http://u:p@127.0.0.1:{port}"})
         outside = McpConnector.from_settings(settings)
         outside.resolve = unknown
         url = f"http://{PUBLIC}:8080/mcp"
@@ -263,5 +263,5 @@ async def test_the_operators_proxy_is_used_and_only_it_gets_the_password(tmp_pat
 )
 def test_an_invalid_server_url_is_rejected(url: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="mcp_servers") as error:
-        build_settings({"data": tmp_path, "mcp_servers": {"wiki": {"url": url}}}, "the test")
+        build_settings({"data": tmp_path, "mcp_servers": {"wiki": {"url": url}}})
     assert "secret" not in str(error.value)
