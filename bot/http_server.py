@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from patchwright.resolver.errors import SettingsError
 
 HEADER_TIMEOUT_SECONDS = 10.0
-SHUTDOWN_GRACE_SECONDS = 5  # Time that responses in progress have at shutdown.
+SHUTDOWN_GRACE_SECONDS = 5  # How long the server waits for responses in progress at shutdown.
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def open_listener(host: str, port: int) -> Iterator[socket.socket]:
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
-        # Python appends the address to the reason.
+        # Python appends the address to the error message.
         reason = reason.partition(" (while attempting")[0].removeprefix("bind(): ").rstrip(".")
         raise SettingsError(
             f"Cannot listen on {host} port {port}: {reason}. Change --host or --port."
@@ -36,7 +36,7 @@ def open_listener(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def listener_url(listener: socket.socket) -> str:
-    """Returns the URL at which clients on this machine reach the socket."""
+    """Returns the URL under which clients on this machine reach the socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ipaddress.ip_address(host).version == 6 else f"http://{host}:{port}"
 
@@ -60,11 +60,13 @@ class HttpServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # uvicorn must not handle signals; the process does.
+        yield  # uvicorn must not handle signals, because the process handles them itself.
 
 
 class _HttpProtocol(HttpToolsProtocol):
-    """Adds a timeout for the headers of the first request. uvicorn alone would wait for them forever."""
+    """Adds a timeout for the headers of a connection's first request. uvicorn alone would wait for them
+    forever.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -19,7 +19,8 @@ MAX_TRIES = 5
 FIRST_RETRY_SECONDS = 10.0  # Doubled after every try.
 MAX_RETRY_SECONDS = 300.0
 LOG_TAKEN_RETRY_SECONDS = 60.0  # Pause before the next try if another worker holds the job's log.
-# Time limit of one try. Runs have shorter limits of their own. This one only frees the worker if a try hangs.
+# Time limit of one try. Runs have shorter limits of their own. This limit only frees the worker if a try
+# hangs.
 TRY_TIMEOUT_SECONDS = 12 * 3600.0
 MAX_ERROR_CHARS = 500  # Maximum length of the error message in a job record.
 
@@ -44,14 +45,14 @@ CANCEL_MESSAGES: Mapping[CancelReason, str] = {
     "closed": "Somebody closed the thread.",
     "access_lost": "My access to this repository was revoked.",
 }
-"""The sentence that is posted in the thread, by reason."""
+"""For each reason, the sentence that is posted in the thread."""
 
 
 class JobRunner:
     """Runs jobs through `resolve`. `JobRunner.run` is the handler for `JobQueue.process_jobs`.
 
-    When a worker shuts down, it cancels the try and reports no failure. The next try resumes the run from its
-    log.
+    When a worker shuts down, its running tries are canceled without a report. The next try of each job
+    resumes the run from its log.
     """
 
     def __init__(
@@ -70,9 +71,10 @@ class JobRunner:
         self._timeout_seconds = timeout_seconds
 
     async def run(self, job: Job, tries: int) -> JobResult | Retry:
-        """Runs one try of the job, and returns its result or a Retry.
+        """Runs one try of the job. Returns the result of the job, or a Retry if the job needs another try.
 
-        Raises only CancelledError. If the job was canceled, reports this in its thread before raising.
+        Raises only CancelledError. If the job was canceled, first reports the cancellation in the job's
+        thread.
         """
         try:
             if tries > self._max_tries:
@@ -83,7 +85,8 @@ class JobRunner:
                 return await self._resolve(job)
         except asyncio.CancelledError:
             if cancellation := current_cancellation():
-                # The report has its own task, because a canceled task may be canceled again while it waits.
+                # The report has its own task, because the current task may be canceled again while the report
+                # is posted.
                 await asyncio.wait(
                     (
                         asyncio.create_task(
@@ -96,7 +99,8 @@ class JobRunner:
             error = unwrap_exception_group(exc)
             if isinstance(error, TimeoutError) and limit.expired():
                 error = JobAbandoned(f"The job took longer than {self._timeout_seconds:g} s.")
-            # Another worker took the job because this one seemed dead. That worker reports the result.
+            # Another worker took over the job because it considered this worker dead. That worker reports the
+            # result.
             if isinstance(error, LogLocked):
                 log.warning("job taken over", extra={"job": job.id, "reason": str(error)})
                 return Retry(delay_seconds=LOG_TAKEN_RETRY_SECONDS, counts_as_try=False)
@@ -117,7 +121,7 @@ class JobRunner:
             SandboxError,
             TimeoutError,
             OSError,
-        ) as exc:  # The error may be that the forge is unavailable.
+        ) as exc:  # The job may have failed because the forge is unavailable.
             log.error("failure not reported", extra={"job": job.id, "error": type(exc).__name__})
 
     def _retry_delay(self, error: Exception, tries: int) -> float:
@@ -134,7 +138,9 @@ def is_retryable(error: Exception) -> bool:
 
 
 def unwrap_exception_group(error: Exception) -> Exception:
-    """Returns the error inside exception groups that contain a single error, such as those of a task group."""
+    """Returns the error inside nested exception groups, if each group contains only one error. A task group,
+    for example, raises such a group.
+    """
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

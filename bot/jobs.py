@@ -17,38 +17,38 @@ log = logging.getLogger(__name__)
 
 
 CancelReason = Literal["requested", "unlabeled", "closed", "access_lost"]
-"""Why a job was canceled: a command, the removal of its label, the closing of its thread, or the loss of
-access.
+"""Why a job was canceled: by a command, because its label was removed, because its thread was closed, or
+because the App lost access to the repository.
 """
 
 
 class Cancellation(FrozenModel):
-    """Shows that a handler's task was canceled because its job was canceled. Without it, the worker is
-    shutting down.
+    """Shows that a handler's task was canceled because its job was canceled. A task that is canceled without
+    a Cancellation belongs to a worker that is shutting down.
     """
 
     reason: CancelReason
 
 
-# The reason is not stored in the CancelledError, because code that the handler awaits may replace that error
-# by another one.
+# The reason is not stored in the CancelledError, because code that the handler awaits may replace it by
+# another CancelledError.
 _CANCELLATIONS: WeakKeyDictionary[asyncio.Task[Any], Cancellation] = WeakKeyDictionary()
 
 
 def cancel_handler(task: asyncio.Task[Any], cancellation: Cancellation) -> None:
-    """Cancels a handler's task and stores the cancellation for it."""
+    """Cancels a handler's task, and stores the cancellation for that task."""
     _CANCELLATIONS[task] = cancellation
     task.cancel()
 
 
 def current_cancellation() -> Cancellation | None:
-    """Returns the cancellation of the job that the current task handles; None if the job was not canceled."""
+    """Returns the cancellation of the job that the current task handles, or None if the job was not canceled."""
     task = asyncio.current_task()
     return None if task is None else _CANCELLATIONS.get(task)
 
 
 class Failed(FrozenModel):
-    """The job failed because of an error, not because of the patch."""
+    """The job failed because of an error. A patch that fails verification is not an error."""
 
     kind: Literal["failed"] = "failed"
     error: str
@@ -63,11 +63,11 @@ class Canceled(FrozenModel):
 
 
 class Answered(FrozenModel):
-    """The job needed no run of its own, because it was a command or a message to a run in progress."""
+    """The job needed no run of its own: it was a command, or a message to a run in progress."""
 
     kind: Literal["answered"] = "answered"
     run: JobId | None = None
-    """The run that received the message; None for a command."""
+    """The run that received the message. None if the job was a command."""
 
 
 JobResult: TypeAlias = Published | Reported | Rejected | InputRequired | Failed | Canceled | Answered
@@ -80,7 +80,7 @@ class Retry(FrozenModel):
     delay_seconds: float
     """Seconds to wait before the next try."""
     counts_as_try: bool = True
-    """False if the job did not cause the end of the try, for example because its worker shut down."""
+    """False if the job is not to blame for the failed try, for example because its worker shut down."""
 
 
 class JobRecord(FrozenModel):
@@ -89,13 +89,13 @@ class JobRecord(FrozenModel):
     job: Job
     state: Literal["queued", "running", "completed"] = "queued"
     tries: int = 0
-    """Number of tries, not counting those whose `counts_as_try` is False."""
+    """Number of tries, without those that ended in a Retry whose `counts_as_try` is False."""
     result: Annotated[JobResult, Field(discriminator="kind")] | None = None
     """None until the job is completed."""
     urgent: bool = True
-    """True if a person waits for the job. Urgent jobs run first."""
+    """True if a person is waiting for the job. Urgent jobs run first."""
     requested_at: datetime | None = None
-    """When the job was requested; None if unknown."""
+    """When a person or an event requested the job; None if unknown."""
 
     def with_next_try(self) -> "JobRecord":
         return self.model_copy(update={"state": "running", "tries": self.tries + 1})
@@ -107,16 +107,16 @@ class JobRecord(FrozenModel):
         return self.model_copy(update={"state": "completed", "result": result})
 
     def is_requested_before(self, time: datetime) -> bool:
-        """Returns True if the job was requested at this time or earlier, or if the time of its request is
-        unknown.
+        """Returns True if the job was requested at this time or earlier, or if it is unknown when the job was
+        requested.
 
-        Equal times count as before, because GitHub's timestamps are whole seconds.
+        Equal times count as earlier, because GitHub's timestamps are whole seconds.
         """
         return self.requested_at is None or self.requested_at <= time
 
 
 class UnreadableJob(FrozenModel, extra="ignore"):
-    """A queued job written by an incompatible version, with the fields that can be read."""
+    """An open job that an incompatible version wrote, with those of its fields that can be read."""
 
     id: JobId
     repo: Repo
@@ -125,81 +125,86 @@ class UnreadableJob(FrozenModel, extra="ignore"):
 
 
 UnreadableJobListener: TypeAlias = Callable[[UnreadableJob], Coroutine[Any, Any, None]]
-"""Function that is called with each unreadable job in the queue. It must not raise."""
+"""Function that is called with each queued job that this version cannot read. It must not raise."""
 
 
 JobHandler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, JobResult | Retry]]
-"""Function that runs a job. The second argument is the number of the try, from 1. Tries whose worker was
-killed count.
+"""Function that runs a job. The second argument is the number of the try, counted from 1. A try whose worker
+was killed counts, too.
 """
 
 
 class JobQueue(Protocol):
-    """Stores jobs and runs them, urgent ones first, and only one per issue or pull request at a time.
+    """Stores jobs and runs them. Runs urgent jobs first, and at most one job per issue or pull request at a
+    time.
 
-    Every method that reads or changes something may raise QueueDown.
+    Every method that accesses the queue's storage may raise QueueDown.
     """
 
     async def put(self, job: Job, *, urgent: bool = True, requested_at: datetime | None = None) -> bool:
-        """Stores the job. Returns False if it is already known (queued, running or completed).
+        """Stores the job. Returns False if the job is already known (queued, running or completed).
 
-        `urgent`: a person waits for the job. `requested_at`: when it was requested. If the jobs of the same
-        thread were canceled after that time, does not store the job and returns False.
+        `urgent` is True if a person is waiting for the job. `requested_at` is the time of the request. If the
+        jobs of the thread were canceled after that time, does not store the job and returns False.
         """
 
     async def mark_running(self, job: Job) -> None:
-        """Records the job as running without queuing it, so that no worker takes it. The caller must complete
-        it.
+        """Records a job as running without queuing it, so that no worker takes it. The caller must later call
+        `complete`.
         """
 
     async def complete(self, job: Job, result: JobResult) -> None:
-        """Stores the result of a job that no worker ran. The job need not be in the queue."""
+        """Stores the result of a job that no worker ran. The queue need not contain the job."""
 
     async def active_jobs(self, repo: Repo, number: int) -> tuple[JobRecord, ...]:
-        """Returns the queued and running jobs of this issue or pull request, in the order of their requests."""
+        """Returns the queued and running jobs of this issue or pull request, the earliest request first."""
 
     async def unreadable_jobs(self, repo: Repo, number: int) -> tuple[UnreadableJob, ...]:
-        """Returns the active jobs of this issue or pull request that only another version of Patchwright can
-        run or cancel.
+        """Returns the open jobs of this issue or pull request that this version cannot read. Only another
+        version can run or cancel them.
         """
 
     async def all_active_jobs(self) -> tuple[JobRecord, ...]:
-        """Returns the active jobs of all threads, in no particular order."""
+        """Returns the queued and running jobs of all threads, in no particular order."""
 
     async def cancel_thread(
         self, repo: Repo, number: int, requested_before: datetime, reason: CancelReason = "requested"
     ) -> tuple[JobRecord, ...]:
-        """Cancels the thread's jobs that were requested until `requested_before`. Returns those that were
-        active.
+        """Cancels the thread's jobs that were requested at `requested_before` or earlier. Returns those that
+        were queued or running.
 
-        Jobs requested before that time are canceled even if they arrive later. The reason "unlabeled" cancels
-        only jobs that a label requested.
+        A job that was requested by then is canceled even if it arrives later. If the reason is "unlabeled",
+        only jobs that a label requested are canceled.
         """
 
     async def cancel(self, job: JobId, reason: CancelReason = "requested") -> bool:
-        """Cancels the job, which takes up to a few seconds. Returns False if the job is unknown or completed."""
+        """Requests the cancellation of the job, which takes up to a few seconds. Returns False if the job is
+        unknown or completed.
+        """
 
     async def should_continue(self, job: JobId) -> bool:
-        """Returns False once a running job is canceled. The job may then only save its work."""
+        """Returns False once the cancellation of a running job was requested. The job may then only save its
+        work.
+        """
 
     async def get_record(self, job: JobId) -> JobRecord | None:
         """Returns the record of a job; None if it is unknown."""
 
     async def process_jobs(self, handler: JobHandler) -> None:
-        """Runs jobs until canceled. Then the running jobs are canceled, too, and return to the queue.
+        """Runs jobs until canceled. Then cancels the running jobs, too, and returns them to the queue.
 
-        If a handler raises an exception, its job is completed as Failed. While Redis is down, this method
+        If a handler raises an exception, the result of its job is Failed. While Redis is down, this method
         waits.
         """
 
 
 def thread_key(repo: Repo, number: int) -> str:
-    """Returns the key of an issue or pull request. The key ignores letter case."""
+    """Returns the key of an issue or pull request. Names that differ only in letter case have the same key."""
     return f"{repo}#{number}".lower()
 
 
 CancelScope = Literal["all", "label"]
-"""The jobs of a thread that a cancellation covers: all jobs, or those that a label requested."""
+"""Which jobs of a thread a cancellation covers: all of them, or only those that a label requested."""
 
 
 def cancel_scope(reason: CancelReason) -> CancelScope:
@@ -207,7 +212,7 @@ def cancel_scope(reason: CancelReason) -> CancelScope:
 
 
 def matching_scopes(job: Job) -> tuple[CancelScope, ...]:
-    """Returns the cancellation scopes that cover this job."""
+    """Returns the scopes of the cancellations that cover this job."""
     return ("all",) if job.label is None else ("all", "label")
 
 
@@ -223,13 +228,13 @@ def select_records(
 
 
 def sort_by_request_time(records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
-    """Returns the records sorted by the time of their requests."""
+    """Returns the records sorted by the time of their requests. Unknown times come first."""
     earliest = datetime.min.replace(tzinfo=UTC)
     return tuple(sorted(records, key=lambda record: (record.requested_at or earliest, record.job.id)))
 
 
 def task_result(job: JobId, task: asyncio.Task[JobResult | Retry]) -> JobResult | Retry:
-    """Returns the result of a finished task. An exception becomes Failed."""
+    """Returns the result of a finished task. If the task raised an exception, returns Failed."""
     if task.cancelled():
         return Failed(error="canceled by its own handler")
     if (error := task.exception()) is not None:

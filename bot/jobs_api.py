@@ -1,4 +1,4 @@
-"""HTTP API to create, query and cancel jobs. Clients need the operator's token."""
+"""An HTTP API that creates, reads and cancels jobs. Clients need the operator's token."""
 
 import asyncio
 import hmac
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 JOBS_PATH = "/jobs"
 MAX_BODY_BYTES = 128 << 10  # Maximum size of a request body.
-MAX_COMMAND_CHARS = 60_000  # The limit of a GitHub comment is 65,536.
+MAX_COMMAND_CHARS = 60_000  # maximum characters of a command; GitHub allows 65,536 in a comment
 BODY_TIMEOUT_SECONDS = 10.0
 
 
@@ -39,12 +39,12 @@ class JobRequest(FrozenModel):
 
     repository: Repo
     number: int = Field(ge=1)
-    """Number of the issue or pull request."""
+    """The number of the issue or pull request."""
     command: str = Field(default="", max_length=MAX_COMMAND_CHARS)
-    """The command as in a comment, but without the mention."""
+    """The command as a person would write it in a comment, but without the mention."""
     id: str | None = None
-    """Idempotency key: a second request with the same key creates no second job. If it is None, the server
-    creates a key.
+    """The idempotency key: a second request with the same key creates no second job. If the key is None, the
+    server creates one.
     """
 
     @field_validator("repository", mode="before")
@@ -63,7 +63,7 @@ class JobRequest(FrozenModel):
 
 
 class ApiResponse(Exception):
-    """An HTTP response. Raised to send it and end the handling of the request."""
+    """An HTTP response. Handlers raise it to end the request with this response."""
 
     def __init__(self, status: int, body: Mapping[str, object]) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class ApiResponse(Exception):
 
 
 class JobsApi:
-    """ASGI application for POST /jobs, and GET and DELETE on /jobs/ID."""
+    """ASGI application for POST /jobs, GET /jobs/ID and DELETE /jobs/ID."""
 
     def __init__(self, queue: JobQueue, runs: RunSummaries, token: str) -> None:
         self._queue = queue
@@ -97,7 +97,7 @@ class JobsApi:
         if response.status in (401, 408, 413):
             headers.append(
                 (b"connection", b"close")
-            )  # Closed, because the unread rest of the request may still arrive.
+            )  # The connection is closed, because the client may still be sending the rest of the body.
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -149,7 +149,7 @@ class JobsApi:
 
 
 def _unsupported_command(job: Job) -> str:
-    """Returns why a run cannot execute the job's command; "" if it can."""
+    """Returns why the job's command cannot be executed as a run, or "" if it can."""
     if job.request.verb == "stop":
         return "To cancel a job, send DELETE /jobs/ID."
     if job.request.verb == "help":

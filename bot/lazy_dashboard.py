@@ -1,4 +1,6 @@
-"""Loads the dashboard at the first request to it, so that the receiver starts fast and uses little memory."""
+"""Loads the dashboard when somebody first requests it, so that the receiver starts fast and uses little
+memory.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -29,7 +31,7 @@ class LazyDashboard:
         await self._app(scope, receive, send)
 
     async def _load_app(self) -> AsgiApp:
-        # In a thread, so that deliveries do not wait for the import.
+        # The import runs in a thread, so that deliveries do not have to wait for it.
         open_dashboard = await asyncio.to_thread(_import_dashboard)
         app: AsgiApp = await self._exit_stack.enter_async_context(open_dashboard(*self._arguments))
         return app
@@ -48,7 +50,7 @@ def _import_dashboard() -> Callable[..., AbstractAsyncContextManager[Any]]:
 def build_lazy_dashboard(
     settings: Settings, redis_url: str, secrets: Secrets, deliveries: Mapping[tuple[str, str], int]
 ) -> LazyDashboard | None:
-    """Returns the dashboard; None if no sign-in is configured.
+    """Returns the dashboard, or None if no way to sign in is configured.
 
     Raises SettingsError if the settings for sign-in are incomplete.
     """

@@ -1,4 +1,4 @@
-"""Builds the models of a run from the settings: one for each purpose, with retries and fallbacks."""
+"""Builds the models of a run from the settings: one model for each purpose, with retries and fallbacks."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ def build_models(
         "review": settings.review_model,
         "vision": settings.vision_model or settings.multimodal_model,
     }
-    # If the model for a purpose fails, the agent's models are used instead.
+    # If the model for a purpose fails, the agent's model and its fallbacks take over.
     others = {
         purpose: _with_fallbacks(
             [
@@ -80,10 +80,10 @@ def _build_agent_model(name: str, settings: Settings) -> Model:
 
 
 def _build_litellm_model(name: str, settings: Settings, effort: str | None = None) -> LitellmModel:
-    """Returns the model without retries.
+    """Returns a model that does not retry failed requests.
 
-    The prefix of a model's name is its provider. The base URL and the key are passed only to models of the
-    same provider as `settings.model`.
+    The prefix of a model's name is its provider. The configured base URL and key are only used for models of
+    the same provider as `settings.model`.
     """
     ours = settings.model is not None and _provider_name(name) == _provider_name(settings.model)
     return LitellmModel(

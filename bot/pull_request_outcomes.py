@@ -1,4 +1,6 @@
-"""Records whether the bot's pull requests were merged or closed, and whether other people had added commits."""
+"""Records whether the bot's pull requests were merged or closed, and whether anyone else had added commits to
+them.
+"""
 
 import re
 from collections.abc import Collection
@@ -14,9 +16,10 @@ from patchwright.bot.webhooks.delivery import HeadBranch, ThreadClosed
 from patchwright.resolver.ci.checks import PullCommit
 from patchwright.resolver.domain import Repo, User
 
-# Number of pull requests that are checked as the possible cause of an issue's closing.
+# Maximum number of pull requests that are examined to find the one whose merge closed an issue.
 RECENT_PULL_REQUESTS = 20
-MERGE_TOLERANCE = timedelta(minutes=1)  # A merge closes its issues within this time.
+# When a pull request is merged, GitHub closes its issues within this time.
+MERGE_TOLERANCE = timedelta(minutes=1)
 
 
 class CommitAuthors(Protocol):
@@ -28,8 +31,8 @@ class CommitAuthors(Protocol):
 
 
 class OwnPullRequests:
-    """Detects and records the outcomes of the bot's pull requests, which it recognizes by their branch
-    prefix. Every method may raise ForgeError or QueueDown.
+    """Detects and records the outcomes of the bot's pull requests. Recognizes these pull requests by their
+    branch prefix. Every method may raise ForgeError or QueueDown.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class OwnPullRequests:
         self._branch_prefix = branch_prefix
 
     async def has_closed_issue(self, issue: ThreadClosed) -> bool:
-        """Returns True if one of the bot's pull requests mentions this issue and was merged when the issue
+        """Returns True if one of the bot's pull requests mentions this issue, and was merged when the issue
         was closed.
         """
         query = {
@@ -88,14 +91,15 @@ class ClosedPullRequests(NamedTuple):
 
     deliveries: tuple[ThreadClosed, ...]
     last_closed_at: datetime
-    """When the latest of them was closed."""
+    """When the most recently closed one was closed."""
     etag: str
 
 
 async def fetch_closed_pull_requests(
     rest: RestClient, repository: PolledRepository, since: datetime, etag: str
 ) -> ClosedPullRequests | None:
-    """Returns the pull requests closed after `since`; None if nothing changed since `etag`.
+    """Returns the pull requests that were closed after `since`, or None if the list has not changed since
+    `etag`.
 
     Raises ForgeError.
     """

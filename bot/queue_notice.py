@@ -1,7 +1,7 @@
 """Posts notices in the threads of queued jobs before their runs start.
 
-The run later edits the same comment. A lock prevents the job from starting while its notice is posted.
-Otherwise the notice might overwrite the run's text.
+The run later edits the same comment. A lock keeps the job from starting while its notice is being posted.
+Otherwise, the notice might overwrite the text of the run.
 """
 
 import asyncio
@@ -25,12 +25,13 @@ log = logging.getLogger(__name__)
 
 NOTICE_DELAY_SECONDS = 2.0  # A job that starts sooner gets no notice.
 POST_TIMEOUT_SECONDS = 20.0
-LOCK_SECONDS = POST_TIMEOUT_SECONDS + 5  # The longest delay of a job if the posting process dies.
+# How long a lock delays the job at most, if the process that posts the notice dies.
+LOCK_SECONDS = POST_TIMEOUT_SECONDS + 5
 LOCK_POLL_SECONDS = 0.1
 
 
 class StartLocks(Protocol):
-    """Locks that prevent jobs from starting. Both methods may raise QueueDown."""
+    """Locks that keep jobs from starting. Both methods may raise QueueDown."""
 
     async def lock(self, job: JobId, *, seconds: float) -> None:
         """Locks the job for this many seconds; 0 unlocks it."""
@@ -39,7 +40,7 @@ class StartLocks(Protocol):
 
 
 class LocalStartLocks:
-    """Locks within one process."""
+    """Locks for the jobs of a single process."""
 
     def __init__(self) -> None:
         self._until: dict[JobId, float] = {}
@@ -67,8 +68,8 @@ class QueueNotices:
     ) -> None:
         """Stores the dependencies.
 
-        `count_workers` returns the number of workers that take jobs. If it is None, there is always at least
-        one.
+        `count_workers` returns the number of workers that currently take jobs. If it is None, at least one
+        worker is assumed.
         """
         self._queue = queue
         self._locks = locks
@@ -84,7 +85,7 @@ class QueueNotices:
         try:
             async with _locked(self._locks, job.id):
                 # A worker marks the job as running and then checks the lock. This task acquires the lock and
-                # then reads the state. So at least one of them notices the other.
+                # then checks the state of the job. So at least one of them notices the other.
                 record = await self._queue.get_record(job.id)
                 if record is None or record.state != "queued" or record.tries:
                     return
@@ -94,8 +95,8 @@ class QueueNotices:
             log.warning("queue notice not posted", extra={"job": job.id, "reason": str(exc)})
 
     async def post_unreadable(self, job: UnreadableJob) -> None:
-        """Posts a notice, once per job, that workers of this version cannot read the job. Failures are only
-        logged.
+        """Posts a notice that workers of this version cannot read the job. Posts it once per job. If this
+        fails, only logs the failure.
         """
         if job.id in self._notified:
             return
@@ -115,7 +116,7 @@ class QueueNotices:
         ahead = [other for other in others if other.job.id != job.id and _is_ahead(other, record)]
         ahead_in_thread = [other for other in ahead if thread_key(other.job.repo, other.job.number) == thread]
         if any(is_handled_by_run(other.job, record) for other in ahead_in_thread):
-            return  # The run in progress reads this job as a message.
+            return  # The run in progress will read this job as a message.
         if (
             job.requester
             and await self._forge.get_permission(job.repo, job.requester) not in TRIGGER_PERMISSIONS
@@ -140,9 +141,10 @@ class QueueNotices:
 
 
 def _is_ahead(one: JobRecord, other: JobRecord) -> bool:
-    """Returns True if `one` runs before `other`.
+    """Returns True if the job in `one` runs before the job in `other`.
 
-    Times are whole seconds. If two jobs have the same time, each counts as ahead of the other.
+    Times are whole seconds. If two jobs were requested in the same second, each one counts as ahead of the
+    other.
     """
     return one.state == "running" or (
         one.is_requested_before(other.requested_at) if other.requested_at else True
@@ -160,7 +162,7 @@ async def _locked(locks: StartLocks, job: JobId) -> AsyncIterator[None]:
 
 
 def wait_for_start_lock(resolve: JobResolver, locks: StartLocks) -> JobResolver:
-    """Wraps `resolve` so that it first waits while a notice about the job is being posted."""
+    """Wraps `resolve` so that a job waits while a notice about it is being posted."""
 
     async def resolve_when_unlocked(job: Job) -> Outcome:
         with contextlib.suppress(QueueDown):

@@ -50,7 +50,7 @@ class RunPageView:
     is_truncated: bool
     """True if the log is longer than the part that is shown."""
     continued_in: RunId | None
-    """The run that resumed this one; None if there is none."""
+    """The earlier run that this job continued, whose log contains the work; None if there is none."""
 
 
 class LiveRuns:

@@ -1,1 +1,1 @@
-"""Runs patchwright as a step of a GitHub Actions workflow."""
+"""Runs Patchwright as a step of a GitHub Actions workflow."""

@@ -1,4 +1,4 @@
-"""Replies to commands that a workflow does not execute, and to invalid ones."""
+"""Replies to invalid commands, and to commands that a workflow does not execute."""
 
 from collections.abc import Awaitable, Callable
 
@@ -11,7 +11,7 @@ from patchwright.resolver.forge import TRIGGER_PERMISSIONS
 from patchwright.resolver.request import plan_texts
 
 CommandHandler = Callable[[Job], Awaitable[bool]]
-"""Replies to a command. Returns True if it replied, because then no run is needed. May raise ForgeError."""
+"""Replies to a command. Returns True if it posted a reply; then no run is needed. May raise ForgeError."""
 
 
 def build_command_handler(forge: CommentForge, triggers: Triggers, server_url: str) -> CommandHandler:

@@ -1,4 +1,4 @@
-"""Finds a request for a scheduled workflow to handle: one in its repository that has no reply."""
+"""Finds work for a scheduled workflow: a request in the workflow's repository that has no reply yet."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,9 +16,10 @@ LOOKBACK = timedelta(days=3)
 async def find_missed_delivery(
     github: GitHubForge, repo: Repo, triggers: Triggers, min_age: timedelta
 ) -> Delivery:
-    """Returns the oldest request to which the bot has not replied; IgnoredEvent if there is none.
+    """Returns the oldest request that the bot has not replied to, or IgnoredEvent if there is none.
 
-    A request younger than `min_age` is skipped, because its workflow may still be running. Raises ForgeError.
+    Skips requests that are younger than `min_age`, because their workflows may still be running. Raises
+    ForgeError.
     """
     now = datetime.now(UTC)
     poller = Poller(github.rest, github.get_bot_user, (repo,))

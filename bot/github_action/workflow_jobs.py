@@ -30,17 +30,18 @@ from patchwright.resolver.text.jinja_templates import set_template_directory
 from patchwright.resolver.workspaces import WorkspaceFactory
 
 REPLY_GRACE = timedelta(minutes=30)
-"""How long the reply to a request may take in addition to the run's time limit. Covers the wait for a runner,
-image builds, and the publish job.
+"""How much longer than the run's time limit the reply to a request may take. This time covers the wait for a
+runner, image builds, and the publish job.
 """
 
 Notify = Callable[[str], object]
 
 
 class WorkflowJob(Protocol):
-    """Handles a job in a workflow step.
+    """Handles a Patchwright job inside a workflow step.
 
-    Raises the errors of `resolve_job`. Raises WriteBlocked when the step has done all that it may do.
+    Raises the errors of `resolve_job`. Raises WriteBlocked when the step has done everything that it is
+    allowed to do.
     """
 
     async def handle_command(self, job: Job) -> bool: ...
@@ -59,8 +60,8 @@ async def run_workflow_job(
 ) -> int:
     """Handles the event of a workflow and returns the exit code.
 
-    With `resolve_directory`, runs only the resolve job, which saves its artifact there. With
-    `publish_directory`, runs only the publish job, which reads that artifact. An event without a request
+    With `resolve_directory`, only resolves, and saves the artifact in that directory. With
+    `publish_directory`, only publishes the artifact in that directory. If the event contains no request,
     needs neither a model nor a container engine. Raises SettingsError.
     """
     environ = composition_root.read_environment()
@@ -84,7 +85,7 @@ async def run_workflow_job(
         if environ.get("GITHUB_EVENT_NAME") in SCHEDULED_EVENTS:
             if resolve_directory or publish_directory:
                 raise SettingsError("A scheduled workflow must use `part: all`.")
-            # In a workflow with two jobs, the second job posts the first reply.
+            # If the workflow has two jobs, the publish job posts the first reply.
             min_age = timedelta(seconds=settings.timeout) + REPLY_GRACE
             missed_delivery = await find_missed_delivery(
                 github, workflow_repository(environ), triggers, min_age
@@ -159,7 +160,7 @@ class SingleJob:
 
 
 class ResolveJob:
-    """Resolves the issue without writing to GitHub, and saves the result as an artifact for PublishJob."""
+    """Resolves the issue without writing to GitHub. Saves the result as an artifact for PublishJob."""
 
     def __init__(self, single_job: SingleJob, logs: FileLogStore, secrets: Secrets, directory: Path) -> None:
         self._single_job, self._logs, self._secrets, self._directory = single_job, logs, secrets, directory
@@ -206,7 +207,7 @@ class ResolveJob:
 
 
 class PublishJob:
-    """Validates and publishes the artifact of ResolveJob. Runs no code and calls no model."""
+    """Validates the artifact of ResolveJob and publishes it. Runs no code and calls no model."""
 
     def __init__(
         self, forge: Forge, triggers: Triggers, deps: RunDependencies, logs: FileLogStore, directory: Path
@@ -240,7 +241,7 @@ class ResolveJobFailed(ResolverError):
 
 
 def build_publish_deps(settings: Settings, secrets: Secrets, logs: FileLogStore) -> RunDependencies:
-    """Returns the RunDependencies of a run that is only published. They have no model and no sandboxes."""
+    """Returns the RunDependencies for publishing a result. They contain no model and no sandboxes."""
     set_template_directory(settings.templates)
     return RunDependencies(
         settings=settings,

@@ -45,20 +45,21 @@ from patchwright.runtime.errors import SandboxError
 Writer: TypeAlias = Callable[[str], object]
 
 OUTPUTS = ("outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens", "run-page")
-"""The outputs of the step, named as in action.yml. An empty value means that there is none."""
+"""The outputs of the step, with the names that action.yml declares. A missing value is written as ""."""
 
 NO_VALUES: Mapping[str, str] = MappingProxyType({})
 
-MAX_EVENT_BYTES = 26 * 2**20  # Bytes; a webhook payload has at most 25 MB.
+MAX_EVENT_BYTES = 26 * 2**20  # maximum bytes of the event; GitHub sends webhook payloads of at most 25 MB
 
 CANCEL_TIMEOUT_SECONDS = 7.0
-"""How long reporting the cancellation of a workflow may take. The runner kills the process soon after.
+"""How long it may take to report that the workflow was canceled. The runner kills the process soon after this
+time.
 
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-cancellation
 """
 
 OPERATOR_ERRORS = (SettingsError, ModelAccessDenied, NotFound, Unauthorized, Forbidden)
-"""Errors that the operator must fix. A retry would not help."""
+"""Errors that a retry cannot fix, because the operator must change something."""
 
 
 def write_no_view(job: Job) -> None:
@@ -88,9 +89,9 @@ async def run_action(
     - 4: rejected
     - 6: input required
 
-    Writes outputs to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY if these are set. `write_view` writes
-    the run as an HTML file. If `missed_delivery` is set, it is handled instead of the event. Raises
-    SettingsError if there is no event.
+    Writes outputs to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY, if these variables are set.
+    `write_view` writes the run as an HTML file. If `missed_delivery` is not None, handles this delivery
+    instead of the event. Raises SettingsError if there is no event.
     """
     delivery = missed_delivery or read_event(environ)
     if (request := find_request(delivery, triggers)) is None:
@@ -106,7 +107,7 @@ async def run_action(
     job = request.job
     if (
         environ.get("GITHUB_ACTIONS") == "true"
-    ):  # Outside GitHub Actions, this would print the secrets instead of masking them.
+    ):  # Outside GitHub Actions, this output would show the secrets instead of masking them.
         _mask_secrets(secrets, write)
     report = _JobReport(environ, job, read_log, write_view)
     with _disable_commands(write):
@@ -154,7 +155,7 @@ def exit_code(outcome: Outcome) -> int:
 
 
 def usage_outputs(usage: Usage) -> dict[str, str]:
-    """Returns the outputs that report usage. The cost is "" if a price is unknown."""
+    """Returns the outputs that report usage. The cost is "" if the price of a model is unknown."""
     return {
         "cost-usd": "" if usage.unpriced else str(usage.usd),
         "tokens": str(usage.tokens),
@@ -175,7 +176,7 @@ class _JobReport:
 
     @property
     def trajectory(self) -> Trajectory:
-        """The log of the run; empty if the log is missing or damaged."""
+        """The log of the run. It is empty if the log is missing or damaged."""
         try:
             return self._read_log(self._job)
         except LogError:
@@ -218,15 +219,15 @@ class _JobReport:
 
 
 def escape_markdown(text: str) -> str:
-    """Escapes untrusted text for a cell of a Markdown table. The result has no markup, links, images or line
-    breaks.
+    """Escapes untrusted text for a cell of a Markdown table, so that it contains no markup, links, images or
+    line breaks.
     """
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(text.split()))
 
 
 def read_event(environ: Mapping[str, str]) -> Delivery:
-    """Returns the workflow's event. Raises SettingsError if it is unreadable or belongs to another
-    repository.
+    """Returns the event that started the workflow. Raises SettingsError if the event is unreadable or belongs
+    to another repository.
     """
     path, name = environ.get("GITHUB_EVENT_PATH"), environ.get("GITHUB_EVENT_NAME")
     if not path or not name:
@@ -256,7 +257,7 @@ def read_event(environ: Mapping[str, str]) -> Delivery:
 async def _report_failure(job: Job, error: Exception, report_failure: FailureReporter, write: Writer) -> None:
     try:
         await report_failure(job, error)
-    except (ResolverError, OSError) as exc:  # The error may be that the forge is unavailable.
+    except (ResolverError, OSError) as exc:  # The job may have failed because the forge is unavailable.
         write(f"patchwright: the failure could not be reported in the issue: {exc}")
 
 
@@ -267,7 +268,9 @@ def _mask_secrets(secrets: Iterable[str], write: Writer) -> None:
 
 @contextlib.contextmanager
 def _disable_commands(write: Writer) -> Iterator[None]:
-    """Disables workflow commands in the block's output, so that `::set-output` in an issue does nothing."""
+    """Disables workflow commands while the block runs, so that a text such as `::set-output` in an issue has
+    no effect.
+    """
     token = token_hex(16)
     write(f"::stop-commands::{token}")
     try:
@@ -299,7 +302,7 @@ def _job_summary(job: Job, outcome: str, rows: Mapping[str, str], tests: str) ->
 
 def _write_outputs(environ: Mapping[str, str], values: Mapping[str, str], summary: str) -> None:
     if path := environ.get("GITHUB_OUTPUT"):
-        end = token_hex(16)  # Random, so that a value cannot contain the delimiter that ends it.
+        end = token_hex(16)  # The delimiter is random, so that no value can contain it and end early.
         _append(path, "".join(f"{name}<<{end}\n{value}\n{end}\n" for name, value in values.items()))
     if (path := environ.get("GITHUB_STEP_SUMMARY")) and summary:
         _append(path, summary)

@@ -22,15 +22,16 @@ log = logging.getLogger(__name__)
 
 LOG_FILE_NAME = "events.jsonl"
 OBJECT_STORES = frozenset({"abfs", "adl", "az", "gcs", "gs", "oci", "oss", "s3", "s3a"})
-"""File systems that have no directories. Creating a directory there would create a bucket."""
+"""File systems without directories. On these, creating a directory would create a bucket."""
 
-# How long a run must be idle before it is archived. If the run continues later, it is archived again.
+# How long a run must be idle before it is archived. A run that continues later is archived again.
 IDLE_SECONDS = 30.0
-# Without an archive: how long a run of another worker must be idle before this worker copies it to its disk.
+# If no archive is configured: how long a run of another worker must be idle before this worker copies the run
+# to its own disk.
 REMOTE_IDLE_SECONDS = 3600.0
 SWEEP_INTERVAL_SECONDS = 15.0
-ARCHIVE_TIMEOUT_SECONDS = 300.0  # for one run
-SWEEP_BATCH_SIZE = 200  # number of runs per query
+ARCHIVE_TIMEOUT_SECONDS = 300.0  # time limit for copying one run
+SWEEP_BATCH_SIZE = 200  # maximum number of runs per query
 MAX_FAILURES = 3  # number of consecutive failures after which a call of `sweep` stops
 
 
@@ -57,8 +58,10 @@ class Archive:
         self._protocols = {protocol} if isinstance(protocol, str) else set(protocol)
 
     def store(self, run: RunId, content: bytes) -> None:
-        """Stores the log of a run. If the existing log is longer, renames it instead of replacing it. Raises
-        ArchiveDown.
+        """Stores the log of a run. If the archive contains a longer log of this run, renames that one instead
+        of replacing it.
+
+        Raises ArchiveDown.
         """
         path = self._path(run)
         try:
@@ -75,7 +78,9 @@ class Archive:
             raise ArchiveDown(f"{run} could not be archived: {type(exc).__name__}: {exc}") from exc
 
     def read(self, run: RunId) -> Trajectory:
-        """Returns an archived run. Raises LogError if there is none, or it cannot be read."""
+        """Returns an archived run. Raises LogError if the archive does not contain the run, or the run cannot
+        be read.
+        """
         path = self._path(run)
         try:
             content = self._filesystem.cat_file(path)
@@ -88,7 +93,9 @@ class Archive:
         return parse_trajectory(content, path)
 
     def list_runs(self) -> Iterator[tuple[RunId, datetime]]:
-        """Yields all archived runs and when they were archived (now if unknown). Raises ArchiveDown."""
+        """Yields all archived runs, each with the time when it was archived. If that time is unknown, yields
+        the current time. Raises ArchiveDown.
+        """
         try:
             self._filesystem.invalidate_cache()
             files: dict[str, dict[str, Any]] = self._filesystem.find(self._root, maxdepth=2, detail=True)
@@ -96,7 +103,7 @@ class Archive:
             raise ArchiveDown(f"The archive cannot be listed: {type(exc).__name__}: {exc}") from exc
         for path, file_info in files.items():
             run, _, name = path.removeprefix(self._root).lstrip("/").partition("/")
-            if name == LOG_FILE_NAME and is_valid_run_id(run):  # ignores foreign files
+            if name == LOG_FILE_NAME and is_valid_run_id(run):  # ignores files that Patchwright did not write
                 yield RunId(run), _modified_at(file_info)
 
     def _path(self, run: RunId) -> str:
@@ -119,7 +126,8 @@ class StoredRuns:
         return self._archive.read(run)
 
     def list_archived_only(self) -> dict[RunId, datetime]:
-        """Returns the runs that are only in the archive, and when they were archived.
+        """Returns the runs that are in the archive but not on the local disk, each with the time when it was
+        archived.
 
         Blocks. Raises ArchiveDown.
         """
@@ -132,7 +140,7 @@ class StoredRuns:
 
 
 def open_archive(settings: Settings) -> Archive | None:
-    """Returns the configured archive, if any. Raises SettingsError."""
+    """Returns the configured archive, or None if none is configured. Raises SettingsError."""
     return Archive(settings.archive) if settings.archive else None
 
 
@@ -142,7 +150,9 @@ def open_stored_runs(settings: Settings) -> StoredRuns:
 
 
 class Archiver:
-    """Copies idle runs from Redis to the archive, or to the worker's disk, so that Redis can expire them."""
+    """Copies idle runs from Redis to the archive, or to this worker's disk if there is no archive. Redis can
+    then expire them.
+    """
 
     def __init__(
         self,
@@ -168,7 +178,7 @@ class Archiver:
             await asyncio.sleep(SWEEP_INTERVAL_SECONDS)
 
     async def sweep(self) -> int:
-        """Archives idle runs. Returns the number of runs that Redis may now expire. Raises QueueDown."""
+        """Archives the idle runs. Returns how many runs Redis may now expire. Raises QueueDown."""
         archived = failures = 0
         for run in await self._shared_logs.list_idle(self._idle_seconds, SWEEP_BATCH_SIZE):
             try:
@@ -187,8 +197,8 @@ class Archiver:
         return archived
 
     async def _store_run(self, run: RunId) -> int | None:
-        """Stores a run outside Redis and returns the number of its lines. Returns None if the run's worker
-        still has to store them.
+        """Stores a run outside Redis and returns its number of lines. Returns None if the run is left to the
+        worker that ran it.
         """
         lines = await self._shared_logs.read_lines(run)
         if self._archive is not None:
@@ -199,7 +209,7 @@ class Archiver:
             return len(lines)
         if run not in await self._shared_logs.list_idle(REMOTE_IDLE_SECONDS, SWEEP_BATCH_SIZE):
             return None
-        async with self._shared_logs.open(run) as opened:  # copies the run to the local disk
+        async with self._shared_logs.open(run) as opened:  # reading the run copies it to the local disk
             return len(opened.trajectory)
 
 

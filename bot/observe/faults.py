@@ -15,7 +15,7 @@ from patchwright.resolver.errors import (
 from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable, SandboxError
 
 Fault = Literal["provider", "forge", "repository", "settings", "engine", "sandbox", "store", "internal"]
-"""The cause of a failed job.
+"""The cause of a job's failure.
 
 provider: the model's API. forge: GitHub, or missing permissions on GitHub. repository: clone, apply, commit
 or push. settings: the operator must change a setting. engine: Docker and its images. sandbox: a sandbox was
@@ -26,7 +26,8 @@ Patchwright.
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 EXTERNAL_FAULTS: frozenset[Fault] = frozenset({"provider", "settings"})
-"""Faults with causes outside this deployment, which say nothing about its reliability."""
+"""Causes outside this deployment. Failures with these causes say nothing about the deployment's reliability.
+"""
 
 _FAULT_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
     (ModelError, "provider"),
@@ -46,5 +47,7 @@ _FAULT_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
 
 
 def classify_error(error: Exception) -> Fault:
-    """Returns the fault of an error. An unlisted error class has the fault of its closest listed base class."""
+    """Returns the cause of an error. An error class that is not listed has the cause of its base class, or
+    "internal".
+    """
     return next((fault for kind, fault in _FAULT_BY_ERROR if isinstance(error, kind)), "internal")

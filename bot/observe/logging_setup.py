@@ -1,6 +1,4 @@
-"""Logging for operators. Each record is one line on standard error, as text or JSON, with the job in its
-fields.
-"""
+"""Logging for operators. Each record is one line on standard error, as text or JSON. Its fields name the job."""
 
 import contextlib
 import json
@@ -16,7 +14,7 @@ from patchwright.resolver.secrets import MaskingFilter, Secrets
 from patchwright.resolver.settings.server_settings import ServerSettings
 
 OWN_LOGGER = "patchwright"
-MAX_FIELD_LENGTH = 4_000  # characters of one field of a JSON line; a traceback keeps its end
+MAX_FIELD_LENGTH = 4_000  # maximum characters of one field in a JSON line; a longer traceback keeps its end
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 _log_context: ContextVar[Mapping[str, str] | None] = ContextVar("log_context", default=None)
@@ -24,8 +22,8 @@ _log_context: ContextVar[Mapping[str, str] | None] = ContextVar("log_context", d
 
 @contextlib.contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Adds fields to all records logged in the block, including those of libraries and of tasks started
-    there.
+    """Adds fields to all records that are logged in the block, including those of libraries and of tasks that
+    start in the block.
     """
     token = _log_context.set({**(_log_context.get() or {}), **fields})
     try:
@@ -50,8 +48,8 @@ class TextFormatter(logging.Formatter):
     """Formats a record as one line: the message and its fields, followed by a traceback."""
 
     def __init__(self, *, with_date: bool = False, with_time: bool = False) -> None:
-        """`with_date` adds the date, the time (UTC) and the logger's name. `with_time` adds only the time of
-        day.
+        """`with_date` adds the date, the time (UTC) and the logger's name to each line. `with_time` adds only
+        the time.
         """
         super().__init__()
         self._with_date = with_date
@@ -88,7 +86,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(settings: ServerSettings, secrets: Secrets, *, is_terminal: bool) -> None:
-    """Configures the logging of a server process. These secrets are masked."""
+    """Configures the logging of a server process. Masks these secrets in every record."""
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not is_terminal)
     text = TextFormatter(with_date=settings.log_format == "text", with_time=True)
     for handler in logging.getLogger().handlers:

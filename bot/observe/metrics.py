@@ -18,7 +18,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LabeledValues = Mapping[tuple[str, ...], float]
-MAX_LABEL_VALUES = 60  # label values per metric; the rest is summed up as `other`
+MAX_LABEL_VALUES = 60  # maximum number of values of a label; the counts of all others are added up as `other`
 
 COUNTER_DEFINITIONS = (
     ("outcomes", "completed_jobs", "Jobs that ended, by outcome.", ("outcome",)),
@@ -31,8 +31,8 @@ COUNTER_DEFINITIONS = (
     ("repairs", "repairs", "Times that a patch went back to the agent.", ()),
     ("ci", "ci", "Commits whose CI was held back, and jobs to fix failed checks.", ("action",)),
 )  # fmt: skip
-"""The metrics from Counters. Each entry has the name in Counters, the name in Prometheus, the help text, and
-the labels other than `metrics_label`.
+"""The metrics that come from Counters. Each entry contains the metric's name in Counters, its name in
+Prometheus, its help text, and its labels other than `metrics_label`.
 """
 
 
@@ -48,7 +48,7 @@ class MetricsSnapshot(FrozenModel):
     jobs: Mapping[str, int]
     """Open jobs by state."""
     oldest_job_seconds: float
-    """Seconds that the first queued job has waited for a worker; 0 if no job is waiting."""
+    """Seconds for which the first queued job has waited for a worker; 0 if no job is waiting."""
     workers: int
 
 
@@ -90,7 +90,7 @@ def _build_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
             for label_values, number in _values_by_label(counts, name, len(labels)).items()
         }
         yield _make_counter(metric_name, help, ("metrics_label", *labels), values)
-    yield _make_gauge(  # a gauge, since a reopened pull request no longer counts
+    yield _make_gauge(  # a gauge, because a pull request that is reopened no longer counts
         "pulls",
         "Closed pull requests that Patchwright opened, by outcome.",
         ("metrics_label", "outcome"),
@@ -152,7 +152,9 @@ def _build_duration_histogram(counts: Mapping[str, Mapping[str, float]]) -> Metr
 def _values_by_label(
     counts: Mapping[str, float], name: str, label_count: int
 ) -> dict[tuple[str, ...], float]:
-    """Returns the counts of one metric by labels. The last label may contain spaces."""
+    """Returns the counts of one metric, by the values of its labels. The value of the last label may contain
+    spaces.
+    """
     values = {
         tuple(key.split(" ", label_count)[1:]): number
         for key, number in counts.items()

@@ -1,7 +1,8 @@
-"""Builds trace spans from a run's log. They contain the durations of operations, but no content of the run.
+"""Builds trace spans from a run's log. A span contains the duration of an operation, but nothing of the run's
+content.
 
-The log records when each step ended. If the log does not record a start, the start is computed from the
-duration. Names of attributes: opentelemetry.io/docs/specs/semconv/gen-ai
+The log records when each step ended. If the log does not record when a step started, the start is computed
+from the duration. Names of attributes: opentelemetry.io/docs/specs/semconv/gen-ai
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +42,7 @@ class Span(FrozenModel):
     """One timed operation of a run."""
 
     id: str
-    """The id is unique in its trace, and the same each time the log is read."""
+    """The span's id. It is unique in its trace, and the same each time the log is read."""
     parent: str | None
     """None for the root span."""
     name: str
@@ -50,17 +51,17 @@ class Span(FrozenModel):
     attributes: Attributes = Field(default_factory=dict)
     kind: Literal["internal", "client"] = "internal"
     failure: str = ""
-    """The kind of failure that ended the operation; "" if none."""
+    """The kind of failure that ended the operation; "" if it succeeded."""
 
 
 def build_spans(
     run: RunId, read: ReadLog, started_at: datetime | None = None, failure: str = ""
 ) -> tuple[Span, ...]:
-    """Returns the spans of a job's run and its subagents, starting with the root; () if there is no log.
-    Blocks.
+    """Returns the spans of a job's run and of its subagents, starting with the root span. Returns () if there
+    is no log. Blocks.
 
-    `started_at`: when the job started, if known. This is before the first line of the log, because the
-    repository is cloned first. `failure`: the kind of failure that ended the job.
+    `started_at` is the time at which the job started, or None if unknown. It is earlier than the first line
+    of the log, because the repository is cloned first. `failure` is the kind of failure that ended the job.
     """
     return tuple(_build_spans(run, None, read, started_at, failure, {run}))
 
@@ -113,7 +114,7 @@ class _SpanBuilder:
         self._last_event_at = started_at
         """When the previous event ended."""
         self._work_ended_at = started_at
-        """When the agent's work or its verification ended."""
+        """When the agent stopped or its verification completed."""
         self._tests_ready_at = started_at
         """When tests could start."""
         self._open_step: Span | None = None

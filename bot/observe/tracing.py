@@ -1,4 +1,6 @@
-"""Sends an OpenTelemetry trace of each job to a collector when the job ends. Sending runs in the background."""
+"""Sends an OpenTelemetry trace of each job to a collector when the job ends. The traces are sent in the
+background.
+"""
 
 import asyncio
 import hashlib
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EXPORT_BATCH_SIZE = 200  # spans per request
-MAX_PENDING_TRACES = 100  # number of waiting jobs; further traces are dropped if the collector is too slow
-CLOSE_TIMEOUT_SECONDS = 5.0  # how long a worker waits for pending traces when it stops
+EXPORT_BATCH_SIZE = 200  # maximum number of spans per request
+# maximum number of jobs whose traces wait; if the collector is too slow, further traces are dropped
+MAX_PENDING_TRACES = 100
+CLOSE_TIMEOUT_SECONDS = 5.0  # how long a worker that stops waits for its pending traces
 
 
 class NullTracer:
@@ -54,12 +57,13 @@ class Tracer:
         resource = Resource.create(
             {"service.version": get_version(), "patchwright.metrics_label": metrics_label}
         )
-        # True if OTEL_SERVICE_NAME is not set.
+        # True if OTEL_SERVICE_NAME is not set, so that the default name is used.
         is_unnamed = str(resource.attributes["service.name"]).startswith("unknown_service")
         self._resource = resource.merge(Resource({"service.name": "patchwright"})) if is_unnamed else resource
         self._started_at: dict[JobId, datetime] = {}
         self._pending: set[asyncio.Task[None]] = set()
-        self._export_lock = asyncio.Lock()  # so that a hanging collector blocks only one thread
+        # Only one trace is sent at a time, so that a collector that hangs blocks only one thread.
+        self._export_lock = asyncio.Lock()
 
     def track_start(self, resolve: JobResolver) -> JobResolver:
         """Wraps `resolve` to record when each job starts."""
@@ -100,7 +104,7 @@ class Tracer:
             resumed = self._read_log(job).run_resumed
         except LogError:
             resumed = None
-        if resumed and spans:  # the run continues the log of an earlier run
+        if resumed and spans:  # the job continued an earlier run, whose log contains the work
             root, *parts = build_spans(resumed.run, self._read_log) or spans[:1]
             later = [span for span in parts if span.end >= spans[0].start]
             spans += [root.model_copy(update={"parent": job}), *later] if later else []
@@ -156,7 +160,7 @@ def build_tracer(environ: Mapping[str, str], read_log: ReadLog, metrics_label: s
 
 
 def _stable_id(name: str, size: int) -> int:
-    """Returns the same id for the same name. A trace that is sent twice is therefore stored once."""
+    """Returns an id that depends only on the name. A trace that is sent twice is therefore stored once."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:size]) or 1
 
 

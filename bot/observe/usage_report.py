@@ -1,4 +1,4 @@
-"""Summarizes a run's log: the usage of each model, and how the run ended."""
+"""Summarizes a run's log: how much each model was used, and how the run ended."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -8,27 +8,27 @@ from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import AuxiliaryModelCall, Message, ModelReply, ReplyUsage, Trajectory
 from patchwright.runtime.frozen_model import FrozenModel
 
-MAX_NAME_LENGTH = 100  # characters of a model name
+MAX_NAME_LENGTH = 100  # maximum characters of a model name
 
 
 class UsageReport(FrozenModel):
-    """The usage of a job's run, including its subagents."""
+    """The usage of a job's run and of its subagents."""
 
     usage: Usage = Usage()
     tokens: Mapping[tuple[str, str], int] = {}
-    """Number of tokens by kind (`prompt`, `cached`, `completion`) and model. Prompt tokens include the cached
-    ones.
+    """Number of tokens by model and kind (`prompt`, `cached`, `completion`). The `prompt` tokens include the
+    `cached` ones.
     """
     repairs: int = 0
     """How often the patch went back to the agent for repair."""
     fixes_checks: bool = False
-    """True if the job was started by failed checks on one of Patchwright's commits."""
+    """True if failed checks on one of Patchwright's commits started the job."""
     provider_failed: bool = False
-    """True if the run ended because its model returned no usable reply."""
+    """True if the run ended because its model gave no usable reply."""
 
 
 def build_usage_report(run: RunId, read: Callable[[RunId], Trajectory]) -> UsageReport:
-    """Returns the usage report of a run, empty if it did not start. Blocks.
+    """Returns the usage report of a run. The report is empty if the run did not start. Blocks.
 
     `read` returns a run's log, and may raise LogError.
     """

@@ -1,7 +1,8 @@
-"""Posts the comments that GitHub refused when they were written.
+"""Posts comments again that GitHub did not accept at first.
 
-The final text of a job is stored in Redis before it is posted, and removed afterwards. If GitHub refuses it
-or the process dies, the text is posted later. So no comment says forever that an ended job is in progress.
+The final text of a job is stored in Redis before it is posted, and removed afterwards. If GitHub refuses the
+text, or the process dies, the text is posted later. So no comment says forever that a job is in progress
+although the job has ended.
 """
 
 import contextlib
@@ -20,15 +21,16 @@ from patchwright.resolver.errors import ForgeError
 
 log = logging.getLogger(__name__)
 
-FIRST_WAIT = timedelta(seconds=30)  # doubled after every attempt
+FIRST_WAIT = timedelta(seconds=30)  # time before the first retry; doubled after every attempt
 MAX_WAIT = timedelta(hours=1)
-MAX_AGE = timedelta(days=3)  # an older text is dropped
-# A text that belongs to no known job is posted after this time. Until then, its delivery may be retried.
+MAX_AGE = timedelta(days=3)  # older texts are dropped
+# If no job is known for a text, the text is posted after this time. Until then, the delivery that led to the
+# text may be retried.
 NO_JOB_WAIT = timedelta(minutes=10)
 
 
 class OutboxForge(Protocol):
-    """The methods of GitHubForge that the outbox needs. They raise ForgeError."""
+    """The methods of GitHubForge that the outbox calls. They may raise ForgeError."""
 
     outbox: "CommentOutbox | None"
 
@@ -40,7 +42,7 @@ class OutboxForge(Protocol):
 
 
 class RecordReader(Protocol):
-    """The method of JobQueue that the outbox needs."""
+    """The method of JobQueue that the outbox calls."""
 
     async def get_record(self, job: JobId) -> JobRecord | None: ...
 
@@ -61,24 +63,27 @@ class CommentOutbox:
         self._clock = clock
 
     async def store(self, repo: Repo, number: int, tag: str, body: str | None) -> None:
-        """Stores a final text before it is posted. `body` is None after a text of a job in progress was
-        posted. If Redis is down, does nothing.
+        """Stores the final text of a job (`body`) before it is posted. Does nothing if Redis is down.
+
+        If `body` is None, records that a comment now shows the job as in progress.
         """
         with contextlib.suppress(QueueDown):
             await self._store.put(new_comment(repo, number, tag, body))
 
     async def remove(self, repo: Repo, number: int, tag: str) -> None:
-        """Removes a final text after it was posted. If Redis is down, it may be posted again, unchanged."""
+        """Removes a final text after it was posted. If Redis is down, the text stays stored, and may be
+        posted again.
+        """
         with contextlib.suppress(QueueDown):
             await self._store.remove(repo, number, tag)
 
     async def post_due(self) -> None:
-        """Posts the texts of ended jobs that GitHub has not accepted. Raises QueueDown."""
+        """Posts the texts that GitHub has not accepted, if their jobs have ended. Raises QueueDown."""
         now = self._clock()
         for comment in await self._store.list_due(now):
             record = await self._records.get_record(comment.tag)
             if record is not None and record.state != "completed":
-                continue  # The job is going to post its own text.
+                continue  # The job has not ended, and will post its own text.
             if record is None and now - comment.since < (NO_JOB_WAIT if comment.body else MAX_AGE):
                 continue
             if now - comment.since >= MAX_AGE:
@@ -93,7 +98,7 @@ class CommentOutbox:
                 changes = {"attempts": comment.attempts + 1, "next_attempt": now + wait}
                 await self._store.put(comment.model_copy(update=changes))
                 if isinstance(exc, ForgeUnavailable):
-                    return  # The others would also wait for GitHub.
+                    return  # GitHub is down, so the other texts would fail, too.
 
     async def _post(self, comment: UnpostedComment, record: JobRecord | None) -> None:
         place = comment.repo, comment.number, comment.tag
@@ -103,7 +108,7 @@ class CommentOutbox:
         if body is None:
             await self._store.remove(*place)
             return
-        await self._forge.upsert_comment(*place, body)  # This also removes the stored text.
+        await self._forge.upsert_comment(*place, body)  # upsert_comment also removes the stored text
         log.info("comment posted late", extra=_fields(comment))
 
 
@@ -113,7 +118,7 @@ def _fields(comment: UnpostedComment) -> dict[str, object]:
 
 @contextlib.asynccontextmanager
 async def open_outbox(url: str, forge: OutboxForge) -> AsyncIterator[CommentOutbox]:
-    """Connects an outbox to the forge, and yields it."""
+    """Opens an outbox, lets the forge use it, and yields it."""
     store, queue = UnpostedComments(url), ArqQueue(url)
     forge.outbox = CommentOutbox(store, forge, queue)
     try:

@@ -1,4 +1,4 @@
-"""Isolates errors in a loop over resources, so that a failing resource does not affect the others."""
+"""Isolates errors in a loop over resources, so that a resource that fails does not affect the others."""
 
 import contextlib
 import logging
@@ -12,17 +12,17 @@ log = logging.getLogger(__name__)
 
 
 class ErrorIsolation:
-    """Skips the resources that fail in a pass over several resources."""
+    """Lets one loop over several resources skip those that fail."""
 
     def __init__(self, *fatal_errors: type[ForgeError]) -> None:
-        """RateLimited and `fatal_errors` end the whole pass."""
+        """RateLimited and the errors in `fatal_errors` are not caught, and end the loop."""
         self._fatal_errors: tuple[type[ForgeError], ...] = (RateLimited, *fatal_errors)
         self.should_retry = False
-        """True if a skipped resource should be retried soon."""
+        """True if a resource was skipped that should be retried soon."""
 
     @contextlib.contextmanager
     def isolate(self, resource: str) -> Iterator[None]:
-        """Skips the resource if the block fails. Raises fatal errors."""
+        """Skips the resource if the block raises an error that is not fatal."""
         try:
             yield
         except self._fatal_errors:
@@ -32,9 +32,9 @@ class ErrorIsolation:
 
     @contextlib.asynccontextmanager
     async def isolate_request(self, resource: str, rest: RestClient) -> AsyncIterator[None]:
-        """Skips the resource if a GitHub request fails.
+        """Skips the resource if a GitHub request in the block fails.
 
-        Raises fatal errors, and ForgeError if GitHub itself is down.
+        Raises fatal errors, and raises ForgeError if GitHub itself is down.
         """
         try:
             yield

@@ -1,6 +1,6 @@
 """Polls GitHub for labels, comments and reviews whose webhook deliveries did not arrive.
 
-Each event is returned as the same value as if its delivery had been parsed.
+Each event is returned in the same form as an event that was parsed from a delivery.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,13 +34,13 @@ from patchwright.resolver.domain import Job, Repo, User
 from patchwright.resolver.errors import NotFound, Unauthorized
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
-# GitHub updates an inline comment when its review is submitted. Later updates are edits, which do not trigger
-# runs.
+# GitHub updates an inline comment when the review that contains it is submitted. Later updates are edits, and
+# edits do not trigger runs.
 PUBLISH_TOLERANCE = timedelta(seconds=5)
 
 TriggerDelivery: TypeAlias = LabelAdded | CommentCreated | ReviewSubmitted
 GetIdentity: TypeAlias = Callable[[Repo], Awaitable[Account | User | None]]
-"""Returns the bot's own account, or None if it cannot be determined at the moment."""
+"""Returns the bot's own account, or None if GitHub does not reveal it at the moment."""
 
 
 class MissedEvent(NamedTuple):
@@ -59,7 +59,9 @@ class PollResult:
     etag: str
     events: list[MissedEvent] = field(default_factory=list)
     own_comments: dict[str, bool] = field(default_factory=dict)
-    """Maps the tag of each of the bot's own comments to whether its run is in progress."""
+    """The tags of the bot's own comments. The value of a tag is True if the run of its comment is in
+    progress.
+    """
     should_retry: bool = False
     """True if a thread could not be read and should be retried soon."""
 
@@ -74,7 +76,7 @@ class ThreadResponse(GitHubResponse):
     pull_request: dict[str, object] | None = None
 
     def content(self) -> ThreadContent:
-        """Returns the current title and body, which may have changed since the event."""
+        """The current title and body. They may have changed since the event."""
         return ThreadContent(title=self.title, body=self.body or "")
 
 
@@ -125,7 +127,7 @@ class Poller:
         repositories: Sequence[Repo] = (),
         max_age: timedelta = MAX_LIST_AGE,
     ) -> None:
-        """`get_identity` returns the bot's account. For `repositories` and `max_age`, see Repositories."""
+        """`get_identity` returns the bot's account. `repositories` and `max_age` are passed to Repositories."""
         self._rest = rest
         self._get_identity = get_identity
         self.repositories = Repositories(rest, repositories, max_age)
@@ -133,16 +135,16 @@ class Poller:
     async def poll(
         self, repository: PolledRepository, since: datetime, etag: str, label: str
     ) -> PollResult | None:
-        """Returns the events since the time `since`. Returns None if nothing changed since the response with
+        """Returns the events since the time `since`, or None if nothing has changed since the response with
         this `etag`.
 
-        Events of a closed thread are returned only if they are later than its closing. A thread that cannot
-        be read is skipped. Raises ForgeError.
+        Leaves out the events of a closed thread that happened before it was closed. Skips threads that cannot
+        be read. Raises ForgeError.
         """
         try:
             return await self._poll(repository, since, etag, label)
         except Unauthorized:
-            self.repositories.forget()  # the token was revoked early; the next poll creates a new one
+            self.repositories.forget()  # the token was revoked early; the next poll gets a new one
             raise
 
     async def _poll(
@@ -186,9 +188,10 @@ class Poller:
     async def find_ended(
         self, repository: PolledRepository, jobs: Sequence[Job]
     ) -> list[ThreadClosed | LabelRemoved]:
-        """Returns the events that require these jobs to be canceled: closed threads and removed labels.
+        """Returns the events because of which some of these jobs must be canceled: closed threads and removed
+        labels.
 
-        A thread that cannot be read is skipped. Raises ForgeError.
+        Skips threads that cannot be read. Raises ForgeError.
         """
         labels = {job.number: job.label for job in sorted(jobs, key=lambda job: job.label or "")}
         isolation, ended = ErrorIsolation(Unauthorized), list[ThreadClosed | LabelRemoved]()
@@ -209,9 +212,9 @@ class Poller:
             thread = page.data
         except NotFound:
             thread = None
-            # Raises NotFound if the whole repository is unreachable; that ends no job.
+            # If the whole repository is unreachable, this raises NotFound, and no job is canceled.
             await self._rest.get_page(RepositoryResponse, repository.token, *repository.path)
-        # GitHub redirects to the new location of a transferred thread
+        # the thread was transferred, and GitHub redirected the request to its new repository
         if thread is None or thread.number != number:
             reason: Literal["deleted", "transferred"] = "deleted" if thread is None else "transferred"
             now = datetime.now(UTC).isoformat()
@@ -248,7 +251,7 @@ class Poller:
     async def _find_label_events(
         self, repository: PolledRepository, thread: ThreadResponse, label: str
     ) -> list[MissedEvent]:
-        """Returns the latest addition of the label to the thread; [] if there is none."""
+        """Returns the latest addition of the label to the thread, or [] if there is none."""
         events = await self._rest.get_all(
             IssueEventResponse, repository.token, *repository.path, "issues", str(thread.number), "events"
         )
@@ -296,7 +299,7 @@ class Poller:
                 own = parse_tag(body)
                 result.own_comments[own.tag] = own.is_in_progress
             if number not in threads or comment.updated_at != comment.created_at:
-                continue  # an edit of an old comment does not trigger a run
+                continue  # the comment is old and was only edited, which does not trigger a run
             app = comment.performed_via_github_app
             delivery = CommentCreated(
                 repo=repository.repo,

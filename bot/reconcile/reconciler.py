@@ -1,7 +1,7 @@
 """Finds requests that Patchwright missed because a delivery failed or Redis was wiped.
 
-Only one worker polls GitHub at a time. A request gets the same job id from polling as from its delivery. The
-job therefore runs only once, even if both report the request.
+Only one worker polls GitHub at a time. A request leads to the same job id, whether it is found by polling or
+arrives as a delivery. So its job runs only once, even if both happen.
 """
 
 import asyncio
@@ -27,34 +27,38 @@ from patchwright.resolver.errors import ForgeError, RateLimited
 
 log = logging.getLogger(__name__)
 
-NO_REPOSITORIES_SECONDS = 10.0  # time between checks for installations while there are none
-# how far back the first poll searches; GitHub keeps deliveries for this time
+NO_REPOSITORIES_SECONDS = 10.0  # time between two checks for installations while no repository is known
+# how far back the first poll searches; GitHub keeps deliveries for the same time
 FIRST_LOOKBACK = timedelta(days=3)
-# consecutive polls overlap by this time, because GitHub's lists are updated with a delay
+# how far two consecutive polls overlap, because GitHub's lists are updated with a delay
 OVERLAP = timedelta(minutes=1)
-SETTLE_SECONDS = 5.0  # after Redis was wiped, workers have this time to restore their running jobs
+SETTLE_SECONDS = 5.0  # how long workers have to restore their running jobs after Redis was wiped
 MAX_WAIT_SECONDS = 3600.0
 WIPE_CHECK_SECONDS = 10.0  # time between two checks whether Redis was wiped
 
 
 @dataclass(frozen=True)
 class PollSchedule:
-    """How often to poll and to request redeliveries, and how long to wait for deliveries."""
+    """How often to poll GitHub, how often to request redeliveries, and how long to wait for deliveries."""
 
     redelivery_interval: float = 60.0
     """Seconds between two checks for failed deliveries."""
     poll_interval: float = 300.0
     """Seconds between two polls of all repositories."""
     delivery_grace: float = 120.0
-    """Seconds that a delivery may take to arrive before polling handles its event; 0 if there is no webhook."""
+    """How many seconds a delivery may take to arrive. Only then does polling handle its event. 0 if there is
+    no webhook.
+    """
     repository_list_age: float = 600.0
     """Seconds for which a list of repositories is valid, at most 600.
 
-    A new installation is found earlier if its webhook delivery arrives.
+    If the webhook delivery for a new installation arrives, its repositories are listed earlier.
     """
     settle_seconds: float = SETTLE_SECONDS
     first_redelivery_wait: timedelta = FIRST_WAIT
-    """The time between a failed delivery and its first redelivery. It doubles with each further redelivery."""
+    """The time between a failed delivery and its first redelivery. The time doubles with each further
+    redelivery.
+    """
 
 
 POLLING_SCHEDULE = PollSchedule(
@@ -67,13 +71,15 @@ POLLING_SCHEDULE = PollSchedule(
 class _Cursor:
     since: datetime
     closed_since: datetime
-    """The start of the next poll for closed pull requests. `since` is the start for all other events."""
+    """Where the next poll for closed pull requests starts. For all other events, it starts at `since`."""
     etag: str = ""
     closed_etag: str = ""
 
 
 class Reconciler:
-    """Polls GitHub for all workers of a Redis while this worker holds the leader lease."""
+    """Polls GitHub while this worker holds the leader lease. It polls for all workers that use the same
+    Redis.
+    """
 
     def __init__(
         self,
@@ -90,8 +96,10 @@ class Reconciler:
         has_webhook: bool = True,
         outbox: CommentOutbox | None = None,
     ) -> None:
-        """Stores the dependencies. `has_webhook` enables the redelivery of failed webhook deliveries.
-        `outbox` contains comments that GitHub refused.
+        """Stores the dependencies.
+
+        `has_webhook` enables the redelivery of failed webhook deliveries. `outbox` contains the comments that
+        GitHub refused.
         """
         self._rest = rest
         self._lease = lease
@@ -114,13 +122,15 @@ class Reconciler:
             ),
         )
         self._next_poll: datetime | None = None
-        """The time of the next poll of all repositories; None means now."""
+        """The time of the next poll of all repositories. None means that it is due now."""
         self._has_polled = False
-        """True if this process has polled all repositories before."""
+        """True if this process has already polled all repositories."""
         self._wiped_at: datetime | None = None
-        """When this process last noticed that Redis was wiped. Deliveries of earlier events may be lost."""
+        """When this process last noticed that Redis was wiped. Deliveries of earlier events may have been
+        lost then.
+        """
         self._has_more = False
-        """True if redelivery of some failed deliveries must still be requested."""
+        """True if there are failed deliveries whose redelivery has not been requested yet."""
         self._failure: PollFailure | None = None
         """The failure of the last poll; None if it succeeded."""
 
@@ -137,7 +147,7 @@ class Reconciler:
                 await self._lease.release(self._name)
 
     async def _wait(self, seconds: float) -> None:
-        """Waits, but not longer than a few seconds after Redis was wiped."""
+        """Waits for this many seconds. Returns within a few seconds if Redis is wiped meanwhile."""
         end = asyncio.get_running_loop().time() + seconds
         while (left := end - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(min(left, WIPE_CHECK_SECONDS))
@@ -146,7 +156,7 @@ class Reconciler:
                     return
 
     async def _run_once(self) -> float:
-        """Polls once if this worker is the leader, and returns the seconds until the next poll."""
+        """Polls once if this worker is the leader. Returns the seconds until the next poll."""
         wait = self._schedule.redelivery_interval
         try:
             if await self._lease.try_acquire(self._name):
@@ -173,7 +183,7 @@ class Reconciler:
         return seconds if 0 < seconds < interval else interval
 
     async def _record_status(self, reason: str, wait: float) -> None:
-        """Logs and stores a change of the polling status: failing or recovered. `wait` is the time until the
+        """Stores whether polling works or fails, and logs when that changes. `wait` is the time until the
         next poll in seconds.
         """
         now, previous = self._clock(), self._failure
@@ -182,7 +192,7 @@ class Reconciler:
         )
         with contextlib.suppress(QueueDown):
             await self._lease.record_failure(self._failure)
-        # Logged last, so that the log and the stored status agree.
+        # The change is logged last, so that the stored status already agrees with the log.
         if previous is None and reason:
             log.warning("polling github failed", extra={"reason": reason, "retry_seconds": round(wait)})
         elif previous is not None and not reason:
@@ -199,7 +209,7 @@ class Reconciler:
             raise GitHubDown(str(exc)) from exc
 
     async def reconcile(self) -> None:
-        """Posts comments that GitHub refused, and processes missed events.
+        """Posts comments that GitHub refused, requests redeliveries, and processes missed events.
 
         Raises QueueDown, ForgeError and GitHubDown.
         """
@@ -233,7 +243,7 @@ class Reconciler:
                         await self._reconcile_repository(repository, cursors.get(str(repository.repo)))
                         or next_poll,
                     )
-            except RateLimited as exc:  # rate limits are per installation
+            except RateLimited as exc:  # GitHub has a separate rate limit for each installation
                 log.warning(
                     "skipped after an error", extra={"resource": str(repository.repo), "reason": str(exc)}
                 )
@@ -247,7 +257,7 @@ class Reconciler:
     async def _reconcile_repository(
         self, repository: PolledRepository, stored_cursor: datetime | None
     ) -> datetime | None:
-        """Polls one repository and its checks. Returns when to retry it; None if nothing is left."""
+        """Polls one repository and its checks. Returns when to poll it again; None for the regular time."""
         try:
             retry_at = await self._poll_repository(repository, stored_cursor)
             checks = self._handler.checks
@@ -264,7 +274,9 @@ class Reconciler:
     async def _poll_repository(
         self, repository: PolledRepository, stored_cursor: datetime | None
     ) -> datetime | None:
-        """Processes the missed events of one repository. Returns when to retry it; None if nothing is left."""
+        """Processes the missed events of one repository. Returns when to poll it again; None for the regular
+        time.
+        """
         now, grace = self._clock(), timedelta(seconds=self._schedule.delivery_grace)
         ended_isolation = ErrorIsolation()
         lookback_start = max(stored_cursor or now - FIRST_LOOKBACK, now - FIRST_LOOKBACK)
@@ -300,7 +312,8 @@ class Reconciler:
     def _may_arrive(self, occurred_at: datetime, now: datetime) -> bool:
         """Returns True if the delivery of an event may still arrive.
 
-        It does not if there is no webhook (grace 0), or if Redis was wiped after the event.
+        The delivery cannot arrive if there is no webhook (`delivery_grace` is 0), or if Redis was wiped after
+        the event.
         """
         grace = timedelta(seconds=self._schedule.delivery_grace)
         is_lost = self._wiped_at is not None and occurred_at <= self._wiped_at
@@ -314,8 +327,8 @@ class Reconciler:
                 await self._handler.handle(delivery)
 
     async def _handle_missed(self, event: MissedEvent, own_comments: dict[str, bool]) -> None:
-        """Passes a missed event to the handler. The handler ignores events that are known or have a reply on
-        GitHub.
+        """Passes a missed event to the handler. The handler ignores an event that it knows, or that has a
+        reply on GitHub.
         """
         if job := await self._handler.handle(event.delivery, own_comments):
             log.info("missed job found", extra={"job": job})

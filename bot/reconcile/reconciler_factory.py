@@ -1,4 +1,4 @@
-"""Builds the reconciler (bot/reconcile/reconciler.py), which a worker runs in addition to jobs."""
+"""Builds the reconciler (bot/reconcile/reconciler.py). A worker runs it at the same time as jobs."""
 
 import contextlib
 import logging
@@ -35,8 +35,8 @@ async def open_reconciler(
 ) -> AsyncIterator[Watcher]:
     """Yields the `watcher` argument of `bot.worker_process.run_worker`. Raises SettingsError.
 
-    `write_limiter` also limits all other GitHub writes of the process. `outbox` contains comments that GitHub
-    refused; the watcher posts them.
+    `write_limiter` is the one that limits all other GitHub writes of the process, too. `outbox` contains
+    comments that GitHub refused; the watcher posts them.
     """
     repositories = tuple(map(_parse_repository, settings.polled_repositories))
     if isinstance(access, TokenAuth) and not repositories:

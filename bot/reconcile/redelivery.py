@@ -1,5 +1,5 @@
-"""Asks GitHub to send failed webhook deliveries again. GitHub keeps deliveries for 3 days, but does not retry
-them.
+"""Asks GitHub to send failed webhook deliveries again. GitHub keeps deliveries for 3 days, but does not send
+failed ones again by itself.
 
 Source: docs.github.com/webhooks/using-webhooks/handling-failed-webhook-deliveries
 """
@@ -24,12 +24,13 @@ log = logging.getLogger(__name__)
 
 DELIVERY_RETENTION = timedelta(days=3)
 MAX_LIST_AGE = timedelta(minutes=10)  # how long a list of webhooks is valid
-OVERLAP = timedelta(seconds=15)  # attempts are listed when they end, up to 10 s after their timestamps
-MAX_REDELIVERIES = 8  # maximum number of redeliveries of one delivery
+# GitHub lists an attempt when it has ended, up to 10 s after the attempt's timestamp
+OVERLAP = timedelta(seconds=15)
+MAX_REDELIVERIES = 8  # maximum number of times that one delivery is sent again
 FIRST_WAIT = timedelta(minutes=1)  # time between a failed attempt and its redelivery; doubled each time
-MAX_PER_ROUND = 50  # maximum number of requested redeliveries; each request takes about a second
+MAX_PER_ROUND = 50  # maximum number of redeliveries requested in a row; each request takes about a second
 TRIGGER_ACTIONS = frozenset({"labeled", "created", "submitted"})
-"""Actions that can trigger a run. Redelivery of these is requested first."""
+"""Actions that can start a run. Redeliveries of these events are requested first."""
 
 
 class DeliveryAttempt(GitHubResponse):
@@ -57,17 +58,17 @@ class FailedDelivery(GitHubResponse):
 
 
 class DeliveryHistory(GitHubResponse):
-    """The failed deliveries of one webhook, and the time up to which its attempts have been read."""
+    """The failed deliveries of one webhook, as far as GitHub's list of attempts has been read."""
 
     failed: dict[str, FailedDelivery] = Field(default_factory=dict)
     read_until: datetime | None = None
-    """The time up to which attempts have been read."""
+    """The time up to which the list of attempts has been read."""
     last_success_at: datetime | None = None
     """When a delivery last succeeded."""
 
 
 class StateStore(Protocol):
-    """Stores state across restarts of workers. Both methods may raise QueueDown."""
+    """Stores values that outlive a worker. Both methods may raise QueueDown."""
 
     async def load(self, name: str) -> bytes | None: ...
 
@@ -130,8 +131,8 @@ class Redelivery:
         self._history = DeliveryHistory()
 
     async def redeliver(self) -> int:
-        """Requests the redeliveries that are due, and returns their number. Reads new delivery attempts
-        first.
+        """Reads new delivery attempts, and requests the redeliveries that are due. Returns the number of
+        requested redeliveries.
 
         Raises ForgeError and QueueDown.
         """
@@ -177,7 +178,7 @@ class Redelivery:
         return len(due[:MAX_PER_ROUND])
 
     async def _read_failed(self) -> dict[str, FailedDelivery]:
-        """Returns, by GUID, the deliveries of the last three days that failed to arrive."""
+        """Returns the deliveries of the last three days that failed to arrive, by their GUIDs."""
         history, oldest = self._history, self._clock() - DELIVERY_RETENTION
         failed = {
             guid: delivery
@@ -254,8 +255,8 @@ class OwnWebhooks:
         """The time at which to list the webhooks again; None means now."""
 
     async def redeliver(self, now: datetime) -> bool:
-        """Asks GitHub to send the failed deliveries of every webhook again. Returns True if some remain to be
-        requested.
+        """Asks GitHub to send the failed deliveries of every webhook again. Returns True if more redeliveries
+        are due than were requested.
 
         Raises RateLimited and QueueDown, and ForgeError if GitHub itself is down.
         """
@@ -276,7 +277,7 @@ class OwnWebhooks:
             return [AppWebhook()]
         webhooks: list[Webhook] = []
         for repo in self._repositories if self._url else ():
-            # If the token may not list webhooks, only polling recovers missed events.
+            # If the token may not list webhooks, missed events are found only by polling.
             async with isolation.isolate_request(f"webhooks of {repo}", self._rest):
                 hooks = await self._rest.get_all(WebhookResponse, repo, *repo_path(repo), "hooks")
                 webhooks += [

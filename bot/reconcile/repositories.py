@@ -50,12 +50,14 @@ class InstallationRepository(GitHubResponse):
 
 
 class Repositories:
-    """Lists the repositories of all installations of the App, or with a token the configured repositories."""
+    """Lists the repositories to poll. With a GitHub App, these are the repositories of its installations;
+    with a token, the configured ones.
+    """
 
     def __init__(
         self, rest: RestClient, repositories: Sequence[Repo] = (), max_age: timedelta = MAX_LIST_AGE
     ) -> None:
-        """`max_age`: how long a list is valid, at most MAX_LIST_AGE."""
+        """`max_age` is the time for which a list is valid, at most MAX_LIST_AGE."""
         self._rest = rest
         self._configured = repositories
         self._max_age = max_age
@@ -68,7 +70,9 @@ class Repositories:
         return not self._known
 
     async def list_current(self) -> tuple[PolledRepository, ...]:
-        """Returns the repositories to poll. Refreshes the list if it is old or empty. Raises ForgeError."""
+        """Returns the repositories to poll. Lists them again if the last list is old, empty or incomplete.
+        Raises ForgeError.
+        """
         now = datetime.now(UTC)
         if self._listed_at is None or not self._known or now - self._listed_at > self._max_age:
             isolation, known_ids = ErrorIsolation(), {repository.id for repository in self._known}
@@ -115,8 +119,8 @@ class Repositories:
         ]
 
     async def _installation_token(self, installation_id: int) -> Credentials:
-        """Returns a token that can read all repositories of the installation. It is valid longer than the
-        list of repositories.
+        """Returns a token that can read all repositories of the installation. The token stays valid for
+        longer than the list of repositories.
         """
         token = next(
             (repository.token for repository in self._known if repository.installation_id == installation_id),
