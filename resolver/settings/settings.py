@@ -305,7 +305,10 @@ def build_settings(values: Mapping[str, Any], sources: Mapping[str, str] = {}) -
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
         setting, *inner = (str(part) for part in first["loc"])
-        name = ".".join([sources.get(setting, f"{setting} ({environment_variable(setting)})"), *inner])
+        source = sources.get(setting)
+        name = ".".join([source or setting, *inner]) + (
+            "" if source else f" ({environment_variable(setting)})"
+        )
         raise SettingsError(f"{name}: {_describe_invalid_value(first)}. Correct or remove it.") from exc
 
 
@@ -327,6 +330,8 @@ def _describe_invalid_value(error: Any) -> str:
         return (
             f"'{value}' is not one of {error['ctx']['expected'].replace(' or ', ', ').replace(chr(39), '')}"
         )
+    if kind == "missing":
+        return "it is missing"
     message: str = error["msg"].removeprefix("Value error, ")
     return message.replace("Input should", "it must").replace("it must be a valid", "it must be a")
 

@@ -74,7 +74,9 @@ class Screen:
     @property
     def line(self) -> str:
         """The line of the cursor."""
-        return self.lines[min(self.cursor[0], len(self.lines) - 1)]
+        row, _ = self.cursor
+        lines = self.lines  # read after the cursor, because output may arrive in between
+        return lines[min(row, len(lines) - 1)]
 
     @property
     def scrolled(self) -> list[str]:

@@ -58,7 +58,7 @@ def test_settings_and_limits_survive_a_json_round_trip(tmp_path: Path) -> None:
 
 
 def test_invalid_settings_are_rejected_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="'kernel', 'documents'"):
+    with pytest.raises(SettingsError, match="'nonsense' is not one of kernel, documents"):
         build_settings({"data": tmp_path, "sandbox_features": ("nonsense",)})
 
 

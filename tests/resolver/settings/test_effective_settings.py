@@ -30,7 +30,7 @@ from tests.resolver.git_repository import HOST_ENVIRONMENT
 from tests.resolver.sample_runs import RUN, full_run, run_of, started
 from tests.resolver.scripted_model import ScriptedModel
 
-CANARY = "canary4711canary"
+CANARY = "canary4711canary-canary4711canary"
 
 
 def build_deps(directory: Path, settings: Mapping[str, Any] | None = None) -> RunDependencies:
