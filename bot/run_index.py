@@ -1,4 +1,4 @@
-"""Keeps the index of runs up to date. Rebuilds it from disk and archive after Redis was wiped."""
+"""Keeps the index of runs up to date. Rebuilds the index from the disk and the archive after Redis was wiped."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 UPDATE_SECONDS = 1.0  # Time between two updates for a running job.
 REBUILD_CHECK_SECONDS = 30.0  # Time between two checks whether the index was wiped.
-# The name of the archive as a source of the index. The other sources are directories.
+# The name under which the index knows the archive. Runs on disk are known under their directories.
 ARCHIVE_SOURCE = "the archive"
 
 
 def with_run_index(
     reporting: ProgressReporter, runs: SharedRunIndex, interval: float = UPDATE_SECONDS
 ) -> ProgressReporter:
-    """Wraps a reporter so that the run is indexed while it runs. If Redis is down, the run continues."""
+    """Wraps a reporter so that the index is updated during the run. If Redis is down, the run continues."""
 
     @contextlib.asynccontextmanager
     async def reporting_and_indexing(job: Job, run: RunLog) -> AsyncIterator[None]:
@@ -41,7 +41,7 @@ def with_run_index(
         finally:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
-            # The last update has its own task, because the canceled task may be canceled again while it
+            # The last update has a task of its own, because the current task may be canceled again while it
             # waits.
             await asyncio.wait(
                 (
@@ -58,7 +58,7 @@ async def _keep_updated(job: Job, run: RunLog, runs: SharedRunIndex, interval: f
     last_summary: RunSummary | None = None
     while True:
         summary = summarize_log(job, run.trajectory, is_running=True)
-        # Updated only if something other than the duration has changed.
+        # The index is updated only if more than the duration has changed.
         if summary.model_copy(update={"seconds": 0.0}) != last_summary:
             await _put_summary(runs, summary)
             last_summary = summary.model_copy(update={"seconds": 0.0})
@@ -90,8 +90,8 @@ async def keep_index_complete(
     archive: Archive | None = None,
     interval: float = REBUILD_CHECK_SECONDS,
 ) -> None:
-    """Until canceled, checks whether the index was wiped. If so, adds the runs on this disk and in the
-    archive again.
+    """Checks regularly whether the index was wiped. If it was, adds the runs on this disk and in the archive
+    again. Stops only when canceled.
     """
     local_source = f"{socket.gethostname()}:{directory}"
     while True:
@@ -100,7 +100,8 @@ async def keep_index_complete(
                 await runs.add_missing(
                     local_source, await asyncio.to_thread(lambda: list(read_local_summaries(directory)))
                 )
-            # Only one worker reads the archive at a time. After an hour, another worker may try.
+            # Only one worker at a time reads the archive. If it has not finished after an hour, another
+            # worker may try.
             if (
                 archive is not None
                 and await runs.needs_indexing(ARCHIVE_SOURCE)

@@ -1,9 +1,11 @@
-"""Delivers comments posted during a run to its agent before the next step.
+"""Passes comments that are posted during a run to its agent, before the agent's next step.
 
-Each comment is queued as a job, like any other request. The job waits until the run of its thread ends. When
-the agent has read the comment, the job completes without a run of its own. If the run ends first, the job
-starts normally. So no comment is lost or used twice, even if a worker dies. A job that requests the same work
-as the run in progress completes in the same way, for example if the label is added after a mention.
+Each comment is queued as a job, like any other request. The job waits until the run of its thread ends. If
+the agent reads the comment before that, the job completes without a run of its own. Otherwise, the job starts
+normally. So no comment is lost or used twice, even if a worker dies.
+
+A job that requests the same work as the run in progress completes in the same way. An example is a label that
+is added after a mention.
 """
 
 import asyncio
@@ -26,19 +28,19 @@ from patchwright.resolver.text.untrusted import quote
 log = logging.getLogger(__name__)
 
 WORK_VERBS: tuple[Verb, ...] = ("work", "go", "retry", "resume")
-# The agent waits at most this long. Messages that arrive later are delivered before a later step.
+# The agent waits at most this long. Messages that arrive later are passed on before a later step.
 READ_TIMEOUT_SECONDS = 10.0
 
 
 class RunMessages:
-    """Reads messages to running jobs from the queue."""
+    """Reads messages for running jobs from the queue."""
 
     def __init__(self, queue: JobQueue, forge: Forge) -> None:
         self._queue = queue
         self._forge = forge
 
     async def fetch_new(self, job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
-        """Returns the messages to this job that are not in its log yet, oldest first. Never raises."""
+        """Returns the messages to this job that its log does not contain yet, oldest first. Never raises."""
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                 return await self._read(job, trajectory)
@@ -61,7 +63,7 @@ class RunMessages:
             if not is_read and (permission := await self._permission(message_job)) not in TRIGGER_PERMISSIONS:
                 await self._reject(message_job, permission)
             elif not await self._queue.should_continue(job.id):
-                return ()  # A message sent after a stop command is for the next run.
+                return ()  # A message that was sent after a stop command is meant for the next run.
             elif is_read or is_covered:
                 await self._queue.complete(message_job, Answered(run=job.id))
             else:
@@ -71,19 +73,19 @@ class RunMessages:
 
     async def _reject(self, message: Job, permission: Permission) -> None:
         explanation = reply_texts.render_rejection_reason("permission", message)
-        if permission != "none":  # If the sender has no permission, they may not be able to see the thread.
+        if permission != "none":  # Somebody without permission may not even be able to see the thread.
             with write_priority(Priority.ACKNOWLEDGMENT):
                 await post_comment(message, self._forge, reply_texts.render_rejection(explanation))
         await self._queue.complete(message, Rejected(explanation=explanation))
 
     async def _permission(self, message: Job) -> Permission:
-        if message.requester is None:  # The operator.
+        if message.requester is None:  # The operator sent the message.
             return "admin"
         return await self._forge.get_permission(message.repo, message.requester)
 
 
 def is_handled_by_run(run: Job, record: JobRecord) -> bool:
-    """Returns True if the run will complete the queued job, provided that it reads the job before it ends."""
+    """Returns True if the run completes the queued job when the run reads it in time."""
     does_same_work = run.request.verb in WORK_VERBS and record.job.is_covered_by(run)
     return is_message_to_run(record, run) or (record.tries == 0 and does_same_work)
 
@@ -91,8 +93,8 @@ def is_handled_by_run(run: Job, record: JobRecord) -> bool:
 def is_message_to_run(record: JobRecord, run: Job) -> bool:
     """Returns True if the queued job is a message to the run in progress.
 
-    Commands are executed after the run. Comments with options and reviews need a run of their own. A run that
-    only explains accepts no messages, because it cannot act on them.
+    Commands are executed after the run. Reviews, and comments with options, need runs of their own. A run
+    that only explains accepts no messages, because it cannot act on them.
     """
     job, request = record.job, record.job.request
     if run.request.verb == "explain":

@@ -22,7 +22,8 @@ RunState = Literal[
     "canceled",
     "stopped",
 ]
-"""`stopped`: the log ends without an outcome. The run can be resumed."""
+"""The state of a run. `stopped` means that the log ends without an outcome, so that the run can be resumed.
+"""
 MAX_TITLE_CHARS = 200
 
 
@@ -46,19 +47,19 @@ class RunSummary(FrozenModel):
     """False if the price of a model is unknown."""
     tokens: int = 0
     seconds: float = 0.0
-    """Duration of the work in seconds."""
+    """How long the run has worked, in seconds."""
     steps: int = 0
     started_at: float
     """Seconds since 1970."""
     pull_request: int = 0
-    """Number of the pull request that the run opened; 0 if none."""
+    """Number of the pull request that the run opened; 0 if it opened none."""
     url: str = ""
-    """URL of the pull request or comment with the result."""
+    """URL of the pull request or the comment that contains the result."""
     pull_outcome: PullOutcome | None = None
-    """The outcome of that pull request; None if it is open or there is none."""
+    """The outcome of the run's pull request. None if the pull request is open, or if there is none."""
 
     def with_result(self, result: JobResult) -> "RunSummary":
-        """Returns a copy with the result of the job. A failure keeps the verdict unchanged."""
+        """Returns a copy that contains the result of the job. If the job failed, the verdict stays the same."""
         if result.kind == "answered":
             return self
         fault = result.fault if isinstance(result, Failed) else None
@@ -72,7 +73,7 @@ class RunSummary(FrozenModel):
         return self.model_copy(update=changes)
 
     def with_pull_outcome(self, outcome: str) -> "RunSummary":
-        """Returns a copy with the outcome of its pull request."""
+        """Returns a copy that contains the outcome of the run's pull request."""
         return self.model_copy(update={"pull_outcome": outcome})
 
 

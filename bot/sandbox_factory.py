@@ -35,10 +35,9 @@ def build_sandbox_spec(settings: Settings) -> SandboxSpec:
 async def build_ready_sandboxes(
     settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
 ) -> "Sandboxes":
-    """Returns sandboxes that are ready to use. They are Docker sandboxes, or local ones if the settings say
-    so.
+    """Returns sandboxes that are ready to use: Docker sandboxes, or local ones if the settings say so.
 
-    Nothing replaces Docker if it is unavailable. Raises EngineUnavailable or ImageUnavailable.
+    If Docker is unavailable, local sandboxes do not replace it. Raises EngineUnavailable or ImageUnavailable.
     """
     sandboxes = build_sandboxes(settings, environ, notify)
     await prepare_sandboxes(sandboxes, settings)
@@ -55,7 +54,9 @@ def build_sandboxes(
 
 
 async def prepare_sandboxes(sandboxes: "Sandboxes", settings: Settings) -> None:
-    """Prepares sandboxes. Raises EngineUnavailable or ImageUnavailable, with the way to do without Docker."""
+    """Prepares sandboxes. Raises EngineUnavailable or ImageUnavailable; the message explains how to run
+    without Docker.
+    """
     try:
         await sandboxes.prepare()
     except (EngineUnavailable, ImageUnavailable) as exc:
@@ -65,12 +66,14 @@ async def prepare_sandboxes(sandboxes: "Sandboxes", settings: Settings) -> None:
 
 
 def requires_docker(settings: Settings) -> bool:
-    """Returns True if the operator chose Docker or an image. Then the local sandbox is no replacement."""
+    """Returns True if the operator chose Docker or an image. Local sandboxes are then no replacement for
+    Docker.
+    """
     return settings.sandbox == "docker" or "image" in settings.model_fields_set
 
 
 async def find_engine_problem(environ: Mapping[str, str]) -> str | None:
-    """Returns why no Docker engine can be used, or None if one responds."""
+    """Returns why no Docker engine can be used, or None if an engine responds."""
     from patchwright.runtime.docker.engine import Engine
 
     try:
@@ -82,7 +85,9 @@ async def find_engine_problem(environ: Mapping[str, str]) -> str | None:
 
 
 def _engine_url(environ: Mapping[str, str]) -> str | None:
-    """Returns the URL of an engine that is reached over SSH. The Docker client reads other URLs itself."""
+    """Returns the engine's URL if the engine is reached over SSH, otherwise None. The Docker client reads
+    other URLs itself.
+    """
     host = environ.get("DOCKER_HOST", "")
     return host if host.startswith("ssh://") else None
 
@@ -92,7 +97,7 @@ def build_docker_sandboxes(
 ) -> "DockerSandboxes":
     """Returns Docker sandboxes that are not prepared yet.
 
-    After they are prepared, `warm_pool` sandboxes are kept started in advance.
+    Once they are prepared, `warm_pool` sandboxes are always kept started for the next runs.
     """
     from patchwright.bot.egress_factory import build_egress
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
@@ -116,8 +121,8 @@ def build_docker_sandboxes(
 async def choose_demo_sandbox(
     settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
 ) -> tuple[Literal["docker", "local"], str | None]:
-    """Returns the kind of sandbox for the demo. If it is local because Docker is unavailable, also returns
-    the error.
+    """Returns whether the demo uses Docker or local sandboxes. If Docker is unavailable, also returns the
+    reason.
     """
     if settings.sandbox == "local":
         return "local", None
@@ -137,7 +142,7 @@ def _build_local_sandboxes(settings: Settings, environ: Mapping[str, str]) -> "S
 
     host = dict(environ)
     if not _can_run_pytest(host.get("PATH")):
-        # Adds the pytest that was installed with Patchwright, for machines without another one.
+        # Adds the pytest of Patchwright's own installation, for machines that have no other one.
         host["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), host.get("PATH")]))
     return LocalSandboxes(
         settings.data / "sandboxes",

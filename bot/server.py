@@ -1,7 +1,7 @@
 """Runs the server: Redis, the receiver, and a worker process on one machine.
 
-Jobs run in the worker, so that the receiver stays small and fast. The receiver stores deliveries even while
-no worker is running.
+Jobs run in the worker, so that the receiver stays small and fast. While no worker is running, the receiver
+still stores deliveries.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ from patchwright.resolver.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
-STOP_TIMEOUT_SECONDS = 40.0  # The time that running jobs have to stop and save their work.
-# Seconds before an exited worker is restarted; doubled each time.
+STOP_TIMEOUT_SECONDS = 40.0  # How long running jobs may take to stop and save their work.
+# Seconds before a worker that exited is restarted. The time doubles with each restart.
 FIRST_RESTART_SECONDS, MAX_RESTART_SECONDS = 1.0, 60.0
-STABLE_SECONDS = 60.0  # The restart delay is reset if a worker ran this long.
+STABLE_SECONDS = 60.0  # After a worker has run this long, the restart delay starts again at its first value.
 
 
 def require_webhook_secret(settings: Settings) -> str:
-    """Returns the webhook secret, or "" if the server polls instead. Raises SettingsError if neither is
-    configured.
+    """Returns the webhook secret, or "" if the server polls instead. Raises SettingsError if the settings
+    choose neither.
     """
     secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
     if not secret and not settings.poll:
@@ -68,12 +68,13 @@ async def run_server(
     extra_apps: "Callable[[RedisStores, Mapping[tuple[str, str], int]], Mapping[str, AsgiApp]] | None" = None,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
-    """Runs the receiver, a worker and Redis until SIGTERM or SIGINT. Returns the signal. If
-    `settings.redis_url` is set, that Redis is used instead.
+    """Runs Redis, the receiver and a worker until SIGTERM or SIGINT. Returns the signal.
 
-    `worker_command` starts a process that calls `bot.worker_process.run_worker`; if it is empty, this server
-    runs no worker. The worker gets `environment` and the URL of Redis as REDIS_URL. `port` 0 chooses a free
-    port; `listener` is an open socket to use instead of `host` and `port`. `secrets` are masked on all pages.
+    If `settings.redis_url` is set, uses that Redis instead of running one. `worker_command` starts a process
+    that calls `bot.worker_process.run_worker`. If it is empty, this server runs no worker. The worker gets
+    the variables in `environment`, and the URL of Redis as REDIS_URL. If `port` is 0, chooses a free port.
+    `listener` is an open socket to use instead of `host` and `port`. `secrets` are masked on all pages.
+
     `extra_apps` returns additional applications by path. Its arguments are the stores and the delivery
     counts. `announce` prints messages for people, for example when the server is ready or stops. Raises
     SettingsError, and WorkerFailed if the first worker does not start.
@@ -129,14 +130,15 @@ async def run_server(
                 await asyncio.wait((serving, supervising, stop_signal), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 if dashboard is not None:
-                    await dashboard.close()  # Otherwise the server would wait for browsers that watch a run.
+                    # Otherwise, the server would wait for the browsers that watch a run.
+                    await dashboard.close()
                 server.should_exit = True
                 greeting.cancel()
                 supervising.cancel()
                 await asyncio.gather(serving, supervising, greeting, return_exceptions=True)
         for task in (supervising, serving):
             if not task.cancelled():
-                task.result()  # Raises the error that ended the task.
+                task.result()  # Raises the error of the task that ended.
         return stop_signal.result()
 
 
@@ -203,8 +205,8 @@ def _health_endpoints(
                 await stores.leader_lease.fetch_failure(),
             )
         checks = {"redis": await stores.inbox.is_healthy(), "worker": workers > 0}
-        # An outage of GitHub does not affect readiness, because it would not help to restart or isolate this
-        # server.
+        # An outage of GitHub does not affect readiness, because restarting or isolating this server would not
+        # help.
         details = {"github": github_failure is None}
         return _json_response(
             200 if all(checks.values()) else 503, {"version": _version(), **checks, **details}
@@ -214,8 +216,8 @@ def _health_endpoints(
         from patchwright.bot.observe.metrics import CONTENT_TYPE, MetricsSnapshot, render_metrics
 
         try:
-            # The inbox is read before the jobs. Otherwise a delivery that becomes a job in between would not
-            # be counted.
+            # The inbox is read before the jobs. Otherwise, a delivery that becomes a job between the two
+            # reads would not be counted.
             inbox_size = await stores.inbox.size()
             jobs, oldest_job_seconds = await stores.queue.measure_backlog()
             snapshot = MetricsSnapshot(
@@ -247,8 +249,8 @@ def _version() -> str:
 async def _supervise_worker(
     command: Sequence[str], environment: Mapping[str, str], ready: asyncio.Event
 ) -> None:
-    """Until canceled, runs a worker and restarts it when it exits. Raises WorkerFailed if the first worker
-    does not start.
+    """Runs a worker, and restarts it whenever it exits, until canceled. Raises WorkerFailed if the first
+    worker does not start.
     """
     if not command:  # Workers run elsewhere.
         ready.set()
@@ -261,7 +263,7 @@ async def _supervise_worker(
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            # Ctrl-C in a terminal must not reach the worker. The server stops it after the receiver.
+            # Ctrl-C in a terminal must not reach the worker, because the server stops the receiver first.
             start_new_session=True,
         )
         try:

@@ -1,4 +1,4 @@
-"""Turns SIGTERM and SIGINT into a future."""
+"""Turns the signals SIGTERM and SIGINT into a future."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ STILL_STOPPING_MESSAGE = "patchwright is already stopping: saving the running jo
 def catch_stop_signals(
     announce: Callable[[str], None] | None = None, grace_seconds: float = 0.0
 ) -> Iterator[asyncio.Future[signal.Signals]]:
-    """Yields a future that completes with the first stop signal.
+    """Yields a future that completes when the first stop signal arrives.
 
     `announce` receives a message for each signal. The first message contains `grace_seconds`, the time that
     running jobs have to save their work.

@@ -1,6 +1,6 @@
 """The job queue on Redis. Each trigger leads to exactly one job, even if a process is killed at any point.
 
-One permanent record per job holds its state and result; arq delivers the job to a worker at least once.
+One permanent record per job stores its state and result. arq delivers each job to a worker at least once.
 """
 
 import asyncio
@@ -52,15 +52,15 @@ from patchwright.resolver.domain import Job, JobId, Repo
 log = logging.getLogger(__name__)
 
 SUPERVISE_SECONDS = 1.0  # how often a running job renews its leases and checks for cancellation
-LEASE_SECONDS = 30.0  # another worker may take the job if its lease is not renewed for this long
-BUSY_RETRY_SECONDS = 2.0  # delay before a job checks again whether its thread is free
-URGENT_OFFSET = timedelta(days=-1)  # makes jobs urgent: arq runs the job with the earliest due time first
-UNREADABLE_RETRY_SECONDS = 60.0  # delay before retrying a job written by an incompatible version
-ERROR_RETRY_SECONDS = 1.0  # delay after a Redis error before the worker continues
+LEASE_SECONDS = 30.0  # another worker may take over a job whose lease was not renewed for this long
+BUSY_RETRY_SECONDS = 2.0  # delay before a job checks again whether another job of its thread is running
+URGENT_OFFSET = timedelta(days=-1)  # makes an urgent job due earlier than all other jobs
+UNREADABLE_RETRY_SECONDS = 60.0  # delay before a worker reads an unreadable job again
+ERROR_RETRY_SECONDS = 1.0  # how long a worker waits after a Redis error
 
 
 class ArqQueue:
-    """A job queue on Redis, reached by a `redis://`, `rediss://` or `unix://` URL."""
+    """A job queue on Redis. The URL of the Redis starts with `redis://`, `rediss://` or `unix://`."""
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class ArqQueue:
         is_only_worker: bool = False,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
-        """`is_only_worker`: no other worker uses this Redis. `max_concurrent_jobs`: limit of each worker.
+        """`is_only_worker` is True if no other worker uses this Redis. Each worker runs at most
+        `max_concurrent_jobs` jobs at the same time.
 
         Raises SettingsError if the URL is invalid.
         """
@@ -89,7 +90,7 @@ class ArqQueue:
                 return False
             is_new = await self._records.add(record)
             open_record = record if is_new else await self._find_open(job)
-            if open_record:  # another process may have stored the job and died before queuing it
+            if open_record:  # a process may have died after it stored the job and before it queued the job
                 await self._enqueue(open_record)
             return is_new
 
@@ -102,9 +103,9 @@ class ArqQueue:
                 cancellation_key(job), Cancellation(reason=reason).model_dump_json(), px=EXPIRES_MS
             )
             if record.state == "queued" and record.tries == 0:
-                # The cancellation is kept, because the handler may have started just now and must see it.
+                # The request to cancel stays stored. A handler that has just started must see it.
                 await self._records.write(record.with_result(Canceled(reason=reason)), keep_cancellation=True)
-            elif record.state == "queued":  # between two tries; the next try starts at once and cleans up
+            elif record.state == "queued":  # a try that starts at once, only to handle the cancellation
                 due_at = time.time() + (URGENT_OFFSET.total_seconds() if record.urgent else 0)
                 await self._redis.zadd(QUEUE_NAME, {job: int(due_at * 1000)}, xx=True)
                 await end_pause(self._redis, job)
@@ -157,7 +158,7 @@ class ArqQueue:
             return await self._records.read(job)
 
     async def measure_backlog(self) -> tuple[dict[str, int], float]:
-        """Returns the number of open jobs by state, and the longest wait for a worker in seconds."""
+        """Returns the number of open jobs by state, and the longest wait for a worker, in seconds."""
         now, waits = time.time(), [0.0]
         with redis_errors():
             open_records = {record.job.id: record for record in await self._records.list_open()}
@@ -184,15 +185,15 @@ class ArqQueue:
     async def process_jobs(
         self, handler: JobHandler, on_unreadable: UnreadableJobListener | None = None
     ) -> None:
-        """Runs jobs until canceled. Calls `on_unreadable` with each job of an incompatible version."""
+        """Runs jobs until canceled. Calls `on_unreadable` with each job that it cannot read."""
         tasks: set[asyncio.Task[Any]] = set()
         try:
             if self._is_only_worker:
                 await self._retry_until_done(self._release_orphans)
             while True:
                 await self._retry_until_done(self._requeue_open_jobs)
-                # A Redis error ends an arq worker and leaves wrong counters behind. A new arq worker replaces
-                # it. Jobs of the old one continue.
+                # After a Redis error, an arq worker ends with wrong counters. A new arq worker replaces the
+                # old one, whose running jobs continue.
                 worker = self.build_worker(handler, on_unreadable)
                 try:
                     await worker.main()
@@ -210,7 +211,7 @@ class ArqQueue:
     def build_worker(
         self, handler: JobHandler, on_unreadable: UnreadableJobListener | None = None
     ) -> QueueWorker:
-        """Returns the arq worker behind `process_jobs`."""
+        """Returns the arq worker that runs the jobs for `process_jobs`."""
 
         async def resolve(ctx: dict[Any, Any], text: str) -> None:
             job_id = JobId(ctx.get("job_id", ""))
@@ -242,11 +243,11 @@ class ArqQueue:
                 raise RetryLater(UNREADABLE_RETRY_SECONDS) from exc
             await self._run_unless_running(handler, job)
         except (RedisError, OSError, QueueDown) as exc:
-            # Any other error would make arq remove the job from its queue.
+            # After any error but RetryLater, arq would remove the job from its queue.
             raise RetryLater(ERROR_RETRY_SECONDS) from exc
 
     async def _run_unless_running(self, handler: JobHandler, job: Job) -> None:
-        if job.id in self._running_jobs:  # the lease expired, but the job still runs here
+        if job.id in self._running_jobs:  # the lease expired, but this worker still runs the job
             raise RetryLater(self._lease_seconds)
         self._running_jobs.add(job.id)
         try:
@@ -257,10 +258,10 @@ class ArqQueue:
     async def _run_job(self, handler: JobHandler, job: Job) -> None:
         if await self._find_open(job) is None:
             return
-        if not await self._acquire_thread_lock(job):  # two jobs on one thread would push to the same branch
+        if not await self._acquire_thread_lock(job):  # two jobs of one thread would push to the same branch
             raise RetryLater(BUSY_RETRY_SECONDS)
         open_record = await self._find_open(job)
-        if open_record is None:  # the job that held the lock has completed this job
+        if open_record is None:  # the job that held the lock has completed this job, too
             await self._release_thread_lock(await self.get_record(job.id) or JobRecord(job=job))
             return
         record = open_record.with_next_try()
@@ -276,8 +277,8 @@ class ArqQueue:
             result = (
                 Retry(delay_seconds=0, counts_as_try=False) if task.cancelled() else task_result(job.id, task)
             )
-            # The result is stored in its own task: before Python 3.11.3, a timeout inside a canceled task,
-            # such as redis-py's, cancels the task again. Debian 12 has 3.11.2.
+            # The result is stored in a task of its own. Before Python 3.11.3, a timeout inside a canceled
+            # task cancels the task again; redis-py uses such timeouts. Debian 12 has 3.11.2.
             await asyncio.create_task(self._store_result(record, result))
             raise
         finally:
@@ -300,12 +301,12 @@ class ArqQueue:
             await self._records.write(record.with_result(result))
 
     async def _is_current_attempt(self, record: JobRecord) -> bool:
-        """Returns False if another worker has considered this one dead and started a newer try."""
+        """Returns False if another worker has started a newer try, because it considered this worker dead."""
         stored = await self.get_record(record.job.id)
         return stored is None or stored.tries <= record.tries
 
     async def _find_open(self, job: Job) -> JobRecord | None:
-        """Returns the record of a job; None if the job has ended or was never added."""
+        """Returns the record of a job, or None if the job has ended or was never added."""
         record = await self.get_record(job.id)
         if record is None and await self._records.is_open(job.id):
             return JobRecord(job=job)  # an incompatible version wrote the record, and the job has not ended
@@ -327,7 +328,7 @@ class ArqQueue:
     async def _supervise(
         self, record: JobRecord, task: asyncio.Task[JobResult | Retry]
     ) -> Cancellation | None:
-        """Renews the leases of a running job until the job is canceled. Then cancels its task."""
+        """Renews the leases of a running job. If the job is canceled, cancels its task."""
         job, lease = record.job, round(self._lease_seconds * 1000)
         while not task.done():
             try:
@@ -339,7 +340,7 @@ class ArqQueue:
                 if not has_lease:  # Redis was wiped, or was unreachable for longer than the lease
                     await self._restore_job(record)
             except (RedisError, OSError):
-                stored = None  # the job continues without Redis
+                stored = None  # the job continues while Redis is down
             if stored:
                 cancellation = _parse_stop(stored)
                 cancel_handler(task, cancellation)
@@ -348,8 +349,8 @@ class ArqQueue:
         return None
 
     async def _restore_job(self, record: JobRecord) -> None:
-        """Restores the lost record and queue entry of a job that is running here. The restored lease keeps
-        other workers from starting it.
+        """Restores the lease, the record and the queue entry of a running job after Redis lost them. The
+        lease comes first, because it keeps other workers from starting the job.
         """
         lease = round(self._lease_seconds * 1000)
         if await self._redis.set(in_progress_key_prefix + record.job.id, b"1", nx=True, px=lease):
@@ -358,13 +359,13 @@ class ArqQueue:
             await self._enqueue(record)
 
     async def _release_orphans(self) -> None:
-        """Makes the jobs of a killed worker start at once. Requires that no other worker uses this Redis."""
+        """Makes the jobs of a killed worker start at once. No other worker may use this Redis."""
         for job in await self._records.list_open_ids():
             if await self._redis.get(in_progress_key_prefix + job) != PAUSE_MARKER:
                 await self._redis.delete(in_progress_key_prefix + job)
 
     async def _requeue_open_jobs(self) -> None:
-        """Adds open jobs to arq's queue if they are missing there. Closes jobs whose record is lost."""
+        """Adds open jobs to arq's queue if they are missing there. Closes jobs that are completed or lost."""
         for job in await self._records.list_open_ids():
             record = await self.get_record(job)
             if record is not None and record.state != "completed":
@@ -373,7 +374,7 @@ class ArqQueue:
                 await self._records.mark_closed(job)
 
     async def _enqueue(self, record: JobRecord) -> None:
-        """Adds the job to arq's queue unless it is already there."""
+        """Adds the job to arq's queue, unless the queue already contains the job."""
         offset = URGENT_OFFSET if record.urgent else None
         job = record.job
         await self._redis.enqueue_job(ARQ_FUNCTION, job.model_dump_json(), _job_id=job.id, _defer_by=offset)

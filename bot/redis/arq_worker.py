@@ -1,4 +1,4 @@
-"""An arq worker that skips paused jobs and jobs that another worker holds."""
+"""An arq worker that skips jobs that are paused, and jobs that another worker is running."""
 
 import json
 import logging
@@ -17,33 +17,36 @@ QUEUE_NAME = "patchwright:queue"
 ARQ_FUNCTION = "resolve"
 POLL_SECONDS = 0.2  # how often arq polls for jobs
 # With arq's defaults (300 s per job, 5 tries, 24 h in the queue), a job could end without a result. These
-# limits are never reached: the handler has its own time limit, and the job record counts the tries.
+# limits are never reached, because the handler has a time limit of its own and the job record counts the
+# tries.
 JOB_TIMEOUT_SECONDS = 7 * 24 * 3600
 MAX_TRIES = 1_000_000
 EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000  # arq's default would drop a job after a day in the queue
 PAUSE_MARKER = b"paused"
-"""The lease value of a paused job: no worker holds it, but it must not start yet."""
-QUEUE_READ_LIMIT = 1_000_000  # with arq's default of 100, running jobs could hide waiting ones
+"""The value of a paused job's lease. It means that no worker runs the job, but the job must not start yet."""
+QUEUE_READ_LIMIT = 1_000_000  # with arq's default of 100, running jobs could hide jobs that wait
 
 
 class RetryLater(arq.Retry):
-    """Raised to start a job again after a pause. Unlike with arq.Retry, the job keeps its position in the
-    queue.
-    """
+    """Raised to start a job again after a pause. Unlike with arq.Retry, the job keeps its place in the queue."""
 
     def __init__(self, seconds: float, defer_by: timedelta | None = None) -> None:
-        """`defer_by` changes the job's position in the queue, as in `enqueue_job`. None leaves it unchanged."""
+        """`defer_by` changes the job's place in the queue, as the argument `_defer_by` of `enqueue_job` does.
+        None does not change it.
+        """
         super().__init__(defer=defer_by)
         self.seconds = seconds
 
 
 class QueueWorker(ArqWorker):
-    """An arq worker that reads the leases of all due jobs in one query. arq would query them one by one."""
+    """An arq worker that reads the leases of all due jobs with one query. arq itself would send one query per
+    job.
+    """
 
     def __init__(
         self, function: WorkerCoroutine, redis: ArqRedis, *, max_jobs: int, lease_seconds: float
     ) -> None:
-        # arq logs a job's arguments, which are untrusted text.
+        # arq would log the arguments of a job, which are untrusted text.
         logging.getLogger("arq.worker").setLevel(logging.WARNING)
         super().__init__(
             functions=[arq.func(function, name=ARQ_FUNCTION)],
@@ -54,17 +57,17 @@ class QueueWorker(ArqWorker):
             poll_delay=POLL_SECONDS,
             job_timeout=JOB_TIMEOUT_SECONDS,
             max_tries=MAX_TRIES,
-            keep_result=0,  # the job record contains the result
+            keep_result=0,  # the result is stored in the job record instead
             expires_extra_ms=EXPIRES_MS,
             job_serializer=to_json,
             job_deserializer=json.loads,
             queue_read_limit=QUEUE_READ_LIMIT,
         )
-        # Duration of a job's lease in seconds. With arq's default, the job timeout + 10 s, the job of a
-        # killed worker would be idle for a week. This lease is short and is renewed while the job runs.
+        # Duration of a job's lease in seconds. arq's default is the job timeout + 10 s. With it, nobody could
+        # run the job of a killed worker for a week. This lease is short, and is renewed while the job runs.
         self.in_progress_timeout_s = lease_seconds
         self.pauses: dict[str, float] = {}
-        """The pause in seconds of each job that is being returned to the queue."""
+        """For each job that is being returned to the queue, its pause in seconds."""
 
     async def start_jobs(self, job_ids: list[bytes]) -> None:
         keys = [in_progress_key_prefix.encode() + job for job in job_ids]
@@ -109,10 +112,12 @@ def arq_client(url: str) -> ArqRedis:
 
 
 def to_json(value: dict[str, Any]) -> bytes:
-    # arq includes the exception in the result of a failed job. Its text is enough.
+    # arq stores the exception of a failed job in the job's result. The text of the exception is enough.
     return json.dumps(value, default=str).encode()
 
 
 async def end_pause(redis: arq.ArqRedis, job: str) -> None:
-    """Ends the pause of a job, if it has one. A worker's lease is not changed."""
+    """Ends the pause of a job. Does nothing if the job is not paused, because its lease then belongs to a
+    worker.
+    """
     await cast("Any", redis.eval(RELEASE_LOCK_SCRIPT, 1, in_progress_key_prefix + job, PAUSE_MARKER.decode()))

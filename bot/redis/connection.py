@@ -16,8 +16,8 @@ from redis.exceptions import ConnectionError, RedisError, TimeoutError
 from patchwright.bot.errors import QueueDown
 from patchwright.resolver.errors import SettingsError
 
-RESPONSE_TIMEOUT_SECONDS = 5.0  # less than the 10 s after which GitHub gives up on a webhook delivery
-# KEYS: lock. ARGV: expected value. A lock with another value is not deleted.
+RESPONSE_TIMEOUT_SECONDS = 5.0  # less than the 10 s that GitHub waits for the response to a webhook delivery
+# Deletes a lock only if it has the expected value. KEYS: lock. ARGV: expected value.
 RELEASE_LOCK_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end"
 
 
@@ -29,7 +29,7 @@ def redis_pool(url: str) -> ConnectionPool:
         pool = ConnectionPool.from_url(
             url,
             socket_connect_timeout=RESPONSE_TIMEOUT_SECONDS,
-            # Every pooled connection fails once after a restart of Redis.
+            # After a restart of Redis, every pooled connection fails once.
             retry=Retry(NoBackoff(), 1),
             retry_on_error=[ConnectionError, TimeoutError],
         )
@@ -40,11 +40,11 @@ def redis_pool(url: str) -> ConnectionPool:
 
 
 class _CancelableConnection(AbstractConnection):
-    """A connection that reliably responds to cancellation.
+    """A connection that never loses a cancellation.
 
     With a `socket_timeout`, redis-py wraps each write in `asyncio.wait_for`. Before Python 3.12, `wait_for`
-    loses a cancellation that arrives together with the result: about one in five in a task that polls.
-    Therefore this class applies the timeout itself.
+    loses a cancellation that arrives at the same time as the result. In a task that polls, this happens to
+    about one cancellation in five. Therefore this class implements the timeout itself.
     """
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
@@ -72,7 +72,7 @@ def redis_client(url: str) -> Redis:
 
 def blocking_client(url: str) -> BlockingRedis:
     """Returns a blocking client for use in threads. Raises SettingsError if the URL is invalid."""
-    redis_pool(url)  # validates the URL
+    redis_pool(url)  # raises SettingsError if the URL is invalid
     return BlockingRedis.from_url(
         url, socket_timeout=RESPONSE_TIMEOUT_SECONDS, socket_connect_timeout=RESPONSE_TIMEOUT_SECONDS
     )
@@ -80,7 +80,7 @@ def blocking_client(url: str) -> BlockingRedis:
 
 @contextlib.contextmanager
 def redis_errors() -> Iterator[None]:
-    """Converts every Redis error in the block to QueueDown."""
+    """Converts each Redis error that the block raises to QueueDown."""
     try:
         yield
     except (RedisError, OSError) as exc:
@@ -91,8 +91,8 @@ async def can_write(redis: Redis) -> bool:
     """Returns True if Redis accepts a write now; never raises."""
     try:
         with redis_errors():
-            # PING and reads are no evidence: Redis still answers them if it is full or cannot write to its
-            # disk.
+            # PING and reads prove nothing, because Redis also answers them when it is full or cannot write to
+            # its disk.
             return bool(await redis.set("patchwright:write_check", b"1", px=1_000))
     except QueueDown:
         return False

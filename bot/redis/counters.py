@@ -10,19 +10,19 @@ from patchwright.bot.observe.usage_report import UsageReport
 from patchwright.bot.redis.connection import redis_client, redis_errors
 from patchwright.resolver.domain import JobId, Published, Repo
 
-# Key prefix, followed by a metrics label. Hash: metric name and its labels -> number. The numbers never
-# expire.
+# Start of a key; a metrics label follows. Value: hash that maps a metric name and its labels to a number. The
+# numbers never expire.
 COUNTS_PREFIX = "patchwright:counts:"
 METRICS_LABELS_KEY = "patchwright:metrics_labels"  # set: all metrics labels that have counts
-COUNTED_JOBS_KEY = "patchwright:counted_jobs"  # set: ids of the jobs whose result is counted
+COUNTED_JOBS_KEY = "patchwright:counted_jobs"  # set: ids of the jobs whose results are counted
 PULL_OUTCOMES_KEY = "patchwright:pull_outcomes"  # hash: Patchwright's pull request -> its outcome
 DURATION_BUCKETS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 """Upper bounds of the run duration histogram, in seconds."""
 
 
 PullOutcome = Literal["untouched", "merged", "closed"]
-"""The outcome of a pull request. "untouched": merged with only Patchwright's commits. "merged": merged with
-commits by others, too.
+"""The outcome of a pull request. "untouched": merged, and all commits are Patchwright's. "merged": merged,
+and some commits are by others. "closed": closed without a merge.
 """
 
 
@@ -58,7 +58,8 @@ class Counters:
     async def add(self, increments: Mapping[str, float]) -> None:
         """Adds `increments` to the counters.
 
-        A key is a metric name and its labels, separated by spaces. Labels must come from a small fixed set.
+        Each key contains a metric name and its labels, separated by spaces. The labels must come from a small
+        fixed set.
         """
         key = COUNTS_PREFIX + self._metrics_label
         with redis_errors():
@@ -71,7 +72,7 @@ class Counters:
     async def record_pull_outcome(self, repo: Repo, number: int, outcome: PullOutcome) -> None:
         """Records the outcome of one of Patchwright's pull requests.
 
-        A repeated outcome is ignored; a new outcome replaces the previous one.
+        Does nothing if the same outcome is already recorded. A different outcome replaces the previous one.
         """
         with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:
@@ -84,7 +85,9 @@ class Counters:
         await self.add({f"pulls {outcome}": 1.0, **correction})
 
     async def fetch_counts(self) -> dict[str, dict[str, float]]:
-        """Returns all counts by metrics label, then by metric name and labels."""
+        """Returns all counts. The first key is the metrics label; the second key is the metric name with its
+        labels.
+        """
         with redis_errors():
             labels = sorted(
                 name.decode() for name in await cast("Any", self._redis.smembers(METRICS_LABELS_KEY))
@@ -103,7 +106,7 @@ class Counters:
 
 
 def pull_key(repository: str, number: int) -> str:
-    """Returns the field of a pull request in the hash PULL_OUTCOMES_KEY."""
+    """Returns the name of a pull request in the hash PULL_OUTCOMES_KEY."""
     return f"{repository}#{number}".lower()
 
 

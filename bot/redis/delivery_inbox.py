@@ -1,7 +1,7 @@
 """Stores webhook deliveries in Redis until they are processed.
 
-GitHub gets a success response only after its delivery is stored. The inbox is a stream with a consumer group.
-If a worker dies, another one claims the entries that it had read.
+GitHub gets a success response only after its delivery is stored. The inbox is a Redis stream with a consumer
+group. If a worker dies, another worker claims the entries that the dead one had read.
 """
 
 import asyncio
@@ -17,26 +17,26 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 INBOX_KEY = "patchwright:inbox"
 CONSUMER_GROUP = "workers"
-# how long a read waits for new deliveries; the next one looks for those of dead workers again
+# How long a read waits for new deliveries. Then the next read looks for deliveries of dead workers again.
 BLOCK_MS = 2_000
-CLAIM_IDLE_MS = 20_000  # an entry can be claimed if it was read this long ago and not acknowledged
-READ_BATCH_SIZE = 16  # deliveries per read
+CLAIM_IDLE_MS = 20_000  # another worker can claim an entry that was read this long ago and not acknowledged
+READ_BATCH_SIZE = 16  # maximum number of deliveries per read
 MAX_WRITE_BATCH = 64
 
 
 class StoredDelivery(FrozenModel):
-    """A webhook delivery as received, with a verified signature."""
+    """A webhook delivery as it was received. Its signature is verified."""
 
     entry_id: str
-    """The id of the stream entry; not GitHub's delivery id."""
+    """The id of the stream entry, which is not GitHub's delivery id."""
     guid: str
-    """GitHub's delivery id. It stays the same when GitHub sends the delivery again."""
+    """GitHub's delivery id. A delivery that GitHub sends again has the same id."""
     event: str
     body: bytes
 
 
 class DeliveryInbox:
-    """The stream of verified deliveries that are not processed yet. Every method may raise QueueDown."""
+    """The verified deliveries that are not processed yet. Every method may raise QueueDown."""
 
     def __init__(self, url: str, *, claim_idle_ms: int = CLAIM_IDLE_MS) -> None:
         """Raises SettingsError if the URL is invalid."""
@@ -46,10 +46,10 @@ class DeliveryInbox:
         self._write_task: asyncio.Task[None] | None = None
 
     async def put(self, guid: str, event: str, body: bytes) -> None:
-        """Stores a delivery and returns once it is safe in Redis.
+        """Stores a delivery. Returns when the delivery is safe in Redis.
 
-        Deliveries that arrive during a write are stored by the next write together, because round trips to
-        Redis dominate the cost.
+        Deliveries that arrive during a write are stored together by the next write. This is faster, because
+        most of the time is spent on round trips to Redis.
         """
         written = asyncio.get_running_loop().create_future()
         self._pending.append(({"guid": guid.encode(), "event": event.encode(), "body": body}, written))
@@ -81,7 +81,7 @@ class DeliveryInbox:
     async def read(self, consumer: str) -> tuple[StoredDelivery, ...]:
         """Returns the next deliveries for this consumer, oldest first.
 
-        Unprocessed deliveries of dead workers come before new ones.
+        Deliveries that a dead worker left unprocessed come before new ones.
         """
         with redis_errors():
             try:

@@ -1,4 +1,4 @@
-"""Stores the health of the workers' container engines. Each worker reports the health of its own engine."""
+"""Stores whether the workers' container engines work. Each worker reports on the engine of its own host."""
 
 import contextlib
 import socket
@@ -15,7 +15,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 ENGINE_HEALTH_KEY = "patchwright:engine_health"  # hash: host -> EngineStatus
 STALE_SECONDS = 180.0  # reports older than this are ignored
-MAX_PROBLEM_LENGTH = 300  # characters
+MAX_PROBLEM_LENGTH = 300  # maximum characters of an error message
 
 
 class EngineStatus(FrozenModel):
@@ -42,7 +42,7 @@ class EngineHealth:
             await cast("Any", self._redis.hset(ENGINE_HEALTH_KEY, self._host, status))
 
     async def fetch_statuses(self) -> dict[str, EngineStatus]:
-        """Returns the recent reports by host. Raises QueueDown."""
+        """Returns the recent reports, one for each host. Raises QueueDown."""
         with redis_errors():
             stored = await cast("Any", self._redis.hgetall(ENGINE_HEALTH_KEY))
         statuses: dict[str, EngineStatus] = {}
@@ -60,9 +60,7 @@ class EngineHealth:
 def report_after_sweep(
     sweep: Callable[[], Awaitable[object]], engine_health: EngineHealth
 ) -> Callable[[], Awaitable[None]]:
-    """Wraps `sweep`, which removes leftover sandboxes. Whether it succeeds is reported as the engine's
-    health.
-    """
+    """Wraps `sweep`, which removes leftover sandboxes. The engine is reported as healthy if `sweep` succeeds."""
 
     async def sweep_and_report() -> None:
         try:

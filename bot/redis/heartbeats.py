@@ -1,4 +1,4 @@
-"""Heartbeats of the workers that use one Redis."""
+"""Heartbeats of the workers that use the same Redis."""
 
 import asyncio
 import contextlib
@@ -8,14 +8,16 @@ from patchwright.bot.errors import QueueDown
 from patchwright.bot.redis.connection import redis_client, redis_errors
 
 WORKERS_KEY = (
-    "patchwright:workers"  # sorted set: worker name -> time of its last heartbeat, by the clock of Redis
+    # sorted set: worker name -> time of its last heartbeat, by the clock of the Redis server
+    "patchwright:workers"
 )
 HEARTBEAT_SECONDS = 3.0
 HEARTBEAT_TIMEOUT_SECONDS = 10  # a worker counts as dead after this time without a heartbeat
 
 # KEYS: workers. ARGV: name.
 _BEAT_SCRIPT = "return redis.call('zadd', KEYS[1], redis.call('time')[1], ARGV[1])"
-# KEYS: workers. ARGV: seconds. Visits only the names of dead workers.
+# Removes dead workers and counts the others, but reads only the names of dead workers. KEYS: workers. ARGV:
+# seconds.
 _COUNT_SCRIPT = """
 redis.call('zremrangebyscore', KEYS[1], '-inf', '(' .. redis.call('time')[1] - ARGV[1])
 return redis.call('zcard', KEYS[1])
@@ -23,14 +25,14 @@ return redis.call('zcard', KEYS[1])
 
 
 class Heartbeats:
-    """The heartbeats of all workers on a Redis."""
+    """The heartbeats of all workers that use a Redis."""
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError if the URL is invalid."""
         self._redis = redis_client(url)
 
     async def keep_beating(self, name: str) -> None:
-        """Sends heartbeats until canceled. Then removes the worker."""
+        """Sends heartbeats until canceled. Then removes this worker from the list."""
         try:
             while True:
                 with contextlib.suppress(QueueDown), redis_errors():

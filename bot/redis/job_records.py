@@ -24,7 +24,7 @@ class JobRecords:
         self._redis = redis
 
     async def add(self, record: JobRecord) -> bool:
-        """Stores a new job. Returns False if the job is already known."""
+        """Stores the record of a new job. Returns False if the job is already known."""
         job = record.job.id
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.sadd(OPEN_JOBS_KEY, job)
@@ -33,7 +33,7 @@ class JobRecords:
         return bool(is_new)
 
     async def read(self, job: JobId) -> JobRecord | None:
-        """Returns the record of a job, or None if there is none or it cannot be read."""
+        """Returns the record of a job, or None if the record is missing or cannot be read."""
         return _parse_record(job, await self._redis.get(record_key(job)))
 
     async def is_open(self, job: JobId) -> bool:
@@ -55,8 +55,9 @@ class JobRecords:
     async def write(self, record: JobRecord, *, keep_cancellation: bool = False) -> None:
         """Stores a record.
 
-        `keep_cancellation`: does not clear a request to cancel the job, even if the record says that the job
-        has ended. A worker may be starting the job at this moment and must still see the request.
+        If the job has ended, also clears a request to cancel the job, unless `keep_cancellation` is True. A
+        caller that ends a queued job sets it to True: if a worker starts the job at that moment, the worker
+        must still see the request.
         """
         job = record.job.id
         async with self._redis.pipeline(transaction=True) as pipe:
@@ -68,7 +69,7 @@ class JobRecords:
             await pipe.execute()
 
     async def restore(self, record: JobRecord) -> None:
-        """Restores the record of a running job after Redis lost it, and marks the job as open."""
+        """Restores the record of a running job after Redis lost the record. Also marks the job as open."""
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.sadd(OPEN_JOBS_KEY, record.job.id)
             pipe.set(record_key(record.job.id), record.model_dump_json())
@@ -86,7 +87,7 @@ class JobRecords:
         ]
 
     async def list_open(self) -> list[JobRecord]:
-        """Returns the readable records of open jobs."""
+        """Returns the records of open jobs, without records that this version cannot read."""
         records = [_parse_record(name, text) for name, text in await self._read_open()]
         return [record for record in records if record and record.state != "completed"]
 
@@ -95,7 +96,7 @@ class JobRecords:
         return [job for _, text in await self._read_open() if (job := _parse_unreadable(text))]
 
     async def _read_open(self) -> list[tuple[JobId, bytes | None]]:
-        """Returns the ids and stored records of all open jobs."""
+        """Returns the ids of all open jobs, each with its stored record."""
         jobs = await self.list_open_ids()
         return list(zip(jobs, await self._redis.mget(map(record_key, jobs)), strict=True)) if jobs else []
 
@@ -109,8 +110,8 @@ def _parse_record(job: JobId, stored: bytes | None) -> JobRecord | None:
 
 
 def _parse_unreadable(stored: bytes | None) -> UnreadableJob | None:
-    """Returns the job of an unreadable record. Returns None if the record is readable, or if its job is
-    unreadable, too.
+    """Returns the job in a record that this version cannot read. Returns None if it can read the record, or
+    cannot even read the job in it.
     """
     try:
         JobRecord.model_validate_json(stored or b"")

@@ -1,4 +1,4 @@
-"""Stores which worker polls GitHub, and the time up to which each repository was polled."""
+"""Stores which worker polls GitHub, and up to which time each repository has been polled."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 LEADER_KEY = "patchwright:poll_leader"
 CURSORS_KEY = "patchwright:poll_cursors"
 STATE_PREFIX = "patchwright:poll_state:"
-LEASE_MS = 6_000  # another worker may take the lease if it is not renewed for this long
+LEASE_MS = 6_000  # another worker may take over the lease if it was not renewed for this long
 RENEW_SECONDS = 2.0
 FAILURE_NAME = "failure"
 
@@ -28,8 +28,8 @@ class PollFailure(FrozenModel):
 
 
 class LeaderLease:
-    """Stores the lease and the state of the leader, the worker that polls GitHub for all workers. Every
-    method may raise QueueDown.
+    """Stores the lease of the leader, and the state of its polling. The leader is the worker that polls
+    GitHub for all workers. Every method may raise QueueDown.
     """
 
     def __init__(self, url: str) -> None:
@@ -46,7 +46,9 @@ class LeaderLease:
             return bool(await self._redis.pexpire(LEADER_KEY, LEASE_MS))
 
     async def keep(self, name: str) -> None:
-        """Until canceled, renews the lease or keeps trying to acquire it."""
+        """Renews the lease if this worker is the leader; otherwise tries to acquire it. Repeats this until
+        canceled.
+        """
         while True:
             with contextlib.suppress(QueueDown):
                 await self.try_acquire(name)
@@ -59,18 +61,22 @@ class LeaderLease:
                 await self._redis.delete(LEADER_KEY)
 
     async def fetch_cursors(self) -> dict[str, datetime]:
-        """Returns the time up to which each repository was polled; empty if Redis is new or was wiped."""
+        """Returns the time up to which each repository has been polled. The result is empty if Redis is new
+        or was wiped.
+        """
         with redis_errors():
             stored = await cast("Awaitable[dict[bytes, bytes]]", self._redis.hgetall(CURSORS_KEY))
         return {name.decode(): datetime.fromisoformat(time.decode()) for name, time in stored.items()}
 
     async def advance_cursor(self, repository: str, until: datetime) -> None:
-        """Records the time up to which all events of a repository are processed."""
+        """Records that all events of a repository up to this time are processed."""
         with redis_errors():
             await cast("Awaitable[int]", self._redis.hset(CURSORS_KEY, repository, until.isoformat()))
 
     async def load(self, name: str) -> bytes | None:
-        """Returns the value saved under a name, or None if there is none or Redis was wiped."""
+        """Returns the value that was saved under a name. Returns None if there is none, for example because
+        Redis was wiped.
+        """
         with redis_errors():
             value: bytes | None = await self._redis.get(STATE_PREFIX + name)
         return value
@@ -81,14 +87,14 @@ class LeaderLease:
             await self._redis.set(STATE_PREFIX + name, value)
 
     async def record_failure(self, failure: PollFailure | None) -> None:
-        """Saves the failure of the last poll, or None if it succeeded."""
+        """Saves the failure of the last poll. None means that the poll succeeded."""
         await self.save(FAILURE_NAME, failure.model_dump_json() if failure else "")
 
     async def fetch_failure(self) -> PollFailure | None:
-        """Returns the failure of the last poll, or None if it succeeded or no poll is known."""
+        """Returns the failure of the last poll, or None if that poll succeeded or no poll is known."""
         try:
             return PollFailure.model_validate_json(await self.load(FAILURE_NAME) or b"")
-        except ValidationError:  # none saved, or written by an incompatible version
+        except ValidationError:  # no failure was saved, or an incompatible version wrote it
             return None
 
     async def close(self) -> None:

@@ -24,7 +24,7 @@ class LogStreams:
             return int(await cast("Any", self._redis.xlen(stream_key(run))))
 
     async def read_lines(self, run: RunId) -> AsyncIterator[tuple[bytes, bytes]]:
-        """Yields all existing lines, each with its stream id."""
+        """Yields all lines that exist now, each with its stream id."""
         last_id = FIRST_ID
         while True:
             with redis_errors():
@@ -36,8 +36,8 @@ class LogStreams:
                 return
 
     async def wait_for_lines(self, run: RunId, after_id: bytes, wait_ms: int) -> list[tuple[bytes, bytes]]:
-        """Returns the lines after a stream id, or [] if none arrive within `wait_ms`, which must be less than
-        5,000.
+        """Returns the lines after a stream id. Returns [] if no line arrives within `wait_ms`, which must be
+        less than 5,000.
         """
         with redis_errors():
             streams = await cast("Any", self._redis.xread({stream_key(run): after_id}, BATCH_SIZE, wait_ms))

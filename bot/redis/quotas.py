@@ -1,4 +1,4 @@
-"""Stores the number of jobs and the costs of each day, for checking the daily limits."""
+"""Stores how many jobs started on each day and what they cost, so that daily limits can be checked."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -12,10 +12,10 @@ RETENTION_DAYS = 3
 
 
 class DailyUsage(FrozenModel):
-    """The number of jobs started and the dollars spent today (UTC)."""
+    """The number of jobs that started today, and the dollars that were spent today (UTC)."""
 
     user_jobs: int
-    """Jobs started for this requester, including the current one."""
+    """Jobs that the current job's requester started, including the current job."""
     repository_jobs: int
     usd: Decimal
     """The known cost of all jobs."""
@@ -29,7 +29,7 @@ class Quotas:
         self._redis = redis_client(url)
 
     async def count_start(self, job: Job) -> DailyUsage:
-        """Counts the start of a job and returns the day's totals. A job is counted only once per day."""
+        """Counts the start of a job, and returns the day's totals. The same job counts only once per day."""
         day = datetime.now(UTC).date()
         users, repositories = _daily_job_keys(day, job)
         with redis_errors():
@@ -48,7 +48,7 @@ class Quotas:
         )
 
     async def forget_start(self, job: Job) -> None:
-        """Removes a job from the day's count because it did not start."""
+        """Removes a job from the day's count, because the job was rejected."""
         day = datetime.now(UTC).date()
         with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:
@@ -57,7 +57,7 @@ class Quotas:
                 await pipe.execute()
 
     async def record_cost(self, job: JobId, usage: Usage) -> None:
-        """Stores the cost of a job so far, summed over all tries."""
+        """Stores the cost of a job so far. This is the sum over all its tries."""
         key = _daily_key(datetime.now(UTC).date(), "usd")
         with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:
@@ -87,7 +87,9 @@ class Quotas:
 
 
 def _daily_job_keys(day: date, job: Job) -> tuple[str, str]:
-    """Returns the keys of two sets: today's jobs of the job's requester, and today's jobs of its repository."""
+    """Returns the keys of two sets: the jobs of this job's requester today, and the jobs of its repository
+    today.
+    """
     user = job.requester.id if job.requester else 0
     return _daily_key(day, "user", str(user)), _daily_key(day, "repository", str(job.repo).lower())
 

@@ -1,7 +1,7 @@
-"""Dashboard sessions and sign-ins in progress.
+"""Dashboard sessions, and sign-ins in progress.
 
-The contents of Redis do not allow anyone to sign in. It stores only hashes of cookies. Users' tokens are
-encrypted with keys that are derived from the cookies.
+Somebody who reads the contents of Redis cannot sign in with them. Redis stores only hashes of cookies. Users'
+tokens are encrypted with keys that are derived from the cookies.
 """
 
 import base64
@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from patchwright.bot.redis.connection import redis_client, redis_errors
 from patchwright.runtime.frozen_model import FrozenModel
 
-SESSION_SECONDS = 8 * 3600  # GitHub App user tokens expire after this time
-# longer than a session, so that an old cookie leads to the message "session expired"
+SESSION_SECONDS = 8 * 3600  # user tokens of a GitHub App expire after this time
+# longer than a session, so that a visitor with an old cookie sees the message "session expired"
 COOKIE_SECONDS = 30 * 86_400
 LOGIN_SECONDS = 600  # GitHub's OAuth codes expire after this time
 NONCE_BYTES = 12  # AES-GCM uses a 96-bit nonce
@@ -41,7 +41,7 @@ class Session:
     token: str
     """The user's GitHub token for this app; "" for the operator, who has none."""
     csrf_token: str
-    """The CSRF token. Every form must send it, to prove that the form comes from the dashboard."""
+    """The CSRF token. Every form must contain it, as a proof that the dashboard created the form."""
     expires_at: float
     """Seconds since 1970."""
 
@@ -51,7 +51,7 @@ class _StoredSession(FrozenModel):
     encrypted_token: str
     expires_at: float
     operator_proof: str = ""
-    """A proof of the operator token with which the session was created; "" if the user is not the operator."""
+    """A proof of the operator token that was used to sign in; "" if the user is not the operator."""
 
 
 class _PendingLogin(FrozenModel):
@@ -65,8 +65,8 @@ class Sessions:
     def __init__(
         self, url: str, lifetime_seconds: float = SESSION_SECONDS, *, operator_token: str = ""
     ) -> None:
-        """The operator's sessions are valid as long as `operator_token` stays the same. With "", the operator
-        has no sessions.
+        """If `operator_token` changes, the operator's sessions end. If it is "", the operator has no
+        sessions.
 
         Raises SettingsError if the URL is invalid.
         """
@@ -90,7 +90,7 @@ class Sessions:
         return cookie
 
     async def find(self, cookie: str) -> Session | None:
-        """Returns the session of a cookie, or None if there is none or it has expired."""
+        """Returns the session that belongs to a cookie, or None if there is none or it has expired."""
         if not cookie:
             return None
         with redis_errors():
@@ -116,18 +116,19 @@ class Sessions:
     def _operator_proof(self, cookie: str) -> str:
         """Derives a proof of the operator token.
 
-        The proof also depends on the cookie. Otherwise the token could be guessed from the contents of Redis.
+        The proof also depends on the cookie. Otherwise, somebody who reads the contents of Redis could guess
+        the token and compare the proofs.
         """
         return _derive_key(cookie, f"operator {self._operator_token}")
 
     async def delete(self, cookie: str) -> None:
-        """Signs the user out."""
+        """Ends a session."""
         with redis_errors():
             await self._redis.delete(_session_key(cookie))
 
     async def start_login(self, browser: str, return_to: str) -> str:
-        """Starts a sign-in on GitHub and returns its OAuth `state`. After the sign-in, the user returns to
-        `return_to`.
+        """Starts a sign-in on GitHub, and returns its OAuth `state`. After the sign-in, the user gets the
+        page `return_to`.
         """
         state = secrets.token_urlsafe(32)
         pending = _PendingLogin(browser_hash=_hash(browser), return_to=return_to)
@@ -136,8 +137,8 @@ class Sessions:
         return state
 
     async def finish_login(self, browser: str, state: str) -> str | None:
-        """Completes a sign-in and returns the page to return to. Returns None if the state belongs to another
-        browser, has expired or was already used.
+        """Completes a sign-in, and returns the page to show next. Returns None if the state belongs to
+        another browser, has expired or was already used.
         """
         with redis_errors():
             stored = await cast("Any", self._redis.getdel(_login_key(state)))

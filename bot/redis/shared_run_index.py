@@ -17,11 +17,12 @@ log = logging.getLogger(__name__)
 RUNS_KEY = "patchwright:runs"  # hash: run id -> RunSummary
 ORDER_KEY = "patchwright:runs:order"  # sorted set: run id -> start time
 INDEXED_DIRECTORIES_KEY = "patchwright:runs:indexed"  # set: run directories whose runs are indexed
-MAX_RUNS = 20_000  # maximum number of runs in the index; older runs are only in the archive
+MAX_RUNS = 20_000  # maximum number of runs in the index; older runs are found only in the archive
 CLAIM_SECONDS = 3600
-SCAN_BATCH_SIZE = 2_500  # number of summaries per round trip; reading them blocks Redis for about 10 ms
+SCAN_BATCH_SIZE = 2_500  # number of summaries per round trip; reading this many blocks Redis for about 10 ms
 
-# KEYS: runs, order. ARGV: id, value, start time, maximum. Visits only the oldest runs beyond the maximum.
+# Reads only the oldest runs, which exceed the maximum. KEYS: runs, order. ARGV: id, value, start time,
+# maximum.
 _PUT_SCRIPT = """
 redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
 redis.call('zadd', KEYS[2], ARGV[3], ARGV[1])
@@ -63,9 +64,9 @@ class SharedRunIndex:
             return _parse_summary(run, await cast("Any", self._redis.hget(RUNS_KEY, run)))
 
     async def list_newest(self) -> list[RunSummary]:
-        """Returns all summaries, newest first, with the outcomes of their pull requests.
+        """Returns all summaries, newest first. Each contains the current outcome of its pull request.
 
-        Concurrent calls wait for each other.
+        Concurrent calls run one after the other.
         """
         async with self._scan_lock:
             return await self._scan()
@@ -89,12 +90,16 @@ class SharedRunIndex:
         return sorted(summaries.values(), key=lambda summary: -summary.started_at)
 
     async def needs_indexing(self, directory: str) -> bool:
-        """Returns True if the runs of a directory are not indexed: never yet, or Redis has been wiped since."""
+        """Returns True if the runs of a directory are not in the index, because they never were or because
+        Redis was wiped.
+        """
         with redis_errors():
             return not await cast("Any", self._redis.sismember(INDEXED_DIRECTORIES_KEY, directory))
 
     async def claim_indexing(self, directory: str) -> bool:
-        """Returns True if the caller should index the directory. All other callers get False for an hour."""
+        """Returns True if the caller should index the directory. After that, all callers get False for an
+        hour.
+        """
         with redis_errors():
             return bool(
                 await self._redis.set(
@@ -103,7 +108,9 @@ class SharedRunIndex:
             )
 
     async def add_missing(self, directory: str, summaries: Iterable[RunSummary]) -> None:
-        """Adds the directory's runs that are missing in the index. Then marks the directory as indexed."""
+        """Adds those runs of the directory that the index does not contain. Then marks the directory as
+        indexed.
+        """
         for summary in summaries:
             if await self.get(summary.run) is None:
                 await self.put(summary)

@@ -1,9 +1,9 @@
-"""Run logs that any worker can resume. A log is written to the local disk first, then to a Redis stream that
-all workers share.
+"""Run logs that any worker can resume. Each line is written to the local disk first, and then to a Redis
+stream that all workers share.
 
-A stream stays until its lines are archived (`bot/observe/archive.py`). The writer of a run holds a lease with
-a unique token, and Redis accepts lines only from the holder of the lease. So if a worker that was considered
-dead comes back, it cannot write to a run that another worker has resumed.
+A stream stays in Redis until its lines are archived (`bot/observe/archive.py`). The writer of a run holds a
+lease with a unique token. Redis accepts lines only from the holder of the lease. A worker that was considered
+dead and comes back therefore cannot write to a run that another worker has resumed.
 """
 
 import asyncio
@@ -26,16 +26,17 @@ from patchwright.resolver.run_log import FileLogStore, FileRunLog, Listener
 
 log = logging.getLogger(__name__)
 
-LEASE_SECONDS = 15.0  # a worker loses its run if it does not renew the lease for this long
+LEASE_SECONDS = 15.0  # a worker that does not renew its lease for this long loses the run
 RENEW_SECONDS = 4.0
-LEASE_WAIT_SECONDS = 20.0  # how long a worker waits until the lease of a dead worker expires
+LEASE_WAIT_SECONDS = 20.0  # how long a worker waits for the lease of a dead worker to expire
 RETENTION_SECONDS = 24 * 3600  # how long a stream is kept after its run is archived
-ARCHIVE_WAIT_SECONDS = 20.0  # how long a run waits at its start for the archive
+ARCHIVE_WAIT_SECONDS = 20.0  # how long the start of a run waits for the archive
 # Sorted set: runs that are not archived -> time of their last line.
 UNARCHIVED_KEY = "patchwright:unarchived"
 
-# KEYS: lease, stream, unarchived. ARGV: token, lease in ms, number of the first line, run, lines. Returns the
-# length of the stream, -1 if another writer holds the lease, or -2 if nobody holds it.
+# Appends lines to a stream. Returns the length of the stream, -1 if another writer holds the lease, or -2 if
+# nobody holds the lease. KEYS: lease, stream, unarchived. ARGV: token, lease in ms, number of the first line,
+# run, lines.
 _APPEND_SCRIPT = """
 local holder = redis.call('get', KEYS[1])
 if not holder then return -2 end
@@ -61,7 +62,9 @@ return redis.call('expire', KEYS[2], ARGV[3])
 
 
 def raise_no_archive(run: RunId) -> Trajectory:
-    """Raises LogError. Used without an archive, when runs are only on the workers' disks."""
+    """Raises LogError. This is `read_archived` for deployments without an archive, where each run is on one
+    worker's disk.
+    """
     raise LogError(f"There is no run `{run[:80]}` in the archive.")
 
 
@@ -78,7 +81,8 @@ class SharedLogStore:
         lease_wait: float = LEASE_WAIT_SECONDS,
         archive_wait: float = ARCHIVE_WAIT_SECONDS,
     ) -> None:
-        """Durations are in seconds. `read_archived` blocks, and raises LogError if the run is not archived.
+        """All durations are in seconds. `read_archived` reads a run from the archive. It blocks, and raises
+        LogError if the archive does not contain the run.
 
         Raises SettingsError if the URL is invalid.
         """
@@ -92,7 +96,7 @@ class SharedLogStore:
 
     @asynccontextmanager
     async def open(self, run: RunId, listeners: Sequence[Listener] = ()) -> AsyncIterator["SharedRunLog"]:
-        self._files.run_directory(run)  # rejects an invalid run id before it becomes part of a key
+        self._files.run_directory(run)  # rejects an invalid run id before the id becomes part of a key
         async with self._files.open(run, listeners) as file:
             shared = SharedRunLog(file, run, self._redis, self._lease_seconds)
             await shared.acquire(self._lease_wait, self._read_archived, self._archive_wait)
@@ -105,8 +109,8 @@ class SharedLogStore:
                 await shared.release()
 
     def read(self, run: RunId) -> Trajectory:
-        """Returns the log of the run. Reads it from Redis if it is longer there, otherwise from disk,
-        otherwise from the archive.
+        """Returns the log of the run. Reads the log from Redis if it is longer there than on disk, otherwise
+        from disk. If it is in neither place, reads it from the archive.
 
         Blocks. Raises LogError.
         """
@@ -129,8 +133,8 @@ class SharedLogStore:
             raise local from None
 
     async def list_idle(self, seconds: float, limit: int) -> tuple[RunId, ...]:
-        """Returns the idle runs that are not archived, oldest first, at most `limit`. Idle runs have no
-        writer, and their last line is older than `seconds`.
+        """Returns at most `limit` idle runs that are not archived, oldest first. A run is idle if it has no
+        writer and its last line is older than `seconds`.
 
         Raises QueueDown.
         """
@@ -142,7 +146,7 @@ class SharedLogStore:
         return tuple(run for run, is_written in zip(runs, has_writer, strict=True) if not is_written)
 
     async def postpone_archiving(self, run: RunId) -> None:
-        """Moves a run to the end of the list of runs to archive. Raises QueueDown."""
+        """Moves a run to the end of the list of runs that wait to be archived. Raises QueueDown."""
         with redis_errors():
             now, _ = await self._redis.time()
             await self._redis.zadd(UNARCHIVED_KEY, {run: now}, xx=True)
@@ -153,8 +157,8 @@ class SharedLogStore:
             return tuple(fields[b"entry"] for _, fields in await self._redis.xrange(stream_key(run)))
 
     async def expire_stream(self, run: RunId, archived_count: int) -> bool:
-        """Makes the stream of an archived run expire. Returns False if the stream has grown since then, or
-        has a writer.
+        """Lets the stream of an archived run expire. Returns False if the run has a writer, or its stream is
+        longer than the archived log.
 
         Raises QueueDown.
         """
@@ -174,7 +178,7 @@ class SharedLogStore:
 
 
 class SharedRunLog:
-    """The log of one run. Only one process on all machines can write to it."""
+    """The log of one run. At any time, only one process on all machines can write to it."""
 
     def __init__(self, file: FileRunLog, run: RunId, redis: Redis, lease_seconds: float) -> None:
         self._file = file
@@ -192,8 +196,8 @@ class SharedRunLog:
         return self._file.trajectory
 
     async def append(self, event: Event) -> Entry:
-        """Appends an event. Raises LogError like `RunLog.append`, and also if another worker has taken over
-        the run.
+        """Appends an event. Raises LogError as `RunLog.append` does, and also if another worker has taken
+        over the run.
         """
         entry = await self._file.append(event)
         await self._sync_stream()
@@ -205,7 +209,7 @@ class SharedRunLog:
     async def acquire(
         self, lease_wait: float, read_archived: Callable[[RunId], Trajectory], archive_wait: float
     ) -> None:
-        """Acquires the lease, and makes the file and the stream equal. Raises LogError."""
+        """Acquires the lease, and makes the local file and the stream equal. Raises LogError."""
         deadline = asyncio.get_running_loop().time() + lease_wait
         try:
             while not await self._acquire_lease():
@@ -225,18 +229,21 @@ class SharedRunLog:
                 async with asyncio.timeout(archive_wait):
                     self._file.replace_entries((await asyncio.to_thread(read_archived, self._run)).entries)
             except LogError:
-                pass  # not archived: the run is new
+                pass  # the run is not archived, because it is new
             except TimeoutError:
                 log.warning("archive unavailable, run starts over", extra={"run": self._run})
         local = self._file.trajectory.entries
         if shared[: len(local)] != local[: len(shared)] or len(shared) > len(local):
-            # the stream replaces the file, because readers and other workers have seen the stream
+            # the stream replaces the file, because others may have read the stream, but nobody has read the
+            # file
             self._file.replace_entries(shared)
         self._stream_length = len(shared)
         await self._sync_stream()
 
     async def keep_renewing(self) -> None:
-        """Until canceled, renews the lease and writes missing lines to the stream."""
+        """Renews the lease, and writes lines to the stream that are missing there. Repeats this until
+        canceled.
+        """
         while True:
             await asyncio.sleep(min(RENEW_SECONDS, self._lease_ms / 3000))
             with contextlib.suppress(LogError):  # the next append raises the error
@@ -251,11 +258,13 @@ class SharedRunLog:
             return bool(await self._redis.set(self._keys[0], self._token, nx=True, px=self._lease_ms))
 
     async def _sync_stream(self) -> None:
-        """Writes missing lines to the stream. If Redis is down, they are only in the file. Raises LogError."""
+        """Writes missing lines to the stream. If Redis is down, does nothing, because the file contains the
+        lines. Raises LogError.
+        """
         async with self._sync_lock:
             try:
                 length = await self._append_missing()
-                # If the lease expired or Redis was wiped, nobody holds the lease.
+                # Nobody holds the lease if it has expired or Redis was wiped.
                 if length == NO_LEASE and await self._acquire_lease():
                     length = await self._append_missing()
                 if length >= 0 and length != len(self._file.trajectory):
@@ -269,7 +278,7 @@ class SharedRunLog:
             self._stream_length = length
 
     async def _append_missing(self) -> int:
-        """Writes missing lines to the stream. Returns the result of _APPEND_SCRIPT."""
+        """Writes missing lines to the stream. Returns what _APPEND_SCRIPT returns."""
         entries = self._file.trajectory.entries[self._stream_length :]
         lines = [entry.model_dump_json().encode() for entry in entries]
         arguments: list[Any] = [self._token, self._lease_ms, self._stream_length, self._run, *lines]

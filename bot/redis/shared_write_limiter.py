@@ -1,5 +1,5 @@
-"""A single queue for the GitHub writes of all processes that share a Redis. While Redis is down, each process
-has its own queue.
+"""One queue for the GitHub writes of all processes that share a Redis. While Redis is down, each process has
+a queue of its own.
 """
 
 import asyncio
@@ -21,7 +21,8 @@ T = TypeVar("T")
 TICKET_EXPIRY_SECONDS = 4.0  # a ticket belongs to a dead process if it was not renewed for this long
 QUEUE_EXPIRY_SECONDS = 60  # an unused queue is deleted after this long
 
-# Returns the milliseconds to wait. A Redis script runs atomically and uses one clock for all processes.
+# Returns for how many milliseconds to wait. Redis runs a script atomically, and its clock is the same for all
+# processes.
 ACQUIRE_SCRIPT = """
 local interval, blocked, queue, alive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ticket, priority, gap, expiry, progress = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
@@ -117,7 +118,8 @@ class SharedWriteLimiter:
         key, token = f"patchwright:lock:{name}", token_hex(8)
         deadline = time.monotonic() + LOCK_SECONDS
         try:
-            # If Redis is down, the caller continues without a lock. Two callers at the same time are rare.
+            # If Redis is down, the caller continues without a lock. It is rare that two callers need the same
+            # lock then.
             with contextlib.suppress(QueueDown), redis_errors():
                 while not await self._redis.set(key, token, nx=True, px=_to_ms(LOCK_SECONDS)):
                     if time.monotonic() > deadline:
@@ -138,7 +140,7 @@ class SharedWriteLimiter:
             with redis_errors():
                 result = await shared()
         except QueueDown as exc:
-            if not self._is_redis_down:  # logged once, because each write polls several times
+            if not self._is_redis_down:  # logged once, because each write asks several times
                 log.warning("write limits apply to this process only", extra={"reason": str(exc)})
             self._is_redis_down = True
             return await local()

@@ -1,4 +1,4 @@
-"""Locks that prevent jobs from starting. All workers of a Redis share them."""
+"""Locks that keep jobs from starting. All workers that use a Redis share them."""
 
 from patchwright.bot.redis.connection import redis_client, redis_errors
 from patchwright.resolver.domain import JobId

@@ -1,5 +1,5 @@
-"""Stores the stop times of issues and pull requests. Jobs requested before the stop of their thread do not
-run.
+"""Stores when the jobs of an issue or pull request were last canceled. A job of that thread does not run if
+it was requested earlier.
 """
 
 from datetime import datetime
@@ -9,11 +9,13 @@ from redis.asyncio import Redis
 from patchwright.bot.jobs import CancelScope, matching_scopes, thread_key
 from patchwright.resolver.domain import Job, Repo
 
-STOP_EXPIRY_SECONDS = 7 * 24 * 3600  # longer than the period in which GitHub can redeliver a webhook
+STOP_EXPIRY_SECONDS = 7 * 24 * 3600  # longer than the time for which GitHub can redeliver a webhook
 
 
 class ThreadStops:
-    """Stores stop times in Redis. Every method may raise RedisError and OSError, which ArqQueue translates."""
+    """Stores the time of each thread's last stop. Every method may raise RedisError and OSError, which
+    ArqQueue translates.
+    """
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -25,7 +27,7 @@ class ThreadStops:
         return any(requested_at < datetime.fromisoformat(stop.decode()) for stop in stops)
 
     async def record(self, repo: Repo, number: int, scope: CancelScope, time: datetime) -> None:
-        """Stores the time of a stop, unless a later one is known."""
+        """Stores the time of a stop, unless a later stop is known."""
         key = _stop_key(repo, number, scope)
         known = await self._redis.get(key)
         last = max(time, datetime.fromisoformat(known.decode())) if known else time

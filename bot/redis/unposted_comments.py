@@ -1,4 +1,4 @@
-"""Stores the comments that GitHub has not accepted yet, and the comments of jobs in progress."""
+"""Stores comments that GitHub has not accepted yet, and comments of jobs in progress."""
 
 from collections.abc import Awaitable
 from datetime import UTC, datetime
@@ -20,11 +20,11 @@ class UnpostedComment(FrozenModel):
     number: int
     tag: JobId
     body: str | None
-    """The final text; None while the comment shows that the job is in progress."""
+    """The final text; None while the comment shows the job as in progress."""
     since: datetime
     """When the text was written (UTC)."""
     attempts: int = 0
-    """Number of later attempts to post the text."""
+    """How often posting the text was tried again."""
     next_attempt: datetime
 
     @property
@@ -60,7 +60,7 @@ class UnpostedComments:
         for value in stored.values():
             try:
                 comments.append(UnpostedComment.model_validate_json(value))
-            except ValidationError:  # written by an incompatible version, which posts it
+            except ValidationError:  # an incompatible version wrote this text, and will post it
                 continue
         return sorted((one for one in comments if one.next_attempt <= now), key=lambda one: one.since)
 

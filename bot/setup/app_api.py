@@ -21,7 +21,7 @@ from patchwright.resolver.errors import SettingsError
 
 T = TypeVar("T")
 
-TIMEOUT_SECONDS = 20.0  # seconds for one response
+TIMEOUT_SECONDS = 20.0  # seconds for one response of GitHub
 MAX_RESPONSE_BYTES = 1 << 20
 
 APP_PERMISSIONS = {
@@ -33,13 +33,13 @@ APP_PERMISSIONS = {
     "actions": "read",
     "statuses": "read",
 }
-"""The minimal permissions for all features (bot/github/rest.py, bot/ci).
+"""The permissions that the App needs for all features (bot/github/rest.py, bot/ci).
 
 `workflows` is left out, because patches must not change the workflows that CI runs.
 """
 SUBSCRIBED_EVENTS = HANDLED_EVENTS - {"installation", "installation_repositories"}
-"""The events in the manifest. The two events about installations are left out: GitHub sends them to every
-App, and a manifest must not list them.
+"""The events in the manifest. The two events about installations must not be listed in a manifest, because
+GitHub sends them to every App.
 """
 
 
@@ -83,13 +83,13 @@ class _ManifestConversion(GitHubResponse):
 def build_manifest(base: str, public_url: str, *, webhook: bool) -> dict[str, object]:
     """Returns the manifest of the App.
 
-    `base` is the URL at which the current browser reaches the server. With `webhook`, GitHub sends events to
-    `public_url`.
+    `base` is the URL under which the current browser reaches the server. If `webhook` is True, GitHub sends
+    events to `public_url`.
 
     Source: docs.github.com/apps/sharing-github-apps/registering-a-github-app-from-a-manifest
     """
     manifest: dict[str, object] = {
-        # App names are unique on GitHub. People can change this name on GitHub's page.
+        # An App's name is unique on GitHub. People can change the proposed name on GitHub's page.
         "name": f"patchwright-{secrets.token_hex(3)}",
         "url": public_url,
         "description": "Label an issue, get a tested pull request.",
@@ -106,7 +106,7 @@ def build_manifest(base: str, public_url: str, *, webhook: bool) -> dict[str, ob
 
 
 def manifest_form_url(server: GitHubServer, organization: str, state: str) -> str:
-    """Returns the URL that the browser posts the manifest to.
+    """Returns the URL to which the browser posts the manifest.
 
     If `organization` is "", the App will belong to the person.
     """
@@ -139,7 +139,7 @@ async def exchange_manifest_code(
 
 
 class AppClient:
-    """Sends requests as the App itself. Failed requests are not retried, because a person is waiting.
+    """Sends requests as the App itself. Does not retry failed requests, because a person is waiting.
 
     Methods may raise ForgeError, and SettingsError if the private key is invalid.
     """
@@ -167,7 +167,7 @@ class AppClient:
         )
 
     async def redeliver(self, attempt: DeliveryAttempt) -> None:
-        """Requests another attempt of this delivery."""
+        """Asks GitHub to send this delivery again."""
         await self.request("POST", f"app/hook/deliveries/{attempt.id}/attempts")
 
     def _create_jwt(self) -> str:
@@ -176,7 +176,8 @@ class AppClient:
         claims = {"iat": now - 60, "exp": now + 480, "iss": self._app_id}
         try:
             return jwt.encode(claims, self._key, algorithm="RS256")
-        except (ValueError, TypeError, jwt.PyJWTError):  # without the cause, which may contain the key
+        # raised without the cause, whose message may contain the key
+        except (ValueError, TypeError, jwt.PyJWTError):
             raise SettingsError("the App's private key is not a PEM private key") from None
 
 

@@ -18,14 +18,14 @@ class AppForm(FrozenModel):
     organization: str
     """The organization that will own the App; "" if the App belongs to the person."""
     public_url: str
-    """URL at which people open the server. It may work only on this machine. With a webhook, GitHub must
-    reach it, too.
+    """URL under which people open the server. The URL may work only on the server's own machine, unless the
+    App has a webhook: GitHub must then reach it.
     """
     webhook: bool
 
 
 def parse_app_form(values: Mapping[str, str], settings: Settings, origin: str) -> AppForm | None:
-    """Parses a form sent from a page at `origin`; returns None if a field is invalid."""
+    """Parses a form that was sent from a page at `origin`. Returns None if a field is invalid."""
     server = (values.get("server_url") or settings.github_server_url).rstrip("/")
     public = (values.get("public_url") or origin).rstrip("/")
     organization, webhook = values.get("organization", ""), values.get("reach") == "webhook"

@@ -29,12 +29,13 @@ async def run_setup(
     environment: Mapping[str, str],
     image_preparation: ImagePreparation,
 ) -> SetupSession | signal.Signals:
-    """Serves the setup pages until the setup is complete. Returns the setup session, or the signal that
-    stopped the setup.
+    """Serves the setup pages until the setup is complete. Returns the setup session. If a signal stops the
+    setup, returns the signal.
 
-    `listening_socket` stays open for the server that starts after the setup, so that no connection is refused
-    in between. For `probe_command`, see bot/setup/model_probe.py. `image_preparation` is the state of the
-    image build, which runs during the setup. Raises SettingsError if the data directory is not writable.
+    `listening_socket` stays open for the server that starts after the setup. So no connection is refused
+    between the two. `probe_command` is explained in bot/setup/model_probe.py. `image_preparation` is the
+    state of the image build, which runs during the setup. Raises SettingsError if the data directory is not
+    writable.
     """
     from patchwright.bot.setup.setup_views import render_start_notice
     from patchwright.bot.setup.wizard import SetupWizard
@@ -78,13 +79,13 @@ def is_setup_needed(settings: Settings) -> bool:
 def welcome_routes(
     settings: Settings, session: SetupSession, image_preparation: ImagePreparation
 ) -> WelcomeRoutes | None:
-    """Returns the routes of the welcome page, for the browser that completed the setup.
+    """Returns the routes of the welcome page, which only the browser that completed the setup can open.
 
     Returns None if no App is saved.
     """
     app = credential_store.load(settings.data, key_settings(settings)).app
     if app is None:
-        return None  # the operator has configured another identity since then
+        return None  # the operator has configured another identity since the setup
 
     def create_routes(
         stores: RedisStores, delivery_counts: Mapping[tuple[str, str], int]
@@ -120,7 +121,9 @@ def setup_url(settings: Settings, listening_socket: socket.socket) -> str:
 
 
 def _duplicate_socket(listening_socket: socket.socket) -> socket.socket:
-    """Returns a duplicate of the socket, because a server closes its socket when it stops."""
+    """Returns a duplicate of the socket. When a server stops, it closes the duplicate, and the original stays
+    open.
+    """
     return socket.socket(
         listening_socket.family, listening_socket.type, fileno=os.dup(listening_socket.fileno())
     )

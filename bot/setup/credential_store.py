@@ -19,7 +19,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 log = logging.getLogger(__name__)
 
 IDENTITY_SETTINGS = ("app_id", "private_key", "private_key_file", "github_token")
-"""If any of these settings is configured, the saved App is ignored."""
+"""If any of these settings is configured, the saved App is not used."""
 GITHUB_URL_SETTINGS = ("github_api_url", "github_graphql_url", "github_server_url")
 PRIVATE_DIRECTORY_MODE = 0o700
 MAX_FILE_BYTES = 100_000
@@ -39,22 +39,23 @@ class RegisteredApp(FrozenModel):
     id: int
     slug: str
     html_url: str
-    """The App's page."""
+    """URL of the App's page on GitHub."""
     client_id: str
     client_secret: str = Field(repr=False)
     private_key: str = Field(repr=False)
     webhook_secret: str | None = Field(repr=False)
-    """None if the App has no webhook and the server polls."""
+    """None if the App has no webhook, so that the server polls."""
     server: GitHubServer
     public_url: str | None
-    """URL at which people open the server; None if unknown. It may work only on the server's own machine.
+    """URL under which people open the server; None if unknown.
 
-    With a webhook, GitHub must reach it, too.
+    The URL may work only on the server's own machine, unless the App has a webhook: GitHub must then reach
+    it.
     """
 
     @property
     def install_url(self) -> str:
-        """Page on which people install the App."""
+        """URL of the page on which people install the App."""
         return f"{self.html_url}/installations/new"
 
 
@@ -112,7 +113,7 @@ def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
                 "Restore that key, or delete the file and set up the server again."
             )
         return StoredSetup.model_validate_json(plain)
-    except ValidationError:  # without the cause, whose message may contain the key
+    except ValidationError:  # raised without the cause, whose message may contain the key
         raise SettingsError(
             f"{path} is invalid. Restore it from a backup, or delete it and set up the server again."
         ) from None
@@ -136,7 +137,7 @@ def _read(data: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except NotADirectoryError:
-        return None  # saving will report this error
+        return None  # the same error is reported when credentials are saved
     except OSError as exc:
         raise SettingsError(
             f"{path} cannot be read: {exc}. Start the server as the user who set it up."
@@ -195,10 +196,11 @@ def add_saved_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that the saved setup provides, except `explicit` ones. Raises SettingsError.
+    """Returns the settings from the saved setup. Leaves out those that are set elsewhere (`explicit`). Raises
+    SettingsError.
 
-    The saved values apply in groups: the App with its key and the URLs of its GitHub, the model with its key,
-    and the OAuth client. A group does not apply if `explicit` contains one of its main settings.
+    The saved values apply in three groups: the App with its key and its GitHub's URLs, the model with its
+    key, and the OAuth client. If `explicit` contains a main setting of a group, the whole group is left out.
     """
     values: dict[str, Any] = {}
     if stored.model is not None and "model" not in explicit:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from patchwright.bot.child_process import stop_process, with_parent_death_signal
 from patchwright.bot.terminal.output import print_stderr
 
-STOP_SECONDS = 1.0  # time for the command to stop; the engine then cancels the build
+STOP_SECONDS = 1.0  # how long the command may take to stop; the engine then cancels the build
 
 
 @dataclass
@@ -26,10 +26,11 @@ async def prepare_images(
     environment: Mapping[str, str],
     announce: Callable[[str], object] = print_stderr,
 ) -> AsyncIterator[ImagePreparation]:
-    """Builds the images in the background with `command`. Stops the build when the context ends.
+    """Builds the images in the background with `command`, while the block runs. Stops the build at the end of
+    the block.
 
-    Without a command, nothing is built. A failed build does no harm: a worker builds the images again at its
-    start and reports the error.
+    If `command` is empty, builds nothing. A failed build does no harm, because each worker builds missing
+    images when it starts, and reports errors.
     """
     images = ImagePreparation()
     if not command:

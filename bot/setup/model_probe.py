@@ -11,10 +11,10 @@ from patchwright.bot.child_process import stop_process, with_parent_death_signal
 from patchwright.bot.setup.credential_store import ModelConnection
 from patchwright.resolver.settings.settings import environment_variable
 
-TIMEOUT_SECONDS = 90.0  # seconds for one or two small calls
-MAX_ERROR_LENGTH = 500  # characters
-# The command's error messages contain names of environment variables. This maps them to the names of the
-# form's fields.
+TIMEOUT_SECONDS = 90.0  # time limit for one or two small calls
+MAX_ERROR_LENGTH = 500  # maximum characters of an error message
+# Maps environment variables to fields of the form. The command's error messages name environment variables,
+# but the person sees the form.
 _FIELD_LABELS = {"model": "the model name", "model_base_url": "the base URL", "model_api_key": "the API key"}
 
 
@@ -31,8 +31,8 @@ class ModelProbeResult:
 async def probe_model(
     model: ModelConnection, probe_command: Sequence[str], environment: Mapping[str, str]
 ) -> ModelProbeResult:
-    """Tests a model with one small call. `probe_command` is started with environment variables that contain
-    the model's name, URL and key.
+    """Tests a model with one small call. Runs `probe_command` with environment variables that contain the
+    model's name, URL and key.
     """
     model_environment = {
         environment_variable(key): value for key, value in model.model_dump(exclude_none=True).items()

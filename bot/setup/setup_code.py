@@ -1,4 +1,4 @@
-"""The one-time setup code, and the session of the browser in which it was entered."""
+"""The one-time setup code, and the session of the browser in which a person entered it."""
 
 import hmac
 import secrets
@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-CODE_ALPHABET = "ABCDEFGHJKMNPQRSTVWXYZ23456789"  # excludes characters that look alike
-CODE_LENGTH, GROUP_LENGTH = 12, 4  # 30^12 codes: a billion years of guesses at 20 per second
+CODE_ALPHABET = "ABCDEFGHJKMNPQRSTVWXYZ23456789"  # without characters that look alike
+CODE_LENGTH, GROUP_LENGTH = 12, 4  # 30^12 codes; trying all of them takes a billion years at 20 per second
 MAX_WRONG_CODES = 20
 VALID_SECONDS = 3600.0  # how long a code or a session is valid, in seconds
 
@@ -39,7 +39,7 @@ class SetupCode:
 
 
 class SetupSession:
-    """The session of the one browser in which the code was entered."""
+    """The session of the browser in which the code was entered. There is only one such browser."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -47,7 +47,7 @@ class SetupSession:
         self._expires_at = 0.0
 
     def start(self) -> str:
-        """Returns the token of a new session and ends the previous one."""
+        """Starts a new session and returns its token. Ends the previous session."""
         token = secrets.token_urlsafe(32)
         self._token, self._expires_at = token.encode(), self._clock() + VALID_SECONDS
         return token

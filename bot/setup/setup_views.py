@@ -25,7 +25,7 @@ SetupProblem = Literal[
 
 @dataclass(frozen=True)
 class StepFailure:
-    """The failure of a step of the setup, as shown to the person."""
+    """A step of the setup that failed, as the person sees it."""
 
     problem: SetupProblem
     detail: str = ""
@@ -41,11 +41,11 @@ class SetupStep:
     is_done: bool
     detail: str = ""
     url: str = ""
-    """URL at which a person completes the step."""
+    """URL of the page on which a person completes the step."""
     error: str = ""
-    """The reason why the step is not done yet."""
+    """Why the step is not complete yet."""
     run: RunSummary | None = None
-    """The first run, once it exists."""
+    """The first run; None if there is none yet."""
 
 
 def render_code_page(context: PageContext, failure: StepFailure | None) -> str:
@@ -73,8 +73,8 @@ def render_model_page(
 
 
 def render_unpriced_page(context: PageContext, name: str, settings: Settings) -> str:
-    """Renders the page for a model with an unknown price. It explains which limits apply, and how to
-    continue.
+    """Renders the page that is shown if the price of the model is unknown. The page explains which limits
+    apply, and how to continue.
     """
     return render_page("setup_unpriced", context, model=name, settings=settings)
 
@@ -90,8 +90,8 @@ def render_app_page(
 ) -> str:
     """Renders the page that describes the App.
 
-    `unsaved_app` is an App that was created, but whose credentials could not be saved. With `is_local`, the
-    public URL in the form is reachable only from this machine.
+    `unsaved_app` is an App that GitHub created, but whose credentials could not be saved. `is_local` is True
+    if only this machine can reach the public URL in the form.
     """
     return render_page(
         "setup_app",

@@ -1,4 +1,6 @@
-"""The welcome page: the steps that remain after the App is created, shown to the browser that created it."""
+"""The welcome page: the steps that remain after the App was created. Only the browser that created the App
+sees it.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -31,11 +33,11 @@ from patchwright.resolver.settings.settings import Settings
 
 PATH = "/welcome"
 ANSWERED_STATES = frozenset({"published", "reported", "input_required"})
-PING_INTERVAL_SECONDS = 15.0  # time between two requests to send the webhook's first delivery again
+PING_INTERVAL_SECONDS = 15.0  # time between two requests to GitHub to send the webhook's first delivery again
 
 
 class WelcomePage:
-    """The welcome page, for one browser until its setup session expires."""
+    """The welcome page for one browser, which can open it until its setup session expires."""
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class WelcomePage:
         delivery_counts: Mapping[tuple[str, str], int],
         image_preparation: ImagePreparation,
     ) -> None:
-        """`delivery_counts` holds the deliveries since this process started, by event and result;
+        """`delivery_counts` is the number of deliveries since this process started, by event and result.
         `image_preparation` is the state of the image build.
         """
         self._started_at = time.time()
@@ -69,12 +71,14 @@ class WelcomePage:
         )
 
     async def show(self, request: Request) -> Response:
-        """Shows the remaining steps. GitHub also sends other people here after they install the App; they are
-        redirected to the list of runs.
+        """Shows the remaining steps.
+
+        GitHub also sends other people to this page after they install the App. They are redirected to the
+        list of runs.
         """
         if not self._session.is_valid(request.cookies.get(SESSION_COOKIE, "")):
             return RedirectResponse(f"{self._base_path(request)}/", 303)
-        if request.query_params:  # GitHub appends the id of the installation
+        if request.query_params:  # GitHub adds the id of the installation to the query
             return RedirectResponse(f"{self._base_path(request)}{PATH}", 303)
         steps = (
             await self._installation_step(),
@@ -129,16 +133,16 @@ class WelcomePage:
         return SetupStep("poll", False, detail=f"{failure.since:%H:%M} UTC", error=failure.reason)
 
     async def _request_ping(self) -> str:
-        """Requests another ping delivery, and returns the status of the last one.
+        """Asks GitHub to send the ping delivery again, and returns the status of the last attempt.
 
-        The first ping is not enough: GitHub sends it before this server knows the webhook's secret.
+        The first attempt fails, because GitHub makes it before this server knows the webhook's secret.
         """
         if time.monotonic() - self._pinged_at >= PING_INTERVAL_SECONDS:
             self._pinged_at = time.monotonic()
             try:
                 attempts = await self._app_client.list_delivery_attempts()
                 if ping := next((one for one in attempts if one.event == "ping"), None):
-                    # This server responded with 503 while it did not know the secret.
+                    # This server responded with 503, because it did not know the secret yet.
                     self._last_status = (
                         "" if ping.status_code == HTTPStatus.SERVICE_UNAVAILABLE else ping.status
                     )
@@ -174,7 +178,9 @@ class WelcomePage:
 
 
 def find_first_run(newest_first: Sequence[RunSummary], since: float) -> RunSummary | None:
-    """Returns the first answered run since `since`. If there is none, returns the latest run since then."""
+    """Returns the first run since `since` that has an answer. If there is none, returns the latest run since
+    then.
+    """
     new = [run for run in newest_first if run.started_at >= since]
     answered = [run for run in new if run.state in ANSWERED_STATES]
     return answered[-1] if answered else new[0] if new else None

@@ -42,7 +42,7 @@ SESSION_COOKIE = "patchwright-setup"
 HANDOVER_DELAY_SECONDS = 0.3
 WRONG_CODE_DELAY_SECONDS = 1.0  # delay of the response to a wrong code
 REMEMBERED_FIELDS = ("model", "base_url", "server_url", "organization", "public_url", "reach")
-"""Form fields that are prefilled when the browser comes back. They contain no secrets."""
+"""Form fields that keep their values when the browser comes back. No field in this list is secret."""
 _PROBLEM_STATUS: Mapping[SetupProblem, int] = {
     "app_not_saved": 507, "data_not_writable": 507, "expired_code": 403, "github_unavailable": 502,
     "invalid_address": 400, "invalid_model_address": 400, "login_required": 401, "manifest_code_expired": 410,
@@ -71,7 +71,7 @@ class SetupWizard:
         probe_model: ProbeModel,
         image_preparation: ImagePreparation,
     ) -> None:
-        """`stored` holds what an earlier, incomplete setup saved; `image_preparation` is the state of the
+        """`stored` contains what an earlier, incomplete setup saved. `image_preparation` is the state of the
         image build.
         """
         self._settings = settings
@@ -84,11 +84,11 @@ class SetupWizard:
         self._unpriced_model: ModelConnection | None = None
         self._form_values: dict[str, str] = {}
         self._pending_app: tuple[str, AppForm] | None = None
-        """The `state` parameter that was sent to GitHub, and the App to create."""
+        """The `state` parameter that was sent to GitHub, and the App that is to be created."""
         self._unsaved_app: RegisteredApp | None = None
         self._lock = asyncio.Lock()
         self.done = asyncio.Event()
-        """Set when everything is saved and the last response is sent."""
+        """Set after everything is saved and the last response is sent."""
 
     # --- the steps ------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class SetupWizard:
         app_form = parse_app_form(form, self._settings, _browser_origin(request))
         if app_form is None:
             return self._render_next_step(request, StepFailure("invalid_address"))
-        try:  # checked before the App is created, because its key could otherwise be lost
+        try:  # This is checked before GitHub creates the App. Otherwise, the App's key could be lost.
             await asyncio.to_thread(check_writable, self._settings.data, key_settings(self._settings))
         except (OSError, SettingsError) as exc:
             return self._render_next_step(
@@ -195,7 +195,7 @@ class SetupWizard:
             )
 
     async def hand_over(self, request: Request) -> Response:
-        """Closes the connection, so that the browser connects to the server that starts next."""
+        """Closes the connection. The browser then connects to the server that starts after the setup."""
         if self._stored.app is None:
             return self._redirect(request, "/setup")
         await asyncio.sleep(HANDOVER_DELAY_SECONDS)
@@ -216,7 +216,7 @@ class SetupWizard:
         self.done.set()
 
     async def _save(self, stored: StoredSetup) -> str | None:
-        """Saves the setup. Returns the error message, or None on success."""
+        """Saves the setup. Returns the error message, or None if this succeeds."""
         try:
             await asyncio.to_thread(save, self._settings.data, stored, key_settings(self._settings))
         except (OSError, SettingsError) as exc:
@@ -238,7 +238,7 @@ class SetupWizard:
             raise SetupSessionRequired
 
     async def _read_form(self, request: Request) -> dict[str, str]:
-        """Reads a form. Only the browser in which the code was entered may send forms."""
+        """Reads a form. Raises SetupSessionRequired unless the setup code was entered in this browser."""
         self._require_session(request)
         form = {
             key: value.strip()
@@ -288,8 +288,8 @@ class SetupWizard:
     # --- the application ------------------------------------------------------------------------------------
 
     def create_app(self) -> Starlette:
-        """Returns the setup application. It also has health endpoints, and rejects early webhook deliveries
-        as "not ready".
+        """Returns the setup application. It also has health endpoints. It responds with "not ready" to
+        webhook deliveries that arrive during the setup.
         """
         steps: list[tuple[str, str, SetupEndpoint]] = [
             ("GET", "/setup", self.show_step),
@@ -335,7 +335,7 @@ class SetupWizard:
 
 
 class SetupSessionRequired(Exception):
-    """Raised if the setup code was not entered in this browser."""
+    """Raised if the setup code was not entered in this browser, or its session has expired."""
 
 
 def with_security_headers(endpoint: SetupEndpoint) -> SetupEndpoint:
@@ -379,7 +379,9 @@ def _parse_model(values: Mapping[str, str]) -> ModelConnection | SetupProblem:
 
 
 def _browser_origin(request: Request) -> str:
-    """Returns this server's origin as the browser sees it. A proxy that terminates TLS may change it."""
+    """Returns this server's origin as the browser sees it. Behind a proxy that terminates TLS, this origin
+    has another scheme.
+    """
     origin = request.headers.get("origin", "")
     return (
         origin
