@@ -179,7 +179,7 @@ async def test_an_explanation_is_a_comment_with_permalinks_and_no_change(scenari
     job = await comment_job(scenario, "@agent explain why does add() subtract?")
     outcome = await scenario.resolve(job)
     assert isinstance(outcome, Reported) and outcome.branch is None
-    assert scenario.comments[-1].partition("\n---\n")[0].strip() == (
+    assert scenario.comments[-1].partition("<details>")[0].strip() == (
         f"It subtracts: {permalink(scenario)} says `return a - b`.\n\nI did not look at the tests, @\u200bmaintainer."
     )
     assert (scenario.repo.pulls, scenario.repo.branches) == ((), ("main",))

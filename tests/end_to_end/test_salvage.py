@@ -119,14 +119,15 @@ async def test_a_failed_run_saves_its_work_tree_on_a_branch_and_explains_how_to_
     scenario = polled_scenario
     comment = await resolve_until_failure(scenario, RecordedTurn("Fix.", FIX))
     assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
-    first, kept, way, far, *_ = comment.split("\n\n")
+    first, kept, way, *_ = comment.split("\n\n")
     assert first.startswith("I had to stop before I finished.") and "no credit left" in first
     assert kept == f"The work so far (1 file) is on the branch `{BRANCH}`. It was not tested."
     assert way == (
         "**To continue** from where I stopped, comment `@agent resume`. An operator can run `patchwright "
         f"resolve --continue {scenario.job().id}`."
     )
-    assert far.startswith("Progress so far: 1 step of `openai/scripted` · cost unknown")
+    _, _, bill = comment.partition("<summary>Limits and cost</summary>\n\n")
+    assert bill.startswith("1 step of `openai/scripted` · cost unknown")
     assert scenario.repo.pulls == ()
 
 
