@@ -54,7 +54,7 @@ async def test_an_unproven_change_is_a_neutral_check_run_with_the_reason(
     (check,) = scenario.repo.checks
     assert check.conclusion == "neutral"
     assert check.output["title"] == f"Untested: {outcome.verdict.reason}"
-    assert str(check.output["summary"]).startswith("**Untested:** the tests could not be run")
+    assert str(check.output["summary"]).startswith("**Untested:** nothing proves this change.")
 
 
 async def test_a_token_without_the_checks_permission_publishes_anyway(

@@ -155,10 +155,10 @@ def test_an_exception_that_a_script_prints_is_a_reproduction(output: str) -> Non
 
 def test_huge_output_is_checked_quickly() -> None:
     flood = "A" * 500_000 + "\n" + "a." * 250_000 + "\n" * 100_000 + "<<X" * 10_000
-    start = time.perf_counter()
+    start = time.process_time()
     result = RunShell(command="python3 r.py"), ShellResult(output=flood, exit_code=0, cwd="/w", seconds=0.1)
     assert not has_reproduced(run(result, EDIT, result))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_script_counts_as_the_same_command_in_a_longer_command_line() -> None:

@@ -30,6 +30,6 @@ def test_pytest_options_require_their_plugins(section: str, lines: str, plugins:
 
 
 def test_a_long_configuration_is_parsed_fast() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     find_required_plugins("[pytest]\n" * 20_000 + "addopts = " + "-n " * 100_000 + "\n  [" * 50_000)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

@@ -182,9 +182,9 @@ def test_a_workflows_working_directory_is_used() -> None:
     ],
 )
 def test_a_hostile_workflow_is_ignored_fast(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     assert detect({".github/workflows/ci.yml": text}) == Suites()
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 # --- JavaScript -----------------------------------------------------------------------------------------------

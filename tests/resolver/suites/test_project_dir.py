@@ -72,10 +72,10 @@ def test_the_primary_suite_has_the_most_tests_and_changes_select_suites() -> Non
 def test_a_tree_of_a_hundred_thousand_files_is_searched_in_seconds() -> None:
     tree = {f"packages/p{n // 100}/src/{n % 100}/index.test.js": "" for n in range(100_000)}
     tree |= {f"packages/p{n}/package.json": package(test="jest") for n in range(1_000)}
-    start = time.monotonic()
+    start = time.process_time()
     suites = detect(tree)
     assert 0 < len(suites.all) <= 50
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 # --- configured commands
@@ -152,6 +152,6 @@ def test_a_directory_outside_the_repository_is_rejected(directory: str) -> None:
     ],
 )
 def test_hostile_manifests_are_no_error(tree: dict[str, str]) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     detect(tree | {"tests/test_a.py": ""})
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5

@@ -134,7 +134,7 @@ async def test_an_endless_pattern_is_stopped_with_the_hits_so_far(work: Work) ->
     work.write("b.py", "a" * 60 + "\n")
     start = time.monotonic()
     found = await work.search("(a+)+b", seconds=0.5)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60  # Without the limit it would take years.
     assert found == (
         "a.py:1: aaaab\n\n[1 line in 1 file]\n"
         "[stopped at the time limit in b.py: narrow it with path, or use a simpler pattern]"
