@@ -26,9 +26,7 @@ from patchwright.resolver.settings.settings import (
     read_toml,
 )
 
-if (
-    TYPE_CHECKING
-):  # These modules load slowly. Functions import them, so that errors in settings show at once.
+if TYPE_CHECKING:  # These slow imports are deferred, so that an invalid setting is reported at once.
     from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
     from patchwright.bot.github.forge import GitHubForge
     from patchwright.bot.write_limiter import WriteLimiter

@@ -23,15 +23,16 @@ from patchwright.resolver.text.template_renderer import render_reply
 
 log = logging.getLogger(__name__)
 
-# Time between two edits. GitHub asks for pauses between writes, and people do not read faster.
+# Time between two edits. GitHub asks for pauses between writes, and people do not read faster than this.
 EDIT_INTERVAL_SECONDS = 30.0
-LAST_EDIT_TIMEOUT_SECONDS = 40.0  # How long to wait for an edit in progress. GitHub has 30 s to respond.
+# How long to wait for an edit in progress. An edit fails if GitHub does not respond for 30 s.
+LAST_EDIT_TIMEOUT_SECONDS = 40.0
 
 
 def comment_reporter(
     forge: Forge, settings: Settings, interval: float = EDIT_INTERVAL_SECONDS
 ) -> ProgressReporter:
-    """Returns a reporter that posts a status comment at once and edits it while the run continues.
+    """Returns a reporter that posts a status comment at once, and edits the comment while the run continues.
 
     The edits stop when the run ends. So they cannot overwrite the final text, which resolver/publish.py or
     `report_failure` posts.
@@ -74,7 +75,7 @@ async def _keep_updated(
     is_over: asyncio.Event,
 ) -> None:
     """Edits the comment after each interval. `reported_events` is the number of events that the comment
-    already shows.
+    already contains.
     """
     wait = interval
     while not await _wait_for_event(wait, is_over):
@@ -82,7 +83,8 @@ async def _keep_updated(
         if len(trajectory) == reported_events:
             continue
         try:
-            # If this process was suspended, another worker may have posted the final text.
+            # If this process was suspended, another worker may have taken over the run and posted the final
+            # text.
             await run.check_ownership()
             with write_priority(Priority.PROGRESS):
                 await forge.upsert_comment(
@@ -111,7 +113,7 @@ async def _wait_for_event(seconds: float, event: asyncio.Event) -> bool:
 
 @contextlib.asynccontextmanager
 async def null_reporter(job: Job, run: RunLog) -> AsyncIterator[None]:
-    """Reports nothing. Used if the user watches the run in a terminal."""
+    """Reports nothing. Used for runs that the user watches in a terminal."""
     yield
 
 
@@ -123,10 +125,10 @@ async def report_failure(
     *,
     log_persists: bool = True,
 ) -> None:
-    """Saves the work of a failed run, and replaces its status comment with the reason for the failure.
+    """Saves the work of a failed run. Then replaces the run's status comment with the reason for the failure.
 
-    `deps` are the run's RunDependencies; None if the run failed before they were built. `log_persists`: this
-    machine keeps the run's log.
+    `deps` are the run's RunDependencies, or None if the run failed before they were built. `log_persists` is
+    True if the log of the run stays on this machine.
     """
     reason = failure_text(error)
     if deps is None:
@@ -141,7 +143,7 @@ def failure_text(error: Exception) -> str:
 
 
 def fault_text(error: Exception) -> str:
-    """Returns a sentence that names the cause of a failure and whether a retry may help."""
+    """Returns a sentence that names the cause of a failure, and says whether a retry may help."""
     return render_reply(
         "failure_reason.md.j2", failure_kind=classify_error(error), is_retryable=is_retryable(error)
     ).strip()

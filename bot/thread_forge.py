@@ -1,5 +1,5 @@
-"""Protocols for reading and writing comments and reactions in threads, and an implementation that does
-nothing.
+"""Protocols for reading permissions, and for writing comments and reactions in threads. Also contains an
+implementation that does nothing.
 """
 
 from typing import Protocol
@@ -10,7 +10,7 @@ from patchwright.resolver.forge import Permission
 
 
 class CommentForge(Protocol):
-    """Reads permissions and writes comments on GitHub. Every method may raise ForgeError."""
+    """Reads permissions on GitHub, and writes comments there. Every method may raise ForgeError."""
 
     async def get_permission(self, repo: Repo, user: User) -> Permission: ...
 
@@ -23,11 +23,15 @@ class ThreadForge(CommentForge, Protocol):
     """A CommentForge that also adds reactions."""
 
     async def react(self, repo: Repo, resource_path: tuple[str, ...]) -> None:
-        """Adds the bot's reaction once. `resource_path` is the part of the API path after the repository."""
+        """Adds the bot's reaction, at most once. `resource_path` is the part of the API path after the
+        repository.
+        """
 
 
 class NullForge:
-    """Used if there is no forge. Jobs are queued, but commands fail because no permission can be confirmed."""
+    """A ThreadForge for deployments without a forge. Jobs are queued, but commands fail because nobody's
+    permission can be checked.
+    """
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:
         raise Forbidden("no forge is configured")

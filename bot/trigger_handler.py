@@ -1,4 +1,4 @@
-"""Processes the requests from deliveries, polling and the dashboard: queues jobs and executes commands."""
+"""Processes requests from deliveries, polling and the dashboard: queues jobs and executes commands."""
 
 import asyncio
 import logging
@@ -36,9 +36,10 @@ from patchwright.resolver.request import plan_texts
 
 log = logging.getLogger(__name__)
 
-# An older stop command gets no reply if there was nothing to cancel.
+# A stop command that is older than this gets no reply if it had nothing to cancel.
 STALE_STOP_AGE = timedelta(hours=1)
-REACTION_TIMEOUT_SECONDS = 60.0  # How long to wait for a reaction. A later reaction would only confuse.
+# How long a reaction may take. A reaction that appears later would only confuse people.
+REACTION_TIMEOUT_SECONDS = 60.0
 
 
 class TriggerHandler:
@@ -74,12 +75,12 @@ class TriggerHandler:
     async def handle(
         self, delivery: Delivery, own_comments: Mapping[str, bool] | None = None
     ) -> JobId | None:
-        """Processes a delivery unless it was processed before. Returns the id of the queued job; None if no
-        job was queued.
+        """Processes a delivery, unless it was processed before. Returns the id of the queued job, or None if
+        no job was queued.
 
-        `own_comments` is None if a webhook delivered the event. If polling found it, `own_comments` maps the
-        tag of each of the bot's comments to whether its run is in progress. Raises QueueDown, and for
-        commands ForgeError. The caller must then retry the delivery.
+        `own_comments` is None if the event arrived as a webhook delivery. If polling found the event,
+        `own_comments` maps the tag of each of the bot's comments to True if the comment's run is in progress.
+        Raises QueueDown; commands may also raise ForgeError. The caller must then process the delivery again.
         """
         if isinstance(delivery, LabelRemoved | ThreadClosed | InstallationChanged):
             await self._cancellation.handle(delivery)
@@ -98,7 +99,7 @@ class TriggerHandler:
                 return None
             if own_comments is not None and (in_progress := own_comments.get(job_id)) is not None:
                 if not in_progress:
-                    return None  # The bot's comment shows that this request was completed.
+                    return None  # A comment of the bot shows that this request was already completed.
                 trigger = trigger._replace(job=trigger.job.model_copy(update={"id": job_id}))
         if is_removed and (later_id := await self._find_later_id(delivery, trigger.job)) is None:
             return None
@@ -107,8 +108,10 @@ class TriggerHandler:
         return await self._handle_request(trigger, is_recovered=own_comments is not None)
 
     async def _find_later_id(self, delivery: Delivery, job: Job) -> JobId | None:
-        """Returns the id of the job for a label that was added again in the second of its removal. Returns
-        None if that job exists. The queue ignores labels that were added before the second of the removal.
+        """Returns the job id for a label that was added again in the second in which it was removed.
+
+        Returns None if a job with this id exists. The queue itself ignores labels that were added before that
+        second.
         """
         for job_id in later_job_ids(delivery, job):
             if not _is_unlabeled(record := await self._queue.get_record(job_id)):
@@ -116,12 +119,12 @@ class TriggerHandler:
         return None
 
     async def active_jobs(self, repo: Repo) -> tuple[Job, ...]:
-        """Returns the queued and running jobs of the repository. Raises QueueDown."""
+        """Returns the queued and running jobs of all threads in the repository. Raises QueueDown."""
         return tuple(record.job for record in await self._queue.all_active_jobs() if record.job.repo == repo)
 
     async def handle_dashboard_command(self, command: DashboardCommand) -> JobId | None:
-        """Executes a dashboard command. It works like a comment command, but affects only the run that it
-        names.
+        """Executes a dashboard command. It works like the same command in a comment, but affects only the run
+        whose button was pressed.
 
         Returns the same values and raises the same errors as `handle`.
         """
@@ -159,7 +162,8 @@ class TriggerHandler:
         job = trigger.job
         try:
             is_permitted = await self._is_permitted(job)
-        except ForgeError as exc:  # The job is queued anyway; permission is checked again when it starts.
+        # The job is queued anyway. The permission is checked again when the job starts.
+        except ForgeError as exc:
             log.warning("permission check failed", extra={"job": job.id, "reason": str(exc)})
             is_permitted = None
         if is_permitted is False and await self._queue.get_record(job.id) is None:
@@ -179,24 +183,25 @@ class TriggerHandler:
         requested_at = trigger.requested_at or datetime.now(UTC)
         records = select_records(await self._queue.active_jobs(job.repo, job.number), requested_at, "all")
         if records:
-            # The stop command is recorded first. A second delivery of the command then shows that jobs were
-            # canceled.
+            # The stop command is recorded first. If it is delivered again, the record shows that it canceled
+            # jobs.
             await self._queue.mark_running(job)
         await self._cancel_jobs(records)
         await self._queue.cancel_thread(job.repo, job.number, requested_at)
         has_unreadable = bool(await self._queue.unreadable_jobs(job.repo, job.number))
-        # After Redis was wiped, polling finds old comments again. They already have a reply.
+        # The bot has already replied. After Redis was wiped, polling finds such old comments again.
         is_stale = is_recovered and datetime.now(UTC) - requested_at > STALE_STOP_AGE
         if not has_unreadable and (is_stale or await self._queue.get_record(job.id) is not None):
-            self._react(trigger)  # The comment of each job shows its cancellation.
+            self._react(trigger)  # The status comment of each job shows that the job was canceled.
             await self._queue.complete(job, Answered())
         else:
             await self._reply(job, stop_text(self.triggers.mention, has_unreadable=has_unreadable))
 
     async def _cancel_jobs(self, records: Sequence[JobRecord]) -> None:
-        """Cancels the jobs. Running jobs are canceled even if posting a notice fails.
+        """Cancels the jobs. If a notice cannot be posted, still cancels the running jobs.
 
-        A queued job is canceled after its notice is posted. If posting fails, a retry posts the notice.
+        A queued job is canceled only after its notice is posted. If posting fails, the next attempt to
+        process the command posts the notice and cancels the job.
         """
         try:
             await self._cancellation.post_cancellation_notices(records, "requested")
@@ -232,7 +237,7 @@ class TriggerHandler:
         return await self._permission(job) in TRIGGER_PERMISSIONS
 
     async def _permission(self, job: Job) -> Permission:
-        if job.requester is None:  # The operator, in the dashboard.
+        if job.requester is None:  # The operator pressed the button in the dashboard.
             return "admin"
         return await self._forge.get_permission(job.repo, job.requester)
 

@@ -1,4 +1,4 @@
-"""The worker process. It processes deliveries and runs jobs. Any number of workers can share one Redis."""
+"""The worker process. It processes deliveries and runs jobs. Any number of workers can use the same Redis."""
 
 import asyncio
 import contextlib
@@ -36,13 +36,15 @@ from patchwright.resolver.settings.settings import Settings
 log = logging.getLogger(__name__)
 
 ResultListener = Callable[[JobId, JobResult], Awaitable[Usage | None]]
-"""Receives the result of a job, possibly twice. Returns the usage of the job; None if it is unknown."""
+"""Receives the result of a job, possibly twice. Returns the usage of the job, or None if its usage is
+unknown.
+"""
 Watcher = Callable[[TriggerHandler, str], Coroutine[Any, Any, None]]
-"""Until canceled, finds events that no delivery reported and passes them to the handler. The arguments are
-the handler and the worker's name.
+"""Finds events that no delivery reported, and passes them to the handler. Runs until canceled. The arguments
+are the handler and the worker's name.
 """
 
-# The time that running jobs have to save their work. The server kills a worker after 40 s.
+# How long running jobs may take to save their work. The server kills a worker after 40 s.
 SHUTDOWN_SECONDS = 30.0
 
 
@@ -71,14 +73,16 @@ async def run_worker(
     exclusive: bool = False,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
-    """Processes deliveries and jobs from Redis until SIGTERM or SIGINT; returns the signal.
+    """Processes deliveries and jobs from Redis until SIGTERM or SIGINT. Returns the signal.
 
-    `prepare` runs first, for example to build images. Until it ends, jobs stay queued and their threads get a
-    notice. `watcher` runs concurrently and finds events that no delivery reported. `forge` replies to
-    commands; if it is None, they get no reply. For `pull_requests` and `access`, see bot/cancellation.py. For
-    `checks_forge`, see bot/ci/check_monitor.py; if it is None, checks are ignored. `exclusive`: no other
-    worker uses this Redis. Jobs that are still running at the end return to the queue. Raises SettingsError,
-    and any error of `prepare`.
+    `prepare` runs first, for example to build images. Until it ends, jobs stay queued, and notices in their
+    threads say so. `watcher` runs at the same time as the jobs, and finds events that no delivery reported.
+    `forge` replies to commands. If it is None, commands get no reply. `pull_requests` and `access` are
+    explained in bot/cancellation.py. `checks_forge` is explained in bot/ci/check_monitor.py. If it is None,
+    checks are ignored. `exclusive` is True if no other worker uses this Redis.
+
+    Jobs that are still running at the end return to the queue. Raises SettingsError, and any error that
+    `prepare` raises.
     """
     url = require_redis_url(settings)
     triggers = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
@@ -126,14 +130,14 @@ async def run_worker(
         finally:
             for task in tasks:
                 task.cancel()
-            # Cancel once only: a second cancellation would interrupt the jobs' cleanup and leave containers
-            # behind.
+            # The tasks are canceled only once. A second cancellation would interrupt the cleanup of the jobs
+            # and leave containers behind.
             await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
             for store in (trigger_handler, queue, inbox, heartbeats, start_locks, refusals):
                 await store.close()
     for task in tasks:
         if task.done() and not task.cancelled():
-            task.result()  # Raises the error of a failed task, which is a bug.
+            task.result()  # Raises the error of a task that failed, because such an error is a bug.
     return stop_signal.result()
 
 
@@ -146,7 +150,7 @@ def _with_result_logging(handler: JobHandler, on_result: ResultListener | None) 
                 result = await handler(job, tries)
             except asyncio.CancelledError:
                 if cancellation := current_cancellation():
-                    # Completing the job has its own task, because the canceled task may be canceled again
+                    # A task of its own completes the job, because the current task may be canceled again
                     # while it waits.
                     await asyncio.wait(
                         (asyncio.create_task(complete(job, Canceled(reason=cancellation.reason), fields)),)
@@ -163,7 +167,7 @@ def _with_result_logging(handler: JobHandler, on_result: ResultListener | None) 
     async def complete(job: Job, result: JobResult, fields: dict[str, object]) -> None:
         usage = None
         if on_result is not None:
-            with contextlib.suppress(QueueDown):  # Only the cost is then not recorded.
+            with contextlib.suppress(QueueDown):  # If this fails, only the cost of the job is not recorded.
                 usage = await on_result(job.id, result)
         log.info("job completed", extra={**fields, **_result_fields(result), **_cost_fields(usage)})
 
@@ -171,7 +175,9 @@ def _with_result_logging(handler: JobHandler, on_result: ResultListener | None) 
 
 
 def _result_fields(result: JobResult) -> dict[str, object]:
-    """Returns the fields of a result for the operator's log. Omits untrusted text such as an explanation."""
+    """Returns the fields of a result for the operator's log. Leaves out untrusted text such as an
+    explanation.
+    """
     found: dict[str, object] = {"outcome": result.kind}
     if verdict := getattr(result, "verdict", None):
         found["verdict"] = verdict.kind

@@ -1,6 +1,6 @@
-"""Limits the rate of writes to GitHub and orders them by priority.
+"""Limits the rate of writes to GitHub, and orders them by priority.
 
-GitHub limits the writes per installation or token, across all processes. SharedWriteLimiter
+GitHub's limits apply to each installation or token, across all processes. SharedWriteLimiter
 (bot/redis/shared_write_limiter.py) limits all processes together. LocalWriteLimiter limits a single process.
 """
 
@@ -23,20 +23,23 @@ from patchwright.resolver.domain import Repo, User
 from patchwright.resolver.errors import RateLimited
 from patchwright.resolver.forge import Permission
 
-QUEUE_POLL_SECONDS = 0.05  # Pause before the next try of a ticket that is not first in the queue.
-# Not longer than the lease after which another worker takes over the jobs of a dead worker.
+QUEUE_POLL_SECONDS = 0.05  # How long a ticket that is not first in the queue waits before it asks again.
+# Not longer than the time after which another worker takes over the jobs of a dead worker.
 LOCK_SECONDS = 30.0
-MAX_WAIT_SECONDS = 1.0  # Maximum pause between two tries. Each try shows that the caller is alive.
+# Maximum time until a ticket asks again. By asking, the caller shows that it is alive.
+MAX_WAIT_SECONDS = 1.0
 
 
 class Priority(IntEnum):
-    """Priority of a write; the smallest value goes first."""
+    """Priority of a write. The write with the smallest value goes first."""
 
     ACKNOWLEDGMENT = 0
-    """A person is waiting to see whether their request arrived."""
+    """The priority if a person is waiting to see whether their request arrived."""
     WORK = 1
     PROGRESS = 2
-    """An update that is useful only now. It is sent if no other write waits, and is never queued."""
+    """The priority of an update that is useful only now. It is sent if no other write is waiting. It is never
+    queued.
+    """
 
 
 _priority: ContextVar[Priority] = ContextVar("urgency", default=Priority.WORK)
@@ -44,7 +47,7 @@ _priority: ContextVar[Priority] = ContextVar("urgency", default=Priority.WORK)
 
 @contextlib.contextmanager
 def write_priority(priority: Priority) -> Iterator[None]:
-    """Sets the priority of all writes in the block."""
+    """Sets the priority of all writes that happen in the block."""
     token = _priority.set(priority)
     try:
         yield
@@ -61,10 +64,11 @@ class WriteLimiter(Protocol):
     """Queues writes separately for each installation or token (`credential`). No method raises."""
 
     async def try_acquire(self, credential: str, ticket: str, priority: Priority, interval: float) -> float:
-        """Returns 0 if the caller with this ticket may write now, otherwise the seconds until the next try.
+        """Returns 0 if the caller with this ticket may write now. Otherwise returns how many seconds the
+        caller must wait before it asks again.
 
-        After returning 0, blocks other tickets for `interval` seconds. A ticket keeps its place in the queue
-        from its first call on. Tickets with priority PROGRESS are not queued.
+        After returning 0, blocks other tickets for `interval` seconds. A ticket gets its place in the queue
+        with its first call. Tickets with the priority PROGRESS are not queued.
         """
 
     async def withdraw(self, credential: str, ticket: str) -> None:
@@ -74,13 +78,13 @@ class WriteLimiter(Protocol):
         """Blocks all writes for this many seconds, because GitHub requires it."""
 
     async def blocked_seconds(self, credential: str) -> float:
-        """Returns the seconds for which writes are still blocked; 0 if they are not."""
+        """Returns for how many more seconds writes are blocked; 0 if they are not."""
 
     def lock(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Returns a lock with this name for check-then-create operations. All processes that use the limiter
-        share it.
+        """Returns a lock with this name. Hold it while you check whether something exists and create it if
+        not. The lock excludes all processes that share the limiter.
 
-        If its holder dies, the lock expires after LOCK_SECONDS.
+        If the holder of a lock dies, the lock expires after LOCK_SECONDS.
         """
 
 
@@ -151,7 +155,9 @@ class LocalWriteLimiter:
 
 
 class PriorityForge:
-    """Wraps a forge so that its writes have the priority ACKNOWLEDGMENT, because people wait for them."""
+    """Wraps a forge so that its writes have the priority ACKNOWLEDGMENT. This is for replies that a person
+    waits for.
+    """
 
     def __init__(self, forge: ThreadForge) -> None:
         self._forge = forge

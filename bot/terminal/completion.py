@@ -9,7 +9,7 @@ import argcomplete
 from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 from argcomplete.shell_integration import shellcode
 
-MAX_RUNS = 100  # The number of newest runs that are offered as completions.
+MAX_RUNS = 100  # Only this many of the newest runs are offered as completions.
 
 
 def completion_script(shell: str) -> str:

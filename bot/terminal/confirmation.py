@@ -10,9 +10,10 @@ from patchwright.resolver.settings.settings import Settings
 
 
 async def offer_local_sandbox(settings: Settings, environ: Mapping[str, str]) -> Settings:
-    """Returns settings with the local sandbox if Docker is unavailable and the person at the terminal agrees.
+    """Offers the local sandbox to the person at the terminal if Docker is unavailable. If the person agrees,
+    returns settings with the local sandbox.
 
-    Otherwise returns the settings unchanged. Asks only if the settings allow either sandbox.
+    Otherwise returns the settings unchanged. Asks only if the settings allow both kinds of sandbox.
     """
     if settings.sandbox != "auto" or requires_docker(settings):
         return settings
@@ -28,12 +29,12 @@ async def offer_local_sandbox(settings: Settings, environ: Mapping[str, str]) ->
 
 
 async def _confirm(question: str) -> bool:
-    """Asks a question on standard error. Every answer but `y` and `yes` means no."""
+    """Asks a question on standard error. Only the answers `y` and `yes` mean yes."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     answered = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin, answered.set)
-    try:  # A blocking read would delay Ctrl-C until the next line.
+    try:  # If this thread waited for the answer, Ctrl-C would take effect only after the next line.
         await answered.wait()
     finally:
         loop.remove_reader(sys.stdin)

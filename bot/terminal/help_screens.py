@@ -1,4 +1,4 @@
-"""Formats the help screens, and provides the text that is shown if no command is given."""
+"""Formats the help screens. Also provides the text that `patchwright` without a command prints."""
 
 import argparse
 import re
@@ -35,7 +35,9 @@ _EXIT_CODE_LINE = re.compile(r"  \d+ +")
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Wraps paragraphs to the terminal width. Indented examples stay unchanged, so that they can be copied."""
+    """Wraps paragraphs to the terminal width. Does not change indented examples, so that people can copy
+    them.
+    """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(_wrap_help(text, min(width, MAX_WIDTH)))
@@ -52,9 +54,9 @@ def _wrap_help(text: str, width: int) -> Iterator[str]:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser that reports a mistake in one sentence, and also as JSON if --json is given.
+    """An argument parser that reports a mistake in one sentence. With --json, also reports it as JSON.
 
-    It names options as they are typed and suggests the nearest known name.
+    The message names options as people type them, and suggests the most similar known name.
     """
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -72,7 +74,7 @@ class CommandParser(argparse.ArgumentParser):
         return self
 
     def report_unknown(self, argument: str) -> NoReturn:
-        """Reports an argument that the command does not know."""
+        """Reports an argument that is not known to the command."""
         if not argument.startswith("-"):
             self.error(f"The argument {argument} is not expected here.")
         name = argument.partition("=")[0]
@@ -114,7 +116,7 @@ def _argument_name(action: argparse.Action) -> str:
 
 
 def _suggest(name: str, known: list[str]) -> str:
-    """Returns a sentence that suggests the known name that is most similar; empty if none is similar."""
+    """Returns a sentence that suggests the most similar known name, or "" if no name is similar."""
     import difflib
 
     matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
@@ -134,8 +136,8 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Adds a command and returns its parser.
 
-    `description` ends with an example. `exit_codes` are listed in addition to the exit codes of all commands.
-    `has_settings`: the command reads settings.
+    `description` ends with an example. `exit_codes` are those that only this command has. `has_settings` is
+    True if the command reads settings.
     """
     return commands.add_parser(
         name,
@@ -147,6 +149,6 @@ def add_command(
 
 
 def exit_codes_help(extra: Mapping[int, str]) -> str:
-    """Returns the help text about exit codes: the common ones and `extra`."""
+    """Returns the help text that explains the exit codes of all commands, and those in `extra`."""
     meanings = {0: "done", **extra, **COMMON_EXIT_CODES}
     return "exit codes:\n" + "".join(f"  {code:<4} {meaning}\n" for code, meaning in meanings.items())

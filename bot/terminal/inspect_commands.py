@@ -37,7 +37,7 @@ class TrajectoryReader(Protocol):
 def run_inspect_command(
     options: argparse.Namespace, settings: Settings, secrets: Secrets, environ: Mapping[str, str]
 ) -> int:
-    """Lists, views, exports or replays runs. Masks these secrets. Returns the exit code."""
+    """Lists, views, exports or replays runs, and masks these secrets in the output. Returns the exit code."""
     logs, directory = open_stored_runs(settings), settings.data / "runs"
     if options.command == "runs":
         print_run_table(options, logs, directory, secrets, environ)
@@ -62,7 +62,9 @@ def view_run(
     *,
     has_browser: bool,
 ) -> None:
-    """Writes a run as an HTML file, prints its path, and opens it if a browser is available."""
+    """Writes a run as an HTML file, and prints the path of that file. Opens the file if a browser is
+    available.
+    """
     trajectory = logs.read(run)
     if trajectory.run_resumed:
         print(
@@ -70,7 +72,7 @@ def view_run(
         )
     file = Path(options.out) if options.out else directory / run / VIEW_FILE
     if not options.out:
-        # If the run is only in the archive, its directory does not exist.
+        # The directory does not exist if the run is only in the archive.
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_view(run, trajectory, logs, file, secrets)
     if options.json:
@@ -86,7 +88,7 @@ def view_run(
 def write_view(
     run: RunId, trajectory: Trajectory, logs: TrajectoryReader, file: Path, secrets: Secrets
 ) -> None:
-    """Writes a run and its subagents as an HTML file. Masks these secrets.
+    """Writes a run and its subagents as an HTML file. Masks these secrets in the file.
 
     Raises UsageError if the file cannot be written.
     """
@@ -126,14 +128,16 @@ def _read_subagent_log(logs: TrajectoryReader, run: RunId) -> Trajectory | None:
     try:
         return logs.read(run)
     except LogError:
-        return None  # The parent's log contains the result of the subagent.
+        return None  # Without its log, the subagent's result is still in the parent's log.
 
 
 def _write_atomically(file: Path, text: str) -> None:
-    """Writes the file completely or not at all. Only its owner can read it. Raises UsageError if this fails."""
+    """Writes the complete file or leaves the old one unchanged. Only the owner can read the file. Raises
+    UsageError if writing fails.
+    """
     temporary = file.parent / f".{file.name}.{os.getpid()}"
     try:
-        if file.exists() and not file.is_file():  # A pipe or device must not be replaced by a file.
+        if file.exists() and not file.is_file():  # A regular file must not replace a pipe or a device.
             file.write_text(text, encoding="utf-8", errors="replace")
             return
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -147,7 +151,9 @@ def _write_atomically(file: Path, text: str) -> None:
 
 
 def _has_browser(environ: Mapping[str, str]) -> bool:
-    """Returns True if a graphical browser is available. A text browser would take over the terminal."""
+    """Returns True if a graphical browser is available. A text browser does not count, because it would take
+    over the terminal.
+    """
     return sys.platform == "darwin" or any(
         environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
     )
@@ -161,7 +167,7 @@ def _open_in_browser(file: Path) -> bool:
 
 
 class _ExportedEntry(FrozenModel):
-    """A log entry with the name of its run."""
+    """A log entry, with the name of the run whose log contains it."""
 
     run: str
     seq: int
@@ -173,8 +179,8 @@ class _ExportedEntry(FrozenModel):
 
 
 def replay_saved_run(run: RunId, options: argparse.Namespace, logs: StoredRuns) -> int:
-    """Rebuilds each prompt of a run. Returns 0 if all are identical to the prompts that were sent, otherwise
-    3.
+    """Rebuilds each prompt of a run, and compares it with the prompt that was sent. Returns 0 if all are
+    identical, otherwise 3.
     """
     trajectory = logs.read(run)
     if options.step is not None:

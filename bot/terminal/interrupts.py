@@ -14,14 +14,14 @@ from patchwright.resolver.settings.settings import Settings
 
 @contextmanager
 def save_partial_patch(job: Job, settings: Settings, out: str | None) -> Iterator[None]:
-    """If the block raises an exception, saves the partial patch and prints how to resume. Then reraises the
-    exception.
+    """If the block raises an exception, saves the partial patch and prints how to resume the run. Then raises
+    the exception again.
 
-    `out` is the file for the patch. If it is None, the patch is saved next to the log.
+    `out` is the file for the patch. If `out` is None, the patch is saved next to the log.
     """
     try:
         yield
-    except BaseException:  # Includes Ctrl-C; the exception is always reraised.
+    except BaseException:  # This includes Ctrl-C, and every exception is raised again.
         with suppress(LogError, OSError):
             _report_interrupt(job, FileLogStore(settings.data / "runs"), out)
         raise
@@ -30,7 +30,7 @@ def save_partial_patch(job: Job, settings: Settings, out: str | None) -> Iterato
 def _report_interrupt(job: Job, logs: FileLogStore, out: str | None) -> None:
     trajectory = logs.read(job.id)
     if trajectory.run_started is None:
-        # The run was rejected before it did any work, so it must not appear in the list of runs.
+        # The run was rejected before it did any work. Without this, it would appear in the list of runs.
         if not trajectory.entries:
             (logs.run_directory(job.id) / "events.jsonl").unlink()
             logs.run_directory(job.id).rmdir()

@@ -13,10 +13,10 @@ SHORT_REFERENCE = re.compile(r"([^/]+)/([^/#]+)#([1-9]\d{0,9})")
 
 
 def parse_issue_reference(reference: str, server_url: str) -> tuple[Repo, int]:
-    """Returns the repository and the number in a reference: the URL of an issue or pull request, or
-    OWNER/REPO#7.
+    """Returns the repository and the number in a reference. The reference is the URL of an issue or pull
+    request, or OWNER/REPO#7.
 
-    Raises UsageError for other texts. The message never contains a password from the URL.
+    Raises UsageError for other texts. If the URL contains a password, the message does not show it.
     """
     try:
         expected, url = (
@@ -33,7 +33,7 @@ def parse_issue_reference(reference: str, server_url: str) -> tuple[Repo, int]:
             return Repo(owner=match[1], name=match[2]), int(match[3])
         is_other_server = "://" in reference and not is_this_server
         reference = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl().removeprefix("//")
-    except ValueError:  # Not a valid URL or repository name.
+    except ValueError:  # This is not a valid URL or repository name.
         is_other_server, reference = False, reference.rpartition("@")[2]
     raise UsageError(
         f"{reference!r} is not an issue. "

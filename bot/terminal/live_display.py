@@ -1,5 +1,5 @@
-"""Shows a run's current activity, plan and cost in a frame below the progress lines. The frame is redrawn in
-place.
+"""Shows a run's current activity, plan and cost in a frame below the progress lines. New content replaces the
+frame in place.
 """
 
 import asyncio
@@ -25,15 +25,18 @@ from patchwright.resolver.run_log import Listener
 from patchwright.resolver.summary import describe_action
 from patchwright.resolver.text import filters
 
-REFRESH_SECONDS = 0.25  # Time between two updates of the clock and the window size.
+# Time between two updates of the frame. Each shows the new time and follows the window size.
+REFRESH_SECONDS = 0.25
 EMPTY_TRAJECTORY = Trajectory()
 _ERASE_BELOW = (
-    "\r\x1b[J"  # Erases the frame: the cursor is in its first line, and everything below is erased.
+    # Erases the frame. The cursor is in the first line of the frame, and the sequence erases everything
+    # below.
+    "\r\x1b[J"
 )
 _WRAP_OFF, _WRAP_ON = (
     "\x1b[?7l",
     "\x1b[?7h",
-)  # Turns off line wrapping, so that a line that is wider than computed is cut.
+)  # Turns off line wrapping. A line that takes more cells than computed is then cut off.
 
 
 @asynccontextmanager
@@ -45,10 +48,10 @@ async def open_display(
     verbose: bool = False,
     earlier: Trajectory = EMPTY_TRAJECTORY,
 ) -> AsyncIterator[Listener]:
-    """Yields a listener that shows a run. On a terminal it redraws a frame in place; elsewhere it prints
-    lines.
+    """Yields a listener that shows a run. On a terminal, the listener redraws a frame in place; elsewhere, it
+    prints lines.
 
-    `stream` is standard output or error. `earlier` is the log so far if a run is resumed.
+    `stream` is standard output or standard error. `earlier` is the existing log of a run that is resumed.
     """
     if quiet:
         yield lambda entry: None
@@ -69,8 +72,8 @@ async def open_display(
 
 
 class LiveDisplay:
-    """Shows one run on one terminal. It changes no terminal modes, so the terminal stays usable if it is
-    killed.
+    """Shows one run on one terminal. Changes no terminal modes, so that the terminal stays usable if this
+    process is killed.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class LiveDisplay:
         self._last_frame = ""
         self._is_closed = False
         self._size = terminal_size(stream)
-        self._lock = threading.RLock()  # needed because libraries log from their own threads
+        self._lock = threading.RLock()  # needed because libraries log from threads of their own
         self._owner: asyncio.Task[object] | None = None
         steps = len(earlier.replies())
         self._printer = ProgressPrinter(
@@ -103,7 +106,7 @@ class LiveDisplay:
             self._draw()
 
     def print_line(self, line: str) -> None:
-        """Prints a line of other output, such as a log message, above the frame."""
+        """Prints a line above the frame, such as a log message of another module."""
         with self._lock:
             line = strip_control_chars(line)
             self._startup_status = line.strip() or self._startup_status
@@ -112,7 +115,9 @@ class LiveDisplay:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[None]:
-        """Keeps the frame up to date and erases it at the end. Other output appears above it."""
+        """Keeps the frame up to date inside the block, and erases it at the end. Prints other output above
+        the frame.
+        """
         self._owner = asyncio.current_task()
         with self._capture_output(), self._erase_at_end():
             ticking = asyncio.create_task(self._refresh())
@@ -133,7 +138,7 @@ class LiveDisplay:
 
     @contextmanager
     def _capture_output(self) -> Iterator[None]:
-        """Redirects Python's streams and log handlers on this terminal to `print_line`."""
+        """Sends the output of Python's streams and log handlers on this terminal to `print_line`."""
         with ExitStack() as undo:
             lines = undo.enter_context(_LineStream(self))
             if sys.stderr.isatty():
@@ -170,19 +175,19 @@ class LiveDisplay:
         self._write(f"{line}\n")
 
     def _write(self, text: str, frame: str = "") -> None:
-        # When the window changes, terminals keep the cursor at the same character. So this erases exactly the
-        # drawn frame.
+        # When the window changes, the cursor stays at the same character of the text. So this erases exactly
+        # the lines that were drawn.
         self._stream.write((_ERASE_BELOW if self._last_frame else "") + text)
         self._stream.flush()
         self._last_frame = frame
 
     def _is_foreground(self) -> bool:
-        """Returns True if this process may draw on the terminal. After `bg`, the terminal belongs to the
-        shell.
+        """Returns True if this process may draw on the terminal. It may not after `bg`, because the shell
+        then uses the terminal.
         """
         try:
             return os.tcgetpgrp(self._stream.fileno()) == os.getpgrp()
-        except OSError:  # This is not the controlling terminal.
+        except OSError:  # This terminal does not control the process.
             return True
 
     def _frame_lines(self, size: os.terminal_size) -> list[str]:
@@ -257,9 +262,10 @@ def render_frame(
     size: os.terminal_size,
     style: Style,
 ) -> list[str]:
-    """Returns the lines of the frame. They fit the window's width and fill at most two thirds of its height.
+    """Returns the lines of the frame. They fit the width of the window, and fill at most two thirds of its
+    height.
 
-    `activity_seconds`: duration of the activity so far. `elapsed_seconds`: duration of the run so far.
+    `activity_seconds` is the duration of the current activity. `elapsed_seconds` is the duration of the run.
     """
     width = size.columns - 1
     title = []
@@ -277,7 +283,7 @@ def render_frame(
 
 
 def _plan_lines(items: tuple[PlanItem, ...], max_lines: int, width: int, style: Style) -> Iterator[str]:
-    """Yields the plan's items. If not all fit, yields the items around the current one."""
+    """Yields the items of the plan. If they do not all fit, yields only those around the current item."""
     doing = next((n for n, item in enumerate(items) if item.status in ("doing", "open")), 0)
     first = max(0, min(doing - max_lines // 2, len(items) - max_lines))
     for item in items[first : first + max_lines]:
@@ -286,7 +292,7 @@ def _plan_lines(items: tuple[PlanItem, ...], max_lines: int, width: int, style: 
 
 
 def _status_items(trajectory: Trajectory, elapsed_seconds: float) -> Iterator[str]:
-    """Yields the items of the status line, the most important first."""
+    """Yields the items of the status line, starting with the most important one."""
     usage, limits = trajectory.usage(), trajectory.run_configured
     yield _duration_text(elapsed_seconds)
     if not trajectory.entries:

@@ -6,7 +6,8 @@ from pathlib import Path
 from patchwright.resolver.domain import Issue, Patch, User
 from patchwright.resolver.errors import UsageError
 
-MAX_ISSUE_BYTES = 4 << 20  # far more than a forge accepts; the prompt is truncated anyway
+# far more than GitHub accepts; a prompt with a longer text would be shortened anyway
+MAX_ISSUE_BYTES = 4 << 20
 
 
 def absolute_path(path: str) -> Path:
@@ -15,7 +16,9 @@ def absolute_path(path: str) -> Path:
 
 
 def read_issue(path: Path) -> Issue:
-    """Reads an issue from a file. The file's first line is the title. Raises UsageError if this fails."""
+    """Reads an issue from a file. The first line of the file is the title of the issue. Raises UsageError if
+    this fails.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(MAX_ISSUE_BYTES).decode("utf-8", errors="replace").strip().lstrip("# \r\n\t")
@@ -28,7 +31,8 @@ def read_issue(path: Path) -> Issue:
             f"The issue file {path} is empty. Describe the problem in it, with the title in the first line"
         )
     title, _, body = text.partition("\n")
-    nobody = User(id=0, login="operator")  # If the login were "you", the model would take it for itself.
+    # If the author's login were "you", the model would think that it is the author.
+    nobody = User(id=0, login="operator")
     return Issue(
         number=1,
         title=title.strip(),
@@ -41,14 +45,16 @@ def read_issue(path: Path) -> Issue:
 
 
 def check_writable(out: Path) -> None:
-    """Checks that the file can be written. Called before a run incurs costs. Raises UsageError if it cannot."""
+    """Checks that the file can be written. Call this before a run costs anything. Raises UsageError if the
+    file cannot be written.
+    """
     if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
         raise UsageError(f"Cannot write the patch to {out}. Choose a file in a writable directory")
 
 
 def write_patch(out: str | None, patch: Patch) -> str | None:
-    """Writes the patch and returns its path; None if there is nothing to write. Raises UsageError if this
-    fails.
+    """Writes the patch to a file and returns the file's path, or None if the patch is empty. Raises
+    UsageError if this fails.
     """
     if not out or patch.is_empty:
         return None

@@ -1,4 +1,4 @@
-"""Text output of a run for terminals, pipes and CI logs, and its outcome as JSON."""
+"""Formats the output of a run as text for terminals, pipes and CI logs, and its outcome as JSON."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from patchwright.resolver.text.filters import format_test_counts, patch_test_lab
 
 
 def strip_control_chars(text: str) -> str:
-    """Removes control characters from untrusted text. They could move the cursor, or change colors and the
+    """Removes control characters from untrusted text. They could move the cursor, change colors or change the
     window title.
     """
     return "".join(
@@ -21,7 +21,9 @@ def strip_control_chars(text: str) -> str:
 
 
 def wrap_text(text: str, width: int = 78) -> str:
-    """Wraps long lines between words. Does not wrap lists and tables, so that names in them can be copied."""
+    """Wraps long lines between words. Does not wrap lists or tables, so that people can copy the names in
+    them.
+    """
     return "\n".join(
         line if line.startswith(("- ", "|")) else textwrap.fill(line, width, break_long_words=False)
         for line in text.split("\n")
@@ -73,7 +75,7 @@ def print_stderr(line: str) -> None:
 
 
 def tests_table(verdict: Verdict) -> str:
-    """Returns the test runs before and after as a small text table."""
+    """Returns a small text table of the test runs: one before the patch, one after it."""
     if verdict.before is None or verdict.after is None:
         return "no test results"
     rows = [("", "before", "after")]

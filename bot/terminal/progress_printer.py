@@ -25,16 +25,16 @@ from patchwright.resolver.viewer.call_blocks import is_failure
 from patchwright.runtime.actions import RunPython, RunShell, UseBrowser
 from patchwright.runtime.egress.policy import DENIAL_MESSAGES
 
-MIN_WIDTH = 30  # Minimum width in cells. Narrower terminals wrap the lines themselves.
+MIN_WIDTH = 30  # Minimum width in cells. A terminal that is narrower wraps the lines itself.
 
 
 CHECKBOXES = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
 
 
-MAX_PROBLEM_CHARS = 400  # Maximum length of the printed reason for a failed setup.
+MAX_PROBLEM_CHARS = 400  # Maximum number of characters of the reason why a setup failed.
 
 
-MAX_HOSTS = 5  # Maximum number of denied hosts that are printed. The log contains all.
+MAX_HOSTS = 5  # Only this many denied hosts are printed. The log contains all of them.
 
 
 class ProgressPrinter:
@@ -52,9 +52,9 @@ class ProgressPrinter:
     ) -> None:
         """Stores the options.
 
-        `width`: cells per line. `verbose`: prints reasoning, commands and output in full. `show_plan`: prints
-        the plan; False if it is shown elsewhere. `earlier_steps`: number of model replies before the run was
-        resumed.
+        `width` is the number of cells per line. With `verbose`, reasoning, commands and output are printed in
+        full. `show_plan` is False if the plan is shown elsewhere. `earlier_steps` is the number of model
+        replies before the run was resumed.
         """
         self._write = write
         self._style = style
@@ -67,7 +67,8 @@ class ProgressPrinter:
 
     def resize(self, width: int) -> None:
         """Sets the number of cells per line."""
-        self._width = max(width, MIN_WIDTH) - 11  # The width without the time at the start of a line.
+        # The width that remains after the time at the start of a line.
+        self._width = max(width, MIN_WIDTH) - 11
 
     def __call__(self, entry: Entry) -> None:
         self._started_at = self._started_at or entry.timestamp
@@ -77,7 +78,7 @@ class ProgressPrinter:
                 self._write(f"{time}  {self._color_line(entry.event, strip_control_chars(part))}")
 
     def _wrap_line(self, line: str) -> list[str]:
-        """Splits a line that is too wide."""
+        """Splits a line into lines that fit the width."""
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         return textwrap.wrap(line, self._width, subsequent_indent=indent[: self._width // 2]) or [line]
 
@@ -174,7 +175,7 @@ class ProgressPrinter:
 
 
 def _full_call(action: Action) -> str:
-    """Returns a tool call as text, with all lines of its arguments."""
+    """Returns a tool call as text, with all lines of the call's arguments."""
     match action:
         case RunShell(command=code):
             return f"$ {code}"

@@ -52,7 +52,7 @@ from patchwright.resolver.text import filters
 
 
 async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
-    """Resolves the issue or resumes the run that the command line names. Returns the exit code."""
+    """Resolves an issue or resumes a run, as the command line says. Returns the exit code."""
     if options.answer and not options.run:
         raise UsageError("--answer needs --continue RUN with the run that asked the question")
     if options.run:
@@ -140,7 +140,7 @@ async def _resolve_on_forge(
     show = print_stderr if options.json else print
     async with (
         _open_display(options, earlier) as listener,
-        # Opened first, so that a missing token is reported before images are built.
+        # The forge is opened first, so that a missing token is reported before images are built.
         composition_root.open_forge(settings) as github,
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
@@ -225,7 +225,9 @@ def _summary_text(finish: Finish) -> str:
 
 
 def _printable_diff(diff: str) -> str:
-    """Returns the diff unchanged for files and pipes. On a terminal, control characters are removed."""
+    """Returns the diff for printing. If the output is a terminal, removes control characters; otherwise
+    changes nothing.
+    """
     return strip_control_chars(diff) if sys.stdout.isatty() else diff
 
 
@@ -235,7 +237,7 @@ def _open_display(options: argparse.Namespace, earlier: Trajectory) -> AbstractA
 
 
 def _cost_and_log_text(job: Job, settings: Settings, usage: Usage) -> str:
-    """Returns the text with the cost of the run and the path of its log."""
+    """Returns a text with the cost of the run and the path of the run's log."""
     steps = f"{usage.steps} step{'' if usage.steps == 1 else 's'}"
     duration, cost = filters.format_duration(usage.seconds), filters.format_usage(usage)
     totals = f"{duration}, {steps}, {usage.tokens:,} tokens, {cost}"

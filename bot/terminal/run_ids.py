@@ -1,4 +1,6 @@
-"""Creates names of runs. Finds a run by its name, by a unique prefix of its name, or as `last`."""
+"""Creates the names of runs. Finds a run by its name or by a unique prefix of its name; `last` means the
+newest run.
+"""
 
 import difflib
 import re
@@ -13,14 +15,15 @@ from patchwright.resolver.run_log import is_valid_run_id
 
 LAST = "last"
 MAX_SHOWN = 5  # Maximum number of runs that an error message lists.
-_SUBAGENT_RUN = re.compile(r"(.+)-(?:browse|sub)-\d+")  # Names are created in resolver/tools/subagents.py.
+# Matches the names that resolver/tools/subagents.py creates.
+_SUBAGENT_RUN = re.compile(r"(.+)-(?:browse|sub)-\d+")
 
 
 def find_run(query: str, directory: Path, list_other_runs: Callable[[], Iterable[RunId]] = tuple) -> RunId:
     """Returns the run that the query names.
 
-    `list_other_runs` returns runs outside `directory`. It is called only if needed. Raises UsageError if no
-    run or several runs match. The message lists similar runs.
+    `list_other_runs` returns runs outside `directory`, and is called only if `directory` does not contain the
+    run. Raises UsageError if no run or several runs match; the message lists similar runs.
     """
     if not is_valid_run_id(query):
         raise UsageError(

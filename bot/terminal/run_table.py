@@ -23,7 +23,8 @@ from patchwright.resolver.summary import clip_line
 from patchwright.runtime.frozen_model import FrozenModel
 
 DEFAULT_COUNT = 20  # The number of runs that are listed without --all.
-MIN_TITLE_WIDTH = 24  # Cells. If there is less space for a title, the title gets its own line.
+# Minimum width of a title in cells. If there is less space, the title is on a line of its own.
+MIN_TITLE_WIDTH = 24
 
 
 ListedState = Literal[
@@ -45,8 +46,9 @@ class RunListEntry(FrozenModel):
 
     run: str
     state: ListedState
-    """`completed`: the patch of a run without a forge was verified. `dry-run`: the result was shown but not
-    published. `resumed`: the log of another run continues this one. `stopped`: the run can be resumed.
+    """`completed`: verification judged the patch of a run that has no forge. `dry-run`: the result was shown
+    but not published. `resumed`: the job continued an earlier run, whose log contains the work. `stopped`:
+    the run can be resumed.
     """
     repository: str = ""
     number: int | None = None
@@ -55,8 +57,8 @@ class RunListEntry(FrozenModel):
     pull_request: str | None = None
     cost_usd: float | None = None
     cost_usd_at_least: float | None = None
-    """Lower bound of the cost. It replaces `cost_usd` if a price is unknown. If both are None, no price is
-    known.
+    """Lower bound of the cost. It is set instead of `cost_usd` if the price of a model is unknown. If both
+    are None, no price is known.
     """
     steps: int = 0
     updated_at: datetime
@@ -70,7 +72,7 @@ def print_run_table(
     secrets: Secrets,
     environ: Mapping[str, str],
 ) -> None:
-    """Prints the runs on the local disk and in the archive, newest first. Excludes runs of subagents.
+    """Prints the runs on the local disk and in the archive, newest first. Leaves out the runs of subagents.
 
     Raises UsageError for an unknown state or verdict.
     """
@@ -83,7 +85,7 @@ def print_run_table(
     ]
     try:
         logs_by_time += [(updated_at, run, False) for run, updated_at in logs.list_archived_only().items()]
-    except ArchiveDown as exc:  # The local runs can still be listed.
+    except ArchiveDown as exc:  # The archive is not available, but the local runs can still be listed.
         print(f"NOTICE: {strip_control_chars(str(exc))}", file=sys.stderr)
     logs_by_time.sort(reverse=True)
     jobs = (
@@ -158,9 +160,11 @@ def _state_of_log(trajectory: Trajectory) -> ListedState:
 
 
 def _locked_inodes() -> Iterator[int]:
-    """Yields the inodes of locked files. Yields nothing if the system does not list them.
+    """Yields the inodes of the files that are locked. Yields nothing if the operating system does not list
+    locks.
 
-    The locks are not tested by acquiring them, because a worker that needs a lock at that moment would fail.
+    The function does not try to acquire a lock. If it held the lock for a moment, a worker that needs the
+    lock would fail.
     """
     try:
         lines = Path("/proc/locks").read_text().splitlines()
@@ -173,7 +177,9 @@ def _locked_inodes() -> Iterator[int]:
 
 
 def _table_lines(runs: list[RunListEntry], width: int | None, style: Style) -> Iterator[str]:
-    """Yields the lines of a table. Columns that do not fit the width go below the run's name."""
+    """Yields the lines of a table. If a column does not fit the width, it continues on a line below the name
+    of the run.
+    """
     head = ("run", "state", "verdict", "cost", "age", "about")
     rows = [tuple(map(strip_control_chars, _row(entry))) for entry in runs]
     widths = [max(map(display_width, column)) for column in zip(head, *rows, strict=True)]
@@ -186,8 +192,8 @@ def _table_lines(runs: list[RunListEntry], width: int | None, style: Style) -> I
 
 
 def _wrap_row(row: Iterable[str], widths: list[int], width: int | None) -> list[str]:
-    """Wraps a row to lines of at most `width` cells. Never splits the name of a run, so that it can be
-    copied.
+    """Splits a row into lines of at most `width` cells. Never splits the name of a run, so that people can
+    copy it.
     """
     *fixed, about = row
     lines = [""]

@@ -9,7 +9,7 @@ from typing import TextIO
 
 @dataclass(frozen=True)
 class Style:
-    """Adds colors if enabled. Text must be free of control characters."""
+    """Adds colors to text if colors are enabled. The text must not contain control characters."""
 
     enabled: bool = False
 
@@ -36,7 +36,7 @@ NO_COLOR = Style()
 
 
 def detect_style(stream: TextIO, environ: Mapping[str, str]) -> Style:
-    """Returns the style for a stream: with colors if the terminal supports them or FORCE_COLOR is set.
+    """Returns the style for a stream. Colors are enabled if the terminal supports them or FORCE_COLOR is set.
 
     NO_COLOR always disables colors. Source: no-color.org, force-color.org
     """
@@ -48,8 +48,8 @@ def detect_style(stream: TextIO, environ: Mapping[str, str]) -> Style:
 
 
 def can_redraw(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Returns True if a frame can be redrawn. This needs an interactive terminal that supports cursor
-    movement.
+    """Returns True if a frame can be redrawn in place. This needs an interactive terminal that can move the
+    cursor.
     """
     return _supports_ansi(stream, environ) and environ.get("CI", "").lower() in ("", "0", "false")
 
@@ -59,7 +59,7 @@ def _supports_ansi(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def terminal_size(stream: TextIO) -> os.terminal_size:
-    """Returns the current columns and lines; 80 by 24 if unknown."""
+    """Returns the terminal's number of columns and lines; 80 and 24 if they are unknown."""
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except OSError:
@@ -73,12 +73,12 @@ def display_width(text: str) -> int:
 
 
 def truncate(text: str, width: int) -> str:
-    """Returns one line of at most `width` cells. A longer text ends in `…`."""
+    """Returns one line of at most `width` cells. A text that is longer ends in `…`."""
     line = " ".join(text.split())
     if len(line) <= width and display_width(line) <= width:
         return line
     left, count = width - 1, 0
-    # Combining marks have no width, so the slice limits their number.
+    # The slice limits the number of combining marks, because they have no width.
     for char in line[: 4 * width]:
         left -= _char_width(char)
         if left < 0:

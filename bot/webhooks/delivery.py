@@ -22,7 +22,7 @@ HANDLED_EVENTS = frozenset(
 
 
 class UnreadableDelivery(Exception):
-    """Raised if the payload of a delivery has an unknown form."""
+    """Raised if a delivery's payload does not have the expected form."""
 
 
 class Sender(User):
@@ -38,7 +38,7 @@ class Ping(FrozenModel):
 
 
 class IgnoredEvent(FrozenModel):
-    """An event or action that Patchwright does not know or need. GitHub adds new ones at any time."""
+    """An event or action that Patchwright does not handle. GitHub may add new ones at any time."""
 
     kind: Literal["ignored_event"] = "ignored_event"
     event: str
@@ -61,12 +61,12 @@ class LabelAdded(FrozenModel):
     number: int
     label: str
     occurred_at: str
-    """The thread's `updated_at`, as GitHub wrote it. It distinguishes repeated additions of the label."""
+    """The thread's `updated_at`, as GitHub wrote it. The value differs each time the label is added."""
     sender: Sender
     installation_id: int | None
     """None if the webhook belongs to the repository instead of an App."""
     snapshot: ThreadContent | None = None
-    """The thread at that time; None if unknown."""
+    """The title and body of the thread at the time of the event; None if unknown."""
 
 
 class LabelRemoved(FrozenModel):
@@ -120,7 +120,7 @@ class InstallationChanged(FrozenModel):
 
 
 class ChecksCompleted(FrozenModel):
-    """A check finished on a commit; query GitHub for its conclusion."""
+    """One or more checks finished on a commit. Query GitHub for their conclusions."""
 
     kind: Literal["checks_completed"] = "checks_completed"
     repo: Repo
@@ -147,11 +147,11 @@ class CommentCreated(FrozenModel):
     occurred_at: str = ""
     """The time of the event, as GitHub wrote it."""
     snapshot: ThreadContent | None = None
-    """The thread at that time; None if unknown."""
+    """The title and body of the thread at the time of the event; None if unknown."""
 
 
 class ReviewSubmitted(FrozenModel):
-    """A submitted review, or a created inline comment. GitHub sends the events of a review in any order."""
+    """A review was submitted, or an inline comment created. The events of a review arrive in any order."""
 
     kind: Literal["review_submitted"] = "review_submitted"
     repo: Repo
@@ -160,7 +160,7 @@ class ReviewSubmitted(FrozenModel):
     review_id: int | None
     """The id of the review. A single inline comment or a reply in a thread has its own review."""
     review_comment_id: int | None
-    """The id of the inline comment; None for the review's own text."""
+    """The id of the inline comment; None if the event is about the review's own text."""
     body: str
     sender: Sender
     installation_id: int | None
@@ -168,7 +168,7 @@ class ReviewSubmitted(FrozenModel):
     occurred_at: str = ""
     """The time of the event, as GitHub wrote it."""
     snapshot: ThreadContent | None = None
-    """The thread at that time; None if unknown."""
+    """The title and body of the thread at the time of the event; None if unknown."""
 
 
 Delivery = Annotated[
@@ -186,9 +186,10 @@ Delivery = Annotated[
 
 
 def parse_delivery(event: str, body: bytes) -> Delivery:
-    """Parses a delivery whose signature is verified.
+    """Parses a delivery. The caller has verified its signature.
 
-    Raises UnreadableDelivery if a handled event is not JSON, is nested too deep, or lacks a required field.
+    Raises UnreadableDelivery if the event is one that Patchwright handles, and its payload is not JSON, is
+    nested too deep, or lacks a required field.
     """
     if event == "ping":
         return Ping()
@@ -252,7 +253,7 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
 
 
 ACCESS_REMOVED_ACTIONS = frozenset({"deleted", "suspend", "removed"})
-"""Actions of installation events by which the App loses access."""
+"""Actions of installation events that mean that the App lost access."""
 
 
 def _make_label_added(
@@ -303,7 +304,7 @@ def _make_issue_closed(
         repo=_repo_of_payload(payload),
         number=thread.number,
         reason=reason,
-        # A deleted or transferred issue may have been closed and reopened long before.
+        # An issue that is deleted or transferred may have been closed and reopened long before.
         occurred_at=(thread.closed_at if reason == "closed" else None) or thread.updated_at,
         head_branch=None,
     )
@@ -395,6 +396,6 @@ def _parse(model: type[_Model], body: bytes) -> _Model:
 
 
 def _describe_first_error(error: ValidationError) -> str:
-    """Describes the first validation error. Omits the value, because it is untrusted text."""
+    """Describes the first validation error. Leaves out the invalid value, because it is untrusted text."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the payload'}: {first['msg']}"

@@ -1,4 +1,4 @@
-"""Processes webhook deliveries from the inbox. Even if a delivery is read twice, it leads to a single job."""
+"""Processes webhook deliveries from the inbox. A delivery that is read twice leads to a single job."""
 
 import asyncio
 import functools
@@ -20,8 +20,8 @@ from patchwright.resolver.errors import ForgeError
 log = logging.getLogger(__name__)
 
 ERROR_RETRY_SECONDS = 1.0  # pause after a Redis error
-MAX_CONCURRENT_DELIVERIES = 64  # deliveries processed at the same time
-DELIVERY_TIMEOUT_SECONDS = 15.0  # for one delivery; it is read again if it takes longer
+MAX_CONCURRENT_DELIVERIES = 64  # maximum number of deliveries that are processed at the same time
+DELIVERY_TIMEOUT_SECONDS = 15.0  # time limit for one delivery; a delivery that takes longer is read again
 
 
 class DeliveryProcessor:
@@ -64,7 +64,7 @@ class DeliveryProcessor:
                 while len(tasks) >= MAX_CONCURRENT_DELIVERIES:
                     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            while tasks:  # canceled repeatedly, because a Redis client can lose a cancellation
+            while tasks:  # canceled repeatedly, because a Redis client can lose one cancellation
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks, timeout=ERROR_RETRY_SECONDS)
@@ -80,7 +80,7 @@ class DeliveryProcessor:
         await self._inbox.acknowledge(delivery)
 
     async def process(self, delivery: StoredDelivery) -> None:
-        """Processes a delivery. Raises QueueDown or ForgeError if it must be read again."""
+        """Processes a delivery. Raises QueueDown or ForgeError if the delivery must be read again."""
         with log_context(delivery=delivery.guid):
             await self._process(delivery)
 

@@ -22,7 +22,7 @@ def find_command(text: str, mention: str) -> str | None:
     """
     name = re.compile(re.escape(mention), re.IGNORECASE | re.ASCII)
     if not name.search(text):
-        return None  # skips parsing for nearly all comments
+        return None  # nearly all comments contain no mention, and need not be parsed
     spans = tuple(parse_spans(text))
     for span in spans:
         if span.kind != "prose":
@@ -34,7 +34,7 @@ def find_command(text: str, mention: str) -> str | None:
 
 
 def is_only_thanks(text: str, mention: str) -> bool:
-    """Returns True if a comment that mentions the bot contains only thanks."""
+    """Returns True if a comment that mentions the bot only thanks the bot."""
     if len(text) > _MAX_THANKS_LENGTH:
         return False
     words = re.findall(r"[\w']+", re.sub(re.escape(mention), " ", text, flags=re.IGNORECASE).lower())

@@ -1,6 +1,7 @@
 """The fields of GitHub's webhook payloads that Patchwright reads.
 
-githubkit's models are not used: they reject 107 of GitHub's 329 example payloads and need 3 ms per payload.
+githubkit's models are not used, because they reject 107 of GitHub's 329 example payloads and need 3 ms per
+payload.
 Source: docs.github.com/webhooks/webhook-events-and-payloads
 """
 
@@ -87,12 +88,12 @@ class DeliveryOrigin(PayloadModel):
 
 class CheckSuite(PayloadModel):
     head_branch: str | None
-    """None if the commit is in a fork or on no branch."""
+    """None if the commit belongs to a fork or to no branch."""
     head_sha: str
 
 
 class ChecksPayload(RepositoryPayload):
-    """The payload of an event that reports completed checks on a commit."""
+    """The payload of an event which says that the checks on a commit are complete."""
 
     @property
     def suite(self) -> CheckSuite:
@@ -147,7 +148,7 @@ CHECKS_PAYLOADS: dict[tuple[str, str], type[ChecksPayload]] = {
     ("workflow_run", "completed"): WorkflowRunPayload,
     ("status", ""): StatusPayload,
 }
-"""Payload models by event and action."""
+"""The payload model for each event and action."""
 
 
 class IssuePayload(RepositoryPayload):
@@ -217,7 +218,7 @@ class RepositoryName(PayloadModel):
     full_name: str
 
     def as_repo(self) -> Repo | None:
-        """Returns the repository; None if we cannot work with its name."""
+        """Returns the repository, or None if Patchwright cannot work with its name."""
         owner, _, name = self.full_name.partition("/")
         try:
             return Repo(owner=owner, name=name)

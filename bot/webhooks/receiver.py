@@ -1,7 +1,7 @@
-"""The webhook endpoint. It only verifies, stores and answers deliveries.
+"""The webhook endpoint. It verifies deliveries, stores them, and responds to GitHub. It does nothing else.
 
-GitHub waits 10 s for a response, so the endpoint does not parse deliveries. GitHub does not retry failed
-deliveries by itself, so the endpoint sends 2xx only for stored deliveries. Source:
+GitHub waits 10 s for a response, so the endpoint does not parse deliveries. GitHub does not send failed
+deliveries again by itself, so the endpoint responds with 2xx only if the delivery is stored. Source:
 docs.github.com/webhooks/using-webhooks/handling-failed-webhook-deliveries
 """
 
@@ -17,11 +17,11 @@ from patchwright.bot.webhooks.signature import has_valid_signature
 
 log = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 25 << 20  # GitHub's own limit: docs.github.com/webhooks/webhook-events-and-payloads
-# Limits the total size of all bodies that are being received. Anyone may have sent them, because a signature
-# can be verified only after the last byte.
+MAX_BODY_BYTES = 25 << 20  # GitHub has the same limit: docs.github.com/webhooks/webhook-events-and-payloads
+# Limits the total size of all bodies that are being received. Anyone may send a body, because its signature
+# can be verified only after its last byte.
 MAX_BUFFERED_BYTES = 8 * MAX_BODY_BYTES
-BODY_TIMEOUT_SECONDS = 10.0  # by then, GitHub has closed the connection
+BODY_TIMEOUT_SECONDS = 10.0  # GitHub has closed the connection by then
 STORE_TIMEOUT_SECONDS = 7.0
 
 Scope = Mapping[str, Any]
@@ -34,11 +34,11 @@ class DeliveryStore(Protocol):
     """Stores deliveries until they are processed."""
 
     async def put(self, guid: str, event: str, body: bytes) -> None:
-        """Stores a delivery, and returns when it is safely stored. Raises QueueDown."""
+        """Stores a delivery. Returns when the delivery is safely stored. Raises QueueDown."""
 
 
 GetEndpoint = Callable[[], Awaitable[tuple[int, str, bytes]]]
-"""Returns the status, content type and body of a GET endpoint."""
+"""Handles a GET endpoint. Returns the status, the content type and the body of the response."""
 
 
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -55,8 +55,8 @@ class Receiver:
         base_path: str = "",
         body_timeout: float = BODY_TIMEOUT_SECONDS,
     ) -> None:
-        """Stores the dependencies. `base_path` is the public path prefix. A reverse proxy may keep it or
-        strip it.
+        """Stores the dependencies. `base_path` is the path prefix of the public URL. A reverse proxy may
+        remove this prefix or leave it.
         """
         self._store = store
         self._base_path = base_path
@@ -64,13 +64,13 @@ class Receiver:
         self._body_timeout = body_timeout
         self._buffered_bytes = 0
         self.delivery_counts: dict[tuple[str, str], int] = {}
-        """Deliveries received by event and result."""
+        """Number of received deliveries, by event and result."""
         self.endpoints: Mapping[str, GetEndpoint] = {}
         """Further GET endpoints, by path."""
         self.mounted_apps: Mapping[str, AsgiApp] = {}
         """Other applications, by the first path segment that they serve, such as `/jobs`."""
         self.fallback_app: AsgiApp | None = None
-        """The application for all other paths. If it is None, they return 404."""
+        """The application for all other paths. If it is None, requests for them get status 404."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -143,14 +143,15 @@ class Receiver:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 await self._store.put(guid, event, body)
         except (QueueDown, TimeoutError):
-            # GitHub lists this delivery as failed, so its redelivery can be requested.
+            # GitHub lists this delivery as failed. Patchwright can therefore request its redelivery.
             return 503, "not stored", "Redis does not respond."
         return 202, "stored", ""
 
     async def _read_body(self, receive: Receive) -> bytes | None:
-        """Reads the whole body; returns None if the client disconnects.
+        """Reads the whole body. Returns None if the client disconnects.
 
-        Raises _TooLarge, _BufferFull and TimeoutError. The sizes are measured, because headers may be wrong.
+        Raises _TooLarge, _BufferFull and TimeoutError. Measures the body, because the headers may give a
+        wrong size.
         """
         parts: list[bytes] = []
         size = 0
@@ -177,11 +178,11 @@ class _TooLarge(Exception):
 
 
 class _BufferFull(Exception):
-    """The bodies that are being received exceed MAX_BUFFERED_BYTES in total."""
+    """All bodies that are being received take more than MAX_BUFFERED_BYTES together."""
 
 
 def _may_have_unread_body(status: int) -> bool:
-    """Returns True if the client may still be sending a body that will not be read."""
+    """Returns True if the client may still be sending a body that the server does not read."""
     return status in (408, 413, 503)
 
 

@@ -1,4 +1,6 @@
-"""Decides which deliveries request work, and derives the ids of jobs. No function has side effects."""
+"""Decides which deliveries request work, and derives the ids of jobs. No function in this module has side
+effects.
+"""
 
 import hashlib
 import re
@@ -24,7 +26,8 @@ from patchwright.resolver.request.command_parser import Request, parse_request
 from patchwright.runtime.frozen_model import FrozenModel
 
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-MAX_LABELS_PER_SECOND = 5  # additions of one label to one thread that are told apart
+# how often a label can be added to a thread within a second, so that each time leads to a job of its own
+MAX_LABELS_PER_SECOND = 5
 
 
 class Triggers(FrozenModel):
@@ -33,26 +36,28 @@ class Triggers(FrozenModel):
     label: str = "fix-me"
     mention: str = "@agent"
     app_id: str | None = None
-    """The id or client id of this deployment's App; None if a token is used."""
+    """The id or client id of this deployment's App. None if the deployment uses a token."""
 
 
 class TriggerRequest(NamedTuple):
     """A request by a user, and where on GitHub it was made."""
 
     job: Job
-    """The requested job. For a command that needs no run, such as `stop`, it only identifies the request."""
+    """The requested job. If the command needs no run, as `stop` does, the job only identifies the request."""
     request: Request
     """The parsed command."""
     requested_at: datetime | None
     """When the user made the request; None if unknown."""
     resource_path: tuple[str, ...]
-    """The part of the API path after the repository, for the comment or thread to react to; () if reactions
-    are not possible.
+    """Names the comment or thread that gets a reaction: the part of its API path after the repository. () if
+    there is nothing to react to.
     """
 
 
 def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | None:
-    """Returns the request in a delivery, if any. The sender's permission is checked later."""
+    """Returns the request in a delivery, or None if it contains none. The caller must check the sender's
+    permission.
+    """
     match delivery:
         case (
             Ping()
@@ -73,7 +78,7 @@ def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | Non
             )
         case CommentCreated() | ReviewSubmitted():
             if is_own_comment(delivery, triggers) or delivery.sender.is_bot:
-                return None  # two bots that reply to each other would never stop
+                return None  # otherwise, two bots could reply to each other without end
             if (command := find_command(delivery.body, triggers.mention)) is None:
                 return None
             if is_only_thanks(delivery.body, triggers.mention):
@@ -114,13 +119,15 @@ def _parse_time(stamp: str) -> datetime | None:
 
 
 def normalize_time(stamp: str) -> str:
-    """Returns a time as GitHub usually writes it, in UTC and whole seconds. Invalid times stay unchanged."""
+    """Returns a time in the form that GitHub usually writes: in UTC and whole seconds. Does not change an
+    invalid time.
+    """
     time = _parse_time(stamp)
     return time.strftime(TIME_FORMAT) if time else stamp
 
 
 def _make_review_job(delivery: ReviewSubmitted, command: str) -> Job:
-    """Returns the job for a review. The job is the same for the review's text and all its inline comments."""
+    """Returns the job for a review. The review's text and all its inline comments lead to the same job."""
     if delivery.review_id is None:
         return _make_job(delivery, "inline", str(delivery.review_comment_id), command=command).model_copy(
             update={"review_comment_id": delivery.review_comment_id}
@@ -130,11 +137,10 @@ def _make_review_job(delivery: ReviewSubmitted, command: str) -> Job:
 
 
 def is_own_comment(comment: CommentCreated | ReviewSubmitted, triggers: Triggers) -> bool:
-    """Returns True if the bot wrote the comment. It recognizes the bot's App, or the bot's tag if a token is
-    used.
+    """Returns True if the bot wrote the comment. Recognizes the comment by the bot's App, or by the bot's tag
+    if the deployment uses a token.
 
-    A user's reply that quotes the bot is not recognized as the bot's comment, because a `>` precedes the
-    quoted tag.
+    A user's reply that quotes the bot is not a comment of the bot: a `>` precedes the quoted tag.
     """
     if (
         isinstance(comment, CommentCreated)
@@ -171,8 +177,8 @@ def _make_snapshot(delivery: LabelAdded | CommentCreated | ReviewSubmitted) -> T
 def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
     """Returns the ids that the job of this trigger may have, starting with `job.id`.
 
-    The id of a label's job contains a time. Deliveries contain the thread's `updated_at`, the events API the
-    time of the event. The two can differ by a second.
+    The job id for a label contains a time. This is the thread's `updated_at` in a delivery, but the time of
+    the event in the events API. The two times can differ by a second.
     """
     if (
         not isinstance(delivery, LabelAdded)
@@ -186,7 +192,7 @@ def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
 
 
 def later_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
-    """Returns the ids for the same label if it is removed and added again within a second; () if no label
+    """Returns the job ids for a label that is removed and added again within a second. Returns () if no label
     requested the job.
     """
     if not isinstance(delivery, LabelAdded) or job.label is None:
@@ -199,9 +205,8 @@ def later_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
 
 
 def trigger_job_id(delivery: LabelAdded | CommentCreated | ReviewSubmitted, *trigger: str) -> JobId:
-    """Returns the id of a trigger's job. The id is readable, and the same for every delivery of the trigger.
-
-    The id is also valid as a directory name.
+    """Returns the job id for a trigger. The id is readable, is the same for every delivery of the trigger,
+    and can be used as a directory name.
     """
     return make_job_id(delivery.repo, delivery.repo_id, delivery.number, *trigger)
 
