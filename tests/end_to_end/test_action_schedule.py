@@ -31,7 +31,7 @@ def scheduled(scenario: Scenario) -> Workflow:
 async def test_a_scheduled_run_finds_labels_without_a_reply(
     scheduled: Workflow,
 ) -> None:
-    scenario, rules = scheduled.scene, Triggers()
+    scenario, rules = scheduled.scenario, Triggers()
     scenario.world.add_label_silently(scenario.issue, "fix-me", by="maintainer")
     scenario.world.add_comment_silently(scenario.issue, "@agent fix it", by="maintainer")
     urls = {name: getattr(scenario.world, name) for name in ("api_url", "graphql_url", "server_url")}
@@ -51,7 +51,7 @@ async def test_a_scheduled_run_finds_labels_without_a_reply(
 
 
 async def test_a_recent_label_is_left_to_its_workflow(scheduled: Workflow) -> None:
-    scheduled.scene.world.add_label_silently(scheduled.scene.issue, "fix-me", by="maintainer")
+    scheduled.scenario.world.add_label_silently(scheduled.scenario.issue, "fix-me", by="maintainer")
     done = await scheduled.run_single_job()
     assert (done.code, done.outputs["outcome"]) == (0, "ignored"), done.output
 

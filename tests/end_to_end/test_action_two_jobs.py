@@ -19,7 +19,7 @@ def workflow(scenario: Scenario) -> Workflow:
 
 
 async def test_the_second_job_opens_the_pull_request_that_the_first_one_verified(workflow: Workflow) -> None:
-    scenario = workflow.scene
+    scenario = workflow.scenario
     await scenario.script_model(*FIX_TURNS)
     await workflow.label()
 
@@ -47,7 +47,7 @@ async def test_the_second_job_opens_the_pull_request_that_the_first_one_verified
 
 @pytest.mark.slow
 async def test_publishing_twice_changes_nothing(workflow: Workflow) -> None:
-    scenario = workflow.scene
+    scenario = workflow.scenario
     await scenario.script_model(*FIX_TURNS)
     await workflow.label()
     await workflow.resolve()
@@ -61,24 +61,24 @@ async def test_publishing_twice_changes_nothing(workflow: Workflow) -> None:
 
 @pytest.mark.slow
 async def test_a_question_is_posted_in_the_issue(workflow: Workflow) -> None:
-    await workflow.scene.script_model(RecordedTurn("I wonder.", Ask(question="Which of the two?")))
+    await workflow.scenario.script_model(RecordedTurn("I wonder.", Ask(question="Which of the two?")))
     await workflow.label()
     first = await workflow.resolve()
     assert first.outputs["outcome"] == "prepared", first.output
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (6, "input_required"), second.output
-    assert "Which of the two?" in workflow.scene.comments[0]
+    assert "Which of the two?" in workflow.scenario.comments[0]
 
 
 async def test_the_second_job_posts_the_rejection(workflow: Workflow) -> None:
-    await workflow.scene.script_model(*FIX_TURNS)
+    await workflow.scenario.script_model(*FIX_TURNS)
     await workflow.comment("@agent fix this", by="stranger")
     first = await workflow.resolve()
     assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.output
-    assert not workflow.scene.endpoint.requests
+    assert not workflow.scenario.endpoint.requests
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.output
-    assert "@stranger needs write access to start a run" in workflow.scene.comments[-1]
+    assert "@stranger needs write access to start a run" in workflow.scenario.comments[-1]
 
 
 @pytest.mark.slow
@@ -88,23 +88,23 @@ async def test_the_second_job_posts_the_help(workflow: Workflow) -> None:
     assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.output
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (0, "answered"), second.output
-    assert workflow.scene.comments[-1].startswith("I understand these commands")
+    assert workflow.scenario.comments[-1].startswith("I understand these commands")
 
 
 @pytest.mark.slow
 async def test_the_second_job_posts_why_the_first_one_failed(workflow: Workflow) -> None:
-    await workflow.scene.script_model(*FIX_TURNS, key="another key")
+    await workflow.scenario.script_model(*FIX_TURNS, key="another key")
     await workflow.label()
     first = await workflow.resolve()
     assert (first.code, first.outputs["outcome"]) == (2, "error"), first.output
     second = await workflow.publish()
     assert second.outputs["outcome"] == "error"
-    assert "The model provider rejected the request." in workflow.scene.comments[0]
+    assert "The model provider rejected the request." in workflow.scenario.comments[0]
 
 
 @pytest.mark.slow
 async def test_a_canceled_first_job_saves_its_work_on_a_branch(workflow: Workflow) -> None:
-    scenario = workflow.scene
+    scenario = workflow.scenario
 
     async def cancel(turn: int, body: dict[str, Any]) -> None:
         if turn == 2:
@@ -127,12 +127,12 @@ async def test_a_first_job_without_an_artifact_is_reported(workflow: Workflow) -
     await workflow.label()
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (1, "error")
-    assert "the previous job failed, or its artifact has expired" in workflow.scene.comments[0]
+    assert "the previous job failed, or its artifact has expired" in workflow.scenario.comments[0]
 
 
 @pytest.mark.slow
 async def test_a_permission_revoked_between_the_jobs_publishes_nothing(workflow: Workflow) -> None:
-    scenario = workflow.scene
+    scenario = workflow.scenario
     await scenario.script_model(*FIX_TURNS)
     await workflow.label()
     await workflow.resolve()

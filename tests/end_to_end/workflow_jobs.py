@@ -34,7 +34,7 @@ class Workflow:
     """The two jobs for one event, each on its own machine, with the artifact between them."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self.scene = scenario
+        self.scenario = scenario
         self.artifact = scenario.data / "artifact"
         self._tokens = {"resolve": self._token(READ), "publish": self._token(WRITE)}
         for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY", "PATCHWRIGHT_WEBHOOK_SECRET"):
@@ -45,22 +45,22 @@ class Workflow:
         return self._tokens[job]
 
     def _token(self, permissions: Mapping[str, str]) -> str:
-        world = self.scene.world
+        world = self.scenario.world
         actions = world.create_app("github-actions", permissions)
-        return world.create_installation_token(world.install_app(actions, self.scene.repo))
+        return world.create_installation_token(world.install_app(actions, self.scenario.repo))
 
     async def label(self) -> None:
-        self.event(await self.scene.world.add_label(self.scene.issue, "fix-me", by="maintainer"))
+        self.event(await self.scenario.world.add_label(self.scenario.issue, "fix-me", by="maintainer"))
 
     async def comment(self, text: str, by: str = "maintainer") -> None:
-        self.event(await self.scene.world.add_comment(self.scene.issue, text, by=by))
+        self.event(await self.scenario.world.add_comment(self.scenario.issue, text, by=by))
 
     def event(self, delivery: Delivery) -> None:
-        self.event_environment = self.scene.event(delivery)
+        self.event_environment = self.scenario.event(delivery)
 
     async def run_single_job(self, **environment: str) -> StepResult:
         """Runs everything in one job."""
-        given = self.scene.environment
+        given = self.scenario.environment
         model = {name: given[name] for name in MODEL if name in given}
         return await self._job("publish", "", model | environment)
 
@@ -71,7 +71,7 @@ class Workflow:
         return await self._job("publish", "--publish", environment)
 
     async def _job(self, name: str, option: str, environment: Mapping[str, str]) -> StepResult:
-        machine = self.scene.data / name
+        machine = self.scenario.data / name
         machine.mkdir(exist_ok=True)
         given = self.event_environment | {
             "GITHUB_TOKEN": self._tokens[name],
@@ -84,7 +84,7 @@ class Workflow:
         }
         if name == "publish":
             given |= dict.fromkeys(MODEL, "")
-        self.process = await self.scene.cli(
+        self.process = await self.scenario.cli(
             "action", *((option, str(self.artifact)) if option else ()), environment=given | environment
         )
         async with asyncio.timeout(120):
