@@ -1,5 +1,3 @@
-"""Sandboxes: they run actions and return observations. This is the only package that is copied into a
-container.
-"""
+"""Sandboxes: they run actions and return observations. Only this package is copied into containers."""
 
 VERSION = "0.1.0"

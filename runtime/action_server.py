@@ -1,16 +1,16 @@
 """The action server inside the container. It connects to the host or accepts the host's connection, and runs
 actions.
 
-It is started as `python -I -c BOOTSTRAP_CODE DIRECTORY ARGUMENTS`. Python runs in isolated mode, with our own
-directory first on the import path. A `runtime/` directory in the work tree therefore cannot shadow our
+It is started as `python -I -c BOOTSTRAP_CODE DIRECTORY ARGUMENTS`. Python runs in isolated mode, and our own
+directory comes first on the import path. A `runtime/` directory in the work tree therefore cannot replace our
 package.
 
 The agent's commands run as the same user as this process. A hostile command can kill this process, stop it,
 or connect to the same socket itself. It cannot read the key: the host deletes the key file before the first
-command runs, and other processes of this user cannot read our memory. Even so, the host trusts no response.
-Each response must have one of our types, stay within limits of size and time, and match its request;
-otherwise the host raises a typed error. At worst, a response lies about what happened in this container,
-which a hostile command could do anyway.
+command runs, and other processes of this user cannot read this process's memory. Even so, the host trusts no
+response. Each response must have one of our types, stay within limits of size and time, and match its
+request. Otherwise, the host raises a typed error. At worst, a response gives a false account of this
+container, which a hostile command could do anyway.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ from patchwright.runtime.wire_protocol import (
     write_frame,
 )
 
-# Without this code, each start would wait for two things: the garbage collector, which finds nothing during
-# imports (8 ms), and pydantic's search for plugins in all installed packages (11 ms).
+# Without this code, each start would take longer for two reasons: the garbage collector, which finds nothing
+# during imports (8 ms), and pydantic's search for plugins in all installed packages (11 ms).
 BOOTSTRAP_CODE = """\
 import gc, sys, types
 gc.disable()
@@ -52,15 +52,15 @@ sys.path.insert(0, sys.argv.pop(1))
 from patchwright.runtime.action_server import main
 main()
 """
-# The server exits after this many seconds without a host. A host process that takes over must connect before
-# that.
+# The server exits if no host is connected for this many seconds. A host process that takes over must connect
+# before that.
 HOST_TIMEOUT = 60
 MAX_STORED_RESULTS = 2
 _MIN_RETRY_DELAY, _MAX_RETRY_DELAY = 0.01, 0.25  # Seconds between two attempts to connect.
 
 
 class ActionServer:
-    """Runs each request once, even if the host repeats it over several connections."""
+    """Runs each request only once, even if the host repeats the request over several connections."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -70,9 +70,10 @@ class ActionServer:
         self._limits = processes.read_limits()
 
     async def dial(self, socket: str, key: str) -> None:
-        """Connect to the host that listens on the socket and serve it. Reconnect when the connection drops.
+        """Connect to the host that listens on the socket, and serve it. Reconnect whenever the connection
+        drops.
 
-        Returns when no host has listened for HOST_TIMEOUT seconds.
+        Returns if no host has listened for HOST_TIMEOUT seconds.
         """
         loop = asyncio.get_running_loop()
         delay, last_contact = _MIN_RETRY_DELAY, loop.time()
@@ -88,10 +89,10 @@ class ActionServer:
                 await write_frame(writer, self._hello(key))
                 await self._serve_connection(reader, writer)
             except OSError:
-                pass  # The connection dropped; the result waits for the next connection.
+                pass  # The connection dropped. The result is sent over the next connection.
             finally:
                 writer.close()
-            # A host that rejects us closes the connection at once.
+            # A host that rejects this server closes the connection at once.
             if loop.time() - connected_at > _MAX_RETRY_DELAY:
                 delay, last_contact = _MIN_RETRY_DELAY, loop.time()
             await asyncio.sleep(delay)
@@ -99,8 +100,8 @@ class ActionServer:
     async def listen(self, name: str, host_uid: int) -> None:
         """Serve a host that connects through processes of the user `host_uid`. No command runs as that user.
 
-        `name` is the socket's name in the abstract namespace. That namespace belongs to the container, like
-        its network. Returns when no host has connected for HOST_TIMEOUT seconds.
+        `name` is the socket's name in the abstract namespace. The container has its own abstract namespace,
+        as it has its own network. Returns if no host has connected for HOST_TIMEOUT seconds.
         """
         loop = asyncio.get_running_loop()
         connections, last_contact = 0, loop.time()
@@ -147,7 +148,7 @@ class ActionServer:
             return
         finally:
             for reply in replies:
-                reply.cancel()  # This cancels only the response; the action continues.
+                reply.cancel()  # Canceling this task stops only the response. The action continues.
 
     async def _send_response(self, request: ActionRequest, writer: asyncio.StreamWriter) -> None:
         observation = await self._run_request(request)
@@ -174,7 +175,7 @@ class ActionServer:
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
     """Command-line arguments of the server, each in the form `--name value`. They are parsed without
-    argparse, which would delay the start of every sandbox by 10 ms.
+    argparse, because argparse would delay the start of every sandbox by 10 ms.
     """
 
     root: str
@@ -186,16 +187,16 @@ class ServerArguments:
     key: str = ""
     """The file with the connection key."""
     listen: str = ""
-    """The abstract socket on which the server listens for the host. It replaces `socket` and `key`."""
+    """The abstract socket on which the server listens for the host. Used instead of `socket` and `key`."""
     host: str = "0"
-    """Id of the user whose processes connect to the abstract socket on behalf of the host."""
+    """Id of a user. The host connects to the abstract socket through processes of this user."""
     features: str = ""
-    """The directory of the sandbox features. An empty string means the features that are installed for this
-    Python.
+    """The directory of the sandbox features. If it is empty, the features are those that are installed for
+    this Python.
     """
     egress: str = ""
-    """The proxy's Unix socket, or an @ and the name of the abstract socket to which the host connects. An
-    empty string means no network.
+    """The egress proxy: the path of its Unix socket, or an @ and the name of the abstract socket to which the
+    host connects. If it is empty, the sandbox has no network.
     """
 
     @classmethod
@@ -228,7 +229,8 @@ async def _serve(arguments: ServerArguments, env: Mapping[str, str]) -> None:
 
 def main() -> None:
     processes.hide_memory()
-    gc.freeze()  # The imported modules stay in memory, so the garbage collector need not examine them.
+    # The imported modules stay in memory, so the garbage collector does not need to examine them.
+    gc.freeze()
     gc.enable()
     # Commands may inherit the container's environment, because the host puts no secrets into it.
     asyncio.run(_serve(ServerArguments.parse(sys.argv[1:]), dict(os.environ)))

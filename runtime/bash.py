@@ -2,10 +2,10 @@
 
 bash runs interactively. Only an interactive bash keeps its state and returns to its prompt after an
 interrupt, or after an error that would end a script. bash reads our lines from a separate pipe. The output of
-bash and of its commands goes to another pipe, because programs draw their progress on a terminal again and
-again; only an interactive command has the pty. After each command, bash prints a marker. The marker is random,
-and bash reads it only after the command has ended, so a command cannot print it beforehand. The working
-directory is read from /proc.
+bash and of its commands goes to another pipe. Only an interactive command writes to the pty, because programs
+redraw their progress again and again on a terminal. After each command, bash prints a marker. The marker is
+random, and bash reads it only after the command has ended, so a command cannot print it beforehand. The
+working directory is read from /proc.
 """
 
 import asyncio
@@ -25,25 +25,25 @@ from patchwright.runtime import processes
 from patchwright.runtime.output_text import CapturedOutput, OutputCapture
 
 NO_VARIABLES: Mapping[str, str] = {}
-ROWS, COLUMNS = 50, 200  # The terminal is wide, so that test runners and tables do not shorten their lines.
+ROWS, COLUMNS = 50, 200  # The terminal is wide, so that test runners do not shorten their lines and tables.
 INTERRUPT_TIMEOUT = 2.0  # Seconds for bash to return to its prompt after an interrupt.
-DRAIN_TIMEOUT = 0.05  # Seconds to wait for output that is still in the pty after bash has ended.
+DRAIN_TIMEOUT = 0.05  # Seconds to wait for output that is still in the pty when bash has ended.
 CTRL_C, CTRL_D = b"\x03", b"\x04"  # The bytes that the keys Ctrl-C and Ctrl-D send.
 
-# Descriptor 252 is a copy of the output pipe, so that the marker is printed there even if a command has
-# redirected the shell's own output. The OOM score makes the kernel kill commands before the server when memory
-# runs out. bash sets its own score, because `hide_memory` has made the server's entries in /proc inaccessible
-# to the server's user.
+# Descriptor 252 is a copy of the output pipe. The marker goes there, even if a command has redirected the
+# shell's own output. When memory runs out, the OOM score makes the kernel kill commands before the server.
+# bash sets its own score, because `hide_memory` prevents the server's user from writing to the server's
+# entries in /proc.
 _SETUP_SCRIPT = """\
 PS1= PS2= PROMPT_COMMAND=; unset HISTFILE MAILCHECK; set +o history +H; shopt -u checkwinsize; exec 252>&2 >&2
 __calm() { PS1= PS2= PROMPT_COMMAND=; set +e; return "$1"; }
 { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
 __mark() { builtin printf '\\0%s %d\\0' "$1" "$2"; }
 """
-# Each command has its own input and output, so that the output of the next command is captured even after
-# `exec >log` or `exec 2>&-`. `__calm` removes the prompt that an activated environment sets, and turns off
-# `set -e`, which would end the shell at the next failing command. `2>/dev/null` hides our own lines from the
-# trace of `set -x`.
+# Each command has its own input and output. So the output of the next command is captured even after a
+# command such as `exec >log` or `exec 2>&-`. `__calm` removes the prompt that an activated environment sets.
+# It also turns off `set -e`, because that would end the shell at the next command that fails. `2>/dev/null`
+# hides our own lines from the trace of `set -x`.
 _COMMAND_TEMPLATE = (
     "{evaluate} eval -- {quoted} <{input} >{output} 2>{output} 252>&-; {{ __calm $?; }} 2>/dev/null\n"
 )
@@ -52,7 +52,7 @@ _PRINT_MARKER = "\n{{ __mark {mark} $? >{output}; }} 2>/dev/null\n"
 
 
 class Bash:
-    """One bash process. Commands go in through a pipe, and output comes out of another pipe and its pty."""
+    """One bash process. It reads commands from a pipe, and writes output to another pipe and to its pty."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", pty: int, commands: int, output: int) -> None:
         self._process = process
@@ -64,7 +64,7 @@ class Bash:
         self._unsent_keys = bytearray()
         self._marker = b""
         self._held_back: dict[int, bytes] = {}
-        """The possible beginning of the marker at the end of what was read, by descriptor."""
+        """For each descriptor, the last bytes that were read if they may be the beginning of the marker."""
         self._completion: asyncio.Future[int | None] = self._loop.create_future()
         self._pty_closed = asyncio.Event()
         self._modes = termios.tcgetattr(pty)
@@ -78,7 +78,7 @@ class Bash:
     async def start(cls, cwd: Path, env: Mapping[str, str]) -> "Bash":
         bash = cls(*_spawn(cwd, env))
         try:
-            # Output that the base image's bash prints at its start belongs to no command.
+            # The bash of the base image may print something at its start. That output belongs to no command.
             async with asyncio.timeout(10):
                 await bash._send(_SETUP_SCRIPT.encode())
         except BaseException:
@@ -120,11 +120,11 @@ class Bash:
     def start_command(
         self, command: str, *, interactive: bool = False, secret_env: Mapping[str, str] = NO_VARIABLES
     ) -> "asyncio.Future[int | None]":
-        """Start a command. The result of the future is the command's exit status, or None if bash itself has
-        ended.
+        """Start a command. The result of the returned future is the command's exit status, or None if bash
+        itself has ended.
 
-        An interactive command has the terminal, to which `type_keys` writes. Any other command has empty
-        input, and a pipe for its output. Only this command gets the variables in `secret_env`.
+        An interactive command uses the terminal, to which `type_keys` writes. Any other command has empty
+        input, and a pipe for its output. No other command gets the variables in `secret_env`.
         """
         # After variable assignments, use `command` instead of `builtin`: with `builtin`, bash 5.2 would not
         # pass the variables to the programs that `eval` starts.
@@ -155,14 +155,14 @@ class Bash:
         return self._completion
 
     async def interrupt(self, completion: "asyncio.Future[int | None]", background: Iterable[int]) -> None:
-        """Kill the command and everything that it started, except `background`, and return bash to its
+        """Kill the command and everything that it started, except `background`. bash then returns to its
         prompt.
         """
         deadline = self._loop.time() + INTERRUPT_TIMEOUT
         while not completion.done() and self._loop.time() < deadline:
             with contextlib.suppress(ProcessLookupError):
-                # bash is interrupted first, so that it gives up the rest of the command line when its child
-                # process dies.
+                # bash is interrupted first. Otherwise, it would run the rest of the command line when the
+                # killed process ends.
                 os.kill(self._process.pid, signal.SIGINT)
                 os.kill(self._process.pid, signal.SIGCONT)
             processes.kill_descendants(self._process.pid, exclude=background)
@@ -204,7 +204,7 @@ class Bash:
             self._loop.add_writer(self._commands, self._flush_commands)
             return
         except BrokenPipeError:
-            self._unsent.clear()  # bash has ended; _on_exit reports that.
+            self._unsent.clear()  # bash has ended, which _on_exit reports.
         self._loop.remove_writer(self._commands)
 
     def _flush_keys(self) -> None:
@@ -216,7 +216,7 @@ class Bash:
         except BlockingIOError:
             self._loop.add_writer(self._pty, self._flush_keys)
             return
-        except OSError:  # The other end is closed; _read_output deals with that.
+        except OSError:  # The other end of the pipe is closed, which _read_output handles.
             self._unsent_keys.clear()
         self._loop.remove_writer(self._pty)
 
@@ -226,7 +226,8 @@ class Bash:
         except BlockingIOError:
             return
         except OSError:  # EIO means that the other end is closed.
-            # Our end stays open until `close`: closing it now would send SIGHUP to a program that replaced bash.
+            # Our end stays open until `close`. Closing it now would send SIGHUP to a program that runs in
+            # place of bash.
             self._loop.remove_reader(self._pty_fd())
             self._pty_closed.set()
             return
@@ -235,7 +236,9 @@ class Bash:
         self._scan_for_marker(data, self._pty_fd())
 
     def _read_pipe(self) -> None:
-        """Read what is in the pipe now. A pipe holds at most 1 MiB, so this does not block the loop for long."""
+        """Read what the pipe contains now. A pipe contains at most 1 MiB, so this does not block the event
+        loop for long.
+        """
         for _ in range(16):
             if self._pipe is None:
                 return
@@ -249,7 +252,9 @@ class Bash:
             self._scan_for_marker(data, self._pipe)
 
     def _scan_for_marker(self, data: bytes, source: int) -> None:
-        """Pass on the output and detect the marker. A possible beginning of the marker is held back."""
+        """Pass on the output and detect the marker. Bytes that may be the beginning of the marker are not
+        passed on yet.
+        """
         data = self._held_back.pop(source, b"") + data
         if b"\0" not in data:
             self._output.add(data)
@@ -290,7 +295,9 @@ class Bash:
 
 
 def _spawn(cwd: Path, env: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes], int, int, int]":
-    """Start bash. Returns the process, and the descriptors of its pty, of its command input and of its output."""
+    """Start bash. Return the process and three descriptors: for its pty, for its command input, and for its
+    output.
+    """
     cwd.mkdir(parents=True, exist_ok=True)  # A command may have removed the work tree.
     master, slave = os.openpty()
     modes = termios.tcgetattr(slave)
@@ -325,10 +332,10 @@ def _spawn(cwd: Path, env: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes],
 
 
 # This function runs between fork and exec, in a process that may have had other threads. It therefore makes
-# only two system calls, and uses no import and no lock.
+# only two system calls, and uses neither an import nor a lock.
 def _become_terminal_owner() -> None:
-    """Make the pty the controlling terminal of the child, and make the child adopt orphaned processes. Runs
-    in the child before exec.
+    """Make the pty the controlling terminal of the child process, and let the child adopt orphaned processes.
+    Runs in the child before exec.
     """
     processes.adopt_orphans()
     fcntl.ioctl(1, termios.TIOCSCTTY, 0)

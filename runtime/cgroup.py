@@ -1,4 +1,4 @@
-"""Counts the out-of-memory kills in this container, as reported by the control group."""
+"""Counts the out-of-memory kills in this container. The numbers come from the container's control group."""
 
 import os
 import re
@@ -11,10 +11,10 @@ _OOM_KILLS = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
 class OomKillCounter:
-    """Counts the processes that were killed at the memory limit. The count is 0 if the kernel does not
+    """Counts the processes that the kernel killed at the memory limit. The count is 0 if the kernel does not
     provide it.
 
-    Exit code 137 does not prove a kill at the memory limit: it means SIGKILL, which any process can send.
+    Exit code 137 does not prove such a kill. It means SIGKILL, and any process can send this signal.
     """
 
     def __init__(self) -> None:

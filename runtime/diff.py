@@ -1,18 +1,18 @@
-"""Creates unified diffs in the format of difflib, but fast for long files with few changes."""
+"""Creates unified diffs in the format of difflib. Faster than difflib for long files with few changes."""
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 CONTEXT_LINES = 3  # Number of unchanged lines around a change.
-# Maximum lines for difflib, whose time is quadratic. A longer changed part is shown as removed and added as a
-# whole.
+# Maximum lines of a changed part for difflib, whose time is quadratic. A longer part is shown as completely
+# removed and added.
 _MAX_DIFFLIB_LINES = 2000
 
 _Opcode = tuple[str, int, int, int, int]
 
 
 def format_diff(old: str, new: str, name: str) -> str:
-    """Return a diff in the format of `diff -u`; empty if the texts are equal."""
+    """Return a diff in the format of `diff -u`, or "" if the texts are equal."""
     before, after = _split_lines(old), _split_lines(new)
     hunks = [line for group in _diff_groups(before, after) for line in _format_hunk(group, before, after)]
     return "".join([f"--- a/{name}\n", f"+++ b/{name}\n", *hunks]) if hunks else ""
@@ -50,7 +50,9 @@ def _common_prefix_length(left: list[str], right: list[str]) -> int:
 
 
 def _group_hunks(opcodes: list[_Opcode]) -> Iterator[list[_Opcode]]:
-    """Group changes together with their context lines. Changes that are close to each other share a hunk."""
+    """Group the changes into hunks with their context lines. Changes that are close to each other are in the
+    same hunk.
+    """
     group: list[_Opcode] = []
     for index, (tag, a, b, c, d) in enumerate(opcodes):
         if tag != "equal":

@@ -6,15 +6,15 @@ from pathlib import Path
 from patchwright.runtime.output_text import clip
 
 MAX_ENTRIES = 400
-# Directories with many entries that are rarely of interest.
+# Directories that have many entries, but are rarely of interest.
 _SKIPPED_DIRECTORIES = frozenset(
     {".git", ".hg", ".tox", ".nox", ".venv", "__pycache__", "node_modules", ".mypy_cache"}
 )
 
 
 def list_directory(directory: Path, name: str) -> str:
-    """List two levels of a directory. The names of directories end in a slash; a note gives the number of
-    entries left out.
+    """List two levels of a directory. The names of directories end in a slash. If entries are left out, a
+    note says how many.
     """
     lines: list[str] = [f"{name}/"]
     omitted = 0
@@ -34,8 +34,8 @@ def list_directory(directory: Path, name: str) -> str:
 
 
 def _scan_entries(directory: Path) -> list[tuple[str, str]]:
-    """Return a pair for each entry: its name as shown, and the name of the directory to list next, or "" if
-    the entry is not listed further.
+    """Return a pair for each entry: the entry's name as shown, and the name of the directory to list next.
+    The second name is "" if the entry is not listed further.
     """
     try:
         with os.scandir(directory) as iterator:

@@ -1,1 +1,1 @@
-"""The browser in a sandbox: its call language, and Chromium that runs the calls."""
+"""The browser in a sandbox: the language of its calls, and Chromium, which runs the calls."""

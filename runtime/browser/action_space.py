@@ -1,4 +1,4 @@
-"""The browser's action space: 34 calls. Each is declared once; the prompt and the parser use this
+"""The browser's action space: 34 calls. Each call is declared once. The prompt and the parser use this
 declaration.
 
 Used on the host and in the container. Source: arXiv:2407.16741v2, appendix J (the action set of BrowserGym
@@ -21,12 +21,12 @@ Category = Literal["agent", "navigation", "bid", "coordinates", "keyboard", "tab
 
 @dataclass(frozen=True, slots=True)
 class CallSignature:
-    """One call as it is described to a model."""
+    """The description of one call for a model."""
 
     name: str
     category: Category
     text: str
-    """The call with the types and defaults of its arguments."""
+    """The call with its arguments, their types and their defaults."""
     description: str
     examples: tuple[str, ...]
     signature: inspect.Signature
@@ -260,7 +260,7 @@ def tab_focus(index: int) -> None:
 
 
 def call_names(*categories: Category) -> tuple[str, ...]:
-    """Return the names of the calls in these categories, or of all calls if no category is given."""
+    """Return the names of the calls in these categories. Without categories, return the names of all calls."""
     return tuple(name for name, call in CALLS.items() if not categories or call.category in categories)
 
 

@@ -1,4 +1,4 @@
-"""Executes the browser's calls, with Playwright's own checks that an element is ready."""
+"""Executes the browser's calls. Playwright itself checks that an element is ready for a call."""
 
 import asyncio
 import contextlib
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
         VendorResponse,
     )
 
-ACTION_TIMEOUT_MS = 2_000.0  # milliseconds for an element to become ready
+ACTION_TIMEOUT_MS = 2_000.0  # milliseconds that an element may take to become ready
 _DRAG_STEPS = 5  # mouse events of one drag; pages need several to detect the movement
 _MAX_FILES = 20
 _GOTO_ATTEMPTS, _INTERRUPTED_ERRORS = 5, ("interrupted by another navigation", "frame was detached")
 
-# Stores an element in the page under an unguessable name until Playwright has a handle to it.
+# Stores an element in the page under a random name, until Playwright has a handle to the element.
 _STORE_ELEMENT_JS = """function (key) {
   const element = this.nodeType === 9 ? this.documentElement : this;
   Object.defineProperty(element.ownerDocument.defaultView, key, { value: element, configurable: true });
@@ -37,7 +37,7 @@ _WAIT_TWO_FRAMES_JS = "() => new Promise(done => requestAnimationFrame(() => req
 
 
 class CallExecutor:
-    """Executes each call with a method of the same name and arguments.
+    """Executes each call. The method for a call has the same name and arguments as the call.
 
     The methods raise BrowserCallFailed with advice for the model, or DevToolsError with the browser's own
     message.
@@ -51,7 +51,7 @@ class CallExecutor:
 
     @property
     def is_done(self) -> bool:
-        """True if the task has ended, with an answer or as infeasible."""
+        """True if the model has ended the task, with an answer or because the goal cannot be reached."""
         return self.user_message is not None or self.infeasible_reason is not None
 
     async def noop(self, wait_ms: float = 1000) -> None:
@@ -118,8 +118,8 @@ class CallExecutor:
         await source.hover(timeout=ACTION_TIMEOUT_MS)
         await mouse.down()
         try:
-            # Playwright's hover() is not used here. It fails if the dragged element covers the target, which
-            # is no error in a drag.
+            # Playwright's hover() is not used. It fails if the dragged element covers the target, but that is
+            # no error in a drag.
             await target.scroll_into_view_if_needed(timeout=ACTION_TIMEOUT_MS)
             if (box := await target.bounding_box()) is None:
                 raise BrowserCallFailed(f"element {to_bid} is not visible: you cannot drop anything on it")
@@ -132,7 +132,7 @@ class CallExecutor:
         page, element = await self._active_page(), await self._find_element(bid)
         _check_is_local(page, await element.owner_frame())
         if await element.evaluate("e => e instanceof HTMLInputElement && e.type === 'file'"):
-            # also works if the page hides the input behind a button
+            # this works even if the page hides the input behind a button
             await element.set_input_files(files, timeout=ACTION_TIMEOUT_MS)
             return
         async with page.expect_file_chooser(timeout=ACTION_TIMEOUT_MS) as opened:
@@ -232,8 +232,8 @@ class CallExecutor:
     # --- helpers --------------------------------------------------------------------------------------------
 
     async def _navigate(self, url: str) -> "VendorResponse | None":
-        """Open a URL in the active tab. Returns None if there is no response to show, for example for a
-        download.
+        """Open a URL in the active tab. Return None if there is no response to show, for example because the
+        URL leads to a download.
         """
         tab, seconds = await self._tab_manager.active_tab(), self._tab_manager.load_timeout
         downloads = self._tab_manager.download_count
@@ -253,7 +253,7 @@ class CallExecutor:
                 if "Timeout" in message:
                     await self._tab_manager.stop_loading(tab)
                     raise BrowserCallFailed(f"the server did not respond within {seconds:g} s") from error
-                # Retry if the old page opened another document at the same moment.
+                # Try again if the old page opened another document at the same moment.
                 if attempt == _GOTO_ATTEMPTS - 1 or not any(
                     words in message for words in _INTERRUPTED_ERRORS
                 ):
@@ -264,11 +264,13 @@ class CallExecutor:
         return (await self._tab_manager.active_tab()).page
 
     async def _find_element(self, bid: str) -> "VendorElement":
-        """Return the element with this bid (element id) from any frame or shadow tree of the active tab."""
+        """Return the element with this bid (element id). Searches all frames and shadow trees of the active
+        tab.
+        """
         tab = await self._tab_manager.active_tab()
         not_found = f"there is no element {bid[:20]!r} on this page now: the tree shows the current ones"
         node = await find_node(tab.send, tab.bids, bid)
-        if node is None and not tab.has_bids:  # an earlier call of this turn has opened the page
+        if node is None and not tab.has_bids:  # the page was opened by an earlier call of this turn
             await read_page(tab.send, tab.bids, SnapshotOptions())
             tab.has_bids, node = True, tab.bids.find_node(bid)
         if node is None:
@@ -319,7 +321,7 @@ class CallExecutor:
 
 
 def _check_is_local(page: "VendorPage", frame: "VendorFrame | None") -> None:
-    """Raise BrowserCallFailed unless the sandbox itself serves the page and the frames that would receive a
+    """Raise BrowserCallFailed unless the sandbox itself serves the page and all frames that would get the
     file.
     """
     urls = [page.url]

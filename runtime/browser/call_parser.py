@@ -1,4 +1,4 @@
-"""Parses browser calls without side effects, on the host and in the container."""
+"""Parses browser calls, on the host and in the container. No function in this module has side effects."""
 
 import ast
 import difflib
@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from patchwright.runtime.browser.action_space import ALL_CALLS, CALLS, CallSignature
 from patchwright.runtime.observations import ActionFailure
 
-MAX_CALLS = 50  # calls in one turn
-_MAX_QUOTED = 80  # characters of a line that an error quotes
+MAX_CALLS = 50  # maximum number of calls in one turn
+_MAX_QUOTED = 80  # maximum characters of the line that an error message quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class BrowserCall:
     name: str
     arguments: Mapping[str, object]
     line: int
-    """Line of the call in the code, counted from 1."""
+    """Number of the line that contains the call, counted from 1."""
     text: str
-    """First line of the call, as written."""
+    """First line of the call, as the model wrote it."""
 
 
 _CODE_FENCE = re.compile(r"\A(\s*```(?:[A-Za-z]*[ \t]*\n)?)(.*?)\s*```\s*\Z", re.DOTALL)
@@ -37,8 +37,8 @@ class _InvalidCall(Exception):
 
 
 def parse_calls(code: str, allowed: Collection[str] = ALL_CALLS) -> tuple[BrowserCall, ...] | ActionFailure:
-    """Return the calls in order. If a call is invalid, return only an error with its line and the correct
-    form.
+    """Return the calls in their order in the code. If a call is invalid, return only an error, which names
+    the call's line and its correct form.
 
     The code has one call per line, with literal arguments. Comments, blank lines and a code fence around the
     code are accepted.
@@ -50,12 +50,12 @@ def parse_calls(code: str, allowed: Collection[str] = ALL_CALLS) -> tuple[Browse
     lines = code.split("\n")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # unknown escape sequences are kept
+            warnings.simplefilter("ignore")  # unknown escape sequences stay as they are
             statements = ast.parse(code).body
     except SyntaxError as error:
         line = min(max(error.lineno or 1, 1), len(lines))
         return _malformed_failure(line, f"{_quote_line(lines, line)} cannot be read ({error.msg})")
-    # NUL, a lone surrogate, or nesting that is too deep.
+    # The code contains NUL or a lone surrogate, or is nested too deep.
     except (ValueError, MemoryError, RecursionError) as error:
         return _malformed_failure(1, f"the code cannot be read ({str(error) or 'too deeply nested'})")
     if len(statements) > MAX_CALLS:

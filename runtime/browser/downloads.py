@@ -13,8 +13,8 @@ from patchwright.runtime.page.page_reader import DevToolsError
 if TYPE_CHECKING:
     from patchwright.runtime.browser.playwright_browser import VendorDownload
 
-MAX_IN_PROGRESS_BYTES = 50_000_000  # bytes of downloads in progress
-MAX_SAVED_BYTES = 200_000_000  # bytes of all saved downloads
+MAX_IN_PROGRESS_BYTES = 50_000_000  # maximum bytes of all downloads in progress
+MAX_SAVED_BYTES = 200_000_000  # maximum bytes of all saved downloads
 _POLL_SECONDS = 0.05  # seconds between two size checks; at 1 GB/s, a download grows by 50 MB in this time
 
 
@@ -28,7 +28,9 @@ class Downloads:
         translate_errors: Callable[[], AbstractContextManager[None]],
         add_note: Callable[[str], None],
     ) -> None:
-        """`directory` receives complete downloads. The browser writes unfinished ones into `incoming_dir`."""
+        """Completed downloads are saved in `directory`. The browser writes unfinished downloads into
+        `incoming_dir`.
+        """
         self._directory = directory
         self._incoming_dir = incoming_dir
         self._translate_errors = translate_errors
@@ -41,7 +43,7 @@ class Downloads:
         task.add_done_callback(self._running.discard)
 
     async def wait(self, timeout: float) -> None:
-        """Wait for downloads in progress, and add a note if some are unfinished."""
+        """Wait for downloads in progress. If some are then still unfinished, add a note for the model."""
         if self._running:
             await asyncio.wait(self._running, timeout=timeout)
         if self._running:
@@ -86,7 +88,7 @@ class Downloads:
 
 
 def _safe_name(suggested: str) -> str:
-    """Return a safe file name for a name that a page suggests."""
+    """Return a safe file name, made from the name that a page suggests."""
     name = re.sub(r"[^\w.,()+=@ -]", "_", Path(suggested).name).strip(". ")
     stem, dot, suffix = name.rpartition(".")
     return (f"{stem[:80]}.{suffix[:16]}" if dot and stem else name[:80]) or "download"
@@ -105,5 +107,5 @@ def _directory_size(directory: Path) -> int:
     try:
         with os.scandir(directory) as entries:
             return sum(entry.stat(follow_symlinks=False).st_size for entry in entries if entry.is_file())
-    except OSError:  # the directory does not exist yet, or a file was just moved
+    except OSError:  # the directory does not exist yet, or a file was moved a moment ago
         return 0

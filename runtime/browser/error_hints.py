@@ -3,15 +3,15 @@
 import re
 from urllib.parse import urlsplit
 
-_MAX_MESSAGE = 600  # characters of a browser's own message
-_MAX_URL = 8_000  # characters
+_MAX_MESSAGE = 600  # maximum characters of a message from the browser
+_MAX_URL = 8_000  # maximum characters of a URL
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?!\d)")
 _LOOPBACK = re.compile(r"localhost|.+\.localhost|127(\.\d{1,3}){3}|::1")
 _ANY_ADDRESS = re.compile(r"(?<=//)(0\.0\.0\.0|\[::\])(?=[:/?#]|$)")
 _COVERED = re.compile(r"(<.*) intercepts pointer events")
 
-# If several patterns match the browser's message, the first one wins.
+# If a message from the browser matches several patterns, the first one is used.
 _ELEMENT_HINTS = (
     (
         "is not visible",
@@ -81,11 +81,11 @@ _PROXY_ERRORS = ("ERR_PROXY_CONNECTION_FAILED", "ERR_TUNNEL_CONNECTION_FAILED", 
 
 
 class BrowserCallFailed(Exception):
-    """Raised if a call failed. The message tells the model the reason and what to try instead."""
+    """Raised if a call failed. The message tells the model why, and what to try instead."""
 
 
 def explain_error(message: str, online: bool) -> str:
-    """Explain a browser's error message and suggest what to try instead. `online` means that the sandbox has
+    """Explain a browser's error message, and suggest what to try instead. `online` is True if the sandbox has
     a proxy.
     """
     if any(error in message for error in _PROXY_ERRORS):
@@ -129,7 +129,9 @@ def is_closed_error(message: str) -> bool:
 
 
 def _clean_message(message: str) -> str:
-    """Return the first line of a message. Removes the name of Playwright's function and the log that follows."""
+    """Return the first line of a message, without the name of Playwright's function and without Playwright's
+    call log.
+    """
     lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", message).splitlines() if line.strip()]
     first = re.sub(
         r"^(?:Error: )?(?:\w+\.\w+: )?(?:Protocol error \([\w.]+\): )?", "", lines[0] if lines else ""
@@ -159,12 +161,12 @@ def normalize_url(url: str) -> str:
     else:
         is_local = re.match(r"/*(?:localhost|127\.|0\.0\.0\.0|\[::1?\])", url)
         url = f"{'http' if is_local else 'https'}://{url.lstrip('/')}"
-    # A server that listens on all addresses prints 0.0.0.0 or [::]. Open localhost instead.
+    # A server that listens on all addresses prints 0.0.0.0 or [::], which stand for localhost.
     return _ANY_ADDRESS.sub("localhost", url, count=1)
 
 
 def is_local_url(url: str) -> bool:
-    """True if the URL points to this sandbox itself, by a loopback address or localhost."""
+    """True if the URL leads to this sandbox itself. Its host is then a loopback address or localhost."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

@@ -1,7 +1,7 @@
 """Chromium in the sandbox, with one browser context per run. Only this module uses Playwright directly.
 
-Chromium starts with the first call. Playwright is imported at the same time, from the directory of the
-feature. The other browser modules use Playwright's types under the names `Vendor*`.
+Chromium starts with the first call. Only then is Playwright imported, from the directory of the feature. The
+other browser modules use Playwright's types under the names `Vendor*`.
 """
 
 import asyncio
@@ -67,16 +67,16 @@ _WAIT_CALL_TIMEOUT, _CALL_TIMEOUT = 40.0, 10.0
 _READ_TIMEOUT = 18.0
 _READ_RETRIES_TIMEOUT = 40.0  # seconds for all attempts to read a page that keeps changing
 _START_TIMEOUT = 20.0
-_DOWNLOAD_TIMEOUT = 5.0  # seconds that a turn waits for its downloads
+_DOWNLOAD_TIMEOUT = 5.0  # seconds for which a turn waits for its downloads
 _CLOSE_TIMEOUT = 5.0
 
 _PROXY_BYPASS = "<-loopback>;localhost;*.localhost;127.0.0.0/8;[::1]"
-"""Hosts that are reached without the proxy. `<-loopback>` removes Chromium's default list, which includes
-169.254.0.0/16, the network of the cloud metadata services.
+"""Hosts that are reached without the proxy. Chromium's default list would add 169.254.0.0/16, the network of
+the cloud metadata services. `<-loopback>` removes that default list.
 """
 
-# The proxy of an offline sandbox. Nothing listens on this port (that of the discard protocol), so Chromium
-# has no network.
+# The proxy of an offline sandbox. Nothing listens on this port (the port of the discard protocol), so
+# Chromium has no network.
 _DEAD_PROXY = "http://127.0.0.1:9"
 
 _FLAGS = (
@@ -87,10 +87,10 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Push messaging connects to Google. These flags direct it to a port on which nothing listens.
+    # Push messaging would connect to Google. These flags make it connect to a port on which nothing listens.
     *(f"--gcm-{each}={_DEAD_PROXY}" for each in ("checkin-url", "registration-url", "mcs-endpoint")),
-    "--disable-smooth-scrolling",  # scrolling is complete when the call returns
-    "--disable-site-isolation-trials",  # one DevTools session sees all frames of a page
+    "--disable-smooth-scrolling",  # without this, scrolling would continue after the call has returned
+    "--disable-site-isolation-trials",  # with this, one DevTools session sees all frames of a page
     f"--proxy-bypass-list={_PROXY_BYPASS}",
 )
 _PREFERENCES = {
@@ -100,13 +100,13 @@ _PREFERENCES = {
 """Preferences of a new profile. With autofill enabled, Chromium would ask Google about each form on a page.
 """
 _REMOVED_FLAGS = (
-    "--disable-popup-blocking",  # would let pages open tabs without a click
+    "--disable-popup-blocking",  # this default of Playwright would let pages open tabs without a click
     "--disable-ipc-flooding-protection",
 )
 
 
 class Browser:
-    """One Chromium with one browser context. It starts on first use, and starts again if it has ended."""
+    """One Chromium with one browser context. Starts Chromium on first use, and again if Chromium has ended."""
 
     def __init__(
         self,
@@ -116,7 +116,9 @@ class Browser:
         features: SandboxFeatures,
         load_timeout: float = LOAD_TIMEOUT,
     ) -> None:
-        """`load_timeout` is the time in seconds for a server to respond, and again for its page to load."""
+        """`load_timeout` is the number of seconds that a server may take to respond. Its page may then take
+        the same time to load.
+        """
         self._load_timeout = load_timeout
         self._paths = PathGuard(root, scratch)
         self._env = dict(env)
@@ -130,7 +132,7 @@ class Browser:
     async def run_code(
         self, code: str, allowed: tuple[str, ...], options: SnapshotOptions
     ) -> PageSnapshot | ActionFailure:
-        """Run the calls in order up to the first failure, and take a snapshot. This takes at most 150 s."""
+        """Run the calls in order until one fails, and then take a snapshot. Takes at most 150 s."""
         calls = parse_calls(code, allowed)
         if isinstance(calls, ActionFailure):
             return calls
@@ -184,7 +186,7 @@ class Browser:
     # --- start ----------------------------------------------------------------------------------------------
 
     async def _ensure_started(self, chromium: str) -> TabManager:
-        """Return the running browser, or start a new one."""
+        """Return the running browser. If there is none, start one."""
         is_restart = self._tab_manager is not None
         if (
             self._tab_manager is not None
@@ -210,7 +212,8 @@ class Browser:
     async def _start(self, chromium: str) -> TabManager:
         packages = self._features.packages("browser")
         if packages is not None and str(packages) not in sys.path:
-            sys.path.append(str(packages))  # at the end, so that our own packages take precedence
+            # added at the end of the import path, so that our own packages take precedence
+            sys.path.append(str(packages))
         from playwright.async_api import async_playwright
 
         self._state_dir = state_dir = Path(tempfile.mkdtemp(prefix="browser-", dir=self._paths.scratch))
@@ -226,7 +229,7 @@ class Browser:
                 state_dir / "profile",
                 executable_path=chromium,
                 headless=True,
-                # The container is the sandbox, and does not allow Chromium's own sandbox inside.
+                # Chromium's own sandbox is off: the container does not allow it, and is a sandbox itself.
                 chromium_sandbox=False,
                 args=[*_FLAGS, f"--proxy-server={self._proxy or _DEAD_PROXY}"],
                 ignore_default_args=list(_REMOVED_FLAGS),
@@ -265,7 +268,7 @@ class Browser:
     async def _run_calls(
         self, calls: tuple[BrowserCall, ...], executor: CallExecutor, tab_manager: TabManager
     ) -> str | None:
-        """Run the calls. Returns the reason if one failed, otherwise None."""
+        """Run the calls. If a call failed, return the reason; otherwise return None."""
         tab_manager.begin_turn()
         call = None
         try:
@@ -294,7 +297,7 @@ class Browser:
     async def _read_page(
         self, tab_manager: TabManager, options: SnapshotOptions
     ) -> tuple[PageContent, BrowserTab]:
-        """Read the active tab once it is idle. Reads it again if the page changes meanwhile."""
+        """Read the active tab once it is idle. If the page changes while it is read, read it again."""
         for _ in range(3):
             await tab_manager.wait_until_idle()
             if self._downloads is not None:
@@ -337,7 +340,7 @@ async def _page_snapshot(tab_manager: TabManager, content: PageContent, tab: Bro
 
 
 def _failure_message(calls: tuple[BrowserCall, ...], call: BrowserCall | None, reason: str) -> str:
-    """Return the failure of a call with its line, and the number of calls that were not run."""
+    """Return a message about a failed call: the reason, the call's line, and how many calls were not run."""
     if call is None:
         return reason
     remaining = len(calls) - calls.index(call) - 1
@@ -346,7 +349,7 @@ def _failure_message(calls: tuple[BrowserCall, ...], call: BrowserCall | None, r
 
 
 async def _has_exited(tab_manager: TabManager) -> bool:
-    """True if the browser itself has ended, not just a tab."""
+    """True if the browser itself has ended. False if only a tab has ended."""
     try:
         with _translate_errors():
             async with asyncio.timeout(_CLOSE_TIMEOUT):
@@ -377,7 +380,7 @@ def _is_driver(pid: int) -> bool:
 
 
 def _find_pids(state_dir: Path) -> list[int]:
-    """Return the processes of the browser with this state directory."""
+    """Return the process ids of the browser whose state is in this directory."""
     needle = str(state_dir).encode()
     return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and needle in _command_line(int(pid))]
 

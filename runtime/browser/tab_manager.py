@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     )
 
 MAX_TABS = 20
-MAX_DIALOGS = 10  # dialogs of one page in one turn; more are treated as a loop
+MAX_DIALOGS = 10  # number of dialogs of one page in one turn; a page that opens more is in a loop
 MAX_NOTES = 20
-MAX_UNRELEASED_DOCUMENTS = 5  # old documents of a tab that trigger a garbage collection
-LOAD_TIMEOUT = 15.0  # seconds for a server to respond, and again for its page to load
+MAX_UNRELEASED_DOCUMENTS = 5  # a garbage collection starts when a tab has shown this many documents
+LOAD_TIMEOUT = 15.0  # seconds that a server may take to respond; its page may then take the same time to load
 QUIET_SECONDS = 0.03  # seconds without activity after which a page is idle
 MAX_BUSY_SECONDS = 0.5  # maximum seconds to wait for a loaded page to become idle
 _POLL_SECONDS = 0.01
 _CLOSE_TIMEOUT = 3.0
-_MAX_TEXT, _MAX_TITLE, _MAX_URL = 500, 200, 2_000  # characters
+_MAX_TEXT, _MAX_TITLE, _MAX_URL = 500, 200, 2_000  # maximum characters
 
 
 class TabManager:
-    """The tabs of one context, in the order in which they were opened."""
+    """The tabs of one browser context, in the order in which they were opened."""
 
     def __init__(
         self,
@@ -52,11 +52,13 @@ class TabManager:
         self.has_exited = False
         """True if the browser has ended."""
         self.download_count = 0
-        """Downloads that have started so far."""
+        """Number of downloads that have started."""
         self._start_download = on_download
         self._bid_counter = itertools.count(1)
         self._ignored_targets: set[str] = set()
-        """Targets for which nothing waits any longer: closed tabs, and tabs that did not open in time."""
+        """Ids of DevTools targets for which no call waits any longer: closed tabs, and tabs that did not open
+        in time.
+        """
         self._tasks: set[asyncio.Task[None]] = set()
         context.on("page", self._on_page)
         context.on("close", self._on_context_close)
@@ -65,18 +67,18 @@ class TabManager:
         self.notes.clear()
 
     def add_note(self, text: str) -> None:
-        """Add a note for the model to the next snapshot. The snapshots after that do not show it."""
+        """Add a note for the model. Only the next snapshot contains it."""
         if text not in self.notes and len(self.notes) < MAX_NOTES:
             self.notes.append(text)
 
     def begin_turn(self) -> None:
-        """Reset the state of the previous turn."""
+        """Start a new turn: reset everything that is counted per turn."""
         for tab in self.tabs:
             tab.pending_requests.clear()
             tab.dialog_count = 0
 
     async def active_tab(self) -> BrowserTab:
-        """Return the active tab, or open one."""
+        """Return the active tab. If there is none, open one."""
         if not self.tabs:
             await self.open_tab()
         self.active_index = min(max(self.active_index, 0), len(self.tabs) - 1)
@@ -98,7 +100,7 @@ class TabManager:
             await self.tabs[index].page.bring_to_front()
 
     async def close_tab(self, tab: BrowserTab) -> None:
-        """Close a tab. The previous tab becomes the active one; if there is none, a blank tab is opened."""
+        """Close a tab. The tab before it becomes the active one. If there is none, open a blank tab."""
         self._remove_tab(tab)
         if not self.tabs:
             await self.open_tab()
@@ -108,14 +110,14 @@ class TabManager:
         await self.focus_tab(self.active_index)
 
     def record_call(self) -> None:
-        """Record the time of a call, so that `wait_until_idle` gives the page time to react to it."""
+        """Record the time of a call, so that `wait_until_idle` gives the page time to react to the call."""
         if self.tabs:
             tab = self.tabs[min(self.active_index, len(self.tabs) - 1)]
             tab.record_activity()
             tab.document_times.clear()
 
     async def wait_until_idle(self) -> None:
-        """Wait for a limited time until the active tab is loaded and idle, and its new tabs are open."""
+        """Wait until the active tab is loaded and idle, and its new tabs are open. The wait is limited."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.load_timeout
         while True:
@@ -145,8 +147,8 @@ class TabManager:
             await self.stop_loading(tab)
 
     async def _wait_for_new_tabs(self, tab: BrowserTab, end: float) -> None:
-        """Wait until the events of new tabs have arrived. Chromium lists a new tab right after a click,
-        before its event.
+        """Wait until the events of new tabs have arrived. Chromium lists a new tab right after a click, but
+        its event comes later.
         """
         loop = asyncio.get_running_loop()
         while unreported := await self._find_unreported_targets(tab):
@@ -162,13 +164,14 @@ class TabManager:
                 known = {await each.fetch_target_id() for each in self.tabs}
         except (DevToolsError, TimeoutError):
             return set()
-        # A target with a subtype is prepared for a future tab, but is not a tab yet.
+        # A target with a subtype is not a tab yet. Chromium prepares it for a future tab.
         pages = {each["targetId"] for each in targets if each["type"] == "page" and not each.get("subtype")}
         return pages - known - self._ignored_targets
 
     async def wait_for_download(self, before: int) -> None:
-        """Wait until another download starts, because its event may be late. `before` is the previous
-        `download_count`.
+        """Wait until another download starts, because its event may come late.
+
+        `before` is the `download_count` from before the call that may start the download.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESPONSE_TIMEOUT):
@@ -184,8 +187,8 @@ class TabManager:
                 await tab.send("Page.stopLoading", {})
 
     async def leave_page(self, tab: BrowserTab) -> None:
-        """Leave a page whose scripts keep opening other pages, which would replace the page that a call
-        opens.
+        """Leave a page whose scripts open other pages again and again. They would replace the page that a
+        call opens.
         """
         try:
             with contextlib.suppress(DevToolsError, TimeoutError):
@@ -194,13 +197,15 @@ class TabManager:
                     await tab.send("Page.stopLoading", {})
                     with self.translate_errors():
                         await tab.page.goto("about:blank")
-        finally:  # enable scripts for the next page even after a timeout
+        finally:  # enables scripts for the next page, even after a timeout
             with contextlib.suppress(DevToolsError, TimeoutError):
                 async with asyncio.timeout(RESPONSE_TIMEOUT):
                     await tab.send("Emulation.setScriptExecutionDisabled", {"value": False})
 
     async def ensure_responsive_tab(self) -> BrowserTab:
-        """Return the active tab once it responds. Stops endless scripts, and closes blocked tabs."""
+        """Return the active tab as soon as it responds. Stops scripts that do not end, and closes tabs that
+        stay blocked.
+        """
         for _ in range(MAX_TABS):
             tab = await self.active_tab()
             if await tab.is_responsive():
@@ -218,9 +223,9 @@ class TabManager:
         raise DevToolsError("no tab responds")
 
     def collect_garbage(self) -> None:
-        """Release old documents in the background, because Chromium keeps them for a long time.
+        """Make Chromium release old documents, in the background. Chromium would keep them for a long time.
 
-        A tab that opened a page of 200 rows 60 times took 350 MB.
+        Without this, a tab that opened a page of 200 rows 60 times took 350 MB.
         """
         for tab in self.tabs:
             if tab.unreleased_documents >= MAX_UNRELEASED_DOCUMENTS:
@@ -228,7 +233,9 @@ class TabManager:
                 self._start_task(self._collect_garbage(tab))
 
     async def list_tabs(self) -> tuple[Tab, ...]:
-        """Return the tabs for a snapshot. The data come from the browser, so blocked pages are included."""
+        """Return the tabs for a snapshot. The browser provides the data, not the pages, so blocked pages are
+        included.
+        """
         urls_and_titles = await asyncio.gather(*map(self._read_url_and_title, self.tabs))
         return tuple(
             Tab(url=url, title=title, active=index == self.active_index)
@@ -291,8 +298,8 @@ class TabManager:
         page.on("load", lambda _: tab.record_activity())
         page.on("domcontentloaded", lambda _: tab.record_document())
         page.on("framenavigated", lambda _: tab.record_activity())
-        # Subscribe permanently: Playwright sometimes misses the file chooser if the subscription starts just
-        # before the click.
+        # The subscription is permanent. If it starts just before the click, Playwright sometimes misses the
+        # file chooser.
         page.on("filechooser", lambda _: tab.record_activity())
         page.on("dialog", lambda dialog: self._start_task(self._on_dialog(tab, dialog)))
         page.on("download", self._on_download)

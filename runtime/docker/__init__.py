@@ -1,1 +1,1 @@
-"""Docker containers as sandboxes, and the images that they use. Runs on the host only."""
+"""Docker containers as sandboxes, and the images for them. This package runs only on the host."""

@@ -28,7 +28,7 @@ BASE_LABEL = "io.patchwright.base"
 FEATURES_LABEL = "io.patchwright.features"
 DEPENDENCIES_LABEL = "io.patchwright.dependencies"
 GENERATION_LABEL = "io.patchwright.generation"
-MAX_GENERATION = 20  # maximum number of updates on top of each other; an image may have 127 layers
+MAX_GENERATION = 20  # maximum number of updates of a layer; each adds image layers, and an image may have 127
 
 DEFAULT_PACKAGE_INDEX = "https://pypi.org/simple"
 RUNTIME_PACKAGE = Path(__file__).parents[1]
@@ -79,7 +79,7 @@ COPY --from={bundle} {install_dir} {install_dir}
 {features}LABEL {label}
 """
 _COPY_FEATURE = "COPY --from={bundle} {install_dir}/{feature} {install_dir}/{feature}\n"
-# User, working directory and entrypoint are set for each container, not in the image.
+# User, working directory and entrypoint are set when a container is created, not in the image.
 _INSTALL_CODE = """\
 COPY new {install_dir}/new
 RUN ["{python}", "-I", "{install_dir}/new/install_layer.py", "{install_dir}", "{uid}"]
@@ -87,8 +87,8 @@ RUN ["{python}", "-I", "{install_dir}/new/install_layer.py", "{install_dir}", "{
 
 
 def read_container_code() -> dict[str, bytes]:
-    """Read the runtime's files that go into the container. Returns their content by path in the build
-    context.
+    """Read those of the runtime's files that go into the container. Return their contents by path in the
+    build context.
     """
     return {
         "new/app/patchwright/__init__.py": b"",
@@ -102,12 +102,12 @@ def read_container_code() -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """An interpreter, bash and git. They are copied from a source image and run on any base image."""
+    """An interpreter, bash and git. They are copied from a source image, and run on any base image."""
 
     source: str
     source_id: str
     ca_bundle: bytes | None = None
-    """Certificates that the build trusts. None of them stays in the bundle."""
+    """Certificates that the build trusts. The bundle does not contain them."""
     package_index: str | None = None
 
     @property
@@ -119,7 +119,7 @@ class Bundle:
         return (f"{BUNDLE_REPOSITORY}:{hash_files(self.files())}",)
 
     def files(self) -> dict[str, bytes]:
-        """Return the build context: file contents by path."""
+        """Return the files of the build context: their contents by path."""
         scripts = ("make_bundle.py", "bytecode.py", "relocatable.py", "wheels.py")
         return self._build_context("bundle", scripts, self.source, self.source_id)
 
@@ -147,11 +147,13 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class FeatureBundle(Bundle):
-    """The bundle of one sandbox feature. It uses the interpreter, loader and libraries of the base bundle."""
+    """The bundle for one sandbox feature. It uses the interpreter, the loader and the libraries of the base
+    bundle.
+    """
 
     feature: SandboxFeature = "kernel"
     bundle_tag: str = ""
-    """Tag of the base bundle, which identifies its content."""
+    """Tag of the base bundle. The tag identifies the content of that bundle."""
 
     @property
     def description(self) -> str:
@@ -174,18 +176,18 @@ class FeatureBundle(Bundle):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeLayer:
-    """The runtime layer on one base image."""
+    """The runtime layer for one base image."""
 
     base: str
     base_id: str
-    """Id of the base image. If the base image's tag moves to another image, a new layer is built."""
+    """Id of the base image. If the tag of the base image moves to another image, a new layer is built."""
     bundle_tag: str
     """Tag of the bundle."""
     ca_bundle: bytes | None = None
     """Certificates that sandboxes trust in addition to those of the base image."""
     package_index: str | None = None
     features: Mapping[SandboxFeature, str] = field(default_factory=dict)
-    """The features of the layer, each with the tag of its bundle."""
+    """The features in the layer. The value of a feature is the tag of its bundle."""
     code: Mapping[str, bytes] = field(default_factory=read_container_code)
 
     @property
@@ -194,12 +196,14 @@ class RuntimeLayer:
 
     @property
     def content_tag(self) -> str:
-        """Return the tag for this content: equal build contexts have equal tags on any machine."""
+        """Return the tag that identifies the content. Equal build contexts have equal tags on all machines."""
         return f"{LAYER_REPOSITORY}:{hash_files(self.files())}"
 
     @property
     def readable_tag(self) -> str:
-        """Return a readable tag that points to the latest layer for this version, base image and features."""
+        """Return the readable tag. It points to the latest layer for this version, base image and set of
+        features.
+        """
         return f"{LAYER_REPOSITORY}:{_readable_tag(self.base, tuple(self.features))}"
 
     @property
@@ -210,12 +214,12 @@ class RuntimeLayer:
     def dependencies_hash(self) -> str:
         """Return a hash of everything in the layer except our own code.
 
-        An earlier layer can be updated only if its hash is equal.
+        An earlier layer can be updated only if it has the same hash.
         """
         return hash_files({"Dockerfile": self._dockerfile_head("").encode(), **self._installer_files()})
 
     def files(self) -> dict[str, bytes]:
-        """Return the complete build context: file contents by path."""
+        """Return the files of the complete build context: their contents by path."""
         features = " ".join(self.features)
         label = (
             f'{BASE_LABEL}="{self.base}" {FEATURES_LABEL}="{features}" '
@@ -224,7 +228,8 @@ class RuntimeLayer:
         return self._build_context(self._dockerfile_head(label))
 
     def update_files(self, earlier: str, generation: int) -> dict[str, bytes]:
-        """Return the build context for an update, which reuses an earlier layer and replaces only our code in it.
+        """Return the build context for an update. An update reuses an earlier layer, and replaces only our
+        code in it.
 
         The earlier layer must have the same dependencies.
         """
@@ -257,7 +262,7 @@ class RuntimeLayer:
 
 
 def hash_files(files: Mapping[str, bytes]) -> str:
-    """Hash the names and contents of files, independent of their times and order."""
+    """Hash the names and contents of files. The order and the times of the files do not affect the hash."""
     digest = sha256()
     for name, content in sorted(files.items()):
         digest.update(b"%d %s %d\n" % (len(name), name.encode(), len(content)))
@@ -266,7 +271,7 @@ def hash_files(files: Mapping[str, bytes]) -> str:
 
 
 def pack_files(files: Mapping[str, bytes]) -> io.BytesIO:
-    """Pack a build context as a tar archive."""
+    """Pack the files of a build context into a tar archive."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in sorted(files.items()):
@@ -283,7 +288,7 @@ def split_reference(image: str) -> tuple[str, str]:
         repository, _, digest = image.partition("@")
         return repository, digest
     repository, colon, tag = image.rpartition(":")
-    if not colon or "/" in tag:  # the colon belongs to a registry's port
+    if not colon or "/" in tag:  # the colon precedes the port of a registry, not a tag
         return image, "latest"
     return repository, tag
 
@@ -293,7 +298,7 @@ def _readable_tag(base: str, features: tuple[SandboxFeature, ...]) -> str:
     repository = re.sub(r"[^A-Za-z0-9.-]", "_", repository.replace("/", "_s_"))
     tag = re.sub(r"[^A-Za-z0-9_.-]", "-", tag)
     name = "_".join((f"v{VERSION}", repository, "tag", tag, *(("with", *features) if features else ())))
-    if len(name) <= 128:  # characters in the longest tag that an engine accepts
+    if len(name) <= 128:  # the longest tag that an engine accepts has 128 characters
         return name
     return f"{name[:111]}_{sha256((base + name).encode()).hexdigest()[:16]}"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 _NETWORK_ERRORS = ("temporary failure", "could not resolve", "network is unreachable", "timed out")
-MAX_LINES = 20_000  # last lines of a build that are kept
+MAX_LINES = 20_000  # number of lines at the end of a build's log that are kept
 _CONTROL_SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[^\S\n]*\r")
 _REASONS = re.compile(
     r"error|fatal|failed|refused|not found|no such|cannot|unable|no space|\bE: ", re.IGNORECASE
@@ -37,15 +37,15 @@ _FIXES = (
 
 
 def strip_control_sequences(line: str) -> str:
-    """Remove colors and other terminal control sequences from a line of a build log."""
+    """Remove colors and other control sequences for terminals from a line of a build log."""
     return _CONTROL_SEQUENCES.sub("", line).rstrip()
 
 
 def read_build_output(
     log: Iterable[Mapping[str, object]], lines: list[str], on_line: Callable[[str], None]
 ) -> str | None:
-    """Append the output of a build to `lines`, and report each line. Returns the error message if the build
-    failed.
+    """Append the output of a build to `lines`, and report each line. Return the error message if the build
+    failed, otherwise None.
     """
     for entry in log:
         for line in str(entry.get("stream") or entry.get("error") or "").splitlines():
@@ -59,12 +59,14 @@ def read_build_output(
 
 
 def explain_failure(description: str, lines: Sequence[str]) -> str:
-    """Return one sentence with the one or two lines that give the reason, and a fix if one is known."""
+    """Return one sentence that explains a failed build. It contains the one or two log lines with the reason,
+    and a fix if one is known.
+    """
     messages = [strip_control_sequences(line) for line in lines]
     messages = [line.strip() for line in messages if line.strip() and not _NOISE.search(line)]
     reasons = [line for line in messages if _REASONS.search(line)][-2:] or messages[-1:]
     if len(reasons) == 2 and reasons[0].partition(": ")[2] in reasons[1]:
-        del reasons[0]  # the second message repeats the first one
+        del reasons[0]  # the engine's message repeats the line above it
     sentence = f"{description} cannot be built"
     if reasons:
         sentence += ": " + " / ".join(reason[:300] for reason in reasons)
@@ -73,7 +75,9 @@ def explain_failure(description: str, lines: Sequence[str]) -> str:
 
 
 def save_log(log_dir: Path | None, lines: Sequence[str]) -> str:
-    """Save the log of a failed build. Returns a phrase with its path, or "" if it was not saved."""
+    """Save the log of a failed build. Return a phrase that contains the log's path, or "" if the log could
+    not be saved.
+    """
     if log_dir is None:
         return ""
     file = log_dir / f"build-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"

@@ -13,11 +13,11 @@ _MIB = 1 << 20
 
 
 def check_capacity(min_free_memory_mb: int, min_free_disk_mb: int, docker_root: Path) -> None:
-    """Raise InsufficientResources if memory is below `min_free_memory_mb`, or disk at `docker_root` below
-    `min_free_disk_mb`.
+    """Raise InsufficientResources if the machine has too little memory or disk space for another sandbox.
 
-    Both limits are in MiB. A check is skipped if its value cannot be measured, because the system is not
-    Linux or the engine runs in a VM.
+    The available memory must be at least `min_free_memory_mb`, and the free disk space at `docker_root` at
+    least `min_free_disk_mb`, both in MiB. A value that cannot be measured is not checked. This is the case on
+    systems other than Linux, and for an engine in a VM.
     """
     shortages = [
         f"{free:,} MiB of {resource} are free, and {setting} is {required:,}"
@@ -35,7 +35,7 @@ def check_capacity(min_free_memory_mb: int, min_free_disk_mb: int, docker_root: 
 
 
 def available_memory_mb() -> int | None:
-    """Return the MiB of available memory, as the kernel estimates it, or None if it is unknown."""
+    """Return the available memory in MiB, as estimated by the kernel, or None if it is unknown."""
     try:
         lines = MEMINFO.read_text().splitlines()
     except OSError:
