@@ -16,6 +16,7 @@ PASSES = {
     "LogLocked",
     "InsufficientResources",
     "ModelBusy",
+    "ModelConnectionFailed",
     "ModelError",
     "VerificationUnavailable",
     "QueueDown",

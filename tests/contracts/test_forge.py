@@ -91,6 +91,7 @@ async def test_a_thread_is_the_issue_with_comments_and_trusted_authors(
             *(Comment(author=triager, body=f"me too, {number}", trusted=False) for number in range(101)),
             Comment(author=maintainer, body="Please fix it.", trusted=True),
         ),
+        labels=(),
         reported_runs=(TAG,),
     )
 

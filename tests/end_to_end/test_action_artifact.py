@@ -185,6 +185,7 @@ async def test_a_revoked_permission_publishes_nothing(upload: UploadedArtifact) 
 
 LOUD = "@everyone <img src=//evil.test> ![x](http://evil.test) fixes #1\n::set-output name=x::y\n```"
 LIVE = re.compile(r"@everyone|<img|!\[x\]|fixes #1", re.IGNORECASE)
+LIVE_IN_PLAIN_TEXT = re.compile(r"@everyone|fixes #1", re.IGNORECASE)  # GitHub renders no Markdown there
 
 
 def active_lines(text: str) -> list[str]:
@@ -230,11 +231,13 @@ async def test_text_of_a_forged_log_is_shown_inert(upload: UploadedArtifact, kin
     events = forge_log(events, model=LOUD, source=LOUD)
     await upload.publish([events[0], under, *events[1:]])
     texts = [*upload.scenario.comments, *(pull.body or "" for pull in upload.scenario.pulls)]
-    texts += [pull.title for pull in upload.scenario.pulls]
-    texts.append(upload.scenario.repo.bare.git("log", "-1", "--format=%B", "patchwright/issue-1").decode())
-    assert len(texts) >= 2
+    assert texts
     assert [line for text in texts for line in active_lines(text)] == []
-    assert "evil.test/run" not in "".join(texts)
+    plain = [pull.title for pull in upload.scenario.pulls]
+    plain.append(upload.scenario.repo.bare.git("log", "-1", "--format=%B", "patchwright/issue-1").decode())
+    left = "\n".join(plain).replace("Fixes #1\n", "")
+    assert "fixes # 1" in left and not LIVE_IN_PLAIN_TEXT.search(left)
+    assert "evil.test/run" not in "".join([*texts, *plain])
     assert active_lines(f"so {LOUD} and `so`")  # active text would be found
 
 
