@@ -1,4 +1,6 @@
-"""Edits files by exact text: view, create, replace, insert and undo. Each edit returns its diff."""
+"""Views and edits files. An edit creates a file, replaces exact text, inserts text or undoes another edit,
+and returns its diff.
+"""
 
 import hashlib
 import re
@@ -19,17 +21,16 @@ from patchwright.runtime.skills.lint import find_new_syntax_error
 WINDOW_LINES = 400  # Number of lines that one view shows.
 MAX_FILE_BYTES = 5 << 20  # Maximum bytes of a file that can be viewed or edited.
 MAX_UNDO_BYTES = 32 << 20  # Maximum bytes of earlier contents that are kept for undo.
-_MAX_SEARCHED_LINES = 20_000  # Number of lines that are searched for similar text.
+_MAX_SEARCHED_LINES = 20_000  # Maximum number of lines that are searched for similar text.
 _LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)  # As `_format_window` prints it.
 _MAX_OCCURRENCES = 1_000  # Maximum number of occurrences that are counted.
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    r"""The text of a file with "\n" line ends, and the properties that are needed to restore its original
-    form.
+    r"""The text of a file with "\n" line ends, and what is needed to restore its original form.
 
-    Bytes that are not UTF-8 are kept as surrogates.
+    Bytes that are not UTF-8 are represented by surrogates.
     """
 
     body: str
@@ -41,7 +42,7 @@ class TextFile:
         bom = data.startswith(b"\xef\xbb\xbf")
         body = data[3 if bom else 0 :].decode("utf-8", "surrogateescape")
         ends = body.count("\n")
-        crlf = ends > 0 and body.count("\r\n") == ends  # Mixed line ends are left unchanged.
+        crlf = ends > 0 and body.count("\r\n") == ends  # Mixed line ends are not changed.
         return cls(body.replace("\r\n", "\n") if crlf else body, crlf, bom)
 
     def to_bytes(self) -> bytes:
@@ -189,7 +190,7 @@ class Editor:
     def _store(self, real: Path, before: bytes | None, text: TextFile) -> EditResult:
         try:
             data = text.to_bytes()
-            # The file is written in place, which preserves its mode, owner and hard links.
+            # The file is written in place, so that its mode, owner and hard links do not change.
             real.write_bytes(data)
         except OSError as error:
             if before is None:
@@ -256,7 +257,7 @@ def _fold_progress(line: str) -> str:
 
 
 def _find_occurrences(body: str, part: str) -> list[int]:
-    """Find all occurrences, including overlapping ones: "aa" occurs twice in "aaa"."""
+    """Find all occurrences, including those that overlap: "aa" occurs twice in "aaa"."""
     offsets: list[int] = []
     offset = body.find(part)
     while offset >= 0 and len(offsets) < _MAX_OCCURRENCES:
@@ -272,7 +273,7 @@ def _explain_not_found(body: str, old: str, path: str) -> str:
         return f"`old` is not in {path}: it has the line numbers that view_file prints. Leave them out."
     pattern = r"\s+".join(re.escape(word) for word in old.split()[:400])
     if old[0].isspace():
-        # Otherwise, a longer word that begins or ends with the text would match.
+        # Without this, a longer word that begins or ends with the text would match, too.
         pattern = rf"(?<!\S){pattern}"
     if old[-1].isspace():
         pattern = rf"{pattern}(?!\S)"

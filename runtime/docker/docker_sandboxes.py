@@ -1,5 +1,5 @@
-"""Runs sandboxes in Docker containers without network, capabilities or root. Containers have limits and are
-always removed.
+"""Runs sandboxes in Docker containers. The containers have no network, no capabilities and no root. They have
+resource limits and are always removed.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 
 log = logging.getLogger(__name__)
 
-FIRST_CONNECT_TIMEOUT = 20.0  # seconds for the first server to connect through a shared socket
-REFILL_DELAY = 0.25  # seconds after a warm sandbox is taken before the next one starts
+FIRST_CONNECT_TIMEOUT = 20.0  # seconds that the first server may take to connect through a shared socket
+REFILL_DELAY = 0.25  # seconds between taking a warm sandbox and starting the next one
 
 
 class DockerSandboxes:
-    """Opens sandboxes as containers of one engine, from the runtime layer on one base image."""
+    """Opens sandboxes as containers of one engine. Their image is the runtime layer on one base image."""
 
     kind: Literal["docker", "local"] = "docker"
 
@@ -54,29 +54,30 @@ class DockerSandboxes:
         namespace: str = "",
         features: tuple[SandboxFeature, ...] = (),
     ) -> None:
-        """If `engine_url` is None, the engine in DOCKER_HOST is used. If that is not set, the local engine is
-        used.
+        """If `engine_url` is None, the engine in DOCKER_HOST is used. If DOCKER_HOST is not set, the local
+        engine is used.
 
         `ca_bundle` and `package_index` apply to the build of the layer and to commands in the sandbox.
 
         `on_notice` is called when an image is built, and when a feature is built or omitted.
 
-        `log_dir` is a directory for the logs of failed builds; processes that share it build images one at a
-        time.
+        `log_dir` is a directory for the logs of failed builds. Processes that use the same directory do not
+        build images at the same time.
 
         `proxy` is the proxy of the operator's network. Only the builds of bundles use it.
 
-        `egress` configures the network access of online sandboxes; None means that they have none.
+        `egress` configures the network access of online sandboxes. If it is None, they have no network.
 
-        `transport` is `socket` (a shared socket) or `exec` (`docker exec`); `auto` uses a socket if it can be
-        shared.
+        `transport` is `socket` (a shared socket) or `exec` (`docker exec`). `auto` uses a socket if the
+        engine can share one with this process.
 
         `warm_pool_size` is the number of sandboxes that are started in advance.
 
         `namespace` separates sandboxes of the same name. A process adopts only sandboxes of its own
         namespace. Each data directory has its own namespace.
 
-        `features` are the requested additions to shell and editor; those that cannot be built are omitted.
+        `features` are the features to add to the shell and the editor. Features that cannot be built are
+        omitted.
         """
         self.features = features
         self._spec = spec
@@ -93,7 +94,7 @@ class DockerSandboxes:
         self._pool = WarmPool(warm_pool_size, self._start_warm, refill_delay=REFILL_DELAY)
         self._connection_logs: dict[str, ConnectionLog] = {}
         self._ready: tuple[Engine, str] | None = None
-        # If False, this object uses another object's engine and cannot build its image again.
+        # If False, the engine belongs to another object, and this object cannot build its image again.
         self._owns_engine = True
         self._prepare_lock = asyncio.Lock()
         self._docker_root: Path | None = None
@@ -144,13 +145,13 @@ class DockerSandboxes:
         if image == self._spec.image:
             return self
         engine, _ = await self.prepare()
-        # Runs without the lock, so that other runs need not wait for the pull.
+        # This call does not hold the lock, so that other runs need not wait for the pull.
         tag, features = await self._ensure_layer(engine, image)
         return self._copy_with_image(engine, tag, features)
 
     async def content_digest(self) -> str | None:
         engine, tag = await self.prepare()
-        # Return the id, because a setup can leave different content under the same tag.
+        # The id is returned, because another setup may have stored different content under the same tag.
         image = await engine.find_image(tag)
         return image.id if image else None
 
@@ -162,11 +163,11 @@ class DockerSandboxes:
         await self._reaper.reap(engine)
 
     async def prepare(self) -> tuple[Engine, str]:
-        """Connect to the engine, remove orphaned containers, and build the layer if it is missing. Returns
-        engine and image.
+        """Connect to the engine, remove orphaned containers, and build the layer if it is missing. Return the
+        engine and the image.
 
-        Only the first call does this, unless the image was removed after it. Raises EngineUnavailable or
-        ImageUnavailable.
+        Only the first call does this. A later call does it again if the image was removed. Raises
+        EngineUnavailable or ImageUnavailable.
         """
         async with self._prepare_lock:
             if (
@@ -225,13 +226,15 @@ class DockerSandboxes:
     def _copy_with_image(
         self, engine: Engine, tag: str, features: tuple[SandboxFeature, ...]
     ) -> "DockerSandboxes":
-        """Return an object with the same options that opens sandboxes from another image of this engine."""
+        """Return a copy of this object that uses the same engine, but opens sandboxes from another image."""
         copy = DockerSandboxes(self._spec, egress=self._egress, namespace=self._namespace, features=features)
         copy._transport, copy._ready, copy._owns_engine = self._transport, (engine, tag), False
         return copy
 
     async def _disconnect(self) -> None:
-        """Close the engine, so that the next sandbox connects again and rebuilds a missing image."""
+        """Close the connection to the engine. The next sandbox then connects again, and builds the image if
+        it is missing.
+        """
         if self._ready is not None:
             engine, self._ready = self._ready[0], None
             await engine.close()
@@ -271,7 +274,8 @@ class DockerSandboxes:
         except EngineStopped:
             raise
         except (SandboxLost, EngineUnavailable) as error:
-            # The engine may not see our directories if it runs in a VM, or if we run in a container.
+            # The engine may not see our directories if it runs in a VM, or if this process runs in a
+            # container.
             try:
                 container = await sandbox_container.start_container(
                     engine, replace(spec, transport="exec"), name, online=online, adoptable=adoptable
@@ -280,7 +284,8 @@ class DockerSandboxes:
                 raise error from None
             log.warning(
                 "socket transport unavailable, using exec",
-                extra={"error": str(error).splitlines()[0]},  # without the server's traceback
+                # only the first line, because the server's traceback follows
+                extra={"error": str(error).splitlines()[0]},
             )
             self._transport = "exec"
         else:

@@ -1,8 +1,9 @@
-"""Connects a container to its egress proxy through `docker exec` if they cannot share a directory.
+"""Connects a container to its egress proxy through `docker exec`, for a container that cannot share a
+directory with the proxy.
 
-Each connection uses a bridge, a small process in the container. A few bridges are started in advance, so that
-a program in the container need not wait for the engine. The container speaks first: it sends the head of a
-request, which the proxy then serves.
+Each connection uses a bridge, which is a small process in the container. A few bridges are started in
+advance, so that a program in the container need not wait for the engine. The container sends first: the head
+of a request, which the proxy then serves.
 """
 
 import asyncio
@@ -14,14 +15,14 @@ from patchwright.runtime.egress.proxy import MAX_HEAD_BYTES, EgressProxy
 from patchwright.runtime.errors import EngineUnavailable
 from patchwright.runtime.stdio_relay import READY_BYTE
 
-SPARE_BRIDGES = 2  # bridges that wait for a connection
-MAX_BRIDGES = 12  # waiting and active bridges
-_RETRY_DELAY = 1.0  # seconds until a failed bridge is retried
+SPARE_BRIDGES = 2  # number of bridges that wait for a connection
+MAX_BRIDGES = 12  # maximum number of bridges, both waiting and active
+_RETRY_DELAY = 1.0  # seconds until a bridge that failed is started again
 
 
 @asynccontextmanager
 async def open_bridges(proxy: EgressProxy, attach: AttachBridge) -> AsyncIterator[None]:
-    """Serve connections to a proxy during the context."""
+    """Serve the container's connections to a proxy while the context is open."""
     slots = asyncio.Semaphore(MAX_BRIDGES)
     active: set[asyncio.Task[None]] = set()
 
@@ -53,11 +54,11 @@ async def open_bridges(proxy: EgressProxy, attach: AttachBridge) -> AsyncIterato
 
 
 async def _serve_bridge(proxy: EgressProxy, attach: AttachBridge, in_use: asyncio.Event) -> None:
-    """Wait until a bridge is used, then serve it to its end."""
+    """Wait until a program uses the bridge. Then serve the program's connection until it ends."""
     try:
         local_socket = relay_to_socket(await attach())
     except EngineUnavailable:
-        return  # the next action reports the error
+        return  # the next action will report this error
     try:
         reader, writer = await asyncio.open_unix_connection(sock=local_socket, limit=MAX_HEAD_BYTES)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Requests to the Docker engine. Only this module uses Docker's client, and translates its errors."""
+"""Sends requests to the Docker engine. Only this module uses Docker's client and sees the client's errors."""
 
 import asyncio
 import json
@@ -25,26 +25,26 @@ from patchwright.runtime.errors import EngineDiskFull, EngineStopped, EngineUnav
 if TYPE_CHECKING:
     import docker
 
-REQUEST_TIMEOUT = 60  # seconds for any request except builds and pulls
+REQUEST_TIMEOUT = 60  # seconds for any request other than a build or a pull
 REMOVAL_TIMEOUT = 20  # seconds to wait for a container that another process is removing
-BUILD_TIMEOUT = 1800  # seconds without output from a build
-TAIL_LINES = 60  # last lines of a build that are searched for the reason
-_MAX_PATH_BYTES = 1 << 15  # bytes of a path in JSON: up to six times the 4,096 bytes of the path
+BUILD_TIMEOUT = 1800  # seconds for which a build may print no output
+TAIL_LINES = 60  # number of lines at the end of a build's log that are searched for the reason
+_MAX_PATH_BYTES = 1 << 15  # bytes of a path in JSON, which may need six bytes for each of 4,096
 
 Progress = Callable[[str], None]
 _T = TypeVar("_T")
 
 
 class Engine:
-    """One Docker engine. Methods raise EngineUnavailable if it does not respond or refuses access.
+    """One Docker engine. Methods raise EngineUnavailable if the engine does not respond or refuses access.
 
-    Blocking calls run in a thread. A canceled caller still waits for its call, so that nothing is created
-    after the cleanup that follows.
+    Blocking calls run in a thread. A caller that is canceled still waits for its call to end. Otherwise, the
+    call could create something after the caller's cleanup.
     """
 
     def __init__(self, client: "docker.APIClient", tunnel: SshTunnel | None = None) -> None:
         self._tunnel = tunnel
-        self._client: Any = client  # Docker's types are incomplete; other classes get typed values only
+        self._client: Any = client  # Docker's client has incomplete types, so only this class uses them
         self._streams: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     @property
@@ -54,7 +54,7 @@ class Engine:
 
     @classmethod
     async def connect(cls, url: str | None = None) -> "Engine":
-        """Connect to the engine at a URL, including ssh://, or to the one in DOCKER_HOST."""
+        """Connect to the engine at this URL (or at DOCKER_HOST if it is None), which may begin with ssh://."""
         if url is None or not url.startswith("ssh://"):
             return cls(await _run_in_thread(lambda: _connect_client(url)))
         tunnel = await _run_in_thread(lambda: SshTunnel(url))
@@ -65,7 +65,7 @@ class Engine:
             raise
 
     async def info(self) -> dict[str, Any]:
-        """Return information on the engine and its machine. `DockerRootDir` holds images and containers."""
+        """Return information on the engine and its machine. `DockerRootDir` contains the images."""
         return dict(await _run_in_thread(self._client.info))
 
     async def find_image(self, name: str) -> "ImageInfo | None":
@@ -91,7 +91,7 @@ class Engine:
         return sorted(map(parse_listed_image, listed), key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
-        """Remove a tag. An image is removed with its last tag. Returns False if the image is in use or gone."""
+        """Remove a tag, and an image without other tags. Return False if the image is in use or gone."""
 
         def remove() -> bool:
             import docker.errors
@@ -108,10 +108,11 @@ class Engine:
 
     async def find_changed_path(self, container: str, directory: str) -> str | None:
         """Return one path in `directory` that was added, changed or removed since the container was created.
+        Return None if nothing changed.
 
-        None means that nothing changed. The response may list ten million files, so it is read as a stream.
+        The engine's response may list ten million files, so it is read as a stream.
         """
-        # Quotes in names are escaped, so no name can imitate this prefix.
+        # Quotes in file names are escaped, so no name can contain this prefix.
         path = re.compile(rf'"Path":("{re.escape(directory)}/(?:[^"\\]|\\.)*")'.encode())
 
         def scan() -> str | None:
@@ -122,7 +123,7 @@ class Engine:
                 for chunk in response.iter_content(1 << 20):
                     buffer += chunk
                     if paths := path.findall(buffer):
-                        # The longest path is the file; the shorter ones are the directories above it.
+                        # The longest path is that of the file; the shorter ones are its directories.
                         return str(json.loads(max(paths, key=len)))
                     buffer = buffer[-_MAX_PATH_BYTES:]
             return None
@@ -162,9 +163,9 @@ class Engine:
         progress: Progress | None = None,
         log_dir: Path | None = None,
     ) -> None:
-        """Build an image with these tags. Raises ImageUnavailable with the reason.
+        """Build an image with these tags. Raises ImageUnavailable, whose message contains the reason.
 
-        The complete log of a failed build is saved in `log_dir`.
+        If the build fails, saves its complete log in `log_dir`.
         """
         loop = asyncio.get_running_loop()
 
@@ -189,13 +190,13 @@ class Engine:
                     raise
                 raise ImageUnavailable(reason + build_log.save_log(log_dir, lines)) from error
             reason = build_log.explain_failure(description, lines[-TAIL_LINES:])
-            # Without a route from its bridge network (no iptables, a network in a VM), an engine may still
-            # reach the package index from the host's network. Only the bundle's build ever uses that network.
+            # An engine whose bridge network has no route (no iptables, a network in a VM) may still reach the
+            # package index from the host's network. Only the build of a bundle ever uses the host's network.
             if network_mode == networks[-1] or not build_log.is_network_failure(lines[-TAIL_LINES:]):
                 raise ImageUnavailable(reason + build_log.save_log(log_dir, lines))
 
     async def create(self, name: str, **config: Any) -> str:
-        """Create a container and return its id. Replaces a container of the same name if it has our labels."""
+        """Create a container and return its id. Replaces our own container that has the same name."""
         created: list[str] = []
 
         def create() -> str:
@@ -214,7 +215,7 @@ class Engine:
             raise
 
     async def rename(self, container: str, name: str, own_labels: Collection[str]) -> None:
-        """Rename a container. Replaces a container that has the new name and the labels `own_labels`."""
+        """Rename a container. Replaces another one with the new name if it has all labels in `own_labels`."""
         await _run_in_thread(
             lambda: self._replace_by_name(name, own_labels, partial(self._client.rename, container, name))
         )
@@ -236,9 +237,9 @@ class Engine:
         return await _run_in_thread(inspect)
 
     async def size(self, container: str) -> int | None:
-        """Return the number of bytes that a container has written outside its mounts, or None if it is gone.
+        """Return how many bytes a container has written outside its mounts, or None if the container is gone.
 
-        The engine walks all of these files: 4 ms for none, 0.5 s for 100,000.
+        The engine visits all files that were written. For no files, this takes 4 ms; for 100,000, 0.5 s.
         """
         listed = await _run_in_thread(
             lambda: self._client.containers(all=True, size=True, filters={"id": container})
@@ -246,7 +247,7 @@ class Engine:
         return int(listed[0].get("SizeRw") or 0) if listed else None
 
     async def kill(self, container: str) -> None:
-        """Kill a container's processes; its files can still be inspected. Does nothing if they have ended."""
+        """Kill a container's processes, if they have not ended. Its files can still be inspected."""
 
         def kill() -> None:
             import docker.errors
@@ -260,7 +261,7 @@ class Engine:
         await _run_in_thread(kill)
 
     async def logs(self, container: str) -> str:
-        """Return the last lines of output of a container's first process."""
+        """Return the last lines that the first process of a container has printed."""
         output = await _run_in_thread(lambda: self._client.logs(container, tail=TAIL_LINES))
         return bytes(output).decode("utf-8", "replace")
 
@@ -270,21 +271,21 @@ class Engine:
         return [parse_listed_container(entry) for entry in listed]
 
     async def attach(self, container: str, argv: Sequence[str], user: str) -> Any:
-        """Start a program in a running container, and return the socket that is attached to it."""
+        """Start a program in a running container. Return a socket for the program's input and output."""
 
         def attach() -> Any:
             execution = self._client.exec_create(container, list(argv), stdin=True, user=user)
             stream = self._client.exec_start(execution["Id"], socket=True)
-            raw_socket = getattr(stream, "_sock", stream)  # the reader wraps the socket
+            raw_socket = getattr(stream, "_sock", stream)  # the reader contains the socket
             raw_socket.settimeout(None)
-            # Keeps a reference to the reader, which would otherwise be collected and close the socket.
+            # Keeps a reference to the reader, because deleting the reader would close the socket.
             self._streams[raw_socket] = stream
             return raw_socket
 
         return await _run_in_thread(attach)
 
     async def remove(self, container: str) -> None:
-        """Kill and remove a container with its anonymous volumes. Does nothing if it is gone."""
+        """Kill a container, if it exists, and remove the container with its anonymous volumes."""
         await _run_in_thread(lambda: self._remove(container))
 
     async def close(self) -> None:
@@ -293,8 +294,8 @@ class Engine:
             await _run_in_thread(self._tunnel.close)
 
     def _replace_by_name(self, name: str, own_labels: Collection[str], action: Callable[[], _T]) -> _T:
-        """Run `action`, which needs this container name. Removes a container of the same name that has our
-        labels. Raises EngineUnavailable if that container has other labels.
+        """Run `action`, which needs this container name. If a container with our labels has this name, remove
+        it. Raises EngineUnavailable if a container with other labels has this name.
         """
         import docker.errors
 
@@ -321,7 +322,7 @@ class Engine:
         except docker.errors.APIError as error:
             if error.status_code != 409:
                 raise
-            # Another process is already removing it: wait until that is done.
+            # Another process is already removing the container. Wait until the container is gone.
             with suppress(docker.errors.NotFound, OSError):
                 self._client.wait(container, timeout=REMOVAL_TIMEOUT, condition="removed")
 
@@ -334,7 +335,7 @@ class Engine:
         lines: list[str],
         on_line: Progress,
     ) -> str | None:
-        """Build the image. Returns the reason if it failed, otherwise None."""
+        """Build the image. Return the reason if the build failed, otherwise None."""
         log = self._client.build(
             fileobj=pack_files(files),
             custom_context=True,
@@ -358,7 +359,7 @@ class Engine:
 
 
 def _connect_client(url: str | None) -> "docker.APIClient":
-    import docker  # imported late, because it takes 0.15 s
+    import docker  # imported late, because the import takes 0.15 s
     import docker.errors
 
     try:
@@ -380,7 +381,7 @@ def _translate_errors() -> Iterator[None]:
         is_disk_full = "no space left on device" in str(error).lower()
         error_class = EngineDiskFull if is_disk_full else EngineUnavailable
         raise error_class(f"the Docker engine rejected the request: {error}") from error
-    except OSError as error:  # the HTTP client's error if the engine does not respond
+    except OSError as error:  # the HTTP client raises this if the engine does not respond
         raise EngineStopped(f"the Docker engine no longer responds: {error}") from error
 
 
@@ -394,5 +395,5 @@ async def _run_in_thread(call: Callable[[], _T]) -> _T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
-        task.exception()  # marks the exception as retrieved
+        task.exception()  # otherwise, asyncio would log that nobody has read the exception
         raise

@@ -1,4 +1,4 @@
-"""Data classes for the images and containers of an engine."""
+"""Data classes for the images and the containers of an engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,8 @@ class ContainerInfo:
     labels: Mapping[str, str]
     is_running: bool
     has_exited: bool = False
-    """True if the container's first process has ended. A paused container is neither running nor exited."""
+    """True if the first process of the container has ended. A paused container is neither running nor exited.
+    """
 
 
 def parse_inspected_image(inspected: Mapping[str, Any]) -> ImageInfo:

@@ -1,7 +1,9 @@
-"""Connects to a container's server through `docker exec`, for a remote engine or one in a VM.
+"""Connects to the server in a container through `docker exec`. Used for an engine that is remote or runs in a
+VM.
 
-Such an engine cannot share a directory with this machine. The server listens in the container, and the engine
-starts a bridge process there for each connection. The host never opens anything that the container controls.
+Such an engine cannot share a directory with this machine. The server listens in the container. For each
+connection, the engine starts a bridge process in the container. The host never opens anything that the
+container controls.
 """
 
 import asyncio
@@ -27,15 +29,17 @@ from patchwright.runtime.wire_protocol import (
 
 BRIDGE_COMMAND = (PYTHON, "-I", "-c", BOOTSTRAP_CODE, APP_DIR)
 BRIDGE_USER = "0"
-"""The user id of bridges. No command in the sandbox runs as this user, so the server recognizes the host by
-it.
+"""The user id of bridge processes. No command in the sandbox runs as this user, so the server knows that a
+connection from this user is from the host.
 """
 _CHUNK_SIZE = 1 << 16  # bytes
 _STDOUT = 1  # stream number in the engine's frames
 
 
 class ExecStream(Protocol):
-    """An attached stream of the engine's client, which behaves like a socket."""
+    """The engine's client returns an attached stream, which this protocol describes. It behaves like a
+    socket.
+    """
 
     def recv(self, size: int, /) -> bytes: ...
     def sendall(self, data: bytes, /) -> object: ...
@@ -43,11 +47,11 @@ class ExecStream(Protocol):
 
 
 AttachBridge = Callable[[], Awaitable[ExecStream]]
-"""Starts a bridge in the container and attaches to it."""
+"""Starts a bridge in the container. Returns the stream that is attached to the bridge."""
 
 
 class ExecTransport:
-    """Connections to the server of one container. A new connection replaces the previous one."""
+    """Connects to the server of one container. A new connection replaces the previous one."""
 
     def __init__(self, attach: AttachBridge) -> None:
         self._attach = attach
@@ -65,7 +69,7 @@ class ExecTransport:
             return self._connection
 
     def disconnect(self, connection: StreamPair | None = None) -> None:
-        """Close the current connection; if `connection` is given, only if it is the current one."""
+        """Close the current connection. If `connection` is given, close it only if it is the current one."""
         if self._connection is not None and connection in (None, self._connection):
             self._connection[1].close()
             self._connection = None
@@ -95,15 +99,17 @@ class ExecTransport:
 
 
 def relay_to_socket(stream: ExecStream) -> socket.socket:
-    """Return a local socket that is connected to the engine's stream (TCP, TLS, or a pipe of ssh).
+    """Return a local socket that is connected to the engine's stream. The stream may use TCP, TLS, or a pipe
+    to ssh.
 
-    Two threads copy the bytes, one in each direction, and end when either side closes. A slow reader blocks
-    the engine.
+    Two threads copy the bytes, one for each direction. They end when either side closes. If the reader is
+    slow, the engine has to wait.
     """
     local_end, remote_end = socket.socketpair()
 
     def run_copy(copy: Callable[[], None]) -> None:
-        with contextlib.suppress(OSError, EOFError, ValueError):  # errors of closed sockets and pipes
+        # sockets and pipes raise these errors after they were closed
+        with contextlib.suppress(OSError, EOFError, ValueError):
             copy()
         _close(remote_end)
         _close(stream)
@@ -124,8 +130,8 @@ def relay_to_socket(stream: ExecStream) -> socket.socket:
 
 
 def _read_exactly(stream: ExecStream, size: int) -> bytes:
-    """Read exactly `size` bytes. The engine frames the stream itself, so the container cannot corrupt the
-    frames.
+    """Read exactly `size` bytes. The engine itself divides the stream into frames, so the container cannot
+    corrupt them.
     """
     data = bytearray()
     while len(data) < size:
@@ -138,6 +144,6 @@ def _read_exactly(stream: ExecStream, size: int) -> bytes:
 def _close(stream: ExecStream | socket.socket) -> None:
     with contextlib.suppress(OSError):
         if isinstance(stream, socket.socket):
-            stream.shutdown(socket.SHUT_RDWR)  # wakes the other thread, which close() alone does not
+            stream.shutdown(socket.SHUT_RDWR)  # close() alone does not wake up the other thread
     with contextlib.suppress(OSError):
         stream.close()

@@ -12,9 +12,11 @@ POLL_SECONDS = 0.2
 
 @asynccontextmanager
 async def file_lock(directory: Path, on_wait: Callable[[], object]) -> AsyncIterator[None]:
-    """Hold the lock of this directory. Calls `on_wait` if another process holds it.
+    """Hold the lock of this directory while the context is open. Calls `on_wait` if another process holds the
+    lock.
 
-    The kernel releases the lock when the process that holds it ends for any reason. The lock has no timeout.
+    When the process that holds the lock ends for any reason, the kernel releases the lock. Waiting has no
+    timeout.
     """
     await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
     with (directory / "lock").open("wb") as lock:

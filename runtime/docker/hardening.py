@@ -1,4 +1,4 @@
-"""Isolates containers: provides the options for their creation, and checks that these took effect."""
+"""Isolates containers: provides the options for creating them, and checks that the options took effect."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,30 +8,32 @@ from patchwright.runtime.docker.build_context import SANDBOX_UID, SCRATCH_DIR
 from patchwright.runtime.docker.seccomp import build_profile
 from patchwright.runtime.sandbox import SandboxSpec
 
-SOCKET_MOUNT = "/run/patchwright"  # the directory of the sandbox's sockets in the container
+SOCKET_MOUNT = "/run/patchwright"  # the directory in the container that contains the sandbox's sockets
 MAX_OPEN_FILES = (
-    16_384  # per process; with the engine's default of a million, some programs are slow to close them all
+    16_384  # per process; the engine's default is a million, and some programs take long to close that many
 )
-# Any command can write to the server's standard error, which must not fill the host's disk.
+# Any command can write to the server's standard error. The engine's log of it must not fill the host's disk.
 LOG_CONFIG = {"type": "json-file", "config": {"max-size": "1m", "max-file": "1"}}
 MAX_SHM_MB = 256  # maximum MiB of /dev/shm; Chromium crashes with the engine's default of 64
 _MIB = 1 << 20
 
-# The root file system is not read-only, because the agent must write to parts of it (work tree, home, the
-# project's environment). On a read-only one, these parts would have to be volumes or memory, which no engine
-# measures or limits. The agent is not root and cannot become root, so file modes protect the rest; `disk_mb`
-# limits the total size.
+# The root file system is not read-only. The agent must write to parts of it: the work tree, the home
+# directory and the project's environment. If it were read-only, these parts would have to be volumes or
+# memory, and engines neither measure nor limit these. The agent is not root and cannot become root, so file
+# modes protect the other parts. `disk_mb` limits the total size.
 
 
 SETUP_CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "SETGID": 6, "SETUID": 7}
-"""Capabilities of a setup, which runs as root, with their bits. Source: linux/capability.h"""
+"""The capabilities of a container for a setup, which runs as root. The values are their bit numbers. Source:
+linux/capability.h
+"""
 
 
 def host_config(spec: SandboxSpec, socket_dir: Path | None, *, as_root: bool = False) -> dict[str, Any]:
-    """Return the Docker host configuration for a sandbox.
+    """Return the options with which Docker creates a sandbox's container.
 
-    `socket_dir` is shared with the container; None shares no directory. `as_root` adds the capabilities of a
-    setup.
+    `socket_dir` is shared with the container. If it is None, no directory is shared. If `as_root` is True,
+    the options include the capabilities for a setup.
     """
     return {
         "network_mode": "none",
@@ -45,9 +47,10 @@ def host_config(spec: SandboxSpec, socket_dir: Path | None, *, as_root: bool = F
         "nano_cpus": int(spec.cpus * 1e9),
         "shm_size": _shm_mb(spec) * _MIB,
         "ulimits": _ulimits(spec),
-        # Docker's default is noexec, which breaks `go test` and many installers.
+        # Docker's default is noexec, which does not work with `go test` and many installers.
         "tmpfs": {SCRATCH_DIR: f"rw,exec,nosuid,nodev,mode=1777,size={_scratch_mb(spec)}m"},
-        # Read-only: the host creates its sockets there, and nothing in the container can change the entries.
+        # The directory is read-only in the container: the host creates the sockets, and nothing in the
+        # container can replace them.
         "binds": [] if socket_dir is None else [f"{socket_dir}:{SOCKET_MOUNT}:ro"],
         "log_config": LOG_CONFIG,
     }
@@ -56,7 +59,7 @@ def host_config(spec: SandboxSpec, socket_dir: Path | None, *, as_root: bool = F
 def find_dropped_limits(
     inspected: Mapping[str, Any], spec: SandboxSpec, *, as_root: bool = False
 ) -> list[str]:
-    """Return the limits that are missing from the engine's `inspect` response for a container."""
+    """Return the limits that the engine has not applied to a container, according to its `inspect` response."""
     host, memory = inspected["HostConfig"], spec.memory_mb * _MIB
     capabilities = {each.removeprefix("CAP_") for each in host["CapAdd"] or ()}
     mounts = [mount for mount in inspected["Mounts"] if mount["Type"] == "bind"]
@@ -82,12 +85,14 @@ def find_dropped_limits(
 
 
 def container_user(*, as_root: bool) -> str:
-    """Return user and group of a sandbox's processes."""
+    """Return the user and the group of the processes in a sandbox."""
     return "0:0" if as_root else f"{SANDBOX_UID}:{SANDBOX_UID}"
 
 
 def find_ineffective_limits(reported: str, spec: SandboxSpec, *, as_root: bool = False) -> list[str]:
-    """Return the limits that the kernel does not enforce, according to the server's report."""
+    """Return the limits that the kernel does not enforce, according to the report of the server in the
+    container.
+    """
     allowed = sum(1 << bit for bit in SETUP_CAPABILITIES.values()) if as_root else 0
     status = {name: rest.split() for name, _, rest in (line.partition(":") for line in reported.splitlines())}
     checks = {

@@ -1,4 +1,4 @@
-"""Removes containers that have our label, if their owner is dead or their lifetime is over."""
+"""Removes containers that have our label, if their owners are dead or their lifetimes are over."""
 
 import asyncio
 import logging
@@ -18,30 +18,34 @@ OWNER_LABEL = "io.patchwright.owner"
 RUN_LABEL = "io.patchwright.run"
 DEADLINE_LABEL = "io.patchwright.deadline"
 SOCKET_DIR_LABEL = "io.patchwright.socket-dir"
-"""Label with the id of the sandbox's socket directory, whose name contains the current owner."""
+"""Label that contains the id of the sandbox's socket directory. The name of that directory contains the
+current owner.
+"""
 ADOPTABLE_LABEL = "io.patchwright.adoptable"
-"""Label whose value is `yes` if another process may adopt the sandbox when its owner is killed."""
-SWEEP_INTERVAL = 10.0  # seconds between two sweeps; each is one request to the engine
-EXITED_GRACE = 5.0  # seconds until an exited container is removed if its owner cannot be checked
-ADOPTION_GRACE = HOST_TIMEOUT + 5.0  # seconds for an adoption; the server gives up after HOST_TIMEOUT
+"""Label whose value is `yes` if another process may adopt the sandbox after its owner was killed."""
+SWEEP_INTERVAL = 10.0  # seconds between two sweeps; each sweep sends one request to the engine
+# seconds until a container that has exited is removed, if nobody can check whether its owner is alive
+EXITED_GRACE = 5.0
+# seconds in which a sandbox may be adopted; its server gives up after HOST_TIMEOUT
+ADOPTION_GRACE = HOST_TIMEOUT + 5.0
 
 
 class Reaper:
-    """Removes orphaned sandboxes, after some time in which another process may adopt them."""
+    """Removes orphaned sandboxes. Before that, gives other processes some time to adopt them."""
 
     def __init__(self, adoption_grace: float = ADOPTION_GRACE, exited_grace: float = EXITED_GRACE) -> None:
-        """`adoption_grace` is the time for an adoption, in seconds since the sandbox was first seen without
-        its owner.
+        """`adoption_grace` is the number of seconds in which another process may adopt a sandbox. The time
+        starts when the sandbox is first seen without its owner.
 
-        `exited_grace` is the time in seconds until an exited sandbox is removed if its owner may be alive but
-        cannot be checked.
+        `exited_grace` is the number of seconds until a sandbox that has exited is removed, if nobody can
+        check whether its owner is alive.
         """
         self._adoption_grace = adoption_grace
         self._exited_grace = exited_grace
         self._orphans: dict[str, float] = {}
 
     async def reap(self, engine: Engine) -> int:
-        """Remove the sandboxes that nobody can use any more. Returns how many were removed."""
+        """Remove the sandboxes that nobody can use any more. Return how many were removed."""
         reaped = 0
         kept: set[str] = set()
         containers = await engine.list_containers(OWNER_LABEL)
@@ -63,8 +67,9 @@ class Reaper:
             return False
         orphaned_seconds = time.monotonic() - self._orphans[container.id]
         if container.has_exited and not ownership.is_alive(owner):
-            # A live owner removes its exited sandboxes itself. If the owner's state is unknown, as with a
-            # worker in a removed container, they are removed after a grace period.
+            # An owner that is alive removes its exited sandboxes itself. Sometimes the owner's state is
+            # unknown, for example if the owner was a worker in a removed container. Its sandboxes are removed
+            # after a grace period.
             return not ownership.is_dead(owner) and orphaned_seconds < self._exited_grace
         if not ownership.is_dead(owner):
             self._orphans[container.id] = time.monotonic()
@@ -77,7 +82,9 @@ class Reaper:
 
 
 def find_owner(labels: Mapping[str, str]) -> str:
-    """Return the owner of a container: the owner of its socket directory or, if that is gone, its creator."""
+    """Return the owner of a container. This is the owner of its socket directory, or its creator if that
+    directory is gone.
+    """
     directory = socket_dir.SocketDir.find(labels.get(SOCKET_DIR_LABEL, ""))
     return directory.owner if directory is not None else labels.get(OWNER_LABEL, "")
 
@@ -85,8 +92,8 @@ def find_owner(labels: Mapping[str, str]) -> str:
 async def sweep_periodically(
     sweep: Callable[[], Awaitable[object]], interval: float = SWEEP_INTERVAL
 ) -> None:
-    """Call `sweep` every `interval` seconds until canceled. Logs an error of the engine; the next call
-    retries.
+    """Call `sweep` every `interval` seconds until canceled. If a call fails, logs the error and calls again
+    as usual.
     """
     while True:
         await asyncio.sleep(interval)

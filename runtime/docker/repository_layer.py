@@ -1,8 +1,8 @@
-"""Repository layers: images that contain the result of a repository's setup, for later sandboxes.
+"""Repository layers: images that contain the result of a repository's setup. Later sandboxes start from them.
 
-The setup runs as root, but in a container with all limits of a sandbox: five capabilities (to change owners,
-to write files of other users, to switch to another user), our system call profile, and no network except
-through the egress proxy.
+The setup runs as root, but in a container with all limits of a sandbox. It has five capabilities (to change
+owners, to write files of other users, and to switch to another user), our system call profile, and no network
+except through the egress proxy.
 """
 
 import time
@@ -20,25 +20,26 @@ from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
 REPOSITORY_LAYERS = "patchwright-repository"
 REPOSITORY_LABEL = "io.patchwright.repository"
-MAX_LAYERS_PER_REPOSITORY, MAX_LAYERS = 3, 50  # maximum layers of one repository, and in total
+# maximum number of layers for one repository, and for all together
+MAX_LAYERS_PER_REPOSITORY, MAX_LAYERS = 3, 50
 CLEANUP_TIMEOUT = 600
 
 SetupCallback = Callable[[Sandbox], Awaitable[None]]
 
-# Environment variables that are set only for the setup's commands. None of them stays in the layer.
+# Environment variables that are set only for the commands of the setup. The layer does not contain them.
 _SETUP_ENVIRONMENT = {
-    "HOME": "/home/agent",  # downloads cached there stay available to the agent
+    "HOME": "/home/agent",  # the agent can use the downloads that are cached there
     "DEBIAN_FRONTEND": "noninteractive",
     "PIP_BREAK_SYSTEM_PACKAGES": "1",
     "PIP_ROOT_USER_ACTION": "ignore",
     "PIP_NO_CACHE_DIR": "1",
     "PIP_PROGRESS_BAR": "off",
-    "PIP_RETRIES": "2",  # fewer retries, because a request that the proxy denied would fail again
+    "PIP_RETRIES": "2",  # few retries, because a request that the proxy denied fails each time
     "UV_PROJECT_ENVIRONMENT": "/opt/project",
     "UV_NO_CACHE": "1",
     "GOFLAGS": "-modcacherw",
 }
-# Arguments: the work tree, the agent's user.
+# The arguments of the script are the work tree and the agent's user.
 _CLEANUP_SCRIPT = r"""
 rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb /home/agent/.cache/pip /home/agent/.npm/_cacache
 for place in "$1" /home/agent /opt/project; do
@@ -48,15 +49,14 @@ done
 
 
 def repository_layer_tag(image: str, key: str) -> str:
-    """Return the tag of the layer that a setup with this key makes from an image."""
+    """Return the tag of the layer that `setup` with this key creates on top of an image."""
     return f"{REPOSITORY_LAYERS}:{hash_files({'image': image.encode(), 'key': key.encode()})}"
 
 
 async def build_repository_layer(
     container: SandboxContainer, tag: str, repository: str, setup: SetupCallback
 ) -> None:
-    """Run `setup` in a container that was started for it, and store the result as an image with the tag
-    `tag`.
+    """Run `setup` in a container that was started for it. Store the result as an image with the tag `tag`.
 
     Raises LayerRejected if the setup changed our files, SandboxError, and any error of `setup`.
     """
@@ -71,8 +71,8 @@ async def build_repository_layer(
 
 
 class _SetupSandbox(WrapperSandbox):
-    """The sandbox of a setup. Adds the proxy's environment variables to each command, because the image must
-    not contain them.
+    """The sandbox in which a setup runs. Passes the proxy's environment variables to each command, because
+    the image must not contain them.
     """
 
     async def act(self, action: SandboxAction) -> Observation:
@@ -97,10 +97,10 @@ async def _run_command(sandbox: Sandbox, *argv: str) -> None:
 async def remove_old_layers(
     engine: Engine, repository: str, newest: str, grace: float = SUPERSEDED_GRACE
 ) -> None:
-    """Remove all repository layers except the newest ones, those in use, and `newest`.
+    """Remove repository layers. Keeps the newest ones, those in use, and `newest`.
 
-    MAX_LAYERS_PER_REPOSITORY layers of this repository are kept, and MAX_LAYERS in total. Layers younger than
-    `grace` seconds stay, too, because a sandbox may be about to start on one.
+    Keeps MAX_LAYERS_PER_REPOSITORY layers of this repository, and MAX_LAYERS in total. Also keeps layers
+    younger than `grace` seconds, because a sandbox may be about to start from one.
     """
     layers = await engine.list_images(REPOSITORY_LAYERS)
     own_layers = [image for image in layers if image.labels.get(REPOSITORY_LABEL) == repository]

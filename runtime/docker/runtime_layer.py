@@ -1,8 +1,8 @@
 """Prepares the runtime layer of a base image with the least work: reuse, update, or a complete build.
 
-An image with the same build context is reused. If there is none, an earlier layer of the base image with the
-same dependencies is updated: only our code is replaced. If there is none either, everything is built. Only
-the builds of bundles have network access.
+If an image with the same build context exists, it is reused. Otherwise, if the base image has an earlier
+layer with the same dependencies, that layer is updated: only our code is replaced. Otherwise, everything is
+built. Only the builds of bundles have network access.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ from patchwright.runtime.features import ALL_FEATURES, SandboxFeature
 log = logging.getLogger(__name__)
 
 BUNDLE_SOURCE_IMAGE = "debian:bookworm-slim"
-"""The image from which the bundle is made. If it is not available, the base image is used."""
-# seconds for which a superseded layer is kept, because a sandbox may be about to start on it
+"""The image from which the bundle is made. If this image is not available, the base image is used."""
+# seconds for which a replaced layer is kept, because a sandbox may be about to start from it
 SUPERSEDED_GRACE = 3600
 
 
@@ -47,7 +47,8 @@ async def ensure_runtime_layer(
     log_dir: Path | None = None,
     proxy: str | None = None,
 ) -> tuple[str, tuple[SandboxFeature, ...]]:
-    """Return the tag of the runtime layer on a base image, and its features. Pulls a missing base image.
+    """Return the tag of the runtime layer for a base image, and the features in the layer. If the base image
+    is missing, pull it.
 
     `progress` receives each line of a build. `on_notice` receives a message when a feature is built or
     omitted. `log_dir` is a directory for the complete logs of failed builds. `proxy` is the proxy of the
@@ -66,7 +67,8 @@ async def ensure_runtime_layer(
 async def build_runtime_layer(
     engine: Engine, layer: RuntimeLayer, progress: Progress | None = None, log_dir: Path | None = None
 ) -> Literal["reused", "updated", "built"]:
-    """Build a layer unless it exists, and return what was done. Its base image and bundle must exist.
+    """Build a layer if it does not exist yet. Return what was done. The base image and the bundle of the
+    layer must exist.
 
     Raises ImageUnavailable.
     """
@@ -96,7 +98,7 @@ async def _pull_if_missing(engine: Engine, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _BundleBuilder:
-    """Builds bundles. No other builds have network access."""
+    """Builds bundles. Only these builds have network access."""
 
     engine: Engine
     progress: Progress | None
@@ -104,7 +106,7 @@ class _BundleBuilder:
     proxy: str | None
 
     async def build(self, bundle: Bundle) -> None:
-        # The engine keeps the values of these build arguments out of the image's history.
+        # The engine does not write the values of these build arguments into the image's history.
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
         await self.engine.build(
             bundle.description,
@@ -119,7 +121,7 @@ class _BundleBuilder:
 
 
 async def _ensure_bundle(builder: _BundleBuilder, base_bundle: Bundle) -> Bundle:
-    """Return the bundle, and build it if it is missing.
+    """Return the bundle. If it is missing, build it.
 
     The bundle is made from BUNDLE_SOURCE_IMAGE if that image is available, otherwise from the base image. If
     the base image is not suitable, BUNDLE_SOURCE_IMAGE is pulled.
@@ -156,7 +158,9 @@ async def _ensure_features(
     requested: Iterable[SandboxFeature],
     on_notice: Callable[[str], object] | None,
 ) -> dict[SandboxFeature, str]:
-    """Return the tags of the feature bundles, and build missing ones. Omits features that cannot be built."""
+    """Return the tags of the feature bundles. Build those that are missing, and omit features that cannot be
+    built.
+    """
     bundles = [
         FeatureBundle(
             **{
@@ -193,9 +197,9 @@ async def _ensure_features(
 
 
 async def remove_superseded(engine: Engine, base: str, newest: str, grace: float = SUPERSEDED_GRACE) -> None:
-    """Remove unused images that `newest` supersedes and that are older than `grace` seconds.
+    """Remove images that are unused, older than `grace` seconds, and replaced by `newest`.
 
-    `base` is the base image of a layer, or the source image of a bundle. Layers with other features stay.
+    `base` is the base image of a layer, or the source image of a bundle. Layers with other features are kept.
     """
     if (newest_image := await engine.find_image(newest)) is None:
         return

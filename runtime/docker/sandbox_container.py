@@ -1,4 +1,4 @@
-"""Starts or adopts one container with an action server, monitors it, and removes it."""
+"""Starts or adopts one container that runs an action server. Monitors the container, and removes it."""
 
 import asyncio
 import contextlib
@@ -48,11 +48,13 @@ from patchwright.runtime.wire_protocol import KEY_FILE, SOCKET_NAME
 log = logging.getLogger(__name__)
 
 TransportKind = Literal["socket", "exec"]
-STARTUP_TIMEOUT = 60.0  # seconds until the container's server says hello; 0.3 on an idle machine
-# seconds to wait for the unfinished action of a killed process if no tool call will ask for its result
+# seconds until the server in the container says hello; on an idle machine, this takes 0.3
+STARTUP_TIMEOUT = 60.0
+# seconds to wait for the unfinished action of a process that was killed, if no tool call will ask for its
+# result
 IN_FLIGHT_TIMEOUT = 3.0
-PING_TIMEOUT = 5.0  # seconds for an idle server to answer
-# seconds for the server to connect to a process that adopts it; otherwise a new container is started
+PING_TIMEOUT = 5.0  # seconds in which an idle server must respond
+# seconds in which the server must connect to a process that adopts it; after that, a new container is started
 RECONNECT_TIMEOUT = 10.0
 
 
@@ -63,19 +65,21 @@ class ContainerSpec:
     spec: SandboxSpec
     image: str
     egress: EgressConfig | None
-    """Network access of online containers; None if they have no network."""
+    """Network access of online containers. If it is None, they have no network."""
     transport: TransportKind
     namespace: str = ""
-    """Identifies the data directory. Sandboxes of other data directories have other container names."""
+    """Identifies the data directory. It is part of the container names, so that different data directories
+    use different names.
+    """
     startup_timeout: float = STARTUP_TIMEOUT
-    """Seconds from the container's start until its server says hello."""
+    """Maximum seconds between the start of the container and the hello message of its server."""
     as_root: bool = False
-    """True for setups, which run as root."""
+    """True if the container is for a setup, which runs as root."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxContainer:
-    """A running container that accepts actions. The code that started it must call `close`."""
+    """A running container that accepts actions. The caller of `start_container` must call `close`."""
 
     engine: Engine
     container_id: str
@@ -86,14 +90,15 @@ class SandboxContainer:
     _exit_stack: AsyncExitStack
 
     async def rename(self, name: str) -> None:
-        """Rename the sandbox. Replaces another sandbox with that name."""
+        """Rename the sandbox. If another sandbox has the new name, replace that one."""
         await self.engine.rename(
             self.container_id, container_name(name, self.namespace), (OWNER_LABEL, RUN_LABEL)
         )
 
     async def is_alive(self) -> bool:
         try:
-            # The sandbox is idle, so `Interrupt` is just a ping. Running a program instead would take 5 ms.
+            # The sandbox is idle, so `Interrupt` changes nothing and only tests the connection. Running a
+            # program instead would take 5 ms.
             async with asyncio.timeout(PING_TIMEOUT):
                 return isinstance(await self.sandbox.act(Interrupt()), Acknowledgment)
         except (SandboxError, TimeoutError):
@@ -107,10 +112,10 @@ class SandboxContainer:
 async def start_container(
     engine: Engine, spec: ContainerSpec, name: str, *, online: bool, adoptable: bool
 ) -> SandboxContainer:
-    """Start a container. Replaces a container with the same name.
+    """Start a container. If a container with the same name exists, replace it.
 
-    With `adoptable`, another process may adopt it if this one is killed. Raises EngineUnavailable or
-    SandboxLost.
+    If `adoptable` is True, another process may adopt the container after this process was killed. Raises
+    EngineUnavailable or SandboxLost.
     """
     async with AsyncExitStack() as stack:
         socket_dir = SocketDir.create()
@@ -125,7 +130,7 @@ async def start_container(
         stack.push_async_callback(_remove_container, engine, container)
         await engine.start(container)
         transport = shared_transport or _open_exec_transport(engine, container, stack)
-        # The limits are checked while the server starts.
+        # These limits are checked while the server starts.
         limit_check = asyncio.create_task(_check_engine_limits(engine, spec, container))
         try:
             await _wait_for_server(engine, spec, container, transport)
@@ -145,10 +150,11 @@ async def start_container(
 
 
 async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> SandboxContainer | None:
-    """Adopt the container of this name, with its live shell, that a killed process of this host has left.
+    """Adopt the container of this name, which a killed process of this host has left. Its shell is still
+    running.
 
-    Waits for the container's unfinished action. Returns None if there is no usable container; an unusable one
-    is removed.
+    Waits for the unfinished action in the container. Returns None if there is no usable container; removes a
+    container that is not usable.
     """
     inspected = await engine.inspect(container_name(name, spec.namespace))
     labels = inspected["Config"]["Labels"] or {} if inspected else {}
@@ -186,7 +192,7 @@ async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> San
                 find_failure=lambda: find_failure(engine, spec.spec, container),
                 previous=transport.hello,
             )
-            # If False, no call will ask for the unfinished action's result.
+            # If False, no tool call will ask for the result of the unfinished action.
             has_waiting_call = transport.hello.call_request_id == transport.hello.last_request_id
             await _wait_until_idle(sandbox, MAX_TIMEOUT if has_waiting_call else IN_FLIGHT_TIMEOUT)
         except (TimeoutError, SandboxError) as error:
@@ -196,7 +202,7 @@ async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> San
 
 
 async def _wait_until_idle(sandbox: RemoteSandbox, timeout: float) -> None:
-    """Wait for the unfinished action, and interrupt it after `timeout` seconds."""
+    """Wait for the unfinished action. Interrupt the action if it takes longer than `timeout` seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout):
             await sandbox.act(Execute(argv=("true",), timeout=MAX_TIMEOUT))
@@ -206,8 +212,8 @@ async def _wait_until_idle(sandbox: RemoteSandbox, timeout: float) -> None:
 
 
 def container_name(name: str, namespace: str = "") -> str:
-    """Return the container name of a sandbox. It is always the same for this sandbox, and unique on a shared
-    engine.
+    """Return the container name of a sandbox. A sandbox always has the same name, which is unique even on a
+    shared engine.
 
     Different machines, users and data directories use different names, because they cannot adopt each other's
     containers.
@@ -218,15 +224,15 @@ def container_name(name: str, namespace: str = "") -> str:
 
 
 async def find_failure(engine: Engine, spec: SandboxSpec, container: str) -> SandboxLost | None:
-    """Return the reason why a container does not run, or None if it runs."""
+    """Return the reason why a container is not running, or None if it is running."""
     inspected = await engine.inspect(container)
     if inspected is None:
         return SandboxLost("the container was removed")
     state = inspected["State"]
     if state["Running"] and not state["Paused"]:
         return None
-    # The engine sets OOMKilled from an event of the cgroup. Exit status 137 alone could come from any
-    # SIGKILL.
+    # The engine sets OOMKilled because of an event of the cgroup. Exit status 137 alone proves nothing,
+    # because any SIGKILL leads to it.
     if state["OOMKilled"] and state["ExitCode"] == 137:
         return OutOfMemory(f"the sandbox ran out of memory (`memory_mb` is {spec.memory_mb:,} MiB)")
     return SandboxLost(f"the container is {state['Status']} (exit status {state['ExitCode']})")
@@ -280,8 +286,8 @@ def _container_config(
         "hostname": "sandbox",
         "user": container_user(as_root=spec.as_root),
         "working_dir": WORKSPACE_DIR,
-        # The environment of a setup's container would be stored in the image, so each command of a setup gets
-        # the proxy's variables separately.
+        # The engine would store the container's environment in the image. A setup's container therefore has
+        # no proxy variables; each command of the setup gets them separately.
         "environment": PROXY_ENVIRONMENT if online and not spec.as_root else {},
         "labels": {
             OWNER_LABEL: ownership.current_owner(),
@@ -299,7 +305,7 @@ def _container_config(
 async def _start_egress(
     engine: Engine, spec: ContainerSpec, socket_dir: SocketDir, container: str, stack: AsyncExitStack
 ) -> ConnectionLog | None:
-    """Serve the container's network connections while the stack is open."""
+    """Serve the network connections of the container until the stack is closed."""
     if spec.egress is None:
         return None
     proxy = EgressProxy(spec.egress)
@@ -322,12 +328,13 @@ def _open_exec_transport(engine: Engine, container: str, stack: AsyncExitStack) 
 async def _remove_container(engine: Engine, container: str) -> None:
     try:
         await engine.remove(container)
-    except EngineUnavailable as error:  # an error here must not hide the run's result; the reaper retries
+    # this error must not replace the result of the run; the reaper will remove the container
+    except EngineUnavailable as error:
         log.warning("container not removed", extra={"container": container, "error": str(error)[:500]})
 
 
 async def _check_engine_limits(engine: Engine, spec: ContainerSpec, container: str) -> None:
-    """Raise EngineUnavailable if the engine has silently dropped a limit."""
+    """Raise EngineUnavailable if the engine has ignored a limit."""
     inspected = await engine.inspect(container)
     if inspected is None:
         raise SandboxLost("the container was removed while it started")
@@ -339,8 +346,8 @@ async def _check_engine_limits(engine: Engine, spec: ContainerSpec, container: s
 
 
 def _check_kernel_limits(spec: ContainerSpec, transport: SandboxTransport) -> None:
-    """Raise EngineUnavailable if the kernel does not enforce a limit. The server reported the limits before
-    any command could tamper with them.
+    """Raise EngineUnavailable if the kernel does not enforce a limit. The server has read the limits before
+    the first command, so no command could falsify them.
     """
     if missing := find_ineffective_limits(transport.hello.process_limits, spec.spec, as_root=spec.as_root):
         raise EngineUnavailable(f"the kernel does not enforce these limits: {', '.join(missing)}")

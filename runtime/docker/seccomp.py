@@ -1,9 +1,10 @@
 """The system calls that a sandbox may make. All others are denied.
 
-An allowlist also denies the calls of new kernels until somebody has reviewed them. This list is the engine's
-default, minus calls that attackers use and agents do not need: keyrings, bpf, perf, userfaultfd, io_uring,
-ptrace, reading other processes' memory, and 32-bit calls (whose `socketcall` hides the family of a socket).
-Sockets must be of the families Unix, IPv4, IPv6 or netlink, so AF_ALG and AF_VSOCK are denied.
+Because this is an allowlist, the calls of new kernels are denied until somebody has reviewed them. The list
+is the engine's default without the calls that attackers use and agents do not need. These are keyrings, bpf,
+perf, userfaultfd, io_uring, ptrace, reading the memory of other processes, and 32-bit calls (whose
+`socketcall` hides the family of a socket). The only permitted socket families are Unix, IPv4, IPv6 and
+netlink, so AF_ALG and AF_VSOCK are denied.
 
 Source: man7.org/linux/man-pages/man2/syscalls.2.html; docs.docker.com/engine/security/seccomp
 """
@@ -56,15 +57,15 @@ mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd recvfrom recv
 semop semtimedop sendmmsg sendmsg sendto setsockopt shmat shmctl shmdt shmget shutdown
 """
 ALLOWED_CALLS = frozenset(" ".join((_FILES, _MEMORY, _PROCESSES, _WAITING, _CLOCKS, _SOCKETS)).split())
-"""Calls that are allowed with any arguments."""
+"""Calls that are allowed with all arguments."""
 
 ALLOWED_ADDRESS_FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
 """Socket families that a program may open. getaddrinfo uses netlink to list this machine's addresses."""
 
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. Source: linux/sched.h
 _NEW_NAMESPACES = 0x7E02_0000
-# Permitted arguments of personality(2): Linux and 32-bit Linux, each also with UNAME26, and the query of the
-# current value. Source: sys/personality.h
+# The permitted arguments of personality(2) are Linux and 32-bit Linux, each also with UNAME26, and the value
+# that only reads the current personality. Source: sys/personality.h
 _PERSONALITIES = (0, 0x0008, 0x0002_0000, 0x0002_0008, 0xFFFF_FFFF)
 
 
@@ -81,8 +82,8 @@ def build_profile() -> str:
             "action": "SCMP_ACT_ALLOW",
             "args": [{"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}],
         },
-        # The flags of `clone3` are in memory, where no filter can see them. ENOSYS makes the C library use
-        # `clone`.
+        # No filter can check the flags of `clone3`, because they are in memory. ENOSYS makes the C library
+        # use `clone` instead.
         {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS},
     ]
     return json.dumps(

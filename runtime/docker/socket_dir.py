@@ -1,7 +1,7 @@
-"""Directories on the host for the sockets of sandboxes, named after their owners.
+"""Directories on the host that contain the sockets of sandboxes. Their names contain their owners.
 
-The name of a directory says who owns it. A process that adopts a sandbox renames its directory, and only one
-process can do that. The container keeps its mount, because mounts follow the directory and not its name.
+A process that adopts a sandbox renames the sandbox's directory. If several processes try this, only one
+succeeds. The container still sees the directory, because a mount does not depend on the directory's name.
 """
 
 import os
@@ -17,13 +17,15 @@ from pathlib import Path
 from patchwright.runtime import ownership
 from patchwright.runtime.wire_protocol import SOCKET_NAME
 
-_MAX_SOCKET_PATH = 107  # bytes in the path of a Unix socket
+_MAX_SOCKET_PATH = 107  # maximum bytes in the path of a Unix socket
 _KEY_FILE = "key"
 
 
 @dataclass(frozen=True, slots=True)
 class SocketDir:
-    """One sandbox's directory, with mode 0700. Only its `mounted_dir` is visible to the container."""
+    """The directory of one sandbox, with mode 0700. The container sees only the directory `mounted_dir` in
+    it.
+    """
 
     path: Path
 
@@ -32,7 +34,8 @@ class SocketDir:
         directory = cls(_parent_dir() / f"pw-{ownership.current_owner()}-{secrets.token_hex(4)}")
         directory.path.mkdir(mode=0o700)
         directory.mounted_dir.mkdir()
-        directory.mounted_dir.chmod(0o755)  # independent of the umask: uid 10001 must be able to enter
+        # chmod does not depend on the umask; uid 10001 must be able to enter
+        directory.mounted_dir.chmod(0o755)
         return directory
 
     @classmethod
@@ -48,7 +51,7 @@ class SocketDir:
 
     @property
     def id(self) -> str:
-        """The part of the directory's name that stays the same when the owner changes."""
+        """The part of the directory's name that does not change when the owner changes."""
         return self.path.name.rpartition("-")[2]
 
     @property
@@ -56,9 +59,10 @@ class SocketDir:
         return self.path.name.removeprefix("pw-").rpartition("-")[0]
 
     def claim(self) -> "SocketDir | None":
-        """Take over the directory of a dead owner, and return it under its new name.
+        """Take over the directory of an owner that is dead. Return the directory under its new name.
 
-        Returns None if its owner lives, another user owns it, or another process was faster.
+        Returns None if the owner is alive, the directory belongs to another user, or another process was
+        faster.
         """
         if not ownership.is_dead(self.owner) or not _is_owned_directory(self.path):
             return None
@@ -70,7 +74,9 @@ class SocketDir:
         return claimed
 
     def save_key(self, key: str) -> None:
-        """Save the key for a process that takes over, in a file that the container cannot see."""
+        """Save the key for a process that takes over this sandbox. The container cannot see the file with the
+        key.
+        """
         path = self.path / _KEY_FILE
         path.touch(mode=0o600)
         path.write_text(key)
@@ -86,7 +92,7 @@ class SocketDir:
 
 
 def remove_orphaned(retained_ids: frozenset[str]) -> None:
-    """Remove the directories of dead owners, except those with these ids."""
+    """Remove the directories whose owners are dead. Keep those with these ids."""
     for directory in _list_all():
         if (
             directory.id not in retained_ids
@@ -102,7 +108,9 @@ def _list_all() -> Iterator[SocketDir]:
 
 
 def _is_owned_directory(directory: Path) -> bool:
-    """Return True if this is a real directory of this user, because any user can create names in /tmp."""
+    """Return True if this is a real directory that belongs to this user. This must be checked, because any
+    user can create names in /tmp.
+    """
     try:
         status = directory.lstat()
     except OSError:

@@ -1,4 +1,6 @@
-"""Forwards a remote engine's socket to this machine, with the user's own `ssh`, keys and known hosts."""
+"""Forwards the socket of a remote engine to this machine. Uses the user's own `ssh`, with its keys and known
+hosts.
+"""
 
 import contextlib
 import re
@@ -17,21 +19,21 @@ _HOST_OR_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class SshTunnel:
-    """A running `ssh` that forwards a local socket. Blocking; runs in the engine's thread."""
+    """A running `ssh` that forwards a local socket. Its methods block, and run in the engine's thread."""
 
     def __init__(self, url: str) -> None:
-        """Connect. Raises EngineUnavailable with ssh's message."""
+        """Connect. Raises EngineUnavailable, which contains the message of `ssh`."""
         self._directory = Path(tempfile.mkdtemp(prefix="pw-ssh-"))  # mode 0700
         socket = self._directory / "s"
         try:
-            # ssh runs a remote `cat` instead of using -N. `cat` ends with its input, so ssh ends if this
-            # process is killed.
+            # ssh runs `cat` on the remote machine instead of using -N. `cat` ends when its input ends. So ssh
+            # ends, too, if this process is killed.
             self._ssh = subprocess.Popen(
                 [*_ssh_command(url, socket), "cat"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C must not end ssh: the engine still has to be cleaned up
+                start_new_session=True,  # Ctrl-C must not end ssh, because the cleanup still needs the engine
             )
         except OSError as error:
             self._remove()
@@ -71,7 +73,7 @@ def _ssh_command(url: str, socket: Path) -> list[str]:
         raise EngineUnavailable(f"write the engine's URL as ssh://user@host:22, not {url}")
     remote_socket = unquote(parts.path) if parts.path.strip("/") else _REMOTE_SOCKET
     options = [
-        *("-o", "BatchMode=yes"),  # nobody can answer a prompt
+        *("-o", "BatchMode=yes"),  # ssh must not ask anything, because nobody can answer
         *("-o", "ExitOnForwardFailure=yes"),
         *("-o", "ServerAliveInterval=15"),
         *("-T", "-L", f"{socket}:{remote_socket}"),

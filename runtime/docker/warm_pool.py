@@ -1,4 +1,4 @@
-"""A warm pool: starts slow items in advance, so that they can be handed out at once."""
+"""A warm pool. It starts items in advance that take long to start, so that they are available at once."""
 
 import asyncio
 import logging
@@ -10,11 +10,11 @@ from patchwright.runtime.errors import SandboxError
 
 log = logging.getLogger(__name__)
 
-MAX_AGE = 1800.0  # maximum age in seconds; an older item has too little of its lifetime left
+MAX_AGE = 1800.0  # maximum age in seconds; too little of an older item's lifetime is left
 
 
 class PoolItem(Protocol):
-    """An item of a warm pool. It may have died since its start, and must be closed."""
+    """An item of a warm pool. The item may have died after its start. Its user must close it."""
 
     async def is_alive(self) -> bool: ...
     async def close(self) -> None: ...
@@ -24,7 +24,7 @@ _Item = TypeVar("_Item", bound=PoolItem)
 
 
 class WarmPool(Generic[_Item]):
-    """Keeps `size` items ready, and starts the next one when one is taken."""
+    """Keeps `size` items ready. Starts a new item when one is taken."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class WarmPool(Generic[_Item]):
         max_age: float = MAX_AGE,
         refill_delay: float = 0.0,
     ) -> None:
-        """`refill_delay` is the time in seconds until a taken item is replaced. The taken item can start its
-        work first.
+        """`refill_delay` is the number of seconds until an item that was taken is replaced. During this time,
+        the item's user can start work undisturbed.
         """
         self._size = size
         self._start = start
@@ -53,7 +53,9 @@ class WarmPool(Generic[_Item]):
             task.add_done_callback(self._starting.discard)
 
     async def take(self) -> _Item | None:
-        """Return an item that is ready and alive, or None if there is none and the caller must start one."""
+        """Return an item that is ready and alive. Return None if there is none; the caller must then start
+        one.
+        """
         try:
             while self._ready:
                 started_at, item = self._ready.pop(0)
@@ -76,7 +78,8 @@ class WarmPool(Generic[_Item]):
     async def _start_item(self) -> None:
         try:
             item = await self._start()
-        except SandboxError as error:  # the next `open` starts a sandbox itself and reports the failure
+        # the next `open` starts a sandbox itself, and reports the failure if it fails, too
+        except SandboxError as error:
             log.warning("warm sandbox not started", extra={"error": str(error)[:500]})
             return
         self._ready.append((time.monotonic(), item))

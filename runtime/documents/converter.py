@@ -1,9 +1,9 @@
-"""The document converter, a program. `text KIND FILE` prints Markdown, and `frames FILE INTERVAL MAX
-DIRECTORY` prints JSON.
+"""The document converter, which is a separate program. `text KIND FILE` prints Markdown. `frames FILE
+INTERVAL MAX DIRECTORY` prints JSON.
 
-`SandboxFeatures.documents_command` is the command that starts it. The file may be hostile, so the program
-limits its own time, memory and output. An error is reported as one line on standard error and an exit status
-other than 0.
+`SandboxFeatures.documents_command` is the command that starts the program. The file may be hostile, so the
+program limits its own time, memory and output. An error is reported as one line on standard error, and as an
+exit status other than 0.
 """
 
 import io
@@ -18,16 +18,16 @@ from types import TracebackType
 
 CONVERT_TIMEOUT = 60  # seconds of wall-clock time
 CPU_SECONDS = 40
-MEMORY_BYTES = 2 << 30  # bytes of address space
-MAX_FILE_BYTES = 200 << 20  # bytes of a document or a video
-MAX_CHARS = 2_000_000  # characters that are printed
-MAX_ROWS = 5_000  # rows of one sheet
-_MAX_SEARCHED_ROWS = 200_000  # rows of one sheet that are searched for non-empty ones
+MEMORY_BYTES = 2 << 30  # maximum bytes of address space
+MAX_FILE_BYTES = 200 << 20  # maximum bytes of a document or a video
+MAX_CHARS = 2_000_000  # maximum number of characters that are printed
+MAX_ROWS = 5_000  # maximum rows of one sheet that are printed
+_MAX_SEARCHED_ROWS = 200_000  # maximum rows of one sheet that are read to find non-empty ones
 
 
 def main() -> None:
     sys.excepthook = _print_error
-    # When one of these limits is reached, the kernel kills the process, so no file can stall it.
+    # If the program exceeds one of these limits, the kernel kills it. So no file can block it forever.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(CONVERT_TIMEOUT)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
@@ -57,7 +57,9 @@ def _check_size(file: str) -> Path:
 
 
 def _print_blocks(convert: Callable[[Path], Iterator[str]], path: Path) -> None:
-    """Print blocks with empty lines between them. If the limit cuts them off, print a note."""
+    """Print blocks with empty lines between them. If the output limit is reached, print a note instead of the
+    rest.
+    """
     out = io.TextIOWrapper(sys.stdout.buffer, "utf-8", "replace", newline="\n")
     remaining = MAX_CHARS
     for number, block in enumerate(convert(path)):
@@ -87,7 +89,7 @@ def _convert_pdf(path: Path) -> Iterator[str]:
         page = document[number]
         text = page.get_textpage().get_text_bounded()
         yield f"## Page {number + 1} of {len(document)}"
-        # In the extracted text, U+FFFE is a hyphen at the end of a line.
+        # U+FFFE in the extracted text is a hyphen at the end of a line.
         yield "\n".join(text.replace("\ufffe", "-").split("\r\n")).strip() or "[no text: it may be an image]"
 
 
@@ -104,7 +106,7 @@ def _convert_pptx(path: Path) -> Iterator[str]:
 
 
 def _convert_xlsx(path: Path) -> Iterator[str]:
-    """Yield each sheet as a table. Formulas are replaced by their values, and empty rows are left out."""
+    """Yield each sheet as a table. Shows the values of formulas, and leaves out empty rows."""
     import openpyxl
 
     from patchwright.runtime.documents.office import markdown_table
@@ -112,7 +114,7 @@ def _convert_xlsx(path: Path) -> Iterator[str]:
     book = openpyxl.load_workbook(path.open("rb"), read_only=True, data_only=True)
     for sheet in book.worksheets:
         yield f"## Sheet {sheet.title}"
-        sheet.reset_dimensions()  # The size that the file declares may be wrong.
+        sheet.reset_dimensions()  # The size that the file declares may be wrong, so it is not used.
         rows = (_trim_row(row) for row in islice(sheet.iter_rows(values_only=True), _MAX_SEARCHED_ROWS))
         filled = list(islice(filter(None, rows), MAX_ROWS + 1))
         yield markdown_table(filled[:MAX_ROWS]) or "[empty]"

@@ -1,4 +1,4 @@
-"""Makes files that are not text readable: converts documents, and describes media files."""
+"""Makes files readable that are not text: converts documents to Markdown, and describes media files."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from patchwright.runtime.documents.media_type import HEADER_BYTES, MediaFile, de
 from patchwright.runtime.features import SandboxFeatures
 from patchwright.runtime.path_guard import ToolInputError
 
-CONVERTER_TIMEOUT = 90  # Seconds for one document. The converter's own limits are lower.
+CONVERTER_TIMEOUT = 90  # Seconds for one document. The converter has lower limits of its own.
 KIND_BY_SUFFIX = {
     ".pdf": "pdf",
     ".docx": "docx",
@@ -18,7 +18,9 @@ KIND_BY_SUFFIX = {
     ".xlsm": "xlsx",
     ".ipynb": "ipynb",
 }
-"""The converter's kind for each file suffix. LaTeX is missing because it is text and is edited as text."""
+"""The converter's kind for each file suffix. LaTeX is not included, because it is text, and is edited as
+text.
+"""
 
 READABLE_FORMATS = "text, PDF, Word (.docx), PowerPoint (.pptx), Excel (.xlsx), notebooks and images"
 _SKILL_BY_KIND = {"image": "parse_image", "audio": "parse_audio", "video": "parse_video"}
@@ -32,12 +34,14 @@ class DocumentReader:
 
     features: SandboxFeatures = field(default_factory=SandboxFeatures)
     _cached: tuple[tuple[Path, int, int], str] | None = field(default=None, init=False)
-    """The last document with its version. It is cached because a document is viewed in several pages."""
+    """The document that was converted last, with its version. It is cached because a model views a document
+    page by page.
+    """
 
     def to_markdown(self, real: Path, name: str) -> str | None:
-        """Return a document as Markdown, or a description of a media file. None for a text file.
+        """Return a document as Markdown, or the description of a media file. Return None for a text file.
 
-        `name` is the path as the model knows it.
+        `name` is the path of the file as the model knows it.
         """
         with real.open("rb") as file:
             head = file.read(HEADER_BYTES)

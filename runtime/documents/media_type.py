@@ -3,26 +3,26 @@
 from dataclasses import dataclass
 from typing import Literal
 
-HEADER_BYTES = 1 << 16  # Bytes to read. Only the size of a JPEG with a large preview may come later.
+# Number of bytes to read. Only in a JPEG file with a large preview may the image size come later.
+HEADER_BYTES = 1 << 16
 
 MediaKind = Literal["image", "audio", "video"]
 
 
 @dataclass(frozen=True, slots=True)
 class MediaFile:
-    """The media type of a file that a model can look at or listen to."""
+    """The type of a file that a model can look at or listen to."""
 
     kind: MediaKind
     media_type: str
     """Media type such as `image/png`. Source: iana.org/assignments/media-types"""
     size: tuple[int, int] | None = None
-    """Width and height in pixels. None if the file is not an image, or if its first bytes do not contain the
-    size.
+    """Width and height in pixels. None if the file is not an image, or if the size is not in its first bytes.
     """
 
 
 def detect_media(head: bytes) -> MediaFile | None:
-    """Return the media type of a file that begins with these bytes. None if it is unknown."""
+    """Return the media type of a file that begins with these bytes, or None if the type is unknown."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return MediaFile("image", "image/png", _read_size(head, 16, 4, "big"))
     if head.startswith((b"GIF87a", b"GIF89a")):
@@ -54,7 +54,7 @@ def _read_size(
 
 
 def _jpeg_size(head: bytes) -> tuple[int, int] | None:
-    """Read the size from the first frame header. Source: ITU-T T.81, annex B."""
+    """Read the size of a JPEG from its first frame header. Source: ITU-T T.81, annex B."""
     offset = 2
     while offset + 9 <= len(head) and head[offset] == 0xFF:
         marker, length = head[offset + 1], int.from_bytes(head[offset + 2 : offset + 4], "big")

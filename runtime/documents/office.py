@@ -1,4 +1,4 @@
-"""Converts Word and PowerPoint files, which are XML in a zip archive, to Markdown.
+"""Converts Word and PowerPoint files to Markdown. These files consist of XML in a zip archive.
 
 Source: ECMA-376, Office Open XML, part 1 (WordprocessingML, PresentationML, DrawingML).
 """
@@ -17,7 +17,7 @@ from defusedxml import ElementTree
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-MAX_PART_BYTES = 64 << 20  # bytes of one uncompressed file in the archive
+MAX_PART_BYTES = 64 << 20  # maximum bytes of one file in the archive after decompression
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -35,12 +35,12 @@ class UnreadableDocument(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OfficePackage:
-    """An open archive whose parts refer to each other."""
+    """An open archive. It consists of parts, which refer to each other."""
 
     archive: zipfile.ZipFile
 
     def read_part(self, name: str) -> "Element":
-        """Return the XML of a part. Raises UnreadableDocument if it is missing or too large."""
+        """Return the XML of a part. Raises UnreadableDocument if the part is missing or too large."""
         try:
             with self.archive.open(name) as packed:
                 data = packed.read(MAX_PART_BYTES + 1)
@@ -55,8 +55,8 @@ class OfficePackage:
         return name in self.archive.NameToInfo
 
     def relationships(self, name: str) -> dict[str, tuple[str, str]]:
-        """Return the relationships of a part by id. Each is a pair of its kind and its target, which is the
-        name of a part or a URL.
+        """Return the relationships of a part by their ids. Each is a pair: the kind of the relationship, and
+        its target. The target is the name of a part or a URL.
         """
         directory, _, file = name.rpartition("/")
         rels = f"{directory}/_rels/{file}.rels"
@@ -73,7 +73,7 @@ class OfficePackage:
 
 @contextmanager
 def open_package(path: Path) -> Iterator[OfficePackage]:
-    """Open an Office file. Raises UnreadableDocument if it is not a valid archive."""
+    """Open an Office file. Raises UnreadableDocument if the file is not a valid archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield OfficePackage(archive)
@@ -84,7 +84,7 @@ def open_package(path: Path) -> Iterator[OfficePackage]:
 
 
 def markdown_table(rows: list[list[str]]) -> str:
-    """Return rows of cells as a Markdown table with the first row as its header."""
+    """Return rows of cells as a Markdown table. The first row becomes the header."""
     width = max(map(len, rows), default=0)
     if not width:
         return ""
@@ -117,7 +117,9 @@ def convert_docx(path: Path) -> Iterator[str]:
 
 
 def _heading_levels(parts: OfficePackage, document: str) -> dict[str, int]:
-    """Return the heading level of each style. A style is recognized even if its name is localized."""
+    """Return the heading level of each style. Uses the style's internal name, which is the same in every
+    language.
+    """
     target = next(
         (target for kind, target in parts.relationships(document).values() if kind == "styles"),
         "word/styles.xml",
@@ -140,7 +142,7 @@ class _WordConverter:
     relationships: dict[str, tuple[str, str]]
     levels: dict[str, int]
     notes: list[str] = field(default_factory=list)
-    """Ids of the notes that the text refers to."""
+    """Ids of the footnotes and endnotes that the text refers to."""
 
     def blocks(self, parent: "Element") -> Iterator[str]:
         for child in parent:
@@ -154,7 +156,7 @@ class _WordConverter:
                 ]
                 yield markdown_table(rows)
             elif child.tag != _FALLBACK:
-                yield from self.blocks(child)  # For example, content controls.
+                yield from self.blocks(child)  # These are, for example, content controls.
 
     def note_blocks(self, notes: "Element") -> Iterator[str]:
         for note in notes:
@@ -203,7 +205,7 @@ class _WordConverter:
 
 
 def convert_pptx(path: Path) -> Iterator[str]:
-    """Yield the slides of a presentation in order, each with its notes."""
+    """Yield the slides of a presentation in order. Each is followed by its notes."""
     with open_package(path) as parts:
         name = "ppt/presentation.xml"
         relations = parts.relationships(name)
@@ -219,9 +221,9 @@ def convert_pptx(path: Path) -> Iterator[str]:
 
 
 def _slide_blocks(slide: "Element", placeholder: str | None = None) -> Iterator[str]:
-    """Yield the texts, tables and images of a slide in order.
+    """Yield the texts, tables and images of a slide in their order.
 
-    If `placeholder` is given, yield only texts in placeholders of this kind.
+    If `placeholder` is given, yields only the texts of placeholders of this kind.
     """
     for shape in slide.iter():
         if shape.tag == f"{_P}sp":

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import av
 
-MAX_SIDE_PIXELS = 1024  # pixels of the longer side of a frame
+MAX_SIDE_PIXELS = 1024  # maximum pixels of the longer side of a frame
 
 
 @dataclass(frozen=True, slots=True)
 class VideoFrame:
     number: int
-    """Index of the frame in display order, from 0."""
+    """Index of the frame in the order in which frames are shown, from 0."""
     path: Path
 
 
