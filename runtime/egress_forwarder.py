@@ -1,4 +1,4 @@
-"""Forwards connections from a loopback port of the container to the socket of the egress proxy."""
+"""Forwards connections from a loopback port in the container to the socket of the egress proxy."""
 
 import asyncio
 import contextlib
@@ -7,26 +7,28 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-# A port on the container's own loopback interface. It is free unless the repository's tests choose the same
-# port.
+# A port on the container's own loopback interface. The port is free, unless the repository's tests use the
+# same one.
 PROXY_PORT = 18_631
-# Name of the proxy's socket, which is in the same directory as the action server's socket.
+# Name of the proxy's socket. It is in the same directory as the socket of the action server.
 EGRESS_SOCKET = "e"
-MAX_CONNECTIONS = 64  # Number of connections at a time; further connections wait in a queue.
-MAX_QUEUED = 1024  # Number of open or queued connections. npm requests hundreds of packages at once.
-# The abstract socket for a host that shares no directory with the container.
+MAX_CONNECTIONS = 64  # Maximum number of connections at the same time. Further connections wait in a queue.
+# Maximum number of connections, both open and queued. npm requests hundreds of packages at once.
+MAX_QUEUED = 1024
+# The abstract socket for a host that cannot share a directory with the container.
 BRIDGE_SOCKET = "patchwright-egress"
-BRIDGE_TIMEOUT = 20.0  # Seconds that a connection waits for the host to connect.
+BRIDGE_TIMEOUT = 20.0  # Seconds for which a connection waits until the host connects.
 CHUNK_SIZE = 1 << 16  # bytes
 
 _PROXY_URL = f"http://127.0.0.1:{PROXY_PORT}"
-_NO_PROXY = "localhost,127.0.0.1,::1"  # A server that a test starts is reached without the proxy.
+# Servers that run in the sandbox itself, for example in a test, are reached without the proxy.
+_NO_PROXY = "localhost,127.0.0.1,::1"
 _JAVA_OPTIONS = " ".join(
     f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={PROXY_PORT}" for scheme in ("http", "https")
 )
 PROXY_ENVIRONMENT = {
-    # curl, pip, uv, git, Go, cargo, gem, composer, apt and Chromium read these variables; some read only one
-    # spelling.
+    # curl, pip, uv, git, Go, cargo, gem, composer, apt and Chromium read these variables. Some of these
+    # programs read only one spelling.
     **dict.fromkeys(
         ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _PROXY_URL
     ),
@@ -34,13 +36,16 @@ PROXY_ENVIRONMENT = {
     **dict.fromkeys(("npm_config_proxy", "npm_config_https_proxy"), _PROXY_URL),
     **dict.fromkeys(("YARN_HTTP_PROXY", "YARN_HTTPS_PROXY"), _PROXY_URL),
     "npm_config_noproxy": _NO_PROXY,
-    # Without this variable, Node's own fetch ignores the proxy. Node supports it since 22.21.
+    # Without this variable, Node's own fetch does not use the proxy. Node has supported the variable since
+    # 22.21.
     "NODE_USE_ENV_PROXY": "1",
     # Before cargo 1.70, the default index came from github.com.
     "CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse",
     "JAVA_TOOL_OPTIONS": f"{_JAVA_OPTIONS} -Dhttp.nonProxyHosts=localhost|127.*|[::1]",
 }
-"""Environment variables that direct programs to the forwarder's port. Only an online sandbox has them."""
+"""Environment variables with which programs use the forwarder's port as their proxy. Only an online sandbox
+has them.
+"""
 
 StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -52,8 +57,9 @@ Connector = Callable[[], AbstractAsyncContextManager[StreamPair]]
 async def forward_connections(target: str, host_uid: int, port: int = PROXY_PORT) -> AsyncIterator[None]:
     """Forward each connection on the port to the proxy.
 
-    `target` is either the path of the proxy's socket, or an @ followed by the name of an abstract socket. In
-    the second case, processes of the user `host_uid` connect to the abstract socket and relay to the proxy.
+    `target` is the path of the proxy's socket, or an @ followed by the name of an abstract socket. In the
+    second case, the host connects to the abstract socket through processes of the user `host_uid`, which
+    relay to the proxy.
     """
     if target.startswith("@"):
         async with _accept_bridges(target[1:], host_uid) as connector, _listen(connector, port):
@@ -104,8 +110,8 @@ async def _accept_bridges(name: str, host_uid: int) -> AsyncIterator[Connector]:
 @asynccontextmanager
 async def _listen(connector: Connector, port: int) -> AsyncIterator[None]:
     queued = 0
-    # Clients wait in a queue instead of being disconnected: npm 9 may not notice a disconnect, and then waits
-    # for 300 s.
+    # Clients wait in a queue instead of being disconnected. npm 9 may not notice that it was disconnected,
+    # and would then wait for 300 s.
     semaphore = asyncio.Semaphore(MAX_CONNECTIONS)
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,7 +143,7 @@ def peer_uid(writer: asyncio.StreamWriter) -> int:
 
 
 async def relay(client: StreamPair, server: StreamPair) -> None:
-    """Copy bytes in both directions until the server side has ended or one of the sides is gone."""
+    """Copy bytes in both directions. Stops when the server side has ended, or when one of the sides is gone."""
     sending = asyncio.create_task(copy_stream(client[0], server[1]))
     try:
         await copy_stream(server[0], client[1])
@@ -147,7 +153,7 @@ async def relay(client: StreamPair, server: StreamPair) -> None:
 
 
 async def copy_stream(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    """Copy bytes until the source ends, then close the target for writing."""
+    """Copy bytes until the source ends. Then close the target for writing."""
     try:
         while data := await source.read(CHUNK_SIZE):
             target.write(data)
@@ -155,4 +161,4 @@ async def copy_stream(source: asyncio.StreamReader, target: asyncio.StreamWriter
         if target.can_write_eof():
             target.write_eof()
     except OSError:
-        target.close()  # A broken connection must not look like a regular end.
+        target.close()  # The target must be able to tell a broken connection from a regular end.

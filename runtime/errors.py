@@ -30,7 +30,9 @@ class EngineUnavailable(SandboxError):
 
     @classmethod
     def no_response(cls, url: str | None, error: BaseException) -> Self:
-        """Returns the error for a failed connection to this engine; None is the one of the environment."""
+        """Returns the error for a failed connection to the engine at this URL. None means the engine that the
+        environment configures.
+        """
         where = f" at {url}" if url else ""
         return cls(
             f"no Docker engine responds{where} ({_find_os_reason(error)}): start it and give this user access"
@@ -54,31 +56,31 @@ class EngineStopped(EngineUnavailable):
 
 
 class SandboxesDisabled(EngineUnavailable):
-    """This process may not open sandboxes. Work that needs one is skipped."""
+    """This process may not open sandboxes. Work that needs a sandbox is skipped."""
 
 
 class ImageUnavailable(SandboxError):
-    """The base image is absent and cannot be pulled, or our layer on it cannot be built."""
+    """The base image is absent and cannot be pulled, or the runtime layer for it cannot be built."""
 
 
 class LayerRejected(SandboxError):
-    """The result of a setup cannot be stored as an image layer. Either the setup left something that must not
-    be stored, or this kind of sandbox stores no layers.
+    """The result of a setup cannot be stored as an image layer. Either the setup has left something that must
+    not be stored, or this kind of sandbox cannot store layers.
     """
 
 
 class SandboxDiskFull(SandboxError):
-    """The files of a sandbox exceeded `disk_mb`, and it was stopped."""
+    """The files of a sandbox took more than `disk_mb`, so the sandbox was stopped."""
 
 
 class SandboxLost(SandboxError):
-    """The sandbox disappeared during the run; a new one can start from the last checkpoint."""
+    """The sandbox disappeared during the run. A new sandbox can start from the last checkpoint."""
 
     retryable = True
 
 
 class OutOfMemory(SandboxLost):
-    """The kernel killed the sandbox at its memory limit; the run may continue from its last checkpoint."""
+    """The kernel killed the sandbox at its memory limit. The run may continue from its last checkpoint."""
 
     retryable = False
 
@@ -88,12 +90,13 @@ class ProtocolError(SandboxError):
 
 
 def _find_os_reason(error: BaseException) -> str:
-    """Returns the operating system's reason for a failed connection, which libraries wrap several times.
+    """Returns the operating system's reason for a failed connection. Libraries wrap this reason in several
+    other errors.
 
-    Without one, returns the message of the error itself.
+    If there is no such reason, returns the message of the error itself.
     """
     pending: list[object] = [error]
-    for current in pending:  # grows while it is searched
+    for current in pending:  # the list grows while the loop searches it
         if isinstance(current, OSError) and isinstance(current.strerror, str):
             return current.strerror
         if isinstance(current, BaseException):

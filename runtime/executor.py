@@ -1,4 +1,4 @@
-"""Runs actions in this process, both for the local sandbox and for the server in the container."""
+"""Runs actions in this process. Used by the local sandbox, and by the server in the container."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 class Executor:
-    """A sandbox in this process. It has its own work tree and environment, but no isolation."""
+    """A sandbox in this process. It has its own work tree and its own environment, but no isolation."""
 
     def __init__(
         self,
@@ -70,10 +70,11 @@ class Executor:
         oom_kills: Callable[[], int] = lambda: 0,
         features: SandboxFeatures | None = None,
     ) -> None:
-        """`oom_kills` returns the number of processes killed at the sandbox's memory limit, if there is a
-        limit.
+        """`oom_kills` returns the number of processes that the kernel killed at the sandbox's memory limit.
+        It is None if there is no limit.
 
-        `features` are the sandbox features; None means those that are installed for this Python.
+        `features` are the sandbox features. If it is None, the features are those that are installed for this
+        Python.
         """
         self._paths = PathGuard(root, scratch)
         self._env = dict(env)
@@ -85,8 +86,8 @@ class Executor:
         self._processes: dict[str, LineProcess] = {}
         self._lock = asyncio.Lock()
 
-    # These modules are imported on first use: each import delays the start of the sandbox, and most sandboxes
-    # use only some of the modules.
+    # These modules are imported on first use. Each import would delay the start of the sandbox, and most
+    # sandboxes use only some of the modules.
 
     @cached_property
     def _editor(self) -> "Editor":
@@ -124,7 +125,7 @@ class Executor:
     async def act(self, action: SandboxAction) -> Observation:
         if isinstance(action, Interrupt):
             interrupted = await self._shell.interrupt()
-            if "_kernel" in vars(self):  # Without a kernel, no cell can be running.
+            if "_kernel" in vars(self):  # If there is no kernel, no cell is running.
                 interrupted = await self._kernel.interrupt() or interrupted
             return Acknowledgment(text="interrupted" if interrupted else "nothing is running")
         async with self._lock:
@@ -138,14 +139,15 @@ class Executor:
     async def prepare(self) -> None:
         """Start the shell in advance, so that the first command does not have to wait for it."""
         async with self._lock:
-            with contextlib.suppress(OSError, TimeoutError):  # The first command reports the failure.
+            # If starting the shell failed, the first command reports the failure.
+            with contextlib.suppress(OSError, TimeoutError):
                 await self._shell.start()
 
     async def close(self) -> None:
         """Stop the shell, the kernel, the browser and everything that they started."""
         for process in self._processes.values():
             await process.close()
-        if "_browser" in vars(self):  # Otherwise, the browser was never opened.
+        if "_browser" in vars(self):  # If the module was not imported, no browser was opened.
             await self._browser.close()
         if "_kernel" in vars(self):
             await self._kernel.close()

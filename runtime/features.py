@@ -1,4 +1,6 @@
-"""Sandbox features, which are optional additions to the shell and the editor. Each feature is an image layer."""
+"""Sandbox features: optional additions to the shell and the editor. Each feature is in an image layer of its
+own.
+"""
 
 import shutil
 import sys
@@ -10,7 +12,7 @@ from typing import Literal, get_args
 SandboxFeature = Literal["kernel", "documents", "symbols", "browser"]
 ALL_FEATURES: tuple[SandboxFeature, ...] = get_args(SandboxFeature)
 
-# The Python package whose presence shows that the feature is installed.
+# For each feature, a Python package. If the package is present, the feature is installed.
 _PACKAGES: dict[SandboxFeature, str] = {
     "kernel": "ipykernel",
     "documents": "pypdfium2",
@@ -29,8 +31,9 @@ class SandboxFeatures:
     """Locates the features of one sandbox."""
 
     directory: Path | None = None
-    """Directory with a subdirectory for each feature, whose Python packages are in `lib`. None if the
-    features are installed for this Python as extras of the same names; Chromium is then on PATH.
+    """A directory that contains a directory for each feature. The Python packages of a feature are in `lib`
+    there. If it is None, the features are installed for this Python as extras of the same names, and Chromium
+    is on PATH.
     """
 
     def has(self, feature: SandboxFeature) -> bool:
@@ -39,16 +42,17 @@ class SandboxFeatures:
         return (self.directory / feature / "lib").is_dir()
 
     def packages(self, feature: SandboxFeature) -> Path | None:
-        """Return the directory to add to the server's import path. None if the packages are installed for
-        this Python.
+        """Return the directory to add to the server's import path. Return None if the packages are installed
+        for this Python.
         """
         return None if self.directory is None else self.directory / feature / "lib"
 
     def kernel_packages(self, version: tuple[int, int]) -> Path | None:
-        """Return the directory of the packages that the kernel needs under a project's Python of this version.
+        """Return a directory with the packages that the kernel needs under a project's Python of this
+        version.
 
-        Returns None if we have no packages for this version. Then they must be installed in the project's own
-        Python environment.
+        Returns None if Patchwright has no packages for this version. The packages must then be installed in
+        the project's own Python environment.
         """
         if self.directory is None:
             return None
@@ -56,10 +60,11 @@ class SandboxFeatures:
         return directory if directory.is_dir() else None
 
     def documents_command(self) -> tuple[str, ...] | None:
-        """Return the beginning of the command that starts the document converter; its arguments follow. None
-        if it is not installed.
+        """Return the first words of the command that starts the document converter. The arguments of the
+        converter follow. Return None if the converter is not installed.
 
-        The command needs no environment variables, so that a project's own Python can start it, too.
+        The command needs no environment variables, so that a project's own Python can start the converter,
+        too.
         """
         if not self.has("documents"):
             return None
@@ -68,8 +73,9 @@ class SandboxFeatures:
         return (sys.executable, "-I", "-c", _CONVERTER_CODE, str(own_packages), str(lib))
 
     def chromium_program(self, path: str | None = None) -> str | None:
-        """Return the path of Chromium, or None if it is not found. `path` has the format of PATH and is
-        searched if there is no directory of features.
+        """Return the path of Chromium, or None if Chromium is not found.
+
+        If there is no directory of features, searches `path`, which has the format of PATH.
         """
         if self.directory is None:
             return next(filter(None, (shutil.which(name, path=path) for name in _CHROMIUM_NAMES)), None)
@@ -77,7 +83,7 @@ class SandboxFeatures:
         return str(program) if program.exists() else None
 
     def missing_message(self, feature: SandboxFeature) -> str:
-        """Return the error message of a tool that needs a missing feature."""
+        """Return the error message for a tool that needs a feature that is missing."""
         if self.directory is not None:
             return (
                 f"this sandbox has no `{feature}`: the operator's setting `sandbox_features` does not include it, "

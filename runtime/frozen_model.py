@@ -1,13 +1,13 @@
-"""The base class of all immutable values."""
+"""The base class of all immutable data classes."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class FrozenModel(BaseModel):
-    """A value: immutable, equal by content, and strict about unknown fields.
+    """A value. It is immutable, equal to another value with the same content, and rejects unknown fields.
 
-    Numbers must be finite, because JSON has no infinite numbers. An infinite number from a sandbox could be
-    written to a log but not read back.
+    Numbers must be finite, because JSON has no infinite numbers. Otherwise, an infinite number from a sandbox
+    could be written to a log, but the log could not be read back.
     """
 
     model_config = ConfigDict(

@@ -1,1 +1,1 @@
-"""Egress control. It is a sandbox's only way to the network, and it runs only on the host."""
+"""Egress control: the only way from a sandbox to the network. This package runs only on the host."""

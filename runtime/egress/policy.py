@@ -1,5 +1,5 @@
-"""The network policy of sandboxes, and the log of their connections. There is no I/O here; proxy.py enforces
-the policy.
+"""The network policy of sandboxes, and the log of their connections. This module does no I/O; proxy.py
+enforces the policy.
 """
 
 import base64
@@ -17,8 +17,8 @@ from patchwright.runtime.frozen_model import FrozenModel
 Address = IPv4Address | IPv6Address
 NetworkMode = Literal["none", "allowlist", "open"]
 
-# Package registries. github.com must not be in this list: an account that can read there can also write
-# (gists, issues, forks), so a secret of the repository could leak through it.
+# Package registries. github.com must not be in this list. A program that can read from github.com can also
+# write there (gists, issues, forks), so it could publish a secret of the repository.
 DEFAULT_HOSTS = frozenset(
     {
         *("pypi.org", "files.pythonhosted.org"),
@@ -48,11 +48,13 @@ DENIAL_MESSAGES: dict[DenialReason, str] = {
     "unknown": "its name does not resolve",
     "unreachable": "it does not respond",
 }
-"""Message for each reason of a denial, to follow a colon. The policy causes all denials but the last two."""
+"""For each reason of a denial, the message that follows a colon. The policy causes all denials except the
+last two.
+"""
 
 
 class EgressDenied(Exception):
-    """The policy, or an error, prevents the connection."""
+    """The connection is not possible, because the policy denies it or an error occurred."""
 
     def __init__(self, reason: DenialReason) -> None:
         super().__init__(DENIAL_MESSAGES[reason])
@@ -63,17 +65,18 @@ class EgressPolicy(FrozenModel):
     """Decides which connections the proxy permits."""
 
     allowed_hosts: frozenset[str] | None = DEFAULT_HOSTS
-    """Lower-case host names. `*.example.org` matches every name below example.org. None allows every public
-    host.
+    """The allowed host names, in lower case. `*.example.org` matches every name below example.org. None
+    allows every public host.
     """
     trusted_endpoints: frozenset[tuple[str, int]] = frozenset()
-    """Hosts and ports of the operator's own servers, such as a package index. They are allowed at any
+    """Hosts and ports of the operator's own servers, such as a package index. These servers may have any
     address.
     """
     public_endpoints: frozenset[tuple[str, int]] = frozenset()
-    """Like `trusted_endpoints`, but allowed at public addresses only."""
+    """Like `trusted_endpoints`, but these servers must have public addresses."""
     allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Networks whose addresses are treated as public. Closed networks with mirrors of public hosts need this.
+    """Networks whose addresses count as public. Closed networks that contain mirrors of public hosts need
+    this.
     """
     max_upload_bytes: int = Field(default=10 * _MIB, ge=0)
     """Total bytes that one sandbox may send."""
@@ -94,9 +97,10 @@ class EgressPolicy(FrozenModel):
             raise EgressDenied("port")
 
     def check_addresses(self, host: str, port: int, resolved: Iterable[str]) -> list[Address]:
-        """Return the addresses of a name that the proxy may connect to. Raises EgressDenied.
+        """Return those addresses of a name to which the proxy may connect. Raises EgressDenied.
 
-        Rejects the name if any of its addresses is not public, because no honest name has such addresses.
+        Rejects the name if any of its addresses is not public, because a legitimate public name has no such
+        address.
         """
         addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in resolved]
         if not addresses:
@@ -123,7 +127,7 @@ def build_policy(
     max_upload_mb: int = 10,
     allowed_addresses: Iterable[str] = (),
 ) -> EgressPolicy | None:
-    """Return the policy of a network mode. None means no network at all."""
+    """Return the policy for a network mode, or None for a mode without network access."""
     if network == "none":
         return None
     trusted: frozenset[tuple[str, int]] = frozenset()
@@ -148,11 +152,12 @@ class Origin(FrozenModel):
 
     @classmethod
     def from_url(cls, url: str) -> "Origin":
-        """Parse a URL of the form http(s)://host[:port][/...]. Raises ValueError for any other URL, and
-        for credentials.
+        """Parse a URL of the form http(s)://host[:port][/...]. Raises ValueError for other URLs, and for URLs
+        with credentials.
         """
         parts = urlsplit(url)
-        if "@" in parts.netloc:  # The URL is not shown, because it may contain a password.
+        # The message does not contain the URL, because the URL may contain a password.
+        if "@" in parts.netloc:
             raise ValueError("this URL must not contain credentials: put a key into a header")
         if parts.scheme not in ("https", "http") or not parts.hostname:
             raise ValueError(f"{url} is not an http(s) URL")
@@ -165,10 +170,10 @@ class Origin(FrozenModel):
 def build_origin_policy(
     origin: Origin, max_upload_mb: int, allowed_addresses: Iterable[str] = ()
 ) -> EgressPolicy:
-    """Return a policy that allows this server and nothing else.
+    """Return a policy that allows only this server.
 
-    An IP address or an internal name is trusted because the operator configured it. A public name must
-    resolve to public addresses, or to addresses in `allowed_addresses`.
+    If the server has an IP address or an internal name, it may have any address, because the operator
+    configured it. A public name must resolve to public addresses, or to addresses in `allowed_addresses`.
     """
     endpoints = frozenset({(origin.host, origin.port)})
     is_public_host = is_public_name(origin.host)
@@ -187,18 +192,18 @@ def _to_ascii(host: str) -> str:
 
 
 class UpstreamProxy(FrozenModel):
-    """The proxy that connects the operator's own network to the internet. Our proxy uses it for its
-    connections.
+    """The proxy through which the operator's own network reaches the internet. The egress proxy connects
+    through it.
     """
 
     host: str
     port: int
     authorization: str | None = None
-    """Value of the Proxy-Authorization header. It stays on the host."""
+    """Value of the Proxy-Authorization header. No sandbox sees it."""
 
     @classmethod
     def from_url(cls, url: str) -> "UpstreamProxy":
-        """Parse a proxy URL of the form http://[user:password@]host[:port]. Raises ValueError for any other."""
+        """Parse a proxy URL of the form http://[user:password@]host[:port]. Raises ValueError for other URLs."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
             raise ValueError("write a proxy as http://host:port")
@@ -214,16 +219,18 @@ _HEX_NUMBER = re.compile(r"0x[0-9a-f]*")
 
 
 def is_public_name(host: str) -> bool:
-    """True if this is a full host name and not an IP address in any notation.
+    """True if this is a full host name. False if it is an IP address in any notation.
 
-    To most clients, a name whose last part is a number (decimal, octal or hexadecimal) is an IPv4 address.
+    Most clients treat a name as an IPv4 address if its last part is a number (decimal, octal or hexadecimal).
     Source: url.spec.whatwg.org/#ends-in-a-number-checker
     """
     return _HOST_NAME.fullmatch(host) is not None and not _HEX_NUMBER.fullmatch(host.rpartition(".")[2])
 
 
 def expected_sni(host: str) -> str:
-    """Return the server name that TLS sends for a host; empty for an IP address (RFC 6066 section 3)."""
+    """Return the server name that a TLS client sends for a host. The name is "" for an IP address (RFC 6066
+    section 3).
+    """
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -237,7 +244,7 @@ def is_host_pattern(text: str) -> bool:
 
 
 def parse_mirror_network(text: str) -> str:
-    """Validate and normalize an entry of `allowed_addresses`. Raises ValueError."""
+    """Validate an entry of `allowed_addresses`, and return it in normal form. Raises ValueError."""
     network = ipaddress.ip_network(text)
     forbidden = ("127.0.0.0/8", "169.254.0.0/16", "0.0.0.0/8", "::1/128", "fe80::/10", "fd00:ec2::254/128")
     if any(
@@ -249,9 +256,9 @@ def parse_mirror_network(text: str) -> str:
     return str(network)
 
 
-# Networks that are not public although Python 3.11's `is_global` is true for them: addresses that embed an
-# IPv4 address, Oracle's metadata service, the old relays to IPv6, and the address of Azure's hosts for their
-# machines.
+# Networks that are not public, although `is_global` of Python 3.11 is True for their addresses. These are
+# addresses that embed an IPv4 address, Oracle's metadata service, the old relays to IPv6, and the address
+# through which Azure's hosts serve their machines.
 _NOT_PUBLIC = tuple(
     map(
         ipaddress.ip_network,
@@ -263,8 +270,8 @@ _UNICAST = IPv6Network("2000::/3")
 
 
 def is_public(address: Address) -> bool:
-    """True if the address is on the internet, and not private, local, shared, multicast, metadata or
-    reserved.
+    """True if the address is on the internet. False for private, local, shared, multicast, metadata and
+    reserved addresses.
     """
     if isinstance(address, IPv6Address):
         if (mapped := address.ipv4_mapped) is not None:
@@ -279,23 +286,24 @@ def is_public(address: Address) -> bool:
 
 # --- connection log --------------------------------------------------------------------------------
 
-MAX_SUMMARIES = 200  # Number of entries in a log. A sandbox may try any number of names.
+# Maximum number of entries in a log. It is limited because a sandbox may try any number of names.
+MAX_SUMMARIES = 200
 
 
 class ConnectionSummary(FrozenModel):
-    """Statistics of connections with the same host, port and outcome."""
+    """Statistics of the connections that have the same host, port and outcome."""
 
     host: str
     port: int
     denied: DenialReason | None = None
     count: int = 1
     bytes_sent: int = 0
-    """Bytes that left the sandbox."""
+    """Number of bytes that left the sandbox."""
     bytes_received: int = 0
 
 
 class ConnectionLog:
-    """Log of a sandbox's permitted and denied connections."""
+    """Log of the connections that were permitted or denied for one sandbox."""
 
     def __init__(self) -> None:
         self.bytes_sent = 0
@@ -311,9 +319,9 @@ class ConnectionLog:
         bytes_sent: int = 0,
         bytes_received: int = 0,
     ) -> bool:
-        """Add a connection to the entry of its host. Returns True if the entry is new.
+        """Add a connection to the entry for its host, port and outcome. Return True if this entry is new.
 
-        When the log is full, the connection is added to the entry `(others)`.
+        If the log is full, adds the connection to the entry `(others)`.
         """
         if (host, port, denied) not in self._summaries and len(self._summaries) >= MAX_SUMMARIES:
             host, port = "(others)", 0
@@ -339,13 +347,13 @@ class ConnectionLog:
         return summaries
 
     def take_denied(self) -> dict[str, DenialReason]:
-        """Return the hosts that were denied since the last call of this method, with the reasons."""
+        """Return the hosts that were denied since the last call of this method, each with the reason."""
         denied, self._denied = self._denied, {}
         return denied
 
 
 def merge_summaries(summaries: Iterable[ConnectionSummary]) -> tuple[ConnectionSummary, ...]:
-    """Merge entries with the same host, port and outcome."""
+    """Merge the entries that have the same host, port and outcome."""
     connection_log = ConnectionLog()
     for summary in summaries:
         connection_log.record(
@@ -360,8 +368,8 @@ def merge_summaries(summaries: Iterable[ConnectionSummary]) -> tuple[ConnectionS
 
 
 def denial_note(denied: dict[str, DenialReason]) -> str | None:
-    """Return a note for the agent about connections that were denied while its command ran. None if no
-    connection was denied.
+    """Return a note for the agent about the connections that were denied during its command, or None if there
+    are none.
     """
     if not denied:
         return None

@@ -1,10 +1,10 @@
-"""The egress proxy. It runs on the host, once for each online sandbox, and listens on a Unix socket of that
-sandbox.
+"""The egress proxy. It runs on the host, once for each online sandbox. It listens on a Unix socket that
+belongs to that sandbox.
 
 The proxy speaks HTTP: CONNECT for TLS, and GET with an absolute URL for unencrypted reading. It resolves
-names itself and connects to the address that it has checked, so that a second lookup cannot lead to another
-address. Everything that a sandbox sends is limited: bytes of a request's head, connections, idle seconds, and
-total bytes.
+names itself, and connects to the address that it has checked. A second lookup can therefore not lead to
+another address. Everything that a sandbox sends is limited: the bytes of a request's head, the number of
+connections, the time without data, and the total bytes.
 """
 
 import asyncio
@@ -35,17 +35,19 @@ from patchwright.runtime.egress_forwarder import CHUNK_SIZE, MAX_CONNECTIONS, St
 
 log = logging.getLogger(__name__)
 
-MAX_HEAD_BYTES = 16_384  # Bytes of a request line together with its headers.
+MAX_HEAD_BYTES = 16_384  # Maximum bytes of a request line together with its headers.
 # Seconds for each of these steps: a request's head, a ClientHello, a name lookup, and a connection attempt to
 # one address.
 STEP_TIMEOUT = 20.0
-IDLE_TIMEOUT = 120.0  # Seconds without a byte in either direction.
-# Seconds before a denial is sent, so that a sandbox cannot keep the host busy with requests.
+IDLE_TIMEOUT = 120.0  # Maximum seconds without a byte in either direction.
+# Seconds before a denial is sent. Without this delay, a sandbox could keep the host busy with denied
+# requests.
 DENIAL_DELAY = 0.1
-CONNECTION_TIMEOUT = 1800.0  # Maximum seconds of one connection; no command lasts longer.
-# Maximum chunks of a ClientHello. After each chunk, it is parsed again from the start, in at most 4 ms.
+CONNECTION_TIMEOUT = 1800.0  # Maximum seconds of one connection. No command runs longer than this.
+# Maximum number of chunks in which a ClientHello may arrive. After each chunk, the ClientHello is parsed
+# again from its start, which takes at most 4 ms.
 MAX_HELLO_CHUNKS = 64
-MAX_ADDRESSES = 3  # Maximum addresses of one name that are tried in turn.
+MAX_ADDRESSES = 3  # Maximum number of addresses that are tried for one name.
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 Dialer = Callable[[str, int], Awaitable[StreamPair]]
@@ -58,11 +60,11 @@ class EgressConfig:
     policy: EgressPolicy
     upstream: UpstreamProxy | None = None
     resolve: Resolver | None = None
-    """Resolves names to addresses. None means the host's resolver."""
+    """Resolves names to addresses. If it is None, the host's resolver is used."""
     dial: Dialer | None = None
-    """Connects to an address. None means a TCP connection."""
+    """Connects to an address. If it is None, opens a TCP connection."""
     max_connections: int = MAX_CONNECTIONS
-    """Number of connections that one sandbox may have at a time."""
+    """Maximum number of connections that one sandbox may have at the same time."""
     step_timeout: float = STEP_TIMEOUT
     idle_timeout: float = IDLE_TIMEOUT
 
@@ -78,21 +80,21 @@ class EgressProxy:
         self._dial = config.dial or _dial
         self._config = config
         self._connection_count = 0
-        # The proxy has its own threads, because a name server that never answers must not block the threads
-        # that the engine needs.
+        # The proxy has its own threads. A lookup that never ends must not block the threads that the engine's
+        # requests need.
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="egress")
 
     @asynccontextmanager
     async def listen(self, path: Path, origin: Origin | None = None) -> AsyncIterator[ConnectionLog]:
-        """Listen on a Unix socket. The permissions of its directory restrict who can connect.
+        """Listen on a Unix socket. Only processes that may enter its directory can connect.
 
         If `origin` is given, all connections lead to that server, and clients send no proxy request.
         """
         tasks: set[asyncio.Task[None]] = set()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            # The connection has its own task, because Python 3.11 logs an error when a server's callback is
-            # canceled.
+            # The connection has a task of its own, because Python 3.11 logs an error if the callback of a
+            # server is canceled.
             task = asyncio.ensure_future(self.serve((reader, writer), origin=origin))
             tasks.add(task)
             try:
@@ -122,7 +124,7 @@ class EgressProxy:
     async def serve(
         self, client: StreamPair, initial_data: bytes = b"", origin: Origin | None = None
     ) -> None:
-        """Serve one connection. `initial_data` are its first bytes, which were already read."""
+        """Serve one connection. `initial_data` contains its first bytes if they were already read."""
         if self._connection_count >= self._config.max_connections:
             with contextlib.suppress(OSError):
                 await _send_error(client, 503, "too many concurrent connections")
@@ -132,7 +134,7 @@ class EgressProxy:
             async with asyncio.timeout(CONNECTION_TIMEOUT):
                 await self._answer(client, initial_data, origin)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # One side is gone or silent.
+            pass  # One side is gone, or has sent nothing for too long.
         except (MalformedRequest, asyncio.LimitOverrunError):
             with contextlib.suppress(OSError):
                 await asyncio.sleep(DENIAL_DELAY)
@@ -165,7 +167,7 @@ class EgressProxy:
             server[1].close()
 
     def _record_denial(self, request: ProxyRequest, denial: EgressDenied) -> None:
-        # Only new denials are logged: one line per connection would fill a disk.
+        # Only a denial that is new is logged. Otherwise, one line per connection could fill the disk.
         if self.connection_log.record(request.host, request.port, denial.reason, count=1):
             log.info(
                 "egress denied", extra={"host": request.host, "port": request.port, "reason": denial.reason}
@@ -187,7 +189,7 @@ class EgressProxy:
             raise EgressDenied("method")
         if self.connection_log.bytes_sent >= self._policy.max_upload_bytes:
             raise EgressDenied("upload")
-        # The lookup counts as sent data, because the name server learns the name.
+        # The lookup counts as sent data, because it reveals the name to the name server.
         self.connection_log.bytes_sent += len(host)
         addresses = await self._resolve_addresses(host, port)
         if self._upstream is not None and not ((host, port) in self._policy.trusted_endpoints and addresses):
@@ -204,7 +206,9 @@ class EgressProxy:
                 resolved = await self._resolve(host, port)
         except (OSError, TimeoutError, UnicodeError) as error:
             if self._upstream is not None:
-                return []  # Networks behind a proxy often cannot resolve external names; the upstream proxy can.
+                # A network that needs a proxy often cannot resolve external names itself. The upstream proxy
+                # can resolve them.
+                return []
             raise EgressDenied("unknown") from error
         return self._policy.check_addresses(host, port, resolved)
 
@@ -216,7 +220,7 @@ class EgressProxy:
         return await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
 
     async def _connect_via_upstream(self, upstream: UpstreamProxy, request: ProxyRequest) -> StreamPair:
-        """Connect through the operator's own proxy. A plain HTTP request is sent to that proxy without
+        """Connect through the proxy of the operator's network. For a plain HTTP request, this does not use
         CONNECT.
         """
         try:
@@ -243,7 +247,7 @@ class EgressProxy:
     # --- relaying --------------------------------------------------------------------------------
 
     async def _relay(self, request: ProxyRequest, client: StreamPair, server: StreamPair) -> None:
-        """Copy bytes in both directions and count them. Raises EgressDenied."""
+        """Copy the bytes of a connection in both directions, and count them. Raises EgressDenied."""
         self.connection_log.record(request.host, request.port, None, count=1)
         if request.is_plain_http:
             self._send(request, server[1], self._rewrite_request(request))
@@ -254,8 +258,7 @@ class EgressProxy:
             self._send(request, server[1], await self._read_client_hello(client[0], request.host))
         async with asyncio.timeout(self._config.idle_timeout) as idle:
             tasks = [asyncio.create_task(self._copy_to_client(request, server[0], client[1], idle))]
-            # A plain HTTP request has already been sent completely. Anything that the client sends after it
-            # is ignored.
+            # The plain HTTP request was already sent completely. What the client sends after it is ignored.
             if not request.is_plain_http:
                 tasks.append(asyncio.create_task(self._copy_to_server(request, client[0], server[1], idle)))
             try:
@@ -269,7 +272,7 @@ class EgressProxy:
                 raise result
 
     async def _read_client_hello(self, client: asyncio.StreamReader, host: str) -> bytes:
-        """Read the ClientHello of a TLS connection and check its host. Raises EgressDenied."""
+        """Read the ClientHello of a TLS connection, and check the server name in it. Raises EgressDenied."""
         data = b""
         try:
             async with asyncio.timeout(self._config.step_timeout):
@@ -277,7 +280,7 @@ class EgressProxy:
                 while (name := parse_server_name(data)) is None:
                     chunk, chunks = await client.read(MAX_CLIENT_HELLO_BYTES), chunks + 1
                     if not chunk and not data:
-                        # Connection pools open spare connections and close them unused.
+                        # A connection pool may open a connection in advance, and close it without using it.
                         raise ConnectionAbortedError("closed before the ClientHello")
                     data += chunk
                     if not chunk or len(data) > 2 * MAX_CLIENT_HELLO_BYTES or chunks > MAX_HELLO_CHUNKS:
@@ -314,7 +317,7 @@ class EgressProxy:
             self.connection_log.record(request.host, request.port, None, bytes_received=len(data))
             target.write(data)
             await target.drain()
-        target.close()  # The server has ended the connection, so the client cannot continue it.
+        target.close()  # The server has closed the connection, so the client can no longer use it.
 
     def _reset_idle_timeout(self, idle: asyncio.Timeout) -> None:
         if not idle.expired():
@@ -327,8 +330,8 @@ class EgressProxy:
         target.write(data)
 
     def _rewrite_request(self, request: ProxyRequest) -> bytes:
-        """Rewrite a plain HTTP request for the server. Drops the headers about the client's connection, and
-        tells the server to close its connection after the response.
+        """Rewrite a plain HTTP request for the server. Removes the headers that concern the client's own
+        connection. Asks the server to close the connection after its response.
         """
         dropped = {"host", "connection", "keep-alive", "te", "trailer", "upgrade", "expect", "content-length"}
         connection_values = (value for name, value in request.headers if name == "connection")
@@ -357,7 +360,7 @@ async def _dial(address: str, port: int) -> StreamPair:
 
 
 async def _send_error(client: StreamPair, status: int, reason: str) -> None:
-    # The reason is also in the status line, because many clients show nothing else.
+    # The status line also contains the reason, because many clients show nothing else.
     reason = re.sub("[^ -~]", "?", reason)
     client[1].write(
         f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {len(reason) + 1}\r\n"

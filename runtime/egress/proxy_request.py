@@ -1,4 +1,4 @@
-"""Parses the requests that a client sends to the egress proxy. Everything in them is untrusted."""
+"""Parses the requests that a client sends to the egress proxy. Nothing in a request is trusted."""
 
 import re
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ class ProxyRequest:
     host: str
     port: int
     target: str
-    """Path and query of a plain HTTP request."""
+    """The path and the query of a plain HTTP request."""
     headers: tuple[tuple[str, str], ...]
     origin: Origin | None = None
-    """The server, if all connections of the socket lead to one server. In that case, clients send no proxy
-    request, and receive only what the server sends.
+    """The server that all connections of the socket lead to; None if clients choose the server. If it is set,
+    clients send no proxy request, and receive only what the server sends.
     """
 
     @property

@@ -1,11 +1,11 @@
-"""Reads the server name of a TLS ClientHello without answering it.
+"""Reads the server name from a TLS ClientHello. Does not answer the ClientHello.
 
 Source: RFC 8446 sections 4.1.2 and 5.1; RFC 6066 section 3
 """
 
 from typing import Final
 
-# Bytes of a ClientHello with all its records. Browsers send about 2 kB.
+# Maximum bytes of a ClientHello with all its records. Browsers send about 2 kB.
 MAX_CLIENT_HELLO_BYTES: Final = 16_384
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
 
@@ -15,9 +15,9 @@ class NotTls(Exception):
 
 
 def parse_server_name(data: bytes) -> str | None:
-    """Return the lower-case server name in a ClientHello; "" if it contains none. Raises NotTls.
+    """Return the server name in a ClientHello in lower case, or "" if it contains none. Raises NotTls.
 
-    None means that more bytes are needed, because a ClientHello may span several records.
+    Returns None if more bytes are needed, because a ClientHello may consist of several records.
     """
     hello = _read_handshake(data)
     if hello is None:
@@ -29,7 +29,7 @@ def parse_server_name(data: bytes) -> str | None:
 
 
 def _read_handshake(data: bytes) -> bytes | None:
-    """Return the body of the first handshake message, joined from its records."""
+    """Return the body of the first handshake message. Joins the records that contain the message."""
     message, offset = b"", 0
     while True:
         if len(message) >= 4:
@@ -48,8 +48,8 @@ def _read_handshake(data: bytes) -> bytes | None:
         length = int.from_bytes(header[3:5], "big")
         if not 0 < length <= MAX_CLIENT_HELLO_BYTES:
             raise NotTls
-        # The bytes of an incomplete record are used, too, so that a message of another type is rejected
-        # early.
+        # The bytes of a record that is not complete yet are used, too. So a message of another type is
+        # rejected early.
         message += data[offset + 5 : offset + 5 + length]
         if len(data) < offset + 5 + length:
             return None
@@ -72,7 +72,7 @@ def _read_server_name(hello: "_ByteReader") -> str:
             continue
         names = _ByteReader(_ByteReader(body).take_vector(2))
         if name or names.take(1)[0] != _HOST_NAME:
-            raise NotTls  # There are two names, or one of an unknown type; no honest client sends that.
+            raise NotTls  # There are two names, or one of an unknown type. No legitimate client sends this.
         name = names.take_vector(2).decode("ascii", "replace").lower()
         if not name or not names.is_empty:
             raise NotTls
@@ -80,7 +80,7 @@ def _read_server_name(hello: "_ByteReader") -> str:
 
 
 class _ByteReader:
-    """Reads bytes from the front. Raises IndexError if there are too few."""
+    """Reads bytes from the start of a message. Raises IndexError if too few bytes are left."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -96,5 +96,5 @@ class _ByteReader:
         return data
 
     def take_vector(self, width: int) -> bytes:
-        """Return a field whose length is stored in front of it, in `width` bytes."""
+        """Return a field that is preceded by its length. The length has `width` bytes."""
         return self.take(int.from_bytes(self.take(width), "big"))

@@ -1,1 +1,3 @@
-"""Programs that run in image builds, never on the host or in a sandbox. Standard library only."""
+"""Programs that run in image builds, but never on the host or in a sandbox. They use only the standard
+library.
+"""

@@ -6,9 +6,10 @@ from pathlib import Path
 
 
 def compile_to_bytecode(library: Path) -> None:
-    """Compile a library in place. This halves its size, and a sandbox starts without compiling it.
+    """Compile the Python files of a library, and replace them by the result. This halves the size of the
+    library. A sandbox then starts without compiling it.
 
-    Sources that cannot be compiled are kept.
+    Files that cannot be compiled are kept.
     """
     compileall.compile_dir(library, quiet=2, legacy=True, workers=0)
     for source in library.rglob("*.py"):

@@ -1,8 +1,8 @@
-"""Installs the runtime layer on a base image, with the bundle's interpreter and no programs of the base
+"""Installs the runtime layer on a base image. Uses the bundle's interpreter, and no programs of the base
 image.
 
-Runs as root in a build, and again when only our own code changes. Arguments: install directory, user id of
-the sandbox.
+Runs as root in a build, and again when only our own code changes. The arguments are the install directory and
+the user id of the sandbox.
 """
 
 import compileall
@@ -18,7 +18,8 @@ from pathlib import Path
 
 WORKSPACE = Path("/workspace")
 PROJECT_ENV = Path("/opt/project")
-SYSTEM_CA_FILES = (  # paths on Debian, Alpine and Arch; on Fedora and its derivatives; on SUSE
+# where distributions keep their certificates: Debian, Alpine and Arch; Fedora and its derivatives; SUSE
+SYSTEM_CA_FILES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
@@ -27,7 +28,7 @@ SYSTEM_CA_FILES = (  # paths on Debian, Alpine and Arch; on Fedora and its deriv
 CHROMIUM_POLICY_DIR = Path("/etc/chromium/policies/managed")
 PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 
-# Packages that are part of the standard library in newer Pythons.
+# Packages that newer Pythons contain in their standard library.
 BACKPORTS = ("tomli-", "exceptiongroup-", "typing_extensions-")
 
 
@@ -45,14 +46,14 @@ def main() -> None:
 
 
 def replace_code(install_dir: Path) -> None:
-    """Replace our code from an earlier build with the new code."""
+    """Replace our code of an earlier build by the new code."""
     shutil.rmtree(install_dir / "app", ignore_errors=True)
     shutil.move(install_dir / "new" / "app", install_dir / "app")
     compileall.compile_dir(install_dir / "app", quiet=2)
 
 
 def compile_for_project(install_dir: Path) -> None:
-    """Compile the kernel and our skills in advance for the Python of the base image."""
+    """Compile the kernel and our skills in advance, for the Python of the base image."""
     python = shutil.which("python3")
     if python is None or not (install_dir / "kernel").is_dir():
         return
@@ -66,12 +67,13 @@ def compile_for_project(install_dir: Path) -> None:
         )
         if place.is_dir()
     ]
-    # Errors are ignored: an older Python cannot compile code for a newer one, and does not import it either.
+    # Errors are ignored. An older Python cannot compile code that only newer Pythons use, and it does not
+    # import that code.
     subprocess.run([python, "-m", "compileall", "-q", *places], stdout=subprocess.DEVNULL, check=False)
 
 
 def add_user(uid: int) -> None:
-    """Create a user with a home directory, unless the base image has this user id."""
+    """Create a user with a home directory. Does nothing if the base image already has a user with this id."""
     home = Path("/home/agent")
     for file, first, line in (
         ("/etc/passwd", "root:x:0:0::/root:/bin/sh\n", f"agent:x:{uid}:{uid}::{home}:/bin/sh\n"),
@@ -92,9 +94,9 @@ def create_scratch_dirs() -> None:
 
 
 def collect_certificates(install_dir: Path) -> None:
-    """Write one file with the operator's certificates and those of the base image.
+    """Write one file that contains the operator's certificates and those of the base image.
 
-    If the base image has none, those of the bundle are used.
+    If the base image has no certificates, uses those of the bundle.
     """
     own = install_dir / "new" / "ca.crt"
     base = next(
@@ -110,9 +112,11 @@ def collect_certificates(install_dir: Path) -> None:
 
 
 def write_chromium_policy(operator_certificates: bytes, system_certificates: bytes) -> None:
-    """Write a Chromium policy with those certificates of the operator that the system does not have.
+    """Write a policy for Chromium with the operator's certificates. Leaves out those that the system already
+    trusts.
 
-    Chromium reads no certificate files. Source: chromeenterprise.google/policies/#CACertificates
+    A policy is needed because Chromium reads no certificate files. Source:
+    chromeenterprise.google/policies/#CACertificates
     """
     known = set(parse_certificates(system_certificates))
     wanted = [each for each in dict.fromkeys(parse_certificates(operator_certificates)) if each not in known]
@@ -122,15 +126,15 @@ def write_chromium_policy(operator_certificates: bytes, system_certificates: byt
 
 
 def parse_certificates(pem: bytes) -> list[str]:
-    """Return the certificates of a PEM file, each as DER in Base64."""
+    """Return the certificates in a PEM file. Each one is in DER form, encoded as Base64."""
     return [b"".join(body.split()).decode() for body in PEM_CERTIFICATE.findall(pem)]
 
 
 def install_test_runner(wheels: Path, uid: int) -> None:
-    """Create an environment for Python tests, with the base image's packages and pytest. Later installations
-    go there, too.
+    """Create an environment for Python tests. It contains the base image's packages and pytest. Packages that
+    are installed later go there, too.
 
-    This happens only if the base image has Python 3.9 or newer without pytest.
+    Does this only if the base image has Python 3.9 or newer, and this Python has no pytest.
     """
     python = shutil.which("python3")
     if python is None:
@@ -158,8 +162,8 @@ def install_test_runner(wheels: Path, uid: int) -> None:
         if version < (3, 11) or not wheel.name.startswith(BACKPORTS):
             zipfile.ZipFile(wheel).extractall(packages)
     if version < (3, 10):
-        # Without this file, pip looks for distutils, which Debian has in a separate package. pip checks this
-        # very name (pip/_internal/locations/__init__.py, _should_use_sysconfig).
+        # Without this file, pip looks for distutils, which is in a separate package on Debian. pip checks
+        # exactly this file name (pip/_internal/locations/__init__.py, _should_use_sysconfig).
         (packages / "sysconfig.pth").write_text("import sysconfig; sysconfig._PIP_USE_SYSCONFIG = True\n")
     interpreter = PROJECT_ENV / "bin" / "python3"
     for name, module in (("pip", "pip"), ("pip3", "pip"), ("pytest", "pytest"), ("py.test", "pytest")):

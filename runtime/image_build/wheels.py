@@ -1,4 +1,4 @@
-"""Installs wheels from a package index, for builds in images without pip."""
+"""Installs wheels from a package index. Used by builds in images that have no pip."""
 
 import hashlib
 import os
@@ -15,15 +15,16 @@ from urllib.request import urlopen
 
 DOWNLOAD_TIMEOUT = 60  # seconds for one download
 UV_PIN = "uv==0.13.8"
-# The platform of the wheels that uv installs: glibc 2.28 and newer, as for our own libraries.
+# The platform for which uv selects wheels. Like our own libraries, they work with glibc 2.28 and newer.
 PLATFORM = "{machine}-manylinux_2_28"
 
 
 def download_wheel(index: str, pin: str) -> tuple[str, bytes]:
-    """Download the wheel of a `name==version` pin: a pure Python wheel if there is one, otherwise one for
-    this interpreter.
+    """Download the wheel for a `name==version` pin. Prefers a pure Python wheel to a wheel for this
+    interpreter.
 
-    Returns the wheel's name and content. Source: packaging.python.org/specifications/simple-repository-api
+    Returns the name and the content of the wheel. Source:
+    packaging.python.org/specifications/simple-repository-api
     """
     name, _, version = pin.partition("==")
     page = urljoin(index.rstrip("/") + "/", re.sub(r"[-_.]+", "-", name) + "/")
@@ -51,7 +52,7 @@ def download_wheel(index: str, pin: str) -> tuple[str, bytes]:
 
 
 def download_program(index: str, pin: str, name: str) -> Path:
-    """Download a program from a wheel into the build directory, ready to run."""
+    """Download a program, which is in a wheel, into the build directory. Make the program executable."""
     _, content = download_wheel(index, pin)
     place = Path.cwd() / name
     with zipfile.ZipFile(BytesIO(content)) as archive:
@@ -63,10 +64,11 @@ def download_program(index: str, pin: str, name: str) -> Path:
 def install_pins(
     uv: Path, index: str, pins: Path, target: Path, version: str, exclude: Iterable[str] = ()
 ) -> None:
-    """Install the pins in a file for a Python version such as `3.9`, without files that match `exclude`.
+    """Install the pins in a file for one Python version, such as `3.9`. Leaves out files that match
+    `exclude`.
 
-    No dependencies are resolved and no packages are built: the file pins everything, and only wheels are
-    used.
+    Resolves no dependencies, because the file pins everything. Builds no packages, because it uses only
+    wheels.
     """
     command = [
         *(str(uv), "pip", "install", "--quiet", "--no-config", "--no-deps"),
