@@ -10,10 +10,11 @@ from patchwright.runtime import processes
 from patchwright.runtime.observations import ProcessOutput
 from patchwright.runtime.output_text import OutputCapture, clip_captured
 
-MAX_PROCESSES = 8  # Number of programs at a time.
-MAX_BUFFERED_BYTES = 8 << 20  # Bytes of unread lines. A program that prints more is killed.
-MAX_LINE_BYTES = 4 << 20  # bytes of one line
-MAX_STDERR_CHARS = 2_000  # Characters of the standard error output that are returned.
+MAX_PROCESSES = 8  # Maximum number of programs at the same time.
+# Maximum bytes of lines that were not read yet. A program that prints more is killed.
+MAX_BUFFERED_BYTES = 8 << 20
+MAX_LINE_BYTES = 4 << 20  # maximum bytes of one line
+MAX_STDERR_CHARS = 2_000  # Maximum characters of the standard error output that are returned.
 
 
 class LineProcess:
@@ -43,13 +44,13 @@ class LineProcess:
         return cls(process)
 
     async def exchange(self, lines: bytes, wait_seconds: float) -> ProcessOutput:
-        """Write lines to the program, then return its output. Output that is already there is returned at
-        once; otherwise the wait is at most `wait_seconds`.
+        """Write lines to the program, then return its output. If there is output already, return it at once.
+        Otherwise, wait for output for at most `wait_seconds`.
         """
         stdin = self._process.stdin
         assert stdin is not None
         if lines:
-            # The program has ended or does not read. The result shows which.
+            # The program has ended, or does not read its input. The result shows which of the two is true.
             with contextlib.suppress(OSError, TimeoutError):
                 stdin.write(lines)
                 async with asyncio.timeout(wait_seconds):

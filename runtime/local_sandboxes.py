@@ -1,5 +1,5 @@
-"""The local sandbox, which has its own directory and a clean environment, but no isolation. For trusted use
-only.
+"""The local sandbox. It has its own directory and a clean environment, but no isolation. Only for trusted
+use.
 """
 
 import asyncio
@@ -19,19 +19,20 @@ from patchwright.runtime.executor import Executor
 from patchwright.runtime.features import ALL_FEATURES, SandboxFeature, SandboxFeatures
 from patchwright.runtime.sandbox import CA_VARIABLES, INDEX_VARIABLES, Sandbox, Sandboxes
 
-# The only variables of the host's environment that commands see. All others may be secret. The location of
-# the TLS certificates is not secret, and closed networks need it.
+# The only variables of the host's environment that commands see. Any other variable may be secret. The
+# location of the TLS certificates is not secret, and commands need it in closed networks.
 ALLOWED_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", *CA_VARIABLES)
 
 
 class LocalSandboxes:
     """Opens sandboxes on this machine, each in a temporary directory.
 
-    Their commands can read and do everything that this user can. Only environment variables are protected.
+    Their commands can read and do everything that this user can. They are only kept from seeing the
+    environment variables of this process.
     """
 
     kind: Literal["docker", "local"] = "local"
-    # The network of this machine. Without isolation, a proxy would have no effect.
+    # Sandboxes use the network of this machine. Commands could bypass a proxy, because there is no isolation.
     network: NetworkMode = "open"
 
     def __init__(
@@ -42,17 +43,17 @@ class LocalSandboxes:
         package_index: str | None = None,
         features: tuple[SandboxFeature, ...] = ALL_FEATURES,
     ) -> None:
-        """`host_env` is the environment of this process. Only variables that are known to be harmless are
-        passed on.
+        """`host_env` is the environment of this process. Only those of its variables that are known to be
+        harmless are passed on.
 
-        `ca_bundle` and `package_index` come from the operator and override the host's values. The sandboxes
-        have those `features` that are installed.
+        `ca_bundle` and `package_index` are the operator's settings. They override the variables of the host.
+        The sandboxes have those of the `features` that are installed.
         """
         self.features = tuple(feature for feature in features if _is_available(feature, host_env.get("PATH")))
         self._parent = parent
         allowed = {key: host_env[key] for key in ALLOWED_VARIABLES if key in host_env}
         ca_variables = dict.fromkeys(CA_VARIABLES, str(ca_bundle)) if ca_bundle else {}
-        # An index URL with a password is not passed on, because any command could read it.
+        # If the URL of the index contains a password, it is not passed on, because any command could read it.
         is_public = package_index and "@" not in urlsplit(package_index).netloc
         index = dict.fromkeys(INDEX_VARIABLES, package_index) if package_index and is_public else {}
         self._env = {**allowed, **ca_variables, **index}
@@ -72,14 +73,14 @@ class LocalSandboxes:
             yield executor
         finally:
             await executor.close()
-            # Also kill processes that have left the shell's process tree. They still have this sandbox's
-            # HOME.
+            # Some processes may have left the process tree of the shell. They still have this sandbox's HOME,
+            # and are killed, too.
             processes.kill(processes.find_by_environment(f"HOME={home}"))
             await asyncio.to_thread(_remove, directory)
 
     @asynccontextmanager
     async def adopt(self, name: str) -> AsyncIterator[Sandbox | None]:
-        yield None  # Nothing to adopt: the shell was a child of the killed process and ended with it.
+        yield None  # A killed process leaves nothing to adopt, because its shell ended with it.
 
     async def with_layer(
         self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
@@ -92,10 +93,10 @@ class LocalSandboxes:
         return
 
     async def with_image(self, image: str) -> Sandboxes:
-        return self  # Local sandboxes use no image; there is only this machine.
+        return self  # Local sandboxes use no image. They all use this machine.
 
     async def content_digest(self) -> str | None:
-        return None  # It is unknown, because the programs installed on this machine may change.
+        return None  # The digest is unknown, because the programs on this machine may change.
 
     async def sweep(self) -> None:
         await asyncio.to_thread(_sweep, self._parent)
@@ -123,7 +124,7 @@ def _create_directories(parent: Path) -> Path:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the directories of sandboxes whose process was killed."""
+    """Remove the directories of sandboxes whose processes were killed."""
     for owner in parent.glob("sandbox-*/owner"):
         try:
             dead = ownership.is_dead(owner.read_text())

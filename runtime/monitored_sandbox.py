@@ -1,4 +1,4 @@
-"""A sandbox that is monitored: it reports denied connections to the agent, and stops when its disk is full."""
+"""A monitored sandbox: it tells the agent which connections were denied, and stops when its disk is full."""
 
 import asyncio
 import time
@@ -13,15 +13,15 @@ from patchwright.runtime.remote_sandbox import RemoteSandbox
 from patchwright.runtime.sandbox import WrapperSandbox
 
 MIN_CHECK_INTERVAL = 2.0  # seconds
-# The pause between two measurements is this many times as long as the last measurement, so that the engine
-# stays free.
+# The pause after a measurement is this many times as long as the measurement itself. So measuring does not
+# keep the engine busy.
 CHECK_TIME_RATIO = 20
 _MIB = 1 << 20
 
 
 class DiskMonitor:
-    """Measures the writable layer of one container from outside, where no process of the container can
-    interfere.
+    """Measures the writable layer of one container. It does so from outside, so that no process in the
+    container can influence the result.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class DiskMonitor:
         """`measure` returns the size of the layer in bytes, or None if the layer is gone. `stop` stops the
         container.
 
-        `interval` is the time in seconds until the first measurement, and the minimum time between two
-        measurements.
+        `interval` is the number of seconds before the first measurement. It is also the minimum number of
+        seconds between two measurements.
         """
         self._limit = limit_mb
         self._measure = measure
@@ -45,8 +45,8 @@ class DiskMonitor:
 
     @asynccontextmanager
     async def monitor(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Measure repeatedly while the context is open. The longer a measurement takes, the longer the pause
-        after it.
+        """Measure repeatedly while the context is open. The pause after a measurement depends on how long it
+        took.
         """
         task = asyncio.create_task(self._check_repeatedly())
         try:
@@ -63,7 +63,7 @@ class DiskMonitor:
             try:
                 size = await self._measure()
             except EngineUnavailable:
-                size = 0  # The next action raises this error, unless the engine is back by then.
+                size = 0  # If the engine still does not respond then, the next action raises this error.
             if size is None:
                 return
             if size > self._limit * _MIB:
@@ -77,18 +77,20 @@ class DiskMonitor:
 
 
 class MonitoredSandbox(WrapperSandbox):
-    """A sandbox that tells its agent about denied connections and a full disk."""
+    """A sandbox that tells the agent about denied connections and a full disk."""
 
     def __init__(
         self, sandbox: RemoteSandbox, connection_log: ConnectionLog | None, disk: DiskMonitor
     ) -> None:
-        """`connection_log` is None if the sandbox is offline, because then no connection can be denied."""
+        """`connection_log` is None if the sandbox is offline. An offline sandbox has no connections that
+        could be denied.
+        """
         super().__init__(sandbox)
         self._remote = sandbox
         self._connection_log = connection_log
         self._disk = disk
         self._reported_hosts: set[str] = set()
-        """Hosts whose refusal was already reported to the agent."""
+        """Denied hosts that were already reported to the agent."""
 
     async def act(self, action: SandboxAction) -> Observation:
         try:

@@ -1,4 +1,4 @@
-"""Observations: the results of actions, as they are sent over the wire and stored in the log."""
+"""Observations: the results of actions. They are sent over the wire and stored in the log."""
 
 from typing import Annotated, Literal
 
@@ -12,12 +12,12 @@ class ShellResult(FrozenModel):
 
     kind: Literal["shell_result"] = "shell_result"
     output: str
-    """Standard output and standard error in the order of arrival, decoded with replacement characters. Only
-    head and tail of a long output are kept.
+    """Standard output and standard error, in the order of arrival. Bytes that are not UTF-8 become
+    replacement characters. If the output is long, only its head and tail are kept.
     """
     exit_code: int | None
-    """Exit code of the command. None if it is unknown: the command was killed at its timeout or is still
-    running, or the shell itself ended. `note` gives the reason.
+    """Exit code of the command. None if it is unknown because the command was killed at its timeout, is still
+    running, or the shell itself has ended. `note` gives the reason.
     """
     cwd: str
     """Working directory of the shell after the command."""
@@ -39,16 +39,18 @@ class EditResult(FrozenModel):
     path: str
     diff: str
     warning: str | None = None
-    """A syntax error that the file contains after the edit, with its line."""
+    """A syntax error that the file contains after the edit, with the number of its line."""
 
 
 class ExecuteResult(FrozenModel):
-    """Result of a program. The output is raw bytes; of each stream, at most 4 MiB are kept (head and tail)."""
+    """Result of a program. The output is raw bytes. Of each stream, at most 4 MiB are kept: its head and its
+    tail.
+    """
 
     kind: Literal["execute_result"] = "execute_result"
     exit_code: int | None
-    """Exit code of the program; 128 plus the signal number if a signal ended it. None if it was killed at its
-    timeout.
+    """Exit code of the program. 128 plus the signal number if a signal ended the program. None if the program
+    was killed at its timeout.
     """
     stdout: bytes
     stderr: bytes
@@ -83,44 +85,44 @@ class CellResult(FrozenModel):
 
     kind: Literal["cell_result"] = "cell_result"
     output: str
-    """Text that the cell printed, displayed or returned, and its traceback, in the order of arrival. Only
-    head and tail of a long output are kept.
+    """Text that the cell printed, displayed or returned, and the traceback of its error, in the order of
+    arrival. If the text is long, only its head and tail are kept.
     """
     ok: bool
-    """False if the cell raised an exception, was interrupted, or lost its session. `output` and `note` give
-    the reason.
+    """False if the cell raised an exception, was interrupted, or ended with its session. `output` and `note`
+    give the reason.
     """
     images: tuple[ImageData, ...] = Field(default=(), max_length=4)
     seconds: float
     note: str | None = None
-    """A remark by Patchwright about an interruption, a restart and what was lost in it, or images that were
-    left out.
+    """A remark by Patchwright: that the cell was interrupted, that the session was restarted and what was
+    lost, or that images were left out.
     """
 
 
 class HostRequest(FrozenModel):
-    """A running cell waits because the host must ask a model about files. The host answers with a
-    `HostReply`.
-    """
+    """A request to ask a model about files. The cell waits until the host answers with a `HostReply`."""
 
     kind: Literal["host_request"] = "host_request"
     modality: Literal["image", "audio", "video"]
     files: tuple[str, ...] = Field(max_length=64)
-    """Absolute paths in the sandbox: the image, the recording, or the frames of the video in their order."""
+    """Absolute paths in the sandbox. They are the image, the recording, or the frames of the video in their
+    order.
+    """
     task: str = Field(default="", max_length=10_000)
     model: str | None = Field(default=None, max_length=200)
     """The model that the code requests. None means the configured model."""
 
 
 class SnapshotOptions(FrozenModel):
-    """What a page snapshot includes. Source: arXiv:2407.16741v2, section 2.2, and BrowserGym's own options."""
+    """Options for a page snapshot. Source: arXiv:2407.16741v2, section 2.2, and BrowserGym's own options."""
 
     screenshot: bool = False
     marks: bool = True
     """Draw boxes with the ids (`bid`) of interactive elements on the screenshot."""
     viewport_only: bool = False
-    """Include only elements that are at least partly in the viewport. If False, this happens only when the
-    tree is too large.
+    """True if only elements that are at least partly in the viewport are included. If False, other elements
+    are left out only when the tree is too large.
     """
     flag_visible: bool = False
     flag_clickable: bool = True
@@ -130,7 +132,7 @@ class SnapshotOptions(FrozenModel):
 
 
 class Tab(FrozenModel):
-    """One open page of the browser."""
+    """One open tab of the browser."""
 
     url: str
     title: str
@@ -145,15 +147,15 @@ class PageSnapshot(FrozenModel):
     title: str
     tree: str
     """Accessibility tree, one node per line: `[12] button 'Send', clickable`. The number in brackets is the
-    element's id (`bid`), which calls take as an argument. It stays the same as long as the element exists.
+    id of the element (`bid`), which calls take as an argument. An element keeps its id as long as it exists.
     """
     tabs: tuple[Tab, ...]
     focused_bid: str | None = None
     """Id (`bid`) of the focused element."""
     error: str | None = None
-    """Why the last call failed, with its line and a suggestion what to try instead."""
+    """Why the last call failed, with the line of the call and a suggestion what to try instead."""
     notes: tuple[str, ...] = ()
-    """Other events: dialogs, downloads, tabs that opened, a restart of the browser, a tree that was
+    """Other events: dialogs, downloads, tabs that were opened, a restart of the browser, or a tree that was
     shortened.
     """
     screenshot: ImageData | None = None
@@ -170,12 +172,12 @@ class ProcessOutput(FrozenModel):
     lines: bytes = Field(max_length=12 << 20)
     """Whole lines, each with its line end."""
     has_ended: bool
-    """True if no more output will come."""
+    """True if the program will print no more output."""
     exit_code: int | None
     """Exit code of the program. None if the program is still running or its exit code is unknown."""
     stderr: str
-    """Standard error output since the last exchange, shortened if it is long; or the reason why the program
-    was killed.
+    """Standard error output since the last exchange, shortened if it is long. If the program was killed, the
+    reason instead.
     """
 
 
@@ -184,8 +186,8 @@ class TreeFingerprint(FrozenModel):
 
     kind: Literal["tree_fingerprint"] = "tree_fingerprint"
     fingerprint: str | None = Field(max_length=100)
-    """The fingerprint. None if the tree cannot be watched; in that case, only a scan shows whether it
-    changed.
+    """The fingerprint. None if changes of the tree cannot be detected. Only a scan then shows whether the
+    tree has changed.
     """
 
 

@@ -1,4 +1,4 @@
-"""Saves output that is too long to read at once to files in the scratch directory."""
+"""Saves long output, which cannot be read at once, to files in the scratch directory."""
 
 import asyncio
 import itertools
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from patchwright.runtime.output_text import MAX_CHARS, CapturedOutput, join_bytes
 
-# Number of the most recent outputs that are kept. Each has at most 1 MiB, and a scratch directory may be in
-# memory.
+# How many of the most recent outputs are kept. Each has at most 1 MiB. The number is small, because a scratch
+# directory may be in memory.
 MAX_FILES = 16
 
 
@@ -21,8 +21,8 @@ class OutputFiles:
         self._files: list[Path] = []
 
     async def save(self, captured: CapturedOutput) -> str | None:
-        """Save a long output and return a sentence with its path. None if the output is short or cannot be
-        saved.
+        """Save a long output, and return a sentence that contains the path of its file. Return None if the
+        output is short or cannot be saved.
         """
         if len(captured.head) + len(captured.tail) <= MAX_CHARS:
             return None
@@ -37,11 +37,12 @@ class OutputFiles:
             self._files.pop(0).unlink(missing_ok=True)
         path = self._directory / f"{self._stem}-{next(self._numbers)}.txt"
         try:
-            # The mode "x" never writes through a link that a command has put there.
+            # With the mode "x", this never writes through a link that a command has created under this name.
             with path.open("xb") as file:
                 file.write(content)
         except OSError:
-            # The disk is full or the directory is missing. The output was already shown, and the shell continues.
+            # The disk is full, or the directory is missing. The agent still sees the shortened output, and
+            # the shell continues.
             path.unlink(missing_ok=True)
             return None
         self._files.append(path)

@@ -1,15 +1,15 @@
-"""Makes program output readable: bounded in size, without control codes, and with a note where text is left
-out.
+"""Makes the output of programs readable: limits its length, removes control codes, and adds a note where text
+is left out.
 """
 
 import re
 from dataclasses import dataclass
 
 MAX_CHARS = 30_000  # Maximum characters of one output that a reader receives.
-MAX_CAPTURED_BYTES = 1 << 20  # Maximum bytes of one output that are kept while it is streamed.
+MAX_CAPTURED_BYTES = 1 << 20  # Maximum bytes that are kept of one output while the output arrives.
 
-# Matches ECMA-48 control sequences. A string sequence ends with its line at the latest, so that an unclosed
-# one hides no text.
+# Matches ECMA-48 control sequences. A string sequence ends at the end of its line at the latest. So a string
+# sequence that is never closed hides only one line.
 _CONTROL_SEQUENCE = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"
     "|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"
@@ -21,8 +21,8 @@ _OVERSTRUCK = re.compile("[^\n\x08]\x08")
 
 @dataclass(frozen=True, slots=True)
 class CapturedOutput:
-    """The head and the tail of a stream. Between them, `cut_bytes` bytes with `cut_lines` newlines were
-    dropped.
+    """The head and the tail of a stream. The part between them was dropped: `cut_bytes` bytes, which contain
+    `cut_lines` newlines.
     """
 
     head: bytes
@@ -32,9 +32,7 @@ class CapturedOutput:
 
 
 class OutputCapture:
-    """Collects a stream of any length in bounded memory. It keeps the first and the last `max_bytes / 2`
-    bytes.
-    """
+    """Collects a stream of any length in limited memory. Keeps the first and the last `max_bytes / 2` bytes."""
 
     def __init__(self, max_bytes: int = MAX_CAPTURED_BYTES) -> None:
         self._half = max_bytes // 2
@@ -53,7 +51,7 @@ class OutputCapture:
             self._trim()
 
     def take(self) -> CapturedOutput:
-        """Return the output collected so far."""
+        """Return the output that was collected so far."""
         self._trim()
         return CapturedOutput(bytes(self._head), bytes(self._tail), self._cut_bytes, self._cut_lines)
 
@@ -65,7 +63,7 @@ class OutputCapture:
 
 
 def join_bytes(captured: CapturedOutput) -> bytes:
-    """Return the bytes. If some were dropped, a line between head and tail gives their number."""
+    """Return the head and the tail. If bytes between them were dropped, a line says how many."""
     if not captured.cut_bytes:
         return captured.head + captured.tail
     return captured.head + b"\n[... %d bytes not kept ...]\n" % captured.cut_bytes + captured.tail
@@ -94,8 +92,8 @@ def _apply_carriage_returns(line: str) -> str:
 
 
 def clip(text: str, limit: int = MAX_CHARS) -> str:
-    """Return the whole text if it fits into `limit`. Otherwise, return its head and tail with a line between
-    them that gives the number of lines left out.
+    """Return the whole text if it fits into `limit`. Otherwise, return its head and its tail. A line between
+    them says how many lines were left out.
     """
     if len(text) <= limit:
         return text
@@ -103,7 +101,9 @@ def clip(text: str, limit: int = MAX_CHARS) -> str:
 
 
 def clip_captured(captured: CapturedOutput, limit: int = MAX_CHARS) -> str:
-    """Decode captured output and shorten it to `limit` characters plus the note about the missing lines."""
+    """Decode captured output and shorten it to `limit` characters. A note about the missing lines may make
+    the result longer.
+    """
     if not captured.cut_bytes:
         return clip(decode_output(captured.head + captured.tail), limit)
     return _join_clipped(
@@ -116,7 +116,8 @@ def clip_captured(captured: CapturedOutput, limit: int = MAX_CHARS) -> str:
 
 
 def _join_clipped(head: str, tail: str, limit: int, hidden: int, hidden_lines: int) -> str:
-    # `hidden` is the length between the end of head and the start of tail; negative if the two overlap.
+    # `hidden` is the number of characters between the head and the tail. It is negative if head and tail
+    # overlap.
     first, last = _clip_head(head, limit // 2), _clip_tail(tail, limit // 2)
     lines = head.count("\n") + hidden_lines + tail.count("\n") + (not tail.endswith("\n"))
     omitted = len(head) - len(first) + hidden + len(tail) - len(last)

@@ -1,4 +1,4 @@
-"""Identifies the process that owns a container, and tells whether that process is still alive."""
+"""Identifies the process that owns a container, and finds out whether that process is still alive."""
 
 import os
 import platform
@@ -9,8 +9,8 @@ from patchwright.runtime import processes
 
 
 def current_owner() -> str:
-    """Return an id of this process that is unique across machines. It consists of machine, boot, namespace,
-    pid and start time.
+    """Return an id of this process that is unique among all machines. It consists of machine, boot,
+    namespace, pid and start time.
     """
     pid = os.getpid()
     return f"{host_id()}.{_boot_id()}.{_pid_namespace()}.{pid}.{processes.start_time(pid)}"
@@ -19,8 +19,8 @@ def current_owner() -> str:
 def is_dead(owner: str) -> bool:
     """True if the process with this id has certainly ended.
 
-    False if the process is alive, or if this process cannot know: the other one is on another machine or in
-    another pid namespace.
+    False if that process is alive, or if this process cannot find out. It cannot find out if that process
+    belongs to another machine or another pid namespace.
     """
     host, _, rest = owner.partition(".")
     boot, _, rest = rest.partition(".")
@@ -40,7 +40,7 @@ def is_alive(owner: str) -> bool:
 
 
 def host_id() -> str:
-    """Return an id of this machine that survives reboots."""
+    """Return an id of this machine. The id stays the same after a reboot."""
     try:
         name = Path("/etc/machine-id").read_text().strip()
     except OSError:

@@ -1,8 +1,8 @@
-"""The script of the kernel process. It runs IPython and the skills; output goes to descriptor 1.
+"""The script of the kernel process. It runs IPython and the skills. Its output goes to descriptor 1.
 
-It runs in the repository's own Python (3.9 or newer) and cannot import our modules; the parent process passes
-a `SessionConfig` as JSON. All output goes to one pipe in the order in which it is written, even that of child
-processes and C extensions. Only images and the end of the cell go through Jupyter's channels.
+It runs in the repository's own Python (3.9 or newer), and cannot import our modules. The parent process
+passes a `SessionConfig` as JSON. All output, also that of child processes and C extensions, goes to one pipe
+in the order in which it is written. Only images and the end of a cell go through Jupyter's channels.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ if TYPE_CHECKING:
 
     class SessionConfig(TypedDict):
         root: str
-        """Directory that can always be imported from, even if a cell changes the current directory."""
+        """Directory whose modules can always be imported, even if a cell changes the current directory."""
         directory: str
         """The session's own directory, which contains `connection.json`."""
         ready: int
-        """Descriptor to which the process writes once cells can run, and which it then closes."""
+        """Descriptor to which the process writes as soon as cells can run. The process then closes it."""
         packages: dict[str, str]
         """Directory with ipykernel for each Python version."""
         own_packages_first: bool
-        """True if these packages take precedence over the repository's packages of the same names."""
+        """True if these packages take precedence over packages of the repository with the same names."""
         skills: str
         """Directory of the package that is imported as `agentskills`."""
         scratch: str
         """Directory for temporary files of skills."""
         documents_command: list[str] | None
-        """Command that starts the document converter; None if it is not installed."""
+        """Command that starts the document converter; None if the converter is not installed."""
         missing_message: str
-        """Error message of a skill that needs the document converter if that is not installed."""
+        """Error message of a skill that needs the document converter, if the converter is missing."""
 
 
 HOST_REQUEST_PREFIX = "patchwright request "  # The beginning of a skill's request on Jupyter's stdin channel.
 MAX_IMAGES = 4  # Number of images that a cell returns; the largest ones are kept.
-MAX_IMAGE_BYTES = 4 << 20  # bytes of one image
-MAX_CELL_IMAGE_BYTES = 8 << 20  # bytes of all images of a cell
+MAX_IMAGE_BYTES = 4 << 20  # maximum bytes of one image
+MAX_CELL_IMAGE_BYTES = 8 << 20  # maximum bytes of all images that a cell returns
 IMAGE_MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 TEXT_MEDIA_TYPES = ("text/markdown", "text/latex", "application/json", "image/svg+xml", "text/html")
 NO_INPUT_MESSAGE = (
@@ -66,28 +66,28 @@ NO_INPUT_MESSAGE = (
     "(python3 -m pdb), with run_shell and interactive set to true"
 )
 _PDEATHSIG = 1  # prctl(2)
-HOST_CONNECT_TIMEOUT = 10.0  # Seconds for the host to connect to the stdin channel.
-_MIN_OUTPUT_FD = 200  # Lowest descriptor for the output. Cells close and reuse low ones.
+HOST_CONNECT_TIMEOUT = 10.0  # Seconds in which the host must connect to the stdin channel.
+_MIN_OUTPUT_FD = 200  # Lowest descriptor for the output. Cells may close those with low numbers.
 
 
 class UncloseableStream(io.TextIOWrapper):
-    """A stream that a cell cannot close, because IPython would exit without it."""
+    """A stream that a cell cannot close. IPython would exit if this stream were closed."""
 
     def close(self) -> None:
         pass
 
 
 class CellOutput:
-    """Receives a cell's output, whatever cells do to `sys.stdout` and to the descriptors 1 and 2."""
+    """Receives the output of a cell, even if the cell changes `sys.stdout` or the descriptors 1 and 2."""
 
     def __init__(self) -> None:
         self._descriptor = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _MIN_OUTPUT_FD)
-        # Without a buffer, text precedes the output of a child, and is not repeated after a fork.
+        # Without a buffer, text precedes the output of a later child process. A fork does not repeat it.
         raw = io.FileIO(self._descriptor, "w", closefd=False)
         self._stream = UncloseableStream(raw, "utf-8", "backslashreplace", write_through=True)
 
     def restore(self) -> None:
-        """Undo the last cell's redirections, and reopen streams that it closed."""
+        """Undo the redirections of the last cell, and reopen the streams that it closed."""
         for standard in (1, 2):
             os.dup2(self._descriptor, standard)
         sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = self._stream  # type: ignore[misc]
@@ -98,7 +98,7 @@ class CellOutput:
 
 
 class ImageBuffer:
-    """Collects the images of one cell and keeps the largest few."""
+    """Collects the images of one cell. If there are too many, keeps the largest ones."""
 
     def __init__(self) -> None:
         self._images: list[tuple[int, str, bytes]] = []
@@ -119,7 +119,7 @@ class ImageBuffer:
         return self._count
 
     def take(self) -> dict[str, Any]:
-        """Return the images for the cell's reply, and empty the buffer."""
+        """Return the images for the reply to the cell, and empty the buffer."""
         images = [
             {"number": number, "media_type": media_type, "data": base64.b64encode(data).decode()}
             for number, media_type, data in sorted(self._images)
@@ -130,7 +130,7 @@ class ImageBuffer:
 
 
 def render_rich_output(data: dict[str, Any], images: ImageBuffer) -> str:
-    """Return a rich object as text. If it is an image, add it to the buffer."""
+    """Return the text for a displayed object. If the object is an image, add the image to the buffer."""
     for media_type in IMAGE_MEDIA_TYPES:
         if image := data.get(media_type):
             content = image if isinstance(image, bytes) else base64.b64decode(image)
@@ -143,7 +143,7 @@ def render_rich_output(data: dict[str, Any], images: ImageBuffer) -> str:
 
 
 def collapse_traceback(traceback: list[str]) -> Iterator[str]:
-    """Yield the lines of a traceback. Repeated frames are counted, as in Python's own tracebacks."""
+    """Yield the lines of a traceback. Counts repeated frames, as Python's own tracebacks do."""
     for entry, repeats in itertools.groupby(traceback):
         count = sum(1 for _ in repeats)
         yield from [entry] * min(count, 3)
@@ -165,9 +165,9 @@ def exit_cell(code: object = None) -> None:
 
 
 def show_figures(images: ImageBuffer, output: CellOutput) -> None:
-    """Collect the figures that a cell has left open, as a notebook does, and close them."""
+    """Collect the figures that a cell has left open, and close them. Notebooks do the same."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is None or not hasattr(pyplot, "get_fignums"):  # Another thread is still importing it.
+    if pyplot is None or not hasattr(pyplot, "get_fignums"):  # Another thread is still importing matplotlib.
         return
     for number in pyplot.get_fignums():
         buffer = io.BytesIO()
@@ -210,7 +210,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
         def clear_output(self, wait: bool = False) -> None:
             pass
 
-    # Writes tracebacks, and lets child processes print directly.
+    # Writes tracebacks. Child processes print directly to the pipe.
     class SkillShell(ZMQInteractiveShell):
         displayhook_class = ResultHook
         display_pub_class = DisplayPublisher
@@ -238,7 +238,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
             super().show_usage_error(exc)  # type: ignore[no-untyped-call]
 
         def init_environment(self) -> None:
-            pass  # IPython's version would enable colors in every program.
+            pass  # IPython's own method would enable colors in every program.
 
         def system(self, command: str) -> None:
             self.system_raw(command)  # type: ignore[no-untyped-call]
@@ -246,14 +246,14 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                 output.write_line(f"[exit code {code}]")
 
         def set_next_input(self, text: str, replace: bool = False) -> None:
-            output.write_line(text)  # There is no input line that a magic could fill in.
+            output.write_line(text)  # A magic could fill in the next input line, but the session has none.
 
     # Runs cells, and lets skills send requests to the host.
     class SkillKernel(IPythonKernel):
         shell_class = SkillShell
 
         def pre_handler_hook(self) -> None:
-            """Do nothing. In Jupyter's version, an interrupt outside of a cell would drop the message."""
+            """Do nothing. Jupyter's own method would lose the message if an interrupt came outside of a cell."""
 
         post_handler_hook = pre_handler_hook
 
@@ -268,20 +268,21 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                     reply: dict[str, Any] = await super().do_execute(*args, **kwargs)  # type: ignore[no-untyped-call]
                 finally:
                     signal.signal(signal.SIGINT, signal.SIG_IGN)
-            except (KeyboardInterrupt, asyncio.CancelledError):  # An interrupt outside of the cell's code.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # It may have come just before `finally`.
+            # The interrupt came outside of the cell's code.
+            except (KeyboardInterrupt, asyncio.CancelledError):  # An interrupt just before `finally`.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
                 shell.failed = True
                 output.write_line("KeyboardInterrupt")
                 reply = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
             if os.getpid() != pid:
-                os._exit(0)  # A forked child must not return: it would take the session's messages.
+                os._exit(0)  # A forked child must not return: it would receive the session's messages.
             return {"ok": not shell.failed, **images.take(), **reply}
 
         raw_input = getpass = staticmethod(refuse_input)
 
         @contextlib.contextmanager
         def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
-            """Deliver interrupts to a cell that waits in `await`. ipykernel 7.4 delays them until the loop wakes up."""
+            """Deliver interrupts at once to a cell in `await`. ipykernel 7.4 waits until the loop wakes up."""
             loop = asyncio.get_running_loop()
 
             def interrupt(*_: object) -> None:
@@ -289,7 +290,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                     raise KeyboardInterrupt
                 loop.call_soon_threadsafe(future.cancel)
 
-            loop.add_signal_handler(signal.SIGINT, lambda: None)  # makes the signal wake up the loop
+            loop.add_signal_handler(signal.SIGINT, lambda: None)  # with this, the signal wakes up the loop
             signal.signal(signal.SIGINT, interrupt)
             try:
                 yield
@@ -297,7 +298,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                 loop.remove_signal_handler(signal.SIGINT)
 
         def ask(self, modality: str, files: list[str], task: str = "", model: str | None = None) -> str:
-            """Return the host's answer. Raises RuntimeError with the reason if there is no answer."""
+            """Return the host's answer. If there is none, raise RuntimeError, which contains the reason."""
             if threading.current_thread() is not threading.main_thread():
                 raise RuntimeError("only the main thread of the session can ask the host")
             request = {"modality": modality, "files": list(files), "task": task, "model": model}
@@ -319,7 +320,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                         raise RuntimeError(f"the host cannot be reached: {error}") from error
                 time.sleep(0.02)
 
-    # Ignores the machine's Jupyter configuration, and prints no crash report.
+    # Does not read the machine's Jupyter configuration, and prints no crash report.
     class KernelApp(IPKernelApp):
         def load_config_file(self, *_: object, **__: object) -> None:
             pass
@@ -331,7 +332,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
             pdb.set_trace = refuse_debugger
 
         def init_gui_pylab(self) -> None:
-            pass  # IPython's version would choose a plotting backend that child processes do not have.
+            pass  # IPython's own method would choose a plotting backend that child processes cannot use.
 
     app = KernelApp.instance(
         connection_file=os.path.join(config["directory"], "connection.json"),
@@ -355,7 +356,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
 
 
 def load_skills(config: SessionConfig, ask_model: Callable[..., str]) -> dict[str, Any]:
-    """Import the skills as `agentskills` and connect them to this session. Return them by public name."""
+    """Import the skills as `agentskills`, and connect them to this session. Return them by public name."""
     source = os.path.join(config["skills"], "__init__.py")
     spec = util.spec_from_file_location("agentskills", source, submodule_search_locations=[config["skills"]])
     assert spec is not None and spec.loader is not None

@@ -1,5 +1,5 @@
-"""Runs IPython in the sandbox. A sandbox has one session, which starts with the first cell and lasts as long
-as the sandbox.
+"""Runs IPython in the sandbox. A sandbox has at most one session. It starts with the first cell, and lasts as
+long as the sandbox.
 """
 
 import asyncio
@@ -28,10 +28,11 @@ from patchwright.runtime.output_file import OutputFiles
 from patchwright.runtime.output_text import clip_captured
 from patchwright.runtime.shell import NON_INTERACTIVE_ENV, PLAIN_OUTPUT_ENV
 
-INTERRUPT_TIMEOUT = 5.0  # Seconds for a cell to end after its first interrupt.
+INTERRUPT_TIMEOUT = 5.0  # Seconds in which a cell must end after its first interrupt.
 INTERRUPT_INTERVAL = 1.0  # Seconds between two interrupts of the same cell.
-MAX_EARLIER_CHARS = 2_000  # Maximum characters of output between two cells.
-# Bytes of one message from the session. The largest images of a cell in base64 have 10.7 MiB.
+# Maximum characters of the output that background processes print between two cells.
+MAX_EARLIER_CHARS = 2_000
+# Maximum bytes of one message from the session. The images of a cell take at most 10.7 MiB in base64.
 MAX_MESSAGE_BYTES = 12 << 20
 
 
@@ -44,9 +45,9 @@ class Cell:
         self.id = ""
         self.notes = notes
         self.earlier_output = earlier_output
-        """Output that background processes of earlier cells have printed so far."""
+        """Output that the background processes of earlier cells had printed when this cell started."""
         self.background_pids = frozenset(background_pids)
-        """Processes that earlier cells left running."""
+        """Processes that earlier cells have left running."""
         self.was_interrupted = False
         self.reply: asyncio.Future[dict[str, Any] | None] = loop.create_future()
         """The session's reply to the cell; None if the session ended during the cell."""
@@ -55,7 +56,7 @@ class Cell:
 
 
 class KernelSession:
-    """The process of a session, with Jupyter's channels to the process."""
+    """The process of a session, and Jupyter's channels to it."""
 
     def __init__(self, process: KernelProcess, client: Any) -> None:
         self.process = process
@@ -73,7 +74,7 @@ class KernelSession:
         cls, root: Path, scratch: Path, env: Mapping[str, str], features: SandboxFeatures
     ) -> "KernelSession":
         """Start a session. Raises KernelStartError."""
-        # Loading the client and starting the process take half a second each, so they run in parallel.
+        # Loading the client takes half a second, and so does starting the process. They run at the same time.
         loading = asyncio.create_task(asyncio.to_thread(_load_client_class, features.packages("kernel")))
         try:
             process = await KernelProcess.start(root, scratch, env, features)
@@ -98,13 +99,13 @@ class KernelSession:
             cell.id = self._client.execute(code, allow_stdin=True, stop_on_error=False)
 
     def send_host_reply(self, cell: Cell, text: str, *, failed: bool) -> None:
-        """Send the host's reply to the skill that waits for it."""
+        """Send the host's reply to the skill that is waiting for it."""
         cell.host_request = asyncio.get_running_loop().create_future()
         if not self.process.ended.done():
             self._client.input(json.dumps({"text": text, "failed": failed}))
 
     async def interrupt(self, cell: Cell) -> None:
-        """Interrupt a cell until it ends. Kill the session if it does not respond."""
+        """Interrupt a cell repeatedly until it ends. If it does not end, kill the session."""
         deadline = time.monotonic() + INTERRUPT_TIMEOUT
         cell.was_interrupted = True
         while not cell.reply.done() and time.monotonic() < deadline:
@@ -113,7 +114,7 @@ class KernelSession:
         if not cell.reply.done():
             await self.close()
         else:
-            # This also kills processes that the cell started at the last moment.
+            # This also kills the processes that the cell has started since its interrupt.
             self.process.kill_children(exclude=cell.background_pids)
 
     async def close(self) -> None:
@@ -125,7 +126,9 @@ class KernelSession:
         await self.process.close()
 
     def _on_end(self, _: object) -> None:
-        """Called when the process has ended, or when a reader has failed because of an invalid message."""
+        """End the session. Called when its process has ended, or when a reader has failed because of an
+        invalid message.
+        """
         if self._cell is not None and not self._cell.reply.done():
             self._cell.reply.set_result(None)
 
@@ -159,7 +162,7 @@ class KernelManager:
         self._output_files = OutputFiles(scratch, "cell")
         self._session: KernelSession | None = None
         self._cell: Cell | None = None
-        """The cell that is running or waits for the host; None if there is none."""
+        """The cell that is running or is waiting for the host; None if there is none."""
 
     async def run(self, code: str, timeout: float) -> CellResult | HostRequest | ActionFailure:
         """Run a cell for at most `timeout` seconds."""
@@ -215,14 +218,14 @@ class KernelManager:
             raise
 
     async def interrupt(self) -> bool:
-        """Interrupt the cell that `run` waits for. Returns False if there is none."""
+        """Interrupt the cell that `run` is waiting for. Return False if there is none."""
         if self._cell is None or self._session is None:
             return False
         await self._session.interrupt(self._cell)
         return True
 
     async def close(self) -> None:
-        """End the session and kill all processes that it started."""
+        """End the session. Kill all processes that the session started."""
         self._cell = None
         if self._session is not None:
             session, self._session = self._session, None
@@ -291,7 +294,9 @@ def _message_content(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_host_request(prompt: str) -> HostRequest | str:
-    """Return the request of a skill, or the reason to reject it. Any code in the session can send a request."""
+    """Return the request of a skill, or the reason to reject the request. It must be checked, because any
+    code in the session can send a request.
+    """
     if not prompt.startswith(HOST_REQUEST_PREFIX):
         return "there is no standard input"
     try:

@@ -23,12 +23,13 @@ from patchwright.runtime.output_text import CapturedOutput, OutputCapture, clip_
 
 IPYKERNEL_MAIN = Path(__file__).with_name("ipykernel_main.py")
 SKILLS_DIRECTORY = Path(__file__).parents[1] / "skills"
-PYTHON_MINOR_VERSIONS = range(9, 21)  # minor versions of Python 3 that may have a kernel
-START_TIMEOUT = 12.0  # Seconds for one launch option to start. On an idle machine, a start takes 0.6.
-# Number of processes, and of stray forks, that cells may leave running. More of them count as a fork bomb.
+PYTHON_MINOR_VERSIONS = range(9, 21)  # minor versions of Python 3 for which a kernel may be installed
+START_TIMEOUT = 12.0  # Seconds that one launch option may take to start. On an idle machine, it takes 0.6.
+# Number of processes, and of stray forks, that cells may leave running. A larger number means that there is a
+# fork bomb.
 MAX_LEFT_RUNNING, MAX_STRAY_FORKS = 64, 8
-PIPE_BYTES = 1 << 20  # Bytes that a cell may print before we read them.
-# All processes that a session starts have this variable in their environment.
+PIPE_BYTES = 1 << 20  # Maximum bytes that a cell may print before this process reads them.
+# All processes that a session starts can be found by this variable in their environment.
 SESSION_VARIABLE = "PATCHWRIGHT_SESSION"
 _MAX_SOCKET_PATH = 107  # bytes; unix(7)
 _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
@@ -46,11 +47,13 @@ class LaunchOption:
     is_isolated: bool = False
     """True if our own Python is used, without the repository's packages."""
     own_packages_first: bool = False
-    """True if the session's own packages take precedence over the repository's packages of the same names."""
+    """True if the session's own packages take precedence over packages of the repository with the same names.
+    """
 
     def describe(self, reason: str) -> str | None:
-        """Return a note for the author of cells about this option, or None. `reason` says why the options
-        before it failed.
+        """Return a note about this option for the author of the cells, or None if no note is needed.
+
+        `reason` says why the options that were tried earlier failed.
         """
         if self.is_isolated:
             version = "{}.{}".format(*sys.version_info)
@@ -67,7 +70,7 @@ class LaunchOption:
 
 
 class KernelProcess:
-    """The process of a running session, without the channels to it."""
+    """The process of a running session. Jupyter's channels to the process are elsewhere (kernel_manager.py)."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", output: int, directory: Path) -> None:
         self._process = process
@@ -76,9 +79,9 @@ class KernelProcess:
         self._pipe: int | None = output
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        """Completes when the process has ended for any reason."""
+        """Completes when the process has ended, whatever the reason."""
         self.note: str | None = None
-        """A note about this session. It is reported once."""
+        """A note about this session for the author of the cells. It is reported once."""
         self._killed = False
         self._pidfd = os.pidfd_open(process.pid)
         self._loop.add_reader(output, self._read)
@@ -88,13 +91,13 @@ class KernelProcess:
     async def start(
         cls, root: Path, scratch: Path, env: Mapping[str, str], features: SandboxFeatures
     ) -> "KernelProcess":
-        """Start a session that is ready for its first cell. Raises KernelStartError."""
+        """Start a session. Return it when it can run its first cell. Raises KernelStartError."""
         reason = "there is no python3 on the PATH"
         slow = False
         for option in _launch_options(env):
             if slow and option.own_packages_first:
-                # The next option would be just as slow, and a caller should wait for START_TIMEOUT twice at
-                # most.
+                # This option would be just as slow. It is skipped, so that a caller waits for START_TIMEOUT
+                # at most twice.
                 continue
             directory = _create_session_directory(scratch)
             process, output, ready = _spawn(option, root, scratch, directory, env, features)
@@ -112,7 +115,7 @@ class KernelProcess:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """Connection info of Jupyter's channels, with their addresses and the key."""
+        """The connection info of Jupyter's channels. It contains their addresses and the key."""
         info: dict[str, Any] = json.loads((self._directory / "connection.json").read_text())
         return info
 
@@ -136,7 +139,7 @@ class KernelProcess:
         return processes.child_pids(self._process.pid)
 
     def interrupt(self, exclude: Iterable[int]) -> None:
-        """Interrupt the process as Ctrl-C does, and kill its children except those in `exclude`."""
+        """Interrupt the process as Ctrl-C does. Also kill its children, except those in `exclude`."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGINT)
             os.kill(self._process.pid, signal.SIGCONT)
@@ -147,9 +150,7 @@ class KernelProcess:
         processes.kill_descendants(self._process.pid, exclude)
 
     def kill_strays(self) -> str | None:
-        """Kill the processes that cells left running if there are too many. Returns a note if processes were
-        killed.
-        """
+        """If cells have left too many processes running, kill them and return a note; otherwise None."""
         pid = self._process.pid
         if processes.count_session_members(pid) - 1 <= MAX_STRAY_FORKS:
             return None
@@ -160,7 +161,7 @@ class KernelProcess:
         return f"cells had left {count} processes running, too many: all of them were killed"
 
     async def close(self) -> None:
-        """Kill the process and everything that it and its cells started."""
+        """Kill the process, and everything that the process and its cells have started."""
         pid = self._process.pid
         if self._process.returncode is None:
             self._killed = True
@@ -180,8 +181,8 @@ class KernelProcess:
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
     async def _wait_until_ready(self, descriptor: int) -> str | None:
-        """Wait up to START_TIMEOUT seconds until cells can run. Returns None, or the reason if cells cannot
-        run.
+        """Wait up to START_TIMEOUT seconds until cells can run. Return None if they can; otherwise return the
+        reason.
         """
         readiness: asyncio.Future[bytes] = self._loop.create_future()
 
@@ -204,7 +205,7 @@ class KernelProcess:
         return lines[-1] if lines else self.exit_description
 
     def _drain(self) -> None:
-        """Read only what is in the pipe now, because the output may be endless."""
+        """Read what the pipe contains now, and then stop, because the output may be endless."""
         remaining = PIPE_BYTES
         while remaining > 0 and self._pipe is not None and (read := self._read()):
             remaining -= read
@@ -248,13 +249,14 @@ def _spawn(
     env: Mapping[str, str],
     features: SandboxFeatures,
 ) -> "tuple[subprocess.Popen[bytes], int, int]":
-    """Start the process. Returns the process, the descriptor of its output, and the descriptor of its
-    readiness signal.
+    """Start the process. Return the process and two descriptors: for its output, and for the signal that it
+    is ready.
     """
     output, output_writer = os.pipe()
     ready, ready_writer = os.pipe()
     os.set_blocking(output, False)
-    with contextlib.suppress(OSError):  # This fails beyond the user's limit for pipes, which is harmless.
+    # This fails if the user has reached the limit for pipes. The pipe is then smaller, which is harmless.
+    with contextlib.suppress(OSError):
         fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     config = {
         "root": str(root),
@@ -299,7 +301,9 @@ def _find_packages(features: SandboxFeatures) -> dict[str, str]:
 
 
 def _create_session_directory(scratch: Path) -> Path:
-    """Create a directory for a session. Its path is short enough for the sockets in it."""
+    """Create a directory for a session. The directory's path is short, because the paths of its sockets must
+    be short.
+    """
     longest_name = len("/session-12345678/s-1")
     parent = scratch if len(os.fsencode(scratch)) + longest_name <= _MAX_SOCKET_PATH else Path("/tmp")
     directory = Path(tempfile.mkdtemp(prefix="session-", dir=parent))

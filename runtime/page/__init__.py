@@ -1,1 +1,1 @@
-"""Reads the content of a page over the DevTools protocol."""
+"""Reads the content of a web page over the DevTools protocol."""

@@ -1,4 +1,6 @@
-"""Fetches the accessibility tree of a page, or only its part in the viewport if the whole tree would be slow."""
+"""Fetches the accessibility tree of a page. If the whole tree would take too long, fetches only its part in
+the viewport.
+"""
 
 import asyncio
 from collections import Counter
@@ -9,17 +11,18 @@ from patchwright.runtime.page.devtools import DevToolsError, SendCommand, gather
 from patchwright.runtime.page.layout import PageLayout
 from patchwright.runtime.page.tree_text import MAX_OPTIONS, MAX_TEXT, AccessibilityTree
 
-MAX_QUERIED_NODES = 1_500  # elements of one viewport; each costs about 0.25 ms
-MAX_SUBTREE_NODES = 60  # nodes of a subtree that one query fetches
-SMALL_PAGE_NODES = 400  # maximum nodes of a page for which the whole tree is cheaper than single queries
+MAX_QUERIED_NODES = 1_500  # maximum elements of one viewport that are queried; each costs about 0.25 ms
+MAX_SUBTREE_NODES = 60  # maximum nodes of a subtree that one query fetches
+# up to this many nodes of a page, fetching the whole tree takes less time than single queries
+SMALL_PAGE_NODES = 400
 
 _NEUTRAL_TAGS = frozenset(
     "DIV SPAN HTML BODY HEAD SCRIPT STYLE TBODY P B I U S EM STRONG SMALL CODE PRE SUB SUP BR FONT CENTER SLOT".split()
 )
-"""Elements without a meaning of their own, unless an attribute gives them a role."""
+"""Elements that have no meaning of their own, unless an attribute gives them a role."""
 
-# Finds the focused element through shadow roots and frames. A page that manipulates this can only make the
-# flag `focused` wrong.
+# Finds the focused element, even inside shadow roots and frames. A page can manipulate this script, but then
+# only the flag `focused` is wrong.
 _FIND_FOCUS_JS = (
     "(() => { let e = document.activeElement; for (let i = 0; i < 20 && e; i++) { const inner = e.shadowRoot ?"
     " e.shadowRoot.activeElement : e.contentDocument ? e.contentDocument.activeElement : null;"
@@ -28,7 +31,7 @@ _FIND_FOCUS_JS = (
 
 
 def estimate_tree_length(layout: PageLayout) -> int:
-    """Estimate the length of the whole tree's text in characters, from the layout alone."""
+    """Estimate how many characters the text of the whole tree has. Uses only the layout."""
     length = 0
     for tag, text, box in zip(layout.tag, layout.text, layout.box, strict=True):
         if text:
@@ -39,7 +42,7 @@ def estimate_tree_length(layout: PageLayout) -> int:
 
 
 async def fetch_full_tree(send: SendCommand, layout: PageLayout) -> AccessibilityTree:
-    """Fetch the trees of all frames. Raises DevToolsError if the main frame does not provide its tree."""
+    """Fetch the trees of all frames. Raises DevToolsError if the main frame does not return its tree."""
     answers = await gather_answers(
         send("Accessibility.getFullAXTree", {"frameId": frame}) for frame in layout.frames
     )
@@ -53,10 +56,10 @@ async def fetch_full_tree(send: SendCommand, layout: PageLayout) -> Accessibilit
 
 
 async def fetch_tree_in_view(send: SendCommand, layout: PageLayout) -> AccessibilityTree:
-    """Fetch the nodes in the viewport and the focused node. The returned tree lacks all others."""
+    """Fetch the nodes in the viewport, and the focused node. The returned tree contains no other nodes."""
     wanted = _find_nodes_in_view(layout)[:MAX_QUERIED_NODES]
-    # `Accessibility.enable` is not called first: Chromium 156 hangs in it if a frame is removed whose tree
-    # was queried. Chromium caches the tree for a moment even without it.
+    # This does not call `Accessibility.enable`. After that call, Chromium 156 hangs if a frame whose tree was
+    # queried is removed. Chromium caches the tree for a moment even without the call.
     focused, answers = await asyncio.gather(
         _find_focused_node(send),
         gather_answers(send(*question) for question in _build_queries(layout, wanted)),
@@ -96,8 +99,8 @@ def _find_nodes_in_view(layout: PageLayout) -> list[int]:
 
 
 def _build_queries(layout: PageLayout, nodes: Iterable[int]) -> list[tuple[str, dict[str, Any]]]:
-    """Group the nodes into queries. A small subtree with many of the nodes, such as a table row, is one
-    query; each other node is a query of its own.
+    """Group the nodes into queries. If a small subtree (such as a table row) contains many of the nodes, one
+    query fetches it. Each other node has a query of its own.
     """
     sizes = _subtree_sizes(layout)
     held = dict.fromkeys(nodes)
@@ -126,7 +129,7 @@ def _subtree_sizes(layout: PageLayout) -> list[int]:
     sizes = [1] * len(layout.tag)
     for node in range(len(sizes) - 1, 0, -1):
         if layout.tag[node] == "#document":
-            sizes[node] = MAX_SUBTREE_NODES + 1  # a query ends at the border of a frame
+            sizes[node] = MAX_SUBTREE_NODES + 1  # a query does not continue in another frame
         if (above := layout.parent[node]) >= 0:
             sizes[above] += sizes[node]
     return sizes

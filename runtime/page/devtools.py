@@ -1,4 +1,6 @@
-"""The DevTools session of a page, and the ids ("bids") by which the model names its elements."""
+"""The DevTools session of a page. Also assigns the ids ("bids") with which the model names the page's
+elements.
+"""
 
 import asyncio
 import itertools
@@ -9,20 +11,20 @@ from typing import Any, TypeVar
 SendCommand = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Sends a command to the DevTools session of a page: `await send(method, params)`.
 
-It raises DevToolsError, never Playwright's errors.
+Raises DevToolsError. Never raises an error of Playwright.
 """
 
 
 class DevToolsError(Exception):
-    """Raised if the page rejected a command or is gone. The message is Chromium's."""
+    """Raised if the page rejected a command or is gone. The message comes from Chromium."""
 
 
 @dataclass
 class BidRegistry:
-    """Assigns ids to the elements of a tab: bids, which the model uses in calls.
+    """Assigns ids to the elements of a tab. The model uses these ids (bids) in its calls.
 
-    A bid stays the same for an element's lifetime, is never reused, and is dropped with the document. Each
-    tab has its own registry; all tabs of a run share the `counter`.
+    An element keeps its bid for its whole lifetime. A bid is never used for another element. Bids are dropped
+    with their document. Each tab has its own registry, but all tabs of a run use the same `counter`.
     """
 
     counter: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -31,11 +33,11 @@ class BidRegistry:
     _nodes: dict[str, int] = field(default_factory=dict)
 
     def set_document(self, document: str) -> None:
-        """Set the tab's document (DevTools `loaderId` of its main frame), and drop the bids of another
-        document.
+        """Set the document that the tab shows (the DevTools `loaderId` of its main frame). If it is another
+        document than before, drop all bids.
 
-        A new renderer numbers its nodes from the beginning, so an old number could match a different element
-        of the new page.
+        A new renderer numbers its nodes from the beginning. The number of an old node could therefore be that
+        of a different element on the new page.
         """
         if document != self._document:
             self._document = document
@@ -43,19 +45,25 @@ class BidRegistry:
             self._nodes.clear()
 
     def get_bid(self, node: int) -> str:
-        """Return the bid of the element with this `backendNodeId` of DevTools, and assign one if it has none."""
+        """Return the bid of the element with this `backendNodeId` of DevTools. If the element has no bid,
+        assign one.
+        """
         if (bid := self._bids.get(node)) is None:
             bid = self._bids[node] = str(next(self.counter))
             self._nodes[bid] = node
         return bid
 
     def find_node(self, bid: str) -> int | None:
-        """Return the element's `backendNodeId`, or None if the bid is unknown or its document is gone."""
+        """Return the `backendNodeId` of the element with this bid. Return None if the bid is unknown or its
+        document is gone.
+        """
         return self._nodes.get(bid)
 
 
 async def find_node(send: SendCommand, bids: BidRegistry, bid: str) -> int | None:
-    """Return the element's `backendNodeId` if the tab still shows its document. Raises DevToolsError."""
+    """Return the `backendNodeId` of an element, if the tab still shows the element's document. Raises
+    DevToolsError.
+    """
     answer = await send("Page.getFrameTree", {})
     bids.set_document(answer["frameTree"]["frame"]["loaderId"])
     return bids.find_node(bid)
@@ -65,7 +73,9 @@ ResponseT = TypeVar("ResponseT")
 
 
 async def gather_answers(commands: Iterable[Awaitable[ResponseT]]) -> list[ResponseT | DevToolsError]:
-    """Send commands concurrently and return their responses. The response to a rejected command is its error."""
+    """Send several commands at the same time, and return their responses. If a command is rejected, its
+    response is the error.
+    """
     return [_answer_or_error(answer) for answer in await asyncio.gather(*commands, return_exceptions=True)]
 
 

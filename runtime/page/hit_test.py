@@ -1,4 +1,4 @@
-"""Finds the elements that a click would reach, with Chromium's own hit test."""
+"""Finds the elements that a click would reach. Asks Chromium which element is at a point."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -6,20 +6,21 @@ from typing import Any
 from patchwright.runtime.page.devtools import DevToolsError, SendCommand, gather_answers
 from patchwright.runtime.page.layout import Box, PageLayout
 
-MAX_TESTED = 300  # elements; in a viewport with more, only some are marked
+# maximum number of elements in a viewport that are tested; if there are more, the others get no marks
+MAX_TESTED = 300
 
 CENTER = ((0.5, 0.5),)
 OFF_CENTER = ((0.2, 0.3), (0.8, 0.3), (0.2, 0.7), (0.8, 0.7))
-"""Points to test if a click on the center would not reach the element. Examples are a link that spans two
-lines and a card with a button in its center.
+"""Further points of an element, which are tested if a click on its center would not reach the element.
+Examples are a link that spans two lines and a card with a button in its center.
 """
 
 
 async def find_reachable_nodes(
     send: SendCommand, layout: PageLayout, nodes: Sequence[int], scroll_offset: tuple[float, float]
 ) -> set[int]:
-    """Return the nodes that a click on one of their points would reach. `scroll_offset` is the page's scroll
-    position.
+    """Return those nodes that a click on one of their points would reach. `scroll_offset` is how far the page
+    is scrolled.
     """
     found = await _test_points(send, layout, nodes, CENTER, scroll_offset)
     rest = [node for node in nodes if node not in found]
@@ -57,10 +58,11 @@ def _page_point(box: Box, point: tuple[float, float], scroll_offset: tuple[float
 
 def _is_hit(layout: PageLayout, node: int, answer: Mapping[str, Any]) -> bool:
     if (hit := layout.node_by_backend_id.get(answer.get("backendNodeId", -1))) is None:
-        return False  # the element was created after the snapshot
+        return False  # the element was created after the layout snapshot
     above = list(layout.ancestors(hit))
     if node in above:
         return True
-    # A styled box may cover the check box that it replaces. Both are in one label, which passes the click on.
+    # A box with a custom style may cover the check box that it replaces. Both are in one label, which passes
+    # the click on to the check box.
     labels = {one for one in above if layout.tag[one] == "LABEL"}
     return bool(labels) and not labels.isdisjoint(layout.ancestors(node))

@@ -1,17 +1,20 @@
-"""The layout of a page: a DevTools snapshot of all its frames, in viewport coordinates."""
+"""The layout of a page, from a DevTools snapshot of all its frames. All positions are in coordinates of the
+viewport.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 SNAPSHOT_PARAMS: dict[str, Any] = {"computedStyles": ["cursor", "position", "overflow-x"]}
-"""Parameters of `DOMSnapshot.captureSnapshot`. The three styles decide which elements are clickable and which
+"""Parameters of `DOMSnapshot.captureSnapshot`. The three styles show which elements are clickable and which
 are clipped.
 
-`includeDOMRects` is not needed for `bounds`, and would double the time.
+`includeDOMRects` is not set. `bounds` does not need it, and it would take twice the time.
 """
 
-MAX_FRAMES = 40  # maximum documents that are read; even a page of a thousand frames shows no more of them
+# maximum number of documents that are read; even a page of a thousand frames shows no more at once
+MAX_FRAMES = 40
 
 
 class Box(NamedTuple):
@@ -33,7 +36,7 @@ class Box(NamedTuple):
 
     @property
     def has_area(self) -> bool:
-        """True if the rectangle is not empty."""
+        """True if the rectangle has an area above 0."""
         return self.right > self.left and self.bottom > self.top
 
     @property
@@ -46,7 +49,7 @@ UNBOUNDED = Box(float("-inf"), float("-inf"), float("inf"), float("inf"))
 
 
 class FrameTransform(NamedTuple):
-    """Position of a document in the viewport: `x * scale + left`, `y * scale + top`, clipped by `clip`."""
+    """Maps positions in a document to the viewport: `x * scale + left`, `y * scale + top`, clipped by `clip`."""
 
     left: float
     top: float
@@ -56,33 +59,34 @@ class FrameTransform(NamedTuple):
 
 @dataclass(slots=True)
 class PageLayout:
-    """All nodes of all frames, in the order of the flat tree (with shadow roots and slots). Indexes identify
-    the nodes.
+    """All nodes of all frames, in the order of the flat tree (with shadow roots and slots). A node is
+    identified by its index.
 
     Source: chromedevtools.github.io/devtools-protocol/tot/DOMSnapshot
     """
 
     backend_id: list[int] = field(default_factory=list)
     parent: list[int] = field(default_factory=list)
-    """Parent of each node; -1 for the page's own document. The parent of a frame's document is the frame
-    element.
+    """Parent of each node; -1 for the document of the page itself. The parent of a frame's document is the
+    frame element.
     """
     tag: list[str] = field(default_factory=list)
     """Name of each node as in the DOM: `DIV`, `#text`, `#document`, `::before`."""
     text: list[str] = field(default_factory=list)
     """Rendered text of a text node, otherwise empty."""
     box: list[Box | None] = field(default_factory=list)
-    """The part of each node within the viewport, perhaps empty; None if the node is not rendered."""
+    """The part of each node that is in the viewport, which may be empty. None if the node is not rendered."""
     area: list[float] = field(default_factory=list)
-    """Area of each whole node, inside the viewport or not; 0 if the node is not rendered."""
+    """Area of each whole node, including its parts outside the viewport. 0 if the node is not rendered."""
     children: list[list[int]] = field(default_factory=list)
     clickable: set[int] = field(default_factory=set)
-    """Nodes that listen to clicks, or have a pointer cursor."""
+    """Nodes that listen to clicks or show a pointer cursor."""
     frames: dict[str, int] = field(default_factory=dict)
-    """Node index of each frame's document, by the frame's DevTools id. Contains only frames that were read.
+    """For the DevTools id of each frame, the index of the frame's document. Contains only frames that were
+    read.
     """
     node_by_backend_id: dict[int, int] = field(default_factory=dict)
-    """Node index by `backendNodeId`."""
+    """For each `backendNodeId`, the index of the node."""
     _attributes: list[Sequence[int]] = field(default_factory=list)
     _strings: Sequence[str] = ()
 
@@ -103,13 +107,15 @@ class PageLayout:
         )
 
     def ancestors(self, node: int) -> Iterator[int]:
-        """Yield the node itself and its ancestors up to the page's document."""
+        """Yield the node itself, and then its ancestors up to the document of the page."""
         while node >= 0:
             yield node
             node = self.parent[node]
 
     def is_in_view(self, node: int) -> bool:
-        """True if part of the node is in the viewport. For a node that is not rendered, its parent decides."""
+        """True if a part of the node is in the viewport. If the node is not rendered, the result is that of
+        its parent.
+        """
         for above in self.ancestors(node):
             if (box := self.box[above]) is not None:
                 return box.has_area
@@ -117,9 +123,10 @@ class PageLayout:
 
 
 def find_frame_owners(snapshot: Mapping[str, Any]) -> dict[int, int]:
-    """Return the `backendNodeId` of each document's frame element, by document. Outer documents come first.
+    """Return, for each document, the `backendNodeId` of its frame element. A document comes before the
+    documents that it contains.
 
-    The first document is the page itself and has no frame element.
+    The first document is the page itself, which has no frame element.
     """
     documents = snapshot["documents"]
     found: dict[int, int] = {}
@@ -139,8 +146,8 @@ def build_layout(
 ) -> PageLayout:
     """Build one tree of all frames from the snapshot.
 
-    `viewport` is `cssLayoutViewport` of the layout metrics. `content_quads` has the four corners of each
-    frame's content, by document, in viewport coordinates; a frame without them is not rendered.
+    `viewport` is `cssLayoutViewport` of the layout metrics. `content_quads` contains the four corners of each
+    frame's content in viewport coordinates, by document. A frame without corners is not rendered.
     """
     layout = PageLayout(_strings=snapshot["strings"])
     width, height = float(viewport["clientWidth"]), float(viewport["clientHeight"])
@@ -182,7 +189,8 @@ def _window_transform(document: Mapping[str, Any], window: Box, screen: Box) -> 
 
 
 def _scale(document: Mapping[str, Any], width: float) -> float:
-    # The first bounds of a document are those of its viewport. Chromium may return them in device pixels.
+    # The first bounds of a document are those of its viewport. Chromium may return these bounds in device
+    # pixels.
     bounds = document["layout"]["bounds"]
     own = float(bounds[0][2]) if bounds else 0.0
     return width / own if own > 0 and width > 0 else 1.0
@@ -206,7 +214,8 @@ def _add_document(
     window = UNBOUNDED if transform is None else transform.clip
     clips: list[
         tuple[Box, Box]
-    ] = []  # for each node: transforms of its children, and of children with an absolute position
+        # for each node, two transforms: one for its children, and one for children that have an absolute position
+    ] = []
     hands: list[bool] = []
     attributes = nodes["attributes"]
     for node, (parent, name, backend) in enumerate(
