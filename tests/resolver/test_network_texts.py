@@ -89,7 +89,7 @@ def test_the_settings_of_the_network_are_strict(tmp_path: Path) -> None:
     assert settings.allowed_addresses == ("10.1.0.0/16",)
     assert "canary" not in repr(settings) + settings.model_dump_json()
     for name, value, problem in (
-        ("NETWORK", "all", "network (PATCHWRIGHT_NETWORK)"),
+        ("NETWORK", "all", "PATCHWRIGHT_NETWORK: 'all' is not one of none, allowlist, open"),
         ("ALLOWED_HOSTS", "https://x.org/", "https://x.org/ is not a host name"),
         ("ALLOWED_ADDRESSES", "0.0.0.0/0", "a metadata service"),
         ("PROXY", "socks5://x:1", "write a proxy as http://host:port"),

@@ -80,7 +80,7 @@ async def test_every_thirtieth_frame_of_a_video_is_sent(sandbox: Sandbox, endpoi
     assert output == f"[frames shown to the model: 0, 30, 60]\n{SEEN}\n"
     (request,) = endpoint.requests
     task, frames = sent_images(request)
-    assert task == "Describe this image in detail."
+    assert task == "Describe this video in detail."
     assert [frame[:3] for frame in frames] == [b"\xff\xd8\xff"] * 3
     assert len(set(frames)) == 3
     output = await cell(sandbox, "parse_video('clip.mp4', 'What moves?', frame_interval=4)")
