@@ -93,7 +93,7 @@ def test_the_settings_of_the_network_are_strict(tmp_path: Path) -> None:
         ("ALLOWED_HOSTS", "https://x.org/", "https://x.org/ is not a host name"),
         ("ALLOWED_ADDRESSES", "0.0.0.0/0", "a metadata service"),
         ("PROXY", "socks5://x:1", "write a proxy as http://host:port"),
-        ("DISK_MB", "1", "disk_mb (PATCHWRIGHT_DISK_MB)"),
+        ("DISK_MB", "1", "PATCHWRIGHT_DISK_MB: it must be greater than or equal to 16"),
     ):
         with pytest.raises(SettingsError) as refused:
             read_settings({}, {f"PATCHWRIGHT_{name}": value}, None, tmp_path)
