@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # Our own directory must not shadow the standard library or the repository.
+# Our own directory must not shadow the standard library or the repository.
 
 import asyncio
 import base64
@@ -308,8 +308,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
             return str(reply["text"])
 
         def _send_request(self, request: str) -> str:
-            # The host connects to each channel separately, so the first cell may start before the request
-            # channel is connected. Without this option, the socket would silently drop the request.
+            # The host may connect this channel after the first cell has started. Fail instead of dropping.
             self.stdin_socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
             deadline = time.monotonic() + HOST_CONNECT_TIMEOUT
             while True:
