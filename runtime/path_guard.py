@@ -1,4 +1,4 @@
-"""Restricts file access to the work tree and the scratch directory, even through symbolic links."""
+"""Restricts file access to the work tree and the scratch directory. Symbolic links cannot lead out of them."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ FailureReason = Literal[
 
 
 class ToolInputError(Exception):
-    """The action cannot be done. The message becomes the observation and says what to do instead."""
+    """The action cannot be carried out. The message becomes the observation, and says what to do instead."""
 
     def __init__(self, reason: FailureReason, message: str) -> None:
         super().__init__(message)
@@ -30,10 +30,10 @@ class PathGuard:
         self.scratch = scratch.resolve()
 
     def resolve(self, path: str) -> Path:
-        """Return the real path of a file, which may not exist yet.
+        """Return the real path of a file. The file need not exist.
 
-        Raises ToolInputError if the path, after links are followed, is outside the work tree and the scratch
-        directory.
+        Raises ToolInputError if the path, after all links are followed, is in neither the work tree nor the
+        scratch directory.
         """
         if "\0" in path:
             raise ToolInputError("malformed", "a path cannot hold a NUL character")
@@ -66,7 +66,9 @@ class PathGuard:
         return real
 
     def display_path(self, real: Path) -> str:
-        """Return the path as shown to a reader: relative inside the work tree."""
+        """Return the path as a reader should see it. A path in the work tree is shown relative to the work
+        tree.
+        """
         shown = real.relative_to(self.root) if real.is_relative_to(self.root) else real
         return os.fsencode(shown).decode("utf-8", "replace")
 

@@ -13,28 +13,30 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of all orphans among its descendants. This setting survives exec and is
-    not inherited by children.
+    """Make this process the parent of all its descendants whose parents end. This setting survives exec, but
+    children do not inherit it.
     """
     _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def read_limits() -> str:
-    """Return the limits of this process and its children, as lines of its status and limits files in /proc."""
+    """Return the limits of this process, which also apply to its children. They are lines of the files status
+    and limits in /proc.
+    """
     text = Path("/proc/self/status").read_text() + Path("/proc/self/limits").read_text()
     prefixes = ("Uid:", "Cap", "NoNewPrivs:", "Seccomp:", "Max ")
     return "\n".join(line for line in text.splitlines() if line.startswith(prefixes))
 
 
 def hide_memory() -> None:
-    """Prevent other processes of the same user from using ptrace on this process and from reading its
+    """Prevent other processes of the same user from tracing this process with ptrace and from reading its
     /proc/PID/{mem,environ,fd}.
     """
     _libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def child_pids(pid: int) -> set[int]:
-    """Return the direct children. Empty if the process is gone."""
+    """Return the direct children of a process. The result is empty if the process is gone."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
             return {int(child) for child in file.read().split()}
@@ -45,7 +47,7 @@ def child_pids(pid: int) -> set[int]:
 
 
 def descendant_pids(pid: int, exclude: Iterable[int] = ()) -> list[int]:
-    """Return all descendants, parents first, without the processes in `exclude` and their descendants."""
+    """Return all descendants, parents first. Leave out the processes in `exclude` and their descendants."""
     excluded, todo = set(exclude), [pid]
     found: list[int] = []
     while todo:
@@ -56,7 +58,9 @@ def descendant_pids(pid: int, exclude: Iterable[int] = ()) -> list[int]:
 
 
 def count_session_members(sid: int) -> int:
-    """Count the processes of a session, including zombies. This is fast because it reads no file per process."""
+    """Count the processes of a session, including zombies. This is fast, because it does not read a file for
+    each process.
+    """
     count = 0
     for pid in _pids():
         with contextlib.suppress(OSError):
@@ -65,7 +69,9 @@ def count_session_members(sid: int) -> int:
 
 
 def find_stray_forks(leader: int) -> list[int]:
-    """Find forks of a session's leader that are no longer its children. A fork bomb leaves many of them."""
+    """Find processes that a session's leader forked and that are no longer its children. A fork bomb leaves
+    many of them.
+    """
     wanted = _command_line(leader)
     return [
         pid
@@ -76,12 +82,12 @@ def find_stray_forks(leader: int) -> list[int]:
 
 
 def session_pids(sid: int) -> list[int]:
-    """Return all processes of a session that are not zombies."""
+    """Return the processes of a session, without zombies."""
     return [pid for pid, fields in _all_stats() if int(fields[3]) == sid and fields[0] != "Z"]
 
 
 def find_by_environment(entry: str) -> list[int]:
-    """Find the processes of this user whose environment contained this `NAME=value` at their start."""
+    """Find the processes of this user that were started with this `NAME=value` in their environment."""
     found, wanted = [], os.fsencode(entry)
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
@@ -91,9 +97,9 @@ def find_by_environment(entry: str) -> list[int]:
 
 
 def start_time(pid: int) -> int | None:
-    """Return the start time of a process in clock ticks since boot. None if there is no such process.
+    """Return the start time of a process in clock ticks since boot, or None if there is no such process.
 
-    Together, pid and start time identify a process.
+    The pid and the start time together identify a process.
     """
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else int(fields[19])
@@ -104,15 +110,15 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def kill_descendants(pid: int, exclude: Iterable[int] = ()) -> None:
-    """Kill all descendants, including those that fork meanwhile. The processes in `exclude` and their
-    descendants are not killed.
+    """Kill all descendants, including those that are forked meanwhile. Do not kill the processes in `exclude`
+    or their descendants.
     """
     _kill_all(lambda: [child for child in descendant_pids(pid, exclude) if start_time(child) is not None])
 
 
 def kill_session(sid: int, exclude: Iterable[int] = ()) -> None:
-    """Kill all processes of a session, including those that fork meanwhile. The processes in `exclude` are
-    not killed.
+    """Kill all processes of a session, including those that are forked meanwhile. Do not kill the processes
+    in `exclude`.
     """
     excluded = set(exclude)
     _kill_all(lambda: [pid for pid in session_pids(sid) if pid not in excluded])
@@ -122,8 +128,9 @@ def _kill_all(find: Callable[[], list[int]]) -> None:
     if not (found := find()):
         return
     kill(found)
-    # Processes that fork faster than they die must be stopped first. One scan can miss a child whose parent
-    # ends meanwhile, so the loop ends only after three scans in a row without a new process.
+    # Some processes fork faster than they can be killed. They must be stopped first. One scan can miss a
+    # child whose parent ends at that moment. So the loop ends only after three scans in a row found no new
+    # process.
     stopped: set[int] = set()
     unchanged_scans = 0
     for _ in range(200):
@@ -149,7 +156,7 @@ def _all_stats() -> Iterable[tuple[int, list[str]]]:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the third on: state, parent, group, session, ..."""
+    """Return the fields of /proc/PID/stat, starting with the third one: state, parent, group, session, ..."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode("ascii").split()

@@ -1,5 +1,5 @@
-"""Runs one program outside the shell, with limited output and time. No process of the program's session is
-left afterward.
+"""Runs one program outside the shell. Limits its output and its time. Afterward, no process of the program's
+session is left.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import IO
 from patchwright.runtime import processes
 from patchwright.runtime.output_text import CapturedOutput, OutputCapture
 
-MAX_STREAM_BYTES = 4 << 20  # Bytes of each stream that are kept.
-DRAIN_TIMEOUT = 0.2  # Seconds to wait for the end of an output that a background process still holds open.
+MAX_STREAM_BYTES = 4 << 20  # Maximum bytes of each stream that are kept.
+DRAIN_TIMEOUT = 0.2  # Seconds to wait for the end of an output stream that a background process keeps open.
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,15 @@ class ProgramResult:
     """Exit code and output of a program."""
 
     exit_code: int | None
-    """Exit code of the program; 128 plus the signal number if a signal ended it. None if it was killed at its
-    timeout.
+    """Exit code of the program. 128 plus the signal number if a signal ended the program. None if the program
+    was killed at its timeout.
     """
     stdout: CapturedOutput
     stderr: CapturedOutput
 
 
 async def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float) -> ProgramResult:
-    """Run a program with empty standard input. Background processes that the program leaves are killed, too.
+    """Run a program with empty standard input. Also kill the background processes that the program leaves.
 
     Raises OSError if the program cannot be started.
     """
@@ -42,9 +42,9 @@ async def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: f
             try:
                 in_time = await wait_for_exit(process, timeout)
             finally:
-                # asyncio's own subprocess is no alternative: its wait() also waits for the end of the output,
-                # which a background program can hold open for as long as it likes.
-                if process.returncode is None:  # The pid of an ended process may belong to another one.
+                # asyncio's own subprocess cannot be used. Its wait() also waits for the end of the output,
+                # and a background program can keep the output open forever.
+                if process.returncode is None:  # After a process has ended, another process may get its pid.
                     processes.kill([process.pid, *processes.descendant_pids(process.pid)])
                 processes.kill_session(process.pid)
             await wait_for_exit(process, DRAIN_TIMEOUT)
@@ -89,7 +89,9 @@ def _spawn(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> "subproces
 
 @contextmanager
 def _capture_pipe(stream: IO[bytes] | None, capture: OutputCapture) -> "Iterator[asyncio.Future[None]]":
-    """Collect a pipe's output during the context. Yields a future that completes at the end of the output."""
+    """Collect the output of a pipe while the context is open. Yields a future that completes when the output
+    ends.
+    """
     assert stream is not None
     loop = asyncio.get_running_loop()
     end: asyncio.Future[None] = loop.create_future()

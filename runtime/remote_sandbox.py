@@ -1,8 +1,9 @@
-"""The host's side of the wire protocol: a `Sandbox` in a container whose server connects to the host.
+"""The host's side of the wire protocol: a `Sandbox` in a container. The server in the container connects to
+the host.
 
-The host owns the socket and listens on it. If the container owned the socket, it could replace it with a link
-to any other socket. Nothing that arrives over the wire chooses a class, a path or a connection. All messages
-have limits on size and time.
+The host owns the socket and listens on it. If the container owned the socket, it could replace the socket
+with a link to any other one. Nothing that arrives over the wire selects a class, a path or a connection. All
+messages have limits on size and time.
 """
 
 import asyncio
@@ -71,19 +72,21 @@ from patchwright.runtime.wire_protocol import (
     write_frame,
 )
 
-RESPONSE_GRACE = 20.0  # Seconds beyond an action's own timeout after which the sandbox counts as lost.
-# Additional seconds for a cell whose kernel must first start or be restarted.
+# If an action takes this many seconds longer than its own timeout, the sandbox counts as lost.
+RESPONSE_GRACE = 20.0
+# Additional seconds for a cell, because its kernel may have to be started first.
 KERNEL_START_GRACE = 30.0
-BROWSER_TIMEOUT = 180.0  # seconds for all calls of one action; each call has its own, shorter limit
-FILE_TIMEOUT = 40.0  # seconds for an action on files, which has no timeout of its own
-RECONNECT_TIMEOUT = 10.0  # Seconds within which the server must connect again after a connection dropped.
-HELLO_TIMEOUT = 5.0  # Seconds for the first frame of a connection.
-MAX_UNAUTHENTICATED = 8  # Maximum connections at a time that have not sent the key yet.
+BROWSER_TIMEOUT = 180.0  # seconds for all calls of one action; each call has a shorter limit of its own
+FILE_TIMEOUT = 40.0  # seconds for an action on files, because these actions have no timeout of their own
+RECONNECT_TIMEOUT = 10.0  # Seconds in which the server must connect again after a connection has dropped.
+HELLO_TIMEOUT = 5.0  # Seconds in which the first frame of a connection must arrive.
+MAX_UNAUTHENTICATED = 8  # Maximum number of connections at the same time that have not sent the key yet.
 _TOOL_CALL_ACTIONS = (
     *(RunShell, RunShellWithSecrets, SendInput, RunPython, HostReply),
     *(SearchCode, ViewFile, CreateFile, ReplaceText, InsertText, UndoEdit),
 )
-"""The actions that carry out a tool call of the agent. Other actions only prepare or inspect."""
+"""The actions that carry out a tool call of the agent. All other actions only prepare or inspect something.
+"""
 
 
 StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -100,14 +103,14 @@ class SandboxTransport(Protocol):
         """Return the live connection. Raises TimeoutError if there is none within `timeout` seconds."""
 
     def disconnect(self, connection: StreamPair | None = None) -> None:
-        """Close this connection, or the current one if None. Does nothing if `connection` has been replaced.
-        The server may connect again.
+        """Close this connection. If it is None, close the current one. Does nothing if a newer connection has
+        replaced `connection`. The server may connect again.
         """
 
 
 class SocketTransport:
-    """A listening Unix socket that accepts only clients with the key. A new connection replaces the previous
-    one.
+    """A Unix socket that listens for clients, and accepts only those that send the key. A new connection
+    replaces the previous one.
     """
 
     def __init__(self, directory: Path, key: str) -> None:
@@ -123,15 +126,16 @@ class SocketTransport:
     async def listen(cls, directory: Path, key: str | None = None) -> AsyncIterator["SocketTransport"]:
         """Listen in a directory that only the other side can enter.
 
-        The key is written next to the socket, so that the server can read it, and deleted after the server
-        has sent it. If `key` is given, the server already knows it from an earlier host process that is gone.
+        The key is written to a file next to the socket, where the server can read it. The file is deleted
+        after the server has sent the key. If `key` is given, no file is written, because the server already
+        has the key from an earlier host process.
         """
         transport = cls(directory, key or secrets.token_hex(32))
         if key is None:
             _write_key(directory / KEY_FILE, transport.key)
         server = await asyncio.start_unix_server(transport._authenticate, directory / SOCKET_NAME)
-        # The user of the sandbox must be able to connect. The permissions of the directory restrict who can
-        # reach the socket.
+        # The user of the sandbox must be able to connect. Only those who may enter the directory can reach
+        # the socket.
         os.chmod(directory / SOCKET_NAME, 0o666)  # noqa: S103
         try:
             yield transport
@@ -143,7 +147,7 @@ class SocketTransport:
 
     @property
     def key(self) -> str:
-        """The key, which another process needs to take over from this one."""
+        """The key of the socket. Another process needs it to take over from this one."""
         return self._key
 
     async def get_connection(self, timeout: float) -> StreamPair:
@@ -196,10 +200,10 @@ class RemoteSandbox:
         grace: float = RESPONSE_GRACE,
         previous: Hello | None = None,
     ) -> None:
-        """`find_failure` returns the reason if the sandbox is no longer running.
+        """`find_failure` returns the reason if the sandbox is no longer running, otherwise None.
 
-        `grace` is the number of seconds to wait beyond an action's own timeout. `previous` is the server's
-        hello message, which contains the last requests of a host process that is gone.
+        `grace` is how many seconds longer than an action's own timeout to wait. `previous` is the server's
+        hello message if this process takes over from another one. It names the last requests of that process.
         """
         self._transport = transport
         self._root = root
@@ -235,10 +239,11 @@ class RemoteSandbox:
                 raise
 
     def _next_request(self, action: SandboxAction) -> ActionRequest:
-        """Return a new request. If the previous process has sent a request for the same call, repeat that
-        request.
+        """Return a new request. If the previous host process has already sent a request for the same tool
+        call, return that request again.
 
-        Calls come one after the other, so the previous process cannot have sent a request for any later call.
+        Tool calls come one after the other. So the previous process cannot have sent a request for a later
+        call.
         """
         call_id = current_call_id.get() if isinstance(action, _TOOL_CALL_ACTIONS) else ""
         if call_id and self._previous and self._previous.call_id == call_id:
@@ -262,8 +267,8 @@ class RemoteSandbox:
                         return _parse_observation(
                             await read_frame(reader, max_response_bytes(request.action)), request
                         )
-                    # The connection dropped. The request is repeated with the same id: the server runs it
-                    # only once and keeps the result.
+                    # The connection dropped. The request is repeated with the same id. The server runs a
+                    # request only once, and keeps its result.
                     self._transport.disconnect(connection)
         except TimeoutError as error:
             raise SandboxLost(f"the sandbox did not respond within {timeout:g} s") from error

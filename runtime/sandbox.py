@@ -27,22 +27,24 @@ INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
 """Environment variables that name the Python package index."""
 
 current_call_id: ContextVar[str] = ContextVar("call", default="")
-"""Id of the agent's tool call that the current action belongs to; empty if it belongs to none."""
+"""Id of the agent's tool call to which the current action belongs; empty if it belongs to none."""
 
 
 class SandboxSpec(FrozenModel):
-    """Image and resource limits of a sandbox."""
+    """Image and resource limits for a sandbox."""
 
     image: str = "debian:bookworm-slim"
-    """Name of the base image. Our runtime layer is built on top of it. The local sandbox ignores it."""
+    """Name of the base image. The runtime layer is built on top of this image. The local sandbox uses no
+    image.
+    """
     memory_mb: int = Field(default=4096, ge=64)
     """MiB of memory, including swap."""
     cpus: float = Field(default=2.0, gt=0)
     pids: int = Field(default=512, ge=16)
     disk_mb: int = Field(default=10_240, ge=16)
-    """MiB that all files outside the scratch directory may take, and maximum size of a single file."""
+    """Maximum MiB of all files outside the scratch directory. Also the maximum size of a single file."""
     min_free_memory_mb: int = Field(default=0, ge=0)
-    """MiB of memory that the engine's machine must have free for another sandbox to start."""
+    """MiB of memory that must be free on the engine's machine before another sandbox starts."""
     min_free_disk_mb: int = Field(default=0, ge=0)
     lifetime: int = Field(default=6 * 3600, ge=60)
     """Seconds after which the reaper may remove the sandbox, even if its owner is alive."""
@@ -70,8 +72,8 @@ class Sandbox(Protocol):
 def call_context(call_id: str) -> Iterator[None]:
     """Assign the sandbox actions in this context to one tool call of the agent.
 
-    Such an action runs only once. If another process adopts the sandbox and repeats the call, it gets the
-    first result.
+    Each of these actions runs only once. If another process adopts the sandbox and repeats the call, that
+    process gets the first result.
     """
     token = current_call_id.set(call_id)
     try:
@@ -81,7 +83,9 @@ def call_context(call_id: str) -> Iterator[None]:
 
 
 class WrapperSandbox:
-    """Base class of sandbox wrappers. A wrapper has the same paths as its sandbox, and its own `act`."""
+    """Base class for wrappers of a sandbox. A wrapper has the same paths as the sandbox that it wraps, but
+    its own `act`.
+    """
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
@@ -103,11 +107,11 @@ class Sandboxes(Protocol):
 
     @property
     def network(self) -> NetworkMode:
-        """Network access of a sandbox that is opened online."""
+        """The network access of sandboxes that are opened online."""
 
     @property
     def features(self) -> tuple[SandboxFeature, ...]:
-        """The features that every sandbox has in addition to the shell and the editor."""
+        """The features that every sandbox has in addition to shell and editor."""
 
     def open(
         self, name: str, *, online: bool = False, adoptable: bool = False
@@ -121,19 +125,20 @@ class Sandboxes(Protocol):
         """
 
     def adopt(self, name: str) -> AbstractAsyncContextManager[Sandbox | None]:
-        """Take over the sandbox of this name, with its live shell, from a killed process of this machine.
+        """Take over the sandbox of this name from a killed process of this machine. Its shell is still
+        running.
 
-        None if there is no such sandbox; the caller then opens a new one. Raises EngineUnavailable or
+        Yields None if there is no such sandbox; the caller then opens a new one. Raises EngineUnavailable or
         ImageUnavailable.
         """
 
     async def with_layer(
         self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
     ) -> "Sandboxes":
-        """Return sandboxes that start with the files that `setup` has left.
+        """Return sandboxes that start with the files that `setup` has created.
 
-        `setup` runs once for each key, as root, in an online sandbox named `name`, and its files are stored
-        as an image layer. A newer layer of a `repository` replaces the older ones. Raises LayerRejected if
+        For each key, `setup` runs once, as root, in an online sandbox named `name`. Its files are stored as
+        an image layer. The newest layers of a `repository` replace older ones. Raises LayerRejected if
         nothing can be stored, SandboxError, and any error that `setup` raises.
         """
 
@@ -150,8 +155,8 @@ class Sandboxes(Protocol):
         """
 
     async def content_digest(self) -> str | None:
-        """Return a digest of the contents of a new sandbox; None if it is unknown. Equal digests mean equal
-        contents.
+        """Return a digest of the contents of a new sandbox, or None if the contents are unknown. Equal
+        digests mean equal contents.
 
         Raises EngineUnavailable or ImageUnavailable.
         """
@@ -160,7 +165,7 @@ class Sandboxes(Protocol):
         """Return the connections that an open sandbox of this name made since the last call."""
 
     async def sweep(self) -> None:
-        """Remove the sandboxes of dead processes and those past their lifetime. Raises EngineUnavailable."""
+        """Remove sandboxes whose processes are dead or whose lifetimes are over. Raises EngineUnavailable."""
 
     async def close(self) -> None:
         """Release the resources that are reserved for future sandboxes."""

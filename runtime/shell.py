@@ -1,4 +1,4 @@
-"""The persistent shell. It runs one command at a time, and keeps at most one command that waits for input."""
+"""The persistent shell. It runs one command at a time. At most one command may wait for input."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from patchwright.runtime.output_file import OutputFiles
 from patchwright.runtime.output_text import CapturedOutput, clip_captured
 from patchwright.runtime.path_guard import ToolInputError
 
-MAX_LINE_BYTES = 4095  # Bytes. The terminal drops the rest of a longer line (n_tty(4)).
+MAX_LINE_BYTES = 4095  # Maximum bytes of a line. The terminal drops the rest of a longer line (n_tty(4)).
 
 _SYNTAX_ERROR = re.compile("unexpected EOF|unexpected end of file|syntax error")
 PLAIN_OUTPUT_ENV = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat"}
@@ -36,9 +36,9 @@ class _RunningCommand:
     completion: "asyncio.Future[int | None]"
     """Exit status of the command; None if bash itself has ended."""
     background_pids: frozenset[int]
-    """Pids of the background jobs that existed before the command."""
+    """Pids of the background jobs that were running before the command."""
     deadline: float
-    """Time at which even an interactive command is killed, as a value of time.monotonic()."""
+    """When even an interactive command is killed, as a value of time.monotonic()."""
 
 
 class Shell:
@@ -47,7 +47,7 @@ class Shell:
     def __init__(self, cwd: Path, scratch: Path, env: Mapping[str, str]) -> None:
         self._start_directory = cwd.resolve()
         self._reported_cwd = str(self._start_directory)
-        """The working directory that was last reported to the agent."""
+        """The working directory that the agent was last told about."""
         self._env = {**env, **PLAIN_OUTPUT_ENV, **PIPED_OUTPUT_ENV, **NON_INTERACTIVE_ENV}
         self._output_files = OutputFiles(scratch)
         self._bash: Bash | None = None
@@ -70,11 +70,11 @@ class Shell:
         interactive: bool = False,
         secret_env: Mapping[str, str] = NO_VARIABLES,
     ) -> ShellResult:
-        """Run one command. After `timeout` seconds, the command and everything that it started are killed.
+        """Run one command. If it takes longer than `timeout` seconds, kill the command and everything that it
+        started.
 
-        An interactive command is not killed; it continues, and `send` can type into it. Only this command
-        gets the variables in `secret_env`. Raises ToolInputError while an interactive command is still
-        running.
+        An interactive command is not killed. It continues, and `send` can type into it. No other command gets
+        the variables in `secret_env`. Raises ToolInputError while an interactive command is still running.
         """
         started_at = time.monotonic()
         notes: list[str] = []
@@ -86,7 +86,7 @@ class Shell:
             )
             self._interactive = None
         try:
-            # A background job or another process ended bash.
+            # A background job or another process has ended bash.
             if self._bash is not None and self._bash.has_ended:
                 notes.append("before this command " + await self._discard(self._bash))
             bash = await self.start()
@@ -131,8 +131,8 @@ class Shell:
             raise
 
     async def interrupt(self) -> bool:
-        """Kill the command that `run` or `send` waits for, and everything that it started. Returns False if
-        there is none.
+        """Kill the command that `run` or `send` is waiting for, and everything that this command started.
+        Return False if there is no such command.
         """
         running, bash = self._current or self._interactive, self._bash
         if running is None or bash is None or running.completion.done():
@@ -141,7 +141,7 @@ class Shell:
         return True
 
     async def close(self) -> None:
-        """Kill bash and everything it started."""
+        """Kill bash and everything that it started."""
         self._interactive = None
         if self._bash is not None:
             bash, self._bash = self._bash, None
@@ -150,7 +150,7 @@ class Shell:
     async def _wait(
         self, bash: Bash, running: _RunningCommand, timeout: float, started_at: float, notes: list[str]
     ) -> ShellResult:
-        """Wait until the command ends or `timeout` seconds have passed, and return the result."""
+        """Wait until the command ends, but at most `timeout` seconds. Return the result."""
         completion, killed = running.completion, False
         self._current = running
         try:
@@ -171,8 +171,8 @@ class Shell:
         elif not completion.done() or completion.result() is None:
             notes.append(await self._discard(bash))
             cwd = str(self._start_directory)
-        # A change of directory at the end of a long output is easily missed, and the agent would run the next
-        # command in the wrong place.
+        # The directory may have changed at the end of a long output. The agent would easily miss this, and
+        # would run the next command in the wrong place.
         if cwd != self._reported_cwd:
             notes.append(f"the shell is now in {cwd}")
             self._reported_cwd = cwd
@@ -180,7 +180,8 @@ class Shell:
         captured = bash.take_output()
         output = clip_captured(captured)
         if killed:
-            # This is bash's message about our own kill; `note` is clearer.
+            # bash prints this message when the shell itself kills the command. `note` explains it more
+            # clearly.
             output = output.removesuffix("Killed\n\n")
         elif (
             status
@@ -213,7 +214,7 @@ class Shell:
 
 
 def _encode_keys(text: str, key: Key | None) -> bytes:
-    """Return the bytes to type: the text with Enter after it, and then the key."""
+    """Return the bytes to type: the text, Enter, and then the key."""
     typed = text.encode("utf-8", "replace")
     if typed and not typed.endswith(b"\n"):
         typed += b"\n"

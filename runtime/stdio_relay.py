@@ -1,9 +1,9 @@
-"""Relays standard input and output to a server in the same container. It is the container's end of the exec
-transport.
+"""Relays standard input and output to a server in the same container. It is the end of the exec transport in
+the container.
 
-By default, the server is the action server; an argument names another socket. The engine starts the relay as
-the container's root. No command can become this user, and the server accepts no other user. The relay imports
-few modules, because each connection starts a new one.
+By default, the server is the action server. An argument can name another socket. The engine starts the relay
+as the container's root. No command can become this user, and the server accepts no other user. The relay
+imports few modules, because a new relay starts for each connection.
 """
 
 import contextlib
@@ -20,13 +20,12 @@ BOOTSTRAP_CODE = (
 # Name of the server's socket in the abstract namespace, which belongs to the container alone.
 ABSTRACT_SOCKET = "patchwright"
 READY_BYTE = b"\n"  # The first byte that the host sends.
-CONNECT_TIMEOUT = 20.0  # Seconds for the server to start listening.
+CONNECT_TIMEOUT = 20.0  # Seconds in which the server must start to listen.
 _CHUNK_SIZE = 1 << 16  # bytes
 
 
 def main() -> None:
-    # The host speaks first, because its HTTP client may drop bytes that arrive together with the engine's
-    # response.
+    # The host sends first. Its HTTP client may drop bytes that arrive together with the engine's response.
     if os.read(0, 1) != READY_BYTE:
         return
     server = _connect(sys.argv[1] if len(sys.argv) > 1 else ABSTRACT_SOCKET)

@@ -1,8 +1,8 @@
 """Detects changes of a work tree with inotify, without scanning its files.
 
-inotify misses two kinds of writes: a write through a memory map that is still open (it is reported when the
-map is closed), and a write through a hard link outside the tree. A fingerprint is therefore used only to
-avoid scans between two steps. Decisions about a run always scan the tree. `.git` at the root is not watched,
+inotify misses two kinds of writes. It reports a write through a memory map only when the map is closed. It
+does not report a write through a hard link outside the tree. A fingerprint is therefore used only to avoid
+scans between two steps. Decisions about a run always scan the tree. `.git` at the root is not watched,
 because patches contain nothing from it. Source: inotify(7)
 """
 
@@ -15,10 +15,11 @@ import struct
 import threading
 from pathlib import Path
 
-MAX_DIRECTORIES = 4000  # Half of the watches that the strictest kernels grant to all processes of a user.
-MAX_ENTRIES = 200_000  # Number of entries listed in one walk, so that a walk takes less than a second.
-# Number of reads of _READ_SIZE bytes. Together they exceed the kernel's queue (16,384 events); any further
-# events wait.
+# Half the number of watches that the strictest kernels allow a user for all processes together.
+MAX_DIRECTORIES = 4000
+MAX_ENTRIES = 200_000  # Maximum number of entries that one walk lists. A walk then takes less than a second.
+# Maximum number of reads of _READ_SIZE bytes. Together, they read more than the kernel's queue contains
+# (16,384 events). Later events wait.
 MAX_READS = 64
 _READ_SIZE = 1 << 16
 _EVENT_HEADER = struct.Struct("iIII")
@@ -39,25 +40,28 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class TreeWatcher:
-    """Distinguishes states of one work tree without reading its files. Only one task at a time may use it."""
+    """Tells different states of one work tree apart, without reading its files. Only one task at a time may
+    use it.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = os.fsencode(root)
-        self._name = secrets.token_hex(8)  # A random name makes the fingerprints of two servers differ.
+        # A random name, so that the fingerprints of two servers are never equal.
+        self._name = secrets.token_hex(8)
         self._count = 0
         self._inotify: int | None = None
         self._watches: set[int] = set()
         self._inode: tuple[int, int] | None = None
         self._is_complete = False
         self._has_given_up = False
-        self._lock = threading.Lock()  # A walk continues in its thread when its task is canceled.
+        self._lock = threading.Lock()  # When a task is canceled, its walk continues in a thread.
 
     async def fingerprint(self) -> str | None:
-        """Return a fingerprint; None if it is unknown. It equals an earlier fingerprint only if nothing
-        changed in between.
+        """Return a fingerprint of the tree, or None if it is unknown. It equals an earlier fingerprint only
+        if nothing has changed since that one.
 
-        Take the fingerprint before you scan the tree. A change during the scan then makes the next
-        fingerprint differ.
+        Take the fingerprint before you scan the tree. If the tree changes during the scan, the next
+        fingerprint then differs.
         """
         if not self._has_given_up and not self._is_unchanged():
             self._count += 1
@@ -66,7 +70,7 @@ class TreeWatcher:
         return f"{self._name}-{self._count}" if self._is_complete else None
 
     def close(self) -> None:
-        """Stop watching. A second call does no harm."""
+        """Stop watching. Calling this twice does no harm."""
         with self._lock:
             self._give_up()
 
@@ -77,8 +81,8 @@ class TreeWatcher:
             self._inotify = None
 
     def _is_unchanged(self) -> bool:
-        """Return True if the whole tree was watched and nothing changed. Also records whether some directory
-        may no longer be watched.
+        """Return True if the whole tree was watched and nothing has changed. Also record whether some
+        directories may no longer be watched.
         """
         if not self._is_complete or self._inotify is None:
             return False
@@ -88,7 +92,9 @@ class TreeWatcher:
         return self._is_complete and all(mask & _IGNORED for mask in masks)
 
     def _watch_directories(self) -> None:
-        """Watch all directories of the tree and no others. Existing watches continue without a gap."""
+        """Watch all directories of the tree, and no others. Directories that are already watched stay watched
+        without interruption.
+        """
         with self._lock:
             if self._has_given_up:
                 return
@@ -101,7 +107,7 @@ class TreeWatcher:
                 self._give_up()
                 return
             except OSError as error:
-                if error.errno in _LIMIT_ERRNOS:  # Leave watches for the user's own programs.
+                if error.errno in _LIMIT_ERRNOS:  # Some watches must remain for the user's own programs.
                     self._give_up()
                 return
             for old in self._watches - watches:
@@ -115,8 +121,8 @@ class TreeWatcher:
         while todo:
             directory = todo.pop()
             try:
-                # The directory is watched before it is listed: a later change causes an event, and an earlier
-                # one is in the list.
+                # The directory is watched before it is listed. So an earlier change is in the list, and a
+                # later one causes an event.
                 watches.add(_check_result(_libc.inotify_add_watch(inotify, directory, _WATCH_MASK)))
                 with os.scandir(directory) as listed:
                     for entry in listed:
@@ -128,7 +134,8 @@ class TreeWatcher:
             except OSError as error:
                 if directory == self._root or error.errno not in _GONE_ERRNOS:
                     raise
-                continue  # The directory was removed after it was listed; the watch on its parent has reported that.
+                # The directory was removed after it was listed. The watch on its parent has reported this.
+                continue
             if directory == self._root:
                 todo = [path for path in todo if os.path.basename(path) != b".git"]
         return watches
@@ -145,7 +152,7 @@ def _check_result(result: int) -> int:
 
 
 def _find_inode(root: bytes) -> tuple[int, int] | None:
-    """Return the device and inode of the directory. None if it does not exist."""
+    """Return the device and the inode of the directory, or None if it does not exist."""
     try:
         status = os.stat(root)
     except OSError:
@@ -154,8 +161,8 @@ def _find_inode(root: bytes) -> tuple[int, int] | None:
 
 
 def _read_event_masks(inotify: int) -> set[int]:
-    """Return the distinct masks of the queued events. If there are very many events, only the first ones are
-    read.
+    """Return the different masks of the events in the queue. If there are very many events, reads only the
+    first ones.
     """
     masks: set[int] = set()
     for _ in range(MAX_READS):

@@ -21,9 +21,9 @@ from patchwright.runtime.observations import Observation
 PROTOCOL_VERSION = 4
 SOCKET_NAME = "s"  # The name is short, because the path of a Unix socket has at most 107 bytes.
 KEY_FILE = "key"
-# Maximum bytes of a frame. The two streams of an ExecuteResult in base64 have 11 MiB.
+# Maximum bytes of a frame. The two streams of an ExecuteResult take 11 MiB in base64.
 MAX_FRAME_BYTES = 16 << 20
-MAX_HELLO_BYTES = 16_384  # Maximum bytes of the first frame.
+MAX_HELLO_BYTES = 16_384  # Maximum bytes of the first frame of a connection.
 
 
 class Hello(FrozenModel):
@@ -31,30 +31,30 @@ class Hello(FrozenModel):
 
     version: int
     key: str = Field(default="", max_length=128)
-    """The connection key. Empty if the host opened the connection, because the host then knows the server."""
-    last_request_id: int = Field(default=0, ge=0, le=1 << 53)
-    """Id of the last request that the server received. A host process that takes over continues with the next
-    id.
+    """The connection key. Empty if the host opened the connection, because the server then need not identify
+    itself.
     """
+    last_request_id: int = Field(default=0, ge=0, le=1 << 53)
+    """Id of the last request that the server received. A host process that takes over uses the next id."""
     call_id: str = Field(default="", max_length=200)
     """Id of the agent's last tool call that sent a request; empty if none has yet."""
     call_request_id: int = Field(default=0, ge=0, le=1 << 53)
     """Id of the last request for that tool call. The server keeps the result of this request."""
     process_limits: str = Field(default="", max_length=8192)
-    """Limits that the kernel imposes on the server and therefore on every command. They are read before the
-    first command.
+    """The limits that the kernel enforces for the server, and therefore for every command. The server reads
+    them before the first command.
     """
 
 
 class ActionRequest(FrozenModel):
-    """A request from host to container. `id` increases by one per action. A request with the same id asks for
-    the same result again.
+    """A request from host to container. Each action has an `id` that is one higher than the last. A request
+    with an earlier id asks for the result of that request again.
     """
 
     id: int = Field(ge=1)
     action: SandboxAction
     call_id: str = ""
-    """Id of the agent's tool call that the action belongs to; empty if it belongs to none."""
+    """Id of the agent's tool call to which the action belongs; empty if it belongs to none."""
 
 
 class ActionResponse(FrozenModel):
@@ -65,11 +65,11 @@ class ActionResponse(FrozenModel):
 
 
 class FrameTooLarge(Exception):
-    """A frame announces more bytes than are allowed."""
+    """The header of a frame announces more bytes than are allowed."""
 
 
 def max_response_bytes(action: SandboxAction) -> int:
-    """Return the size in bytes of the largest valid response. The host reserves no more memory for a
+    """Return the size of the largest valid response in bytes. The host never reserves more memory for a
     response.
     """
     match action:

@@ -268,9 +268,8 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                     reply: dict[str, Any] = await super().do_execute(*args, **kwargs)  # type: ignore[no-untyped-call]
                 finally:
                     signal.signal(signal.SIGINT, signal.SIG_IGN)
-            # The interrupt came outside of the cell's code.
-            except (KeyboardInterrupt, asyncio.CancelledError):  # An interrupt just before `finally`.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            except (KeyboardInterrupt, asyncio.CancelledError):  # An interrupt outside of the cell's code.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # The interrupt may precede `finally`.
                 shell.failed = True
                 output.write_line("KeyboardInterrupt")
                 reply = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}

@@ -1,4 +1,6 @@
-"""Set-of-marks: draws the boxes and ids (bids) of elements on a screenshot, never into the page."""
+"""Set-of-marks: draws boxes around elements, and their ids (bids), on a screenshot. Never changes the page
+itself.
+"""
 
 import functools
 import io
@@ -13,17 +15,17 @@ if TYPE_CHECKING:
 
     Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
-MAX_MARKS = 200  # marks; more would cover the page and each other
-MAX_TEXT_BOXES = 2_000  # text boxes that labels avoid
-MAX_BYTES = 300_000  # bytes of an image in a prompt
-MAX_PIXELS = 40_000_000  # pixels of a screenshot; a real viewport has 1 to 8 million
+MAX_MARKS = 200  # maximum number of marks; more marks would cover the page and each other
+MAX_TEXT_BOXES = 2_000  # maximum number of text boxes that labels avoid
+MAX_BYTES = 300_000  # maximum bytes of an image in a prompt
+MAX_PIXELS = 40_000_000  # maximum pixels of a screenshot; a real viewport has 1 to 8 million
 LABEL_PIXELS, SMALL_LABEL_PIXELS = 13, 11  # font sizes in pixels at a device pixel ratio of 1
-# number of marks from which labels are small, because large ones would hide each other
+# if there are at least this many marks, labels are small, because large ones would hide each other
 SMALL_LABEL_MARKS = 80
 
 COLORS = ("#c00000", "#0050c8", "#007030", "#8000a0", "#a04000", "#006878", "#b00070", "#404040")
-"""Each color has a contrast of 5:1 or more to the white digits on it (WCAG 2.2, 1.4.3). Consecutive ones
-differ clearly.
+"""White digits on each of these colors have a contrast of 5:1 or more (WCAG 2.2, 1.4.3). Colors that follow
+each other differ clearly.
 """
 
 
@@ -51,7 +53,7 @@ class Mark(NamedTuple):
 
 
 class _RectIndex:
-    """An index of rectangles by position, so that a search visits only neighbors."""
+    """An index of rectangles by their positions. A search visits only rectangles that are near."""
 
     CELL_SIZE = 64
 
@@ -81,7 +83,7 @@ def preload() -> None:
 
 
 class Screenshot:
-    """A decoded screenshot of Chromium. Raises ValueError for bytes that are no image."""
+    """A screenshot that Chromium made, decoded. Raises ValueError if the bytes are not an image."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -99,9 +101,10 @@ class Screenshot:
         width: float,
         text_boxes: Iterable[tuple[float, float, float, float]] = (),
     ) -> tuple[ImageData, dict[str, Rect]]:
-        """Return the image with a box and a label for each bid, and the positions of the boxes.
+        """Return the image with a box and a label for each bid. Also return the positions of the boxes.
 
-        `boxes`, and the `text_boxes` that labels should avoid, are in CSS pixels of a viewport `width` wide.
+        `boxes` are the boxes of the elements. `text_boxes` are boxes that labels should avoid. Both are in
+        CSS pixels of a viewport that is `width` pixels wide.
         """
         from PIL import ImageDraw
 
@@ -132,12 +135,12 @@ class Screenshot:
 
 
 def device_pixel_ratio(pixels: int, width: float) -> float:
-    """Return the device pixels per CSS pixel; a scroll bar beside the viewport is ignored."""
+    """Return how many device pixels a CSS pixel has. Ignores a scroll bar beside the viewport."""
     return max(1, round(8 * pixels / width)) / 8 if width > 0 else 1.0
 
 
 def draw_label(bid: str, color: str, size: int) -> "Image.Image":
-    """Draw the label of a mark, in a font of `size` pixels."""
+    """Draw the label of a mark. The font is `size` pixels high."""
     from PIL import Image, ImageDraw
 
     font = _load_font(size)
@@ -154,8 +157,8 @@ def place_labels(
     image_size: tuple[int, int],
     text_boxes: Iterable[Rect] = (),
 ) -> list[Rect]:
-    """Return a position for each label: beside its box if it hides nothing there, otherwise where it hides
-    least.
+    """Return a position for each label. A label is beside its box if it hides nothing there. Otherwise, it is
+    where it hides least.
     """
     marked, placed, worded = _RectIndex(), _RectIndex(), _RectIndex()
     for box in boxes:
@@ -164,13 +167,13 @@ def place_labels(
         worded.add(text)
     places: list[Rect] = []
     for own, (wide, high) in zip(boxes, sizes, strict=True):
-        best, least = Rect(0, 0, wide, high), math.inf  # for a label that is larger than the image
+        best, least = Rect(0, 0, wide, high), math.inf  # needed if a label is larger than the image
         for rank, (left, top) in enumerate(_label_positions(own, wide, high)):
             candidate = Rect(left, top, left + wide, top + high)
             if left < 0 or top < 0 or candidate.right > image_size[0] or candidate.bottom > image_size[1]:
                 continue
-            # A label under another label is lost, a label on another element misleads, and a label on its own
-            # element hides part of it.
+            # A label that another label covers is lost. A label on another element misleads the model. A
+            # label on its own element hides a part of it.
             on_own = candidate.overlap(own)
             others = marked.covered_area(candidate) - on_own
             words = max(0, worded.covered_area(candidate) - on_own)
@@ -246,4 +249,4 @@ def _encode(image: "Image.Image") -> ImageData:
             image.save(out, "JPEG", quality=quality)
             if out.tell() <= MAX_BYTES:
                 return ImageData(media_type="image/jpeg", data=out.getvalue())
-        image = image.reduce(2)  # still too large: noise, or very many pixels
+        image = image.reduce(2)  # the image is still too large, because it has noise or very many pixels

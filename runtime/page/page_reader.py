@@ -1,4 +1,6 @@
-"""Reads a page over one DevTools session: its accessibility tree as text, and a screenshot with marks."""
+"""Reads a page over one DevTools session. The result is the page's accessibility tree as text, and a
+screenshot with marks.
+"""
 
 import asyncio
 import base64
@@ -38,9 +40,10 @@ INITIAL_COMMANDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("Page.getLayoutMetrics", {}),
     ("DOMSnapshot.captureSnapshot", SNAPSHOT_PARAMS),
 )
-LARGE_PAGE_NODES = 20_000  # nodes of a page whose whole accessibility tree would take seconds
-SCREENSHOT_RETRY_DELAY = 0.1  # seconds until a rejected screenshot is retried
-SCREENSHOT_TIMEOUT = 5  # seconds to wait for the screenshot after the tree is read
+# if a page has this many nodes, reading its whole accessibility tree would take seconds
+LARGE_PAGE_NODES = 20_000
+SCREENSHOT_RETRY_DELAY = 0.1  # seconds before a screenshot that was rejected is requested again
+SCREENSHOT_TIMEOUT = 5  # seconds for which the reader waits for the screenshot after it has read the tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,18 +56,22 @@ class PageContent:
     notes: tuple[str, ...] = ()
     screenshot: ImageData | None = None
     marks: Mapping[str, tuple[int, int, int, int]] = field(default_factory=dict)
-    """Box of each marked bid on the screenshot: left, top, right, bottom in its pixels."""
+    """For each bid with a mark, the box on the screenshot: left, top, right and bottom, in pixels of the
+    screenshot.
+    """
 
 
 async def read_page(
     send: SendCommand, bids: BidRegistry, options: SnapshotOptions, timeout: float = 15
 ) -> PageContent:
-    """Read the page within `timeout` seconds. An unreadable page yields a note, not an error."""
+    """Read the page within `timeout` seconds. If the page cannot be read, the result contains a note about
+    this.
+    """
     problem = ""
     try:
-        # A timeout is not retried, because a slow page would have to repeat all of its work.
+        # There is no second try after a timeout, because a slow page would have to do all of its work again.
         async with asyncio.timeout(timeout):
-            for _ in range(2):  # retry once if the page changes while it is read
+            for _ in range(2):  # a second try, because the page may have changed during the first one
                 try:
                     return await _PageReader(send, bids, options).read()
                 except DevToolsError as exc:
@@ -75,7 +82,9 @@ async def read_page(
 
 
 class _PageReader:
-    """Reads a page once, in few round trips: independent commands are sent concurrently."""
+    """Reads a page once. Sends commands that do not depend on each other at the same time, so that few round
+    trips are needed.
+    """
 
     def __init__(self, send: SendCommand, bids: BidRegistry, options: SnapshotOptions) -> None:
         self._send = send
@@ -141,7 +150,7 @@ class _PageReader:
         params = {"format": "png", "optimizeForSpeed": True}
         try:
             response = await self._send("Page.captureScreenshot", params)
-        except DevToolsError:  # a new page may not be painted yet
+        except DevToolsError:  # Chromium may not have painted a new page yet
             await asyncio.sleep(SCREENSHOT_RETRY_DELAY)
             response = await self._send("Page.captureScreenshot", params)
         return await asyncio.to_thread(Screenshot, base64.b64decode(response["data"]))

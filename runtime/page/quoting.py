@@ -1,30 +1,30 @@
-"""Quotes a page's text on one line, so that a page cannot start a new line or hide text."""
+"""Quotes text from a page on one line. So a page can neither add lines to the tree nor hide text in it."""
 
 import re
 from dataclasses import dataclass
 
-# Characters without visible glyphs that Unicode counts as printable: fillers, the blank Braille pattern,
-# variation selectors beyond those of emoji (which can encode a whole hidden text).
+# Characters that show nothing, although Unicode counts them as printable: fillers, the blank Braille pattern,
+# and variation selectors beyond those of emoji (which can encode a whole hidden text).
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164\uffa0\U000e0100-\U000e01ef]"
 )
-_NEWLINE_SYMBOL = "\u2424"  # the symbol for newline, which pages use for nothing else
+_NEWLINE_SYMBOL = "\u2424"  # the symbol for newline, because pages use it for nothing else
 _SPACES = re.compile(r"\s+")
 
 
 @dataclass
 class TextQuoter:
-    """Quotes text of a page, and counts the invisible characters that it removes."""
+    """Quotes text from a page. Counts the invisible characters that it removes."""
 
     hidden_count: int = 0
-    """Invisible and control characters removed so far."""
+    """Number of invisible and control characters that were removed so far."""
 
     def clean(self, text: str, limit: int) -> str:
-        """Return the text on one line without invisible characters, cut to `limit` characters.
+        """Return the text on one line, without invisible characters, and cut to `limit` characters.
 
-        Appends the number of missing characters if the text is cut.
+        If the text is cut, appends how many characters are missing.
         """
-        cleaned = text.lstrip()[: 2 * limit]  # limits further work: a name may have 10 MB
+        cleaned = text.lstrip()[: 2 * limit]  # limits the further work, because a name may have 10 MB
         cleaned = _SPACES.sub(" ", cleaned).strip()
         if not cleaned.isprintable() or _INVISIBLE.search(cleaned):
             drawn = "".join(mark for mark in cleaned if mark.isprintable() and not _INVISIBLE.match(mark))
@@ -36,9 +36,9 @@ class TextQuoter:
         return cleaned
 
     def quote(self, text: str, limit: int, keep_newlines: bool = False) -> str:
-        """Clean the text and put it in single quotes, with quotes and backslashes escaped.
+        """Clean the text and put it in single quotes. Escapes the quotes and backslashes in the text.
 
-        With `keep_newlines`, a line end is shown as the two characters of its escape.
+        If `keep_newlines` is True, shows the end of a line as a backslash and an n.
         """
         cleaned = self.clean(text.strip().replace("\n", _NEWLINE_SYMBOL) if keep_newlines else text, limit)
         quoted = "'" + cleaned.replace("\\", "\\\\").replace("'", "\\'") + "'"
@@ -46,5 +46,5 @@ class TextQuoter:
 
 
 def collapse_spaces(text: str) -> str:
-    """Collapse runs of spaces, so that texts can be compared."""
+    """Replace each run of spaces by one space, so that texts can be compared."""
     return _SPACES.sub(" ", text[:100_000]).strip()

@@ -1,4 +1,4 @@
-"""Accessibility roles: which are interactive, and which carry no information."""
+"""Accessibility roles: which ones are interactive, and which ones carry no information."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,19 +8,19 @@ INTERACTIVE_ROLES = frozenset(
     "menuitemradio option PopUpButton radio searchbox slider spinbutton switch tab textbox treeitem "
     "ColorWell Date DateTime InputTime Month Week".split()
 )
-"""Roles of elements to be clicked or typed into."""
+"""Roles of elements that users click or type into."""
 
 GENERIC_ROLES = frozenset(
     "none generic presentation paragraph LabelText strong emphasis mark subscript superscript insertion deletion "
     "code Abbr Ruby RubyAnnotation Section MenuListPopup rowgroup LayoutTable LayoutTableRow LayoutTableCell "
     "Details Pre FigcaptionCaption time".split()
 )
-"""Roles that carry no information. Without a name, an element with such a role gets no line, but its content
-does.
+"""Roles that carry no information. If an element with such a role has no name, it gets no line. Its content
+still gets lines.
 """
 
 IGNORED_ROLES = frozenset({"InlineTextBox", "LineBreak", "ListMarker", "StaticText"})
-"""Roles of decoration and of parts of texts. The texts themselves are read from the text nodes."""
+"""Roles of decoration, and of parts of texts. The reader gets the texts themselves from the text nodes."""
 
 INLINE_TAGS = frozenset(
     "A ABBR B BDI BDO CITE CODE DATA DEL DFN EM FONT I INS KBD LABEL MARK Q S SAMP SLOT SMALL SPAN STRONG SUB SUP "
@@ -30,7 +30,7 @@ INLINE_TAGS = frozenset(
 
 
 def ax_value(field: Any) -> Any:
-    """Return the value of an AXValue; None if there is none."""
+    """Return the value that an AXValue contains, or None if there is no AXValue."""
     return field.get("value") if isinstance(field, Mapping) else None
 
 
@@ -42,10 +42,10 @@ def ax_properties(node: Mapping[str, Any]) -> dict[str, Any]:
 def describe_states(
     role: str, shown_value: str, properties: Mapping[str, Any], quote: Callable[[str], str]
 ) -> list[str]:
-    """Return the states that affect what can be done with an element: `checked='false'`, `disabled`,
+    """Return the states that affect what a user can do with an element: `checked='false'`, `disabled`,
     `level=2`.
 
-    `shown_value` is the value that the element's line already shows.
+    `shown_value` is the value that the line of the element already shows.
     """
     said: list[str] = []
     for name in ("checked", "pressed", "expanded"):  # false is informative, too

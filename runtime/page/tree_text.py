@@ -20,30 +20,30 @@ from patchwright.runtime.page.roles import (
 
 MAX_NAME = 300  # characters
 MAX_TEXT = 2_000
-MAX_DEPTH = 24  # tabs; deeper nodes are shown at this depth
-MAX_OPTIONS = 100  # options of one list that are shown
+MAX_DEPTH = 24  # maximum number of tabs; nodes that are nested deeper are shown at this depth
+MAX_OPTIONS = 100  # maximum number of options that are shown for one list
 
 
 @dataclass(frozen=True, slots=True)
 class TreeLine:
-    """One line of the tree, before bids are assigned."""
+    """One line of the tree. Its element has no bid yet."""
 
     depth: int
     text: str
     flags: tuple[str, ...] = ()
     node: int | None = None
-    """Index of the node; None for a text, which has no bid (element id)."""
+    """Index of the node. None for a text, because texts have no bids (element ids)."""
     is_interactive: bool = False
     in_view: bool = True
 
 
 @dataclass
 class TreeLines:
-    """The lines of a page, its focused element and its text quoter."""
+    """The lines of a page, its focused element, and the quoter for its texts."""
 
     lines: list[TreeLine] = field(default_factory=list)
     focused: int | None = None
-    """The innermost focused element."""
+    """The innermost element that has the focus."""
     quoter: TextQuoter = field(default_factory=TextQuoter)
 
 
@@ -53,14 +53,16 @@ class AccessibilityTree:
 
     nodes: Mapping[int, Mapping[str, Any]]
     is_complete: bool
-    """True if every node of the page was queried. If False, texts are taken from the layout."""
+    """True if Chromium returned every node of the page. If False, texts are taken from the layout."""
     unread_frames: int = 0
     """Frames that did not respond."""
 
 
 @dataclass(slots=True)
 class _LineContext:
-    """Values that child lines inherit: their depth, and the text that enclosing lines already show."""
+    """Values that a line passes on to the lines below it: their depth, and the text that enclosing lines
+    already show.
+    """
 
     depth: int = 0
     announced: str = ""
@@ -69,9 +71,9 @@ class _LineContext:
 
 
 class TreeReader:
-    """Reads the lines of a page once, from its layout and its accessibility tree.
+    """Reads the lines of a page once, from the page's layout and its accessibility tree.
 
-    An element without a node in the accessibility tree gets no line, but its content does.
+    If an element has no node in the accessibility tree, it gets no line. Its content still gets lines.
     """
 
     def __init__(
@@ -89,7 +91,8 @@ class TreeReader:
 
     def read(self) -> TreeLines:
         """Return all lines, in the order of the page."""
-        # A stack instead of recursion: elements may be nested deeper than Python's recursion limit.
+        # This uses a stack instead of recursion, because elements may be nested deeper than Python's
+        # recursion limit.
         stack: list[tuple[int, _LineContext] | None] = [(0, _LineContext())]
         while stack:
             if (here := stack.pop()) is None:
@@ -106,7 +109,7 @@ class TreeReader:
         return self._result
 
     def _visit(self, node: int, context: _LineContext) -> _LineContext | None:
-        """Add the node's line. Returns the context of its children, or None if they are skipped."""
+        """Add a line for the node. Return the context for its children, or None if its children are skipped."""
         tag = self._layout.tag[node]
         if tag == "#text":
             self._add_text(node, context)
@@ -115,7 +118,7 @@ class TreeReader:
             return None
         facts = self._accessibility.nodes.get(self._layout.backend_id[node])
         if tag == "LABEL" and (control := self._find_labeled_control(node)) is not None:
-            # The line of the control already shows the label's text.
+            # The line of the labeled control already shows this text.
             named = ax_value(self._accessibility.nodes.get(self._layout.backend_id[control], {}).get("name"))
             context = replace(context, announced=collapse_spaces(f"{context.announced} {named or ''}"))
         if facts is None or facts.get("ignored"):
@@ -164,7 +167,8 @@ class TreeReader:
                 in_view=root or self._layout.is_in_view(node),
             )
         )
-        # A name that is truncated does not show all of the text, so its content is shown, too.
+        # A name that was cut does not show all of the text. The content of the element is therefore shown,
+        # too.
         announced = collapse_spaces(name) if len(name) <= MAX_NAME and not root else ""
         if interactive and (shown := ax_value(ax_node.get("value"))) is not None:
             announced = f"{announced} {collapse_spaces(str(shown))}".strip()
@@ -183,25 +187,25 @@ class TreeReader:
             return False
         box = self._layout.box[node]
         if role == "option" and box is None:
-            return False  # an option of a closed list is selected, not clicked
+            return False  # users select an option of a closed list, and do not click it
         if role in INTERACTIVE_ROLES or properties.get("editable"):
             return True
         if self._layout.tag[node] == "LABEL" and self._find_labeled_control(node) is not None:
-            return False  # one mark is enough for label and control
+            return False  # a label and its control get only one mark
         if node in self._layout.clickable:
-            # Frameworks listen for all clicks on their outermost element, which is not a control.
+            # Frameworks handle all clicks on the outermost element of a page, which is not a control.
             covers = box is not None and box.area > self._half_viewport_area
             return self._layout.tag[node] not in ("HTML", "BODY") and not covers
         if properties.get("focusable") and role != "Iframe":
             return "tabindex" in self._layout.attributes(
                 node
-            )  # without tabindex, it is a scroll container, which Chromium makes focusable
+            )  # an element without tabindex is focusable only because it can be scrolled
         return False
 
     def _find_labeled_control(self, label: int) -> int | None:
         """Return the rendered control inside a label."""
         inner = [*self._layout.children[label]]
-        for child in inner:  # this list grows during the loop
+        for child in inner:  # the loop appends to this list
             if (
                 self._layout.tag[child] in _CONTROLS
                 and (box := self._layout.box[child]) is not None
@@ -283,9 +287,10 @@ GetBid = Callable[[int], str]
 def render_lines(
     lines: list[TreeLine], get_bid: GetBid, extra_flags: Mapping[int, str], max_chars: int
 ) -> tuple[str, int]:
-    """Return the lines as text of at most `max_chars` characters, and the number of lines in the text.
+    """Return the lines as text of at most `max_chars` characters. Also return the number of lines in the
+    text.
 
-    `extra_flags` has an additional flag for some nodes.
+    `extra_flags` contains an additional flag for some of the nodes.
     """
     written: list[str] = []
     length = 0

@@ -1,4 +1,4 @@
-"""Searches the work tree. Checks the request, and then runs the search program, which has its own limits."""
+"""Searches the work tree. Checks each request, and then runs the search program, which has limits of its own."""
 
 import json
 import os
@@ -87,8 +87,8 @@ class CodeSearch:
         return TextResult(text=result.stdout.head.decode("utf-8", "replace"))
 
     def _split_path(self, path: str) -> tuple[str, str]:
-        """Split `path` into a path (relative to the root, or absolute in the scratch directory) and a glob.
-        At least one of the two is empty.
+        """Split `path` into a path and a glob. The path is relative to the root, or absolute if it is in the
+        scratch directory. At least one of the two is empty.
         """
         if path in ("", ".", "./", "/", str(self._paths.root)):
             return "", ""

@@ -1,7 +1,7 @@
 """tree-sitter grammars. Finds the grammar for a file, and the nodes in the file that define a name.
 
-This is the only module of the search program that imports tree-sitter. Without the feature `symbols`, no
-language is available.
+No other module of the search program imports tree-sitter. Without the feature `symbols`, no grammar is
+available.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Query
 
 MAX_DEPTH = 400
-"""Maximum nesting depth at which definitions are found. People write no deeper code, and the time of a query
-grows with the square of the depth.
+"""Maximum nesting depth at which definitions are found. People do not write code that is nested deeper, and
+the time of a query grows with the square of the depth.
 """
 LANGUAGE_BY_SUFFIX = {
     **dict.fromkeys(("py", "pyi"), "python"),
@@ -32,7 +32,7 @@ LANGUAGE_BY_SUFFIX = {
     "php": "php",
     **dict.fromkeys(("sh", "bash"), "bash"),
 }
-"""Language for each file suffix. A `.h` file may be C or C++; the C++ grammar reads both."""
+"""The language for each file suffix. A `.h` file may contain C or C++; the C++ grammar can parse both."""
 
 _JAVASCRIPT = """
 (function_declaration name: (identifier) @name) @symbol
@@ -173,13 +173,13 @@ class Definition:
 
     name: str
     owner: str
-    """Owner that the definition itself names (a receiver, `Class::`). Empty if only the position of the
+    """The owner that the definition itself names (a receiver, `Class::`). Empty if only the position of the
     definition shows the owner.
     """
     first_line: int
     last_line: int
     name_offset: int
-    """Byte offset of the name."""
+    """Byte offset of the name in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,9 @@ class ParsedFile:
     _query: "Query"
 
     def definitions(self) -> list[Definition]:
-        """Return the definitions in order. If two definitions have the same extent, the first one counts."""
+        """Return the definitions in order. If two definitions have the same extent, leaves out the second
+        one.
+        """
         from tree_sitter import QueryCursor
 
         found: dict[tuple[int, str], Definition] = {}
@@ -210,7 +212,7 @@ class ParsedFile:
         return sorted(found.values(), key=lambda each: (each.first_line, -each.last_line, each.name_offset))
 
     def is_identifier(self, start: int, end: int) -> bool:
-        """Return True if these bytes are an identifier in code, not in a comment or a string."""
+        """Return True if these bytes are an identifier in code. Return False in a comment or a string."""
         node = self._root.descendant_for_byte_range(start, end)
         if node is None or (node.start_byte, node.end_byte) != (start, end):
             return False
@@ -218,7 +220,7 @@ class ParsedFile:
 
 
 def detect_language(name: str) -> str | None:
-    """Return the language of a file by its name. None if no grammar is installed for it."""
+    """Return the language of a file, found by the file's name. Return None if no grammar for it is installed."""
     language = LANGUAGE_BY_SUFFIX.get(name.rpartition(".")[2].lower()) if "." in name else None
     return language if language and _is_installed(language) else None
 

@@ -1,8 +1,8 @@
-"""The search program. It takes a JSON request as its argument and prints the results.
+"""The search program. Its argument is a JSON request. It prints the results.
 
-`code_search.py` starts it. Both the pattern and the files may be hostile: a match that does not end is
-interrupted at the time limit, and the results so far are printed. An error in the request is reported as one
-line on standard error.
+`code_search.py` starts it. Both the pattern and the files may be hostile. If a match does not end, it is
+interrupted at the time limit, and the results so far are printed. If the request is invalid, the program
+prints one line on standard error.
 """
 
 import json
@@ -30,12 +30,14 @@ from patchwright.runtime.search.symbols import SourceFile
 SEARCH_TIMEOUT = 20  # Seconds of one search.
 CPU_SECONDS = 40
 MEMORY_BYTES = 2 << 30  # bytes of address space
-MAX_SIMILAR = 40  # Number of definitions with similar names that are listed.
+MAX_SIMILAR = 40  # Maximum number of definitions with similar names that are listed.
 MALFORMED_EXIT_CODE = 2  # exit status for an invalid request
 
 
 class SearchTimeout(BaseException):
-    """The time limit was reached. A signal raises this exception, so it can occur at any point of the search."""
+    """The time limit was reached. A signal handler raises this exception, so it can occur at any point of the
+    search.
+    """
 
 
 def main() -> None:
@@ -43,7 +45,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     request = json.loads(sys.argv[1])
-    # `re` checks for signals while it matches, so this also stops a pattern that would take years.
+    # This also stops a pattern that would take years, because `re` checks for signals while it matches.
     signal.signal(signal.SIGALRM, _raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, request["seconds"])
     try:
@@ -78,7 +80,9 @@ def _exit_malformed(message: str) -> NoReturn:
 
 @dataclass
 class Search:
-    """One search through the selected files. It keeps the results that it has when the time is up."""
+    """One search through the selected files. When the time is up, the results that were found so far are
+    kept.
+    """
 
     files: SelectedFiles
     current_file: str = ""
@@ -87,7 +91,7 @@ class Search:
     searched_files: int = 0
 
     def search_text(self, query: str, *, literal: bool, ignore_case: bool) -> str:
-        """Search for lines that match the query. If there are none, search again with a more lenient
+        """Search for lines that match the query. If there are none, search again, with a less strict
         interpretation of the query.
         """
         flags = re.IGNORECASE if ignore_case else 0
@@ -162,7 +166,9 @@ class Search:
     def _collect_definitions(
         self, contains: re.Pattern[bytes], query: str
     ) -> tuple[list[SearchHit], list[tuple[int, SearchHit]]]:
-        """Return the definitions of a name and those of similar names, in files that match `contains`."""
+        """Return the definitions of a name, and those of similar names. Reads only files that match
+        `contains`.
+        """
         exact: list[SearchHit] = []
         others: list[tuple[int, SearchHit]] = []
         try:
@@ -189,7 +195,8 @@ class Search:
 
     def _find_lines(self, pattern: re.Pattern[str]) -> list[SearchHit]:
         hits: list[SearchHit] = []
-        # Literal text is first searched in the whole file, which is much faster than a search line by line.
+        # The whole file is first searched for literal text, because this is much faster than searching each
+        # line.
         literal = re.compile(pattern.pattern.encode("utf-8", "replace"), pattern.flags & re.IGNORECASE)
         file_pattern = literal if _is_plain(pattern.pattern) else None
         try:
@@ -237,5 +244,5 @@ class Search:
 
 
 def _is_plain(pattern: str) -> bool:
-    """True if the pattern is only literal text, possibly escaped."""
+    """True if the pattern is only literal text, which may contain escapes."""
     return pattern.isascii() and re.escape(re.sub(r"\\(.)", r"\1", pattern)) == pattern

@@ -1,5 +1,5 @@
-"""Formats search results. Their length is limited, and a hint says how to narrow the search if there are too
-many.
+"""Formats search results and limits their length. If there are too many, a hint says how to narrow the
+search.
 """
 
 import os
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 MAX_LINES = 200  # lines shown
-MAX_CHARS = 28_000  # Characters of all lines together. A result may have 30,000.
-MAX_COUNTED_LINES = 20_000  # Number of lines at which a search stops.
+MAX_CHARS = 28_000  # Maximum characters of all lines together. A result may have 30,000.
+MAX_COUNTED_LINES = 20_000  # A search stops when it has found this many lines.
 MAX_LINE_CHARS = 240  # Characters of one line that are shown.
 MAX_DIRECTORIES = 15
-# Limits of lines per file. They are tried in this order if there are too many lines.
+# Maximum numbers of lines per file. If there are too many lines, they are tried in this order.
 _LINES_PER_FILE = (50, 20, 10, 5, 3, 2, 1)
 
 
@@ -24,14 +24,14 @@ class SearchHit:
     number: int
     text: str
     last_line: int | None = None
-    """Last line of the definition that begins here; None if the hit is not a definition or its end is
-    unknown.
+    """Last line of the definition that begins on this line. None if the hit is not a definition, or if its
+    end is unknown.
     """
     note: str = ""
 
 
 def render_results(lines: list[SearchHit], noun: str, *notes: str) -> str:
-    """Return the lines and a summary after them. `noun` is the name of one result, in the singular."""
+    """Return the lines, followed by a summary. `noun` is the name of one result, in the singular."""
     files = Counter(line.path for line in lines)
     shown = _limit_per_file(lines, files)
     texts, length = [], 0
@@ -56,8 +56,8 @@ def render_results(lines: list[SearchHit], noun: str, *notes: str) -> str:
 
 
 def printable_line(text: str, max_chars: int = MAX_LINE_CHARS, around: int = 0) -> str:
-    """Return one line without control characters. It has at most `max_chars` characters and includes the
-    position `around`.
+    """Return one line without control characters. If it is too long, return a part of `max_chars` characters
+    that includes the position `around`.
     """
     if len(text) > max_chars:
         start = max(0, min(around - max_chars // 3, len(text) - max_chars))
@@ -70,7 +70,7 @@ def printable_line(text: str, max_chars: int = MAX_LINE_CHARS, around: int = 0) 
 
 
 def display_path(path: str) -> str:
-    """Return the path as shown to a reader."""
+    """Return the path as a reader should see it."""
     return printable_line(os.fsencode(path).decode("utf-8", "replace"), 4096)
 
 
@@ -97,8 +97,8 @@ def _render_hit(line: SearchHit) -> str:
 
 
 def _count_by_directory(files: Counter[str]) -> str:
-    """Count the files with hits for each directory that is two levels below their common parent, largest
-    count first.
+    """Count the files with hits in each directory two levels below the common parent of the files. The
+    largest count comes first.
     """
     directories = {path: path.split("/")[:-1] for path in files}
     extremes = zip(min(directories.values()), max(directories.values()), strict=False)

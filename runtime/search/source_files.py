@@ -1,4 +1,4 @@
-"""Selects the files to search: files that git does not ignore, below a path, whose names match a glob."""
+"""Selects the files to search. They are below a path, their names match a glob, and git does not ignore them."""
 
 import os
 import re
@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MAX_FILE_BYTES = 2_000_000  # Maximum bytes of a searched file. People do not write larger ones.
+MAX_FILE_BYTES = 2_000_000  # Maximum bytes of a file that is searched. Nobody writes larger files by hand.
 GIT_TIMEOUT = 10  # seconds for git
 MAX_FILES = 200_000  # Maximum number of files that are searched.
-# Directories with many files that are rarely of interest. They are skipped only if git does not decide which
-# files to list.
+# Directories that have many files, but are rarely of interest. They are skipped only if git does not select
+# the files.
 SKIPPED_DIRECTORIES = frozenset(
     {".git", ".hg", ".svn", ".tox", ".nox", ".venv", "__pycache__", "node_modules", ".mypy_cache"}
 )
-# Without `core.fsmonitor=false`, a hook in the repository's own configuration would run with each listing.
+# Without `core.fsmonitor=false`, a hook in the repository's own configuration could run each time that files
+# are listed.
 _GIT_LS_FILES = (
     "git",
     "-c",
@@ -47,7 +48,7 @@ class SelectedFiles:
     root: Path
     names: tuple[str, ...]
     note: str = ""
-    """A remark about the selection for the reader of the results; empty if there is none."""
+    """A remark about the selection, for the reader of the results. Empty if there is none."""
 
     def __iter__(self) -> Iterator[tuple[str, Path]]:
         return ((name, self.root / name) for name in self.names)
@@ -73,7 +74,7 @@ def select_files(root: Path, top: str, glob: str) -> SelectedFiles:
 
 
 def glob_to_regex(glob: str) -> str:
-    """Convert a glob to a regular expression. `**` crosses directories, and `{a,b}` matches either.
+    """Convert a glob to a regular expression. `**` also matches slashes. `{a,b}` matches a or b.
 
     A glob without `/` matches at any depth.
     """
@@ -93,7 +94,7 @@ def _translate_token(piece: str) -> str:
 
 
 def read_source(path: Path) -> bytes | None:
-    """Return the content of a file. None for links, devices, and binary or large files."""
+    """Return the content of a file. Return None for a link, a device, a binary file or a large file."""
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
@@ -117,7 +118,7 @@ def is_too_large(path: Path) -> bool:
 
 
 def _list_with_git(root: Path, top: str) -> list[str]:
-    """Return the files that git lists; empty if git fails."""
+    """Return the files that git lists. If git fails, the result is empty."""
     try:
         listed = subprocess.run(
             [*_GIT_LS_FILES, "--", f":(literal){top or '.'}"],

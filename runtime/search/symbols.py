@@ -1,5 +1,5 @@
-"""Finds definitions and references in code. It uses tree-sitter if there is a grammar for the file, and
-otherwise a pattern.
+"""Finds definitions and references in code. If there is a grammar for a file, uses tree-sitter; otherwise
+uses a pattern.
 """
 
 import re
@@ -12,12 +12,12 @@ from patchwright.runtime.search.grammars import Definition
 from patchwright.runtime.search.search_results import SearchHit, printable_line
 
 MAX_SIGNATURE_CHARS = 160  # characters of a definition's first line
-MAX_SCOPE_CHARS = 200  # Characters at the end of a scope that are shown.
-MAX_USES = 5_000  # Number of uses of one name that are examined in one file.
-MAX_OUTLINE_DEPTH = 20  # Number of indentation levels in an outline.
+MAX_SCOPE_CHARS = 200  # Maximum characters of a scope that are shown, from its end.
+MAX_USES = 5_000  # Maximum number of uses of one name that are examined in one file.
+MAX_OUTLINE_DEPTH = 20  # Maximum number of indentation levels in an outline.
 
-# Matches a definition at the beginning of a line, in most languages: modifiers, the keyword, the name.
-# Control words and calls do not match. A definition in an unusual form is missed.
+# Matches a definition at the beginning of a line, in most languages: modifiers, the keyword, the name. Does
+# not match control words or calls. A definition in an unusual form is not found.
 _DEFINITION = re.compile(
     rb"^[ \t]*(?:(?:export|default|public|private|protected|internal|static|abstract|final|sealed|async|open|override"
     rb"|virtual|partial|data|inline|extern|unsafe|const|pub(?:\([a-z]+\))?|local|suspend|declare|case)[ \t]+)*"
@@ -37,13 +37,13 @@ class Symbol:
 
     name: str
     scope: str
-    """Names of the enclosing definitions, outermost first, as in `Outer.Inner`. Empty for a definition at the
-    top level.
+    """Names of the enclosing definitions, starting with the outermost one, as in `Outer.Inner`. Empty for a
+    definition at the top level.
     """
     first_line: int
     last_line: int | None
-    """Last line of the definition. None if the definition was found with the pattern, which does not find the
-    end.
+    """Last line of the definition. None if the pattern found the definition, because the pattern does not
+    find its end.
     """
     depth: int
     text: str
@@ -63,7 +63,7 @@ class SourceFile:
     path: str
     data: bytes
     language: str | None
-    """Language of the file. None if no grammar is installed for it."""
+    """Language of the file. None if no grammar for it is installed."""
 
     @classmethod
     def from_data(cls, path: str, data: bytes) -> "SourceFile":
@@ -93,8 +93,8 @@ class SourceFile:
         return symbols
 
     def find_references(self, name: str) -> Iterator[tuple[int, int]]:
-        """Yield the line and byte offset of each use of a name. With a grammar, uses in comments and strings
-        are left out.
+        """Yield the line and the byte offset of each use of a name. If there is a grammar, leaves out uses in
+        comments and strings.
         """
         parsed = grammars.parse_file(self.data, self.language) if self.language else None
         line, last = 1, 0
@@ -105,7 +105,7 @@ class SourceFile:
 
 
 def whole_word_pattern(name: str) -> re.Pattern[bytes]:
-    """Return a pattern that matches the name, but not as a part of a longer name."""
+    """Return a pattern that matches the name only as a whole word."""
     return re.compile(rb"(?<![\w$])" + re.escape(name.encode("utf-8", "replace")) + rb"(?![\w$])")
 
 
@@ -117,7 +117,7 @@ def split_query(query: str) -> tuple[str, str]:
 
 def find_definitions(source: SourceFile, query: str) -> tuple[list[SearchHit], list[tuple[int, SearchHit]]]:
     """Return two lists for a file: the definitions of the name, and the definitions whose longer names
-    contain it, each with the number of additional characters.
+    contain the name. Each entry of the second list has the number of additional characters.
     """
     owner, name = split_query(query)
     exact: list[SearchHit] = []
@@ -131,7 +131,7 @@ def find_definitions(source: SourceFile, query: str) -> tuple[list[SearchHit], l
 
 
 def find_references(source: SourceFile, name: str) -> list[SearchHit]:
-    """Return the lines of a file that use a name, each with its enclosing definition."""
+    """Return the lines of a file that use a name. Each line comes with the definition that encloses it."""
     uses: dict[int, int] = {}
     for number, offset in source.find_references(name):
         uses.setdefault(number, offset)
@@ -150,8 +150,8 @@ def find_references(source: SourceFile, name: str) -> list[SearchHit]:
 
 
 def render_outline(source: SourceFile) -> str:
-    """Return the definitions of a file with their lines, indented by nesting. If several definitions start on
-    one line, only the outermost is listed.
+    """Return the definitions of a file with their lines, indented by their nesting. If several definitions
+    start on the same line, lists only the outermost one.
     """
     by_line = {symbol.first_line: symbol for symbol in reversed(source.find_symbols())}
     return "\n".join(
@@ -172,7 +172,7 @@ def _definition_hit(path: str, symbol: Symbol) -> SearchHit:
 
 
 def _describe_location(symbols: list[Symbol], line: int, offset: int) -> str:
-    """Describe the innermost definition around a line."""
+    """Describe the innermost definition that encloses a line."""
     enclosing = ""
     for symbol in symbols:
         if symbol.name_offset == offset:
