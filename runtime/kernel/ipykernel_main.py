@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__":
-# Our own directory must not shadow the standard library or the repository.
+    sys.path.pop(0)  # Our own directory must not shadow the standard library or the repository.
 
 import asyncio
 import base64
