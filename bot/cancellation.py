@@ -30,7 +30,9 @@ class PullRequestOutcomes(Protocol):
         """Returns True if one of the bot's pull requests was merged, and the merge closed this issue."""
 
     async def record_outcome(self, pull: ThreadClosed) -> None:
-        """Counts the outcome of a closed pull request once. Ignores pull requests that the bot did not open."""
+        """Counts the outcome of a closed pull request once. Ignores pull requests that the bot did not
+        open.
+        """
 
 
 class RepositoryAccess(Protocol):

@@ -39,7 +39,9 @@ class Preempted(ForgeError):
 
 
 class GitHubDown(Exception):
-    """GitHub does not respond at all. The failure is not limited to one repository, installation or webhook."""
+    """GitHub does not respond at all. The failure is not limited to one repository, installation or
+    webhook.
+    """
 
 
 class QueueDown(Exception):

@@ -42,7 +42,9 @@ def cancel_handler(task: asyncio.Task[Any], cancellation: Cancellation) -> None:
 
 
 def current_cancellation() -> Cancellation | None:
-    """Returns the cancellation of the job that the current task handles, or None if the job was not canceled."""
+    """Returns the cancellation of the job that the current task handles, or None if the job was not
+    canceled.
+    """
     task = asyncio.current_task()
     return None if task is None else _CANCELLATIONS.get(task)
 
@@ -199,7 +201,9 @@ class JobQueue(Protocol):
 
 
 def thread_key(repo: Repo, number: int) -> str:
-    """Returns the key of an issue or pull request. Names that differ only in letter case have the same key."""
+    """Returns the key of an issue or pull request. Names that differ only in letter case have the same
+    key.
+    """
     return f"{repo}#{number}".lower()
 
 

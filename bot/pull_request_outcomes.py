@@ -65,7 +65,9 @@ class OwnPullRequests:
         )
 
     async def record_outcome(self, pull: ThreadClosed) -> None:
-        """Records the outcome if the branch prefix and the author show that the bot opened the pull request."""
+        """Records the outcome if the branch prefix and the author show that the bot opened the pull
+        request.
+        """
         branch = pull.head_branch
         if branch is None or not branch.is_same_repository or not self._is_own_branch(branch.name):
             return

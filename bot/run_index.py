@@ -1,4 +1,6 @@
-"""Keeps the index of runs up to date. Rebuilds the index from the disk and the archive after Redis was wiped."""
+"""Keeps the index of runs up to date. Rebuilds the index from the disk and the archive after Redis was
+wiped.
+"""
 
 import asyncio
 import contextlib

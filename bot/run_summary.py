@@ -59,7 +59,9 @@ class RunSummary(FrozenModel):
     """The outcome of the run's pull request. None if the pull request is open, or if there is none."""
 
     def with_result(self, result: JobResult) -> "RunSummary":
-        """Returns a copy that contains the result of the job. If the job failed, the verdict stays the same."""
+        """Returns a copy that contains the result of the job. If the job failed, the verdict stays the
+        same.
+        """
         if result.kind == "answered":
             return self
         fault = result.fault if isinstance(result, Failed) else None

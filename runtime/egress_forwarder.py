@@ -143,7 +143,9 @@ def peer_uid(writer: asyncio.StreamWriter) -> int:
 
 
 async def relay(client: StreamPair, server: StreamPair) -> None:
-    """Copy bytes in both directions. Stops when the server side has ended, or when one of the sides is gone."""
+    """Copy bytes in both directions. Stops when the server side has ended, or when one of the sides is
+    gone.
+    """
     sending = asyncio.create_task(copy_stream(client[0], server[1]))
     try:
         await copy_stream(server[0], client[1])

@@ -32,7 +32,9 @@ class CapturedOutput:
 
 
 class OutputCapture:
-    """Collects a stream of any length in limited memory. Keeps the first and the last `max_bytes / 2` bytes."""
+    """Collects a stream of any length in limited memory. Keeps the first and the last `max_bytes / 2`
+    bytes.
+    """
 
     def __init__(self, max_bytes: int = MAX_CAPTURED_BYTES) -> None:
         self._half = max_bytes // 2

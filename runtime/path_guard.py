@@ -1,4 +1,6 @@
-"""Restricts file access to the work tree and the scratch directory. Symbolic links cannot lead out of them."""
+"""Restricts file access to the work tree and the scratch directory. Symbolic links cannot lead out of
+them.
+"""
 
 import os
 import stat

@@ -113,7 +113,9 @@ class LiveRuns:
         return await self._log_reader.read_start(run)
 
     def has_capacity(self, run: RunId) -> bool:
-        """Returns True if this process can follow this run in addition to the other runs that browsers watch."""
+        """Returns True if this process can follow this run in addition to the other runs that browsers
+        watch.
+        """
         watched = [name for name, one in self._followed.items() if one.is_watched and name != run]
         return len(watched) < MAX_FOLLOWED_RUNS
 

@@ -124,7 +124,9 @@ def _check_images(settings: Settings, base: ImageInfo | None, layers: list[Image
 
 
 async def _check_limits(settings: Settings, engine: Engine, base: ImageInfo | None) -> CheckResult:
-    """Checks that the engine applies the requested limits to a container, and that the kernel enforces them."""
+    """Checks that the engine applies the requested limits to a container, and that the kernel enforces
+    them.
+    """
     name = "sandbox limits"
     if base is None:
         return warning(

@@ -68,7 +68,9 @@ class AppPermissions:
             return False
 
     async def is_reachable(self, repo: Repo) -> bool:
-        """Returns whether GitHub shows us the repository at this moment. Raises ForgeError if GitHub is down."""
+        """Returns whether GitHub shows us the repository at this moment. Raises ForgeError if GitHub
+        is down.
+        """
         try:
             await self._rest.get(RepositoryResponse, repo, *repo_path(repo))
         except (NotFound, Forbidden):

@@ -306,7 +306,9 @@ class GitHubForge:
         return await self._check_runs.upsert(repo, report)
 
     async def react(self, repo: Repo, resource_path: tuple[str, ...]) -> None:
-        """Adds an "eyes" reaction to a comment or an issue. GitHub stores at most one such reaction per user."""
+        """Adds an "eyes" reaction to a comment or an issue. GitHub stores at most one such reaction
+        per user.
+        """
         path = (*repo_path(repo), *resource_path, "reactions")
         await self._rest.post(dict[str, object], repo, *path, body={"content": "eyes"})
 

@@ -136,7 +136,9 @@ def _translate_errors(operation: str) -> Iterator[None]:
 
 
 def parse_response(response_type: type[T], response: httpx.Response) -> T:
-    """Parses a response body as `response_type`. Leaves out the invalid entries of a list. Raises ForgeError."""
+    """Parses a response body as `response_type`. Leaves out the invalid entries of a list. Raises
+    ForgeError.
+    """
     expected: Any = response_type
     if get_origin(response_type) is list:
         expected = Annotated[response_type, WrapValidator(drop_invalid_entries)]

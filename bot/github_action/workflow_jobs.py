@@ -1,4 +1,6 @@
-"""Runs Patchwright in a workflow, as a single job or as two jobs: a read-only resolve job and a publish job."""
+"""Runs Patchwright in a workflow, as a single job or as two jobs: a read-only resolve job and a
+publish job.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping

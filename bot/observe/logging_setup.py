@@ -1,4 +1,6 @@
-"""Logging for operators. Each record is one line on standard error, as text or JSON. Its fields name the job."""
+"""Logging for operators. Each record is one line on standard error, as text or JSON. Its fields name
+the job.
+"""
 
 import contextlib
 import json
@@ -69,7 +71,9 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one ASCII JSON object. Appends `_` to the name of a field if that name is reserved."""
+    """Formats a record as one ASCII JSON object. Appends `_` to the name of a field if that name is
+    reserved.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         values: dict[str, Any] = {

@@ -127,7 +127,9 @@ class Poller:
         repositories: Sequence[Repo] = (),
         max_age: timedelta = MAX_LIST_AGE,
     ) -> None:
-        """`get_identity` returns the bot's account. `repositories` and `max_age` are passed to Repositories."""
+        """`get_identity` returns the bot's account. `repositories` and `max_age` are passed to
+        Repositories.
+        """
         self._rest = rest
         self._get_identity = get_identity
         self.repositories = Repositories(rest, repositories, max_age)

@@ -28,7 +28,9 @@ QUEUE_READ_LIMIT = 1_000_000  # with arq's default of 100, running jobs could hi
 
 
 class RetryLater(arq.Retry):
-    """Raised to start a job again after a pause. Unlike with arq.Retry, the job keeps its place in the queue."""
+    """Raised to start a job again after a pause. Unlike with arq.Retry, the job keeps its place in the
+    queue.
+    """
 
     def __init__(self, seconds: float, defer_by: timedelta | None = None) -> None:
         """`defer_by` changes the job's place in the queue, as the argument `_defer_by` of `enqueue_job` does.

@@ -60,7 +60,9 @@ class EngineHealth:
 def report_after_sweep(
     sweep: Callable[[], Awaitable[object]], engine_health: EngineHealth
 ) -> Callable[[], Awaitable[None]]:
-    """Wraps `sweep`, which removes leftover sandboxes. The engine is reported as healthy if `sweep` succeeds."""
+    """Wraps `sweep`, which removes leftover sandboxes. The engine is reported as healthy if `sweep`
+    succeeds.
+    """
 
     async def sweep_and_report() -> None:
         try:

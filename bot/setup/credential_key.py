@@ -46,7 +46,9 @@ def key_settings(settings: ServerSettings) -> KeySettings:
 
 
 def read_key_settings(values: Mapping[str, Any]) -> KeySettings:
-    """Returns where the operator keeps the key, from settings that are not validated yet. Raises SettingsError."""
+    """Returns where the operator keeps the key, from settings that are not validated yet. Raises
+    SettingsError.
+    """
     names = {"credentials_key": "key", "credentials_key_file": "file"}
     try:
         return KeySettings.model_validate({names[name]: values[name] for name in names if name in values})
@@ -85,7 +87,9 @@ def default_key_file(data: Path) -> Path:
 
 
 def find_key(data: Path, settings: KeySettings) -> CredentialKey | None:
-    """Returns the existing key; None if there is none. Raises SettingsError if it is unreadable or too short."""
+    """Returns the existing key; None if there is none. Raises SettingsError if it is unreadable or too
+    short.
+    """
     if settings.key is not None:
         return _checked(settings.key.get_secret_value(), "PATCHWRIGHT_CREDENTIALS_KEY")
     file = settings.file or default_key_file(data)

@@ -84,7 +84,9 @@ async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _check_model(settings: Settings) -> None:
-    """Reports a wrong model before a sandbox is built. A missing one is reported with the run's dependencies."""
+    """Reports a wrong model before a sandbox is built. A missing one is reported with the run's
+    dependencies.
+    """
     if settings.model is not None:
         check_models(settings, composition_root.read_environment())
         await check_endpoint(settings)

@@ -13,7 +13,9 @@ class RefusalLimit(Protocol):
     """Counts the replies to people without write access. May raise QueueDown."""
 
     async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
-        """Returns True if the thread may get a reply to this request. The answer for a request stays the same."""
+        """Returns True if the thread may get a reply to this request. The answer for a request stays the
+        same.
+        """
 
 
 class LocalRefusalLimit:

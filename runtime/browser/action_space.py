@@ -260,7 +260,9 @@ def tab_focus(index: int) -> None:
 
 
 def call_names(*categories: Category) -> tuple[str, ...]:
-    """Return the names of the calls in these categories. Without categories, return the names of all calls."""
+    """Return the names of the calls in these categories. Without categories, return the names of all
+    calls.
+    """
     return tuple(name for name, call in CALLS.items() if not categories or call.category in categories)
 
 

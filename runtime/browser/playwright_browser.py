@@ -106,7 +106,9 @@ _REMOVED_FLAGS = (
 
 
 class Browser:
-    """One Chromium with one browser context. Starts Chromium on first use, and again if Chromium has ended."""
+    """One Chromium with one browser context. Starts Chromium on first use, and again if Chromium has
+    ended.
+    """
 
     def __init__(
         self,

@@ -196,7 +196,9 @@ class RuntimeLayer:
 
     @property
     def content_tag(self) -> str:
-        """Return the tag that identifies the content. Equal build contexts have equal tags on all machines."""
+        """Return the tag that identifies the content. Equal build contexts have equal tags on all
+        machines.
+        """
         return f"{LAYER_REPOSITORY}:{hash_files(self.files())}"
 
     @property

@@ -54,7 +54,7 @@ class Engine:
 
     @classmethod
     async def connect(cls, url: str | None = None) -> "Engine":
-        """Connect to the engine at this URL (or at DOCKER_HOST if it is None), which may begin with ssh://."""
+        """Connect to the engine at a URL, which may begin with ssh://. None means DOCKER_HOST."""
         if url is None or not url.startswith("ssh://"):
             return cls(await _run_in_thread(lambda: _connect_client(url)))
         tunnel = await _run_in_thread(lambda: SshTunnel(url))

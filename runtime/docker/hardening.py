@@ -59,7 +59,9 @@ def host_config(spec: SandboxSpec, socket_dir: Path | None, *, as_root: bool = F
 def find_dropped_limits(
     inspected: Mapping[str, Any], spec: SandboxSpec, *, as_root: bool = False
 ) -> list[str]:
-    """Return the limits that the engine has not applied to a container, according to its `inspect` response."""
+    """Return the limits that the engine has not applied to a container, according to its `inspect`
+    response.
+    """
     host, memory = inspected["HostConfig"], spec.memory_mb * _MIB
     capabilities = {each.removeprefix("CAP_") for each in host["CapAdd"] or ()}
     mounts = [mount for mount in inspected["Mounts"] if mount["Type"] == "bind"]

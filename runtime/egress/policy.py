@@ -203,7 +203,9 @@ class UpstreamProxy(FrozenModel):
 
     @classmethod
     def from_url(cls, url: str) -> "UpstreamProxy":
-        """Parse a proxy URL of the form http://[user:password@]host[:port]. Raises ValueError for other URLs."""
+        """Parse a proxy URL of the form http://[user:password@]host[:port]. Raises ValueError for
+        other URLs.
+        """
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
             raise ValueError("write a proxy as http://host:port")

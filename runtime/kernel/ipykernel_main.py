@@ -253,7 +253,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
         shell_class = SkillShell
 
         def pre_handler_hook(self) -> None:
-            """Do nothing. Jupyter's own method would lose the message if an interrupt came outside of a cell."""
+            """Do nothing. Jupyter's own method would lose the message on an interrupt outside of a cell."""
 
         post_handler_hook = pre_handler_hook
 
@@ -281,7 +281,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
 
         @contextlib.contextmanager
         def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
-            """Deliver interrupts at once to a cell in `await`. ipykernel 7.4 waits until the loop wakes up."""
+            """Deliver interrupts at once to a cell in `await`. ipykernel 7.4 would deliver them later."""
             loop = asyncio.get_running_loop()
 
             def interrupt(*_: object) -> None:

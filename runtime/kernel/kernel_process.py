@@ -70,7 +70,9 @@ class LaunchOption:
 
 
 class KernelProcess:
-    """The process of a running session. Jupyter's channels to the process are elsewhere (kernel_manager.py)."""
+    """The process of a running session. Jupyter's channels to the process are elsewhere
+    (kernel_manager.py).
+    """
 
     def __init__(self, process: "subprocess.Popen[bytes]", output: int, directory: Path) -> None:
         self._process = process

@@ -49,7 +49,9 @@ UNBOUNDED = Box(float("-inf"), float("-inf"), float("inf"), float("inf"))
 
 
 class FrameTransform(NamedTuple):
-    """Maps positions in a document to the viewport: `x * scale + left`, `y * scale + top`, clipped by `clip`."""
+    """Maps positions in a document to the viewport: `x * scale + left`, `y * scale + top`, clipped by
+    `clip`.
+    """
 
     left: float
     top: float

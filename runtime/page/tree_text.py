@@ -1,4 +1,6 @@
-"""Renders the accessibility tree of a page: `[bid] role 'name', flag`, one node per line, indented by tabs."""
+"""Renders the accessibility tree of a page: `[bid] role 'name', flag`, one node per line, indented by
+tabs.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -109,7 +111,9 @@ class TreeReader:
         return self._result
 
     def _visit(self, node: int, context: _LineContext) -> _LineContext | None:
-        """Add a line for the node. Return the context for its children, or None if its children are skipped."""
+        """Add a line for the node. Return the context for its children, or None if its children are
+        skipped.
+        """
         tag = self._layout.tag[node]
         if tag == "#text":
             self._add_text(node, context)

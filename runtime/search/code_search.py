@@ -1,4 +1,6 @@
-"""Searches the work tree. Checks each request, and then runs the search program, which has limits of its own."""
+"""Searches the work tree. Checks each request, and then runs the search program, which has limits of
+its own.
+"""
 
 import json
 import os

@@ -220,7 +220,9 @@ class ParsedFile:
 
 
 def detect_language(name: str) -> str | None:
-    """Return the language of a file, found by the file's name. Return None if no grammar for it is installed."""
+    """Return the language of a file, found by the file's name. Return None if no grammar for it is
+    installed.
+    """
     language = LANGUAGE_BY_SUFFIX.get(name.rpartition(".")[2].lower()) if "." in name else None
     return language if language and _is_installed(language) else None
 

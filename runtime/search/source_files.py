@@ -1,4 +1,6 @@
-"""Selects the files to search. They are below a path, their names match a glob, and git does not ignore them."""
+"""Selects the files to search. They are below a path, their names match a glob, and git does not
+ignore them.
+"""
 
 import os
 import re
