@@ -237,7 +237,7 @@ async def test_a_compose_deployment_is_set_up_in_the_browser_and_its_worker_star
             app = scenario.world.apps[-1]
             scenario.world.install_app(app, scenario.repo)
             await compose.ready()  # the worker too: it restarted until the App existed
-            assert "It is installed for acme." in (await browser.get("/welcome")).text
+            assert "Installed for acme." in (await browser.get("/welcome")).text
         checked = json.loads(
             await compose("exec", "-T", "worker", "sh", "-c", "patchwright doctor --json || true")
         )
