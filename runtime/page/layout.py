@@ -216,7 +216,7 @@ def _add_document(
     window = UNBOUNDED if transform is None else transform.clip
     clips: list[
         tuple[Box, Box]
-        # for each node, two transforms: one for its children, and one for children that have an absolute position
+        # for each node, two transforms: for its children, and for children with an absolute position
     ] = []
     hands: list[bool] = []
     attributes = nodes["attributes"]
