@@ -47,9 +47,7 @@ async def test_a_failing_check_is_repaired_and_verified_on_the_same_branch(
     outcome = await scenario.resolve(failed_checks_job(scenario, pull))
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", own_comments(pull)
     assert scenario.repo.bare.git("rev-parse", f"{pull.head.sha}^").decode().strip() == failed
-    assert commit_message(scenario, pull).startswith(
-        "Fix failing checks of Fix: the sum\n\nadd() subtracted."
-    )
+    assert commit_message(scenario, pull).startswith("Fix failing checks of the sum\n\nadd() subtracted.")
     assert f"\nRepairs-checks-of: {failed}\n" in commit_message(scenario, pull)
     assert "[skip ci]" not in commit_message(scenario, pull)
     (output,) = own_comments(pull)

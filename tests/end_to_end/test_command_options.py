@@ -29,7 +29,7 @@ async def test_a_model_is_chosen_by_name_or_suffix_and_stays_with_the_run(scenar
     configured = scenario.trajectory(plan.id).run_configured
     assert configured is not None and configured.models["act"] == "openai/second"
     assert str(configured.usd) == "2.00"
-    assert "limited to $2.00 instead of the requested $9" in scenario.comments[-1]
+    assert "limited to $2.00 instead of the requested $9" in str(scenario.pull.body)
 
 
 async def test_a_forbidden_model_is_rejected_with_the_allowed_ones(scenario: Scenario) -> None:
