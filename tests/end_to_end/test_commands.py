@@ -210,6 +210,7 @@ async def test_a_label_during_a_run_starts_nothing_and_a_later_one_does(
 ) -> None:
     """Applies even if the queue has lost the delivered comments: the run's log has them."""
     await scenario.script_model(*FIX_TURNS, *FIX_TURNS)
+    scenario.world.add_label_silently(scenario.issue, "fix-me", by="maintainer")
     requested_at = datetime.now(UTC)
     mention = scenario.job().model_copy(update={"command": "please fix this"})
     assert isinstance(await scenario.resolve(mention), Published)
