@@ -101,7 +101,7 @@ async def trust(name: str, certificate: bytes) -> None:
     as_root = ["docker", "exec", "-i", "-u", "0", container_name(name), PYTHON, "-I", "-"]
     program = await asyncio.create_subprocess_exec(*as_root, stdin=asyncio.subprocess.PIPE)
     await program.communicate(
-        f"{recipe.removesuffix(MAIN)}\ntrust_in_chromium({certificate!r}, b'')\n".encode()
+        f"{recipe.removesuffix(MAIN)}\nwrite_chromium_policy({certificate!r}, b'')\n".encode()
     )
     assert program.returncode == 0
 
