@@ -89,8 +89,8 @@ async def test_an_injected_secret_is_used_and_never_read(attacked_scenario: Scen
     outcome = await attacked_scenario.resolve()
     assert isinstance(outcome, Reported), "a patch that holds it is not proposed"
     assert (
-        "leak.txt holds a secret" in attacked_scenario.comments[0]
-        and "kael.txt holds a secret" in attacked_scenario.comments[0]
+        "leak.txt contains a secret" in attacked_scenario.comments[0]
+        and "kael.txt contains a secret" in attacked_scenario.comments[0]
     )
     assert attacked_scenario.repo.branches == ("main",)
     assert path.read_text() == f"{LENT}\n", "the command did get it"

@@ -361,7 +361,7 @@ async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scenario: Sce
     url = f"{scenario.world.server_url}/acme/calc/issues/1"
     code, out, error = await scenario.command("resolve", "--dry-run", url)
     assert code == 0, error
-    assert "pull request: Fix: add(2, 3) gives -1 (#1)" in out
+    assert "pull request: Fix: add(2, 3) gives -1\n" in out
     assert "**Fixed:**" in out
     assert "pull request: none (dry run)\n" in out
     assert scenario.world.writes == ()
