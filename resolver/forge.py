@@ -269,10 +269,10 @@ class MaskingForge(_WrapperForge):
 
 
 class ReadOnlyForge(_WrapperForge):
-    """Allows only reads. Raises WriteBlocked at the first write for its own run.
+    """Allows only reads, for a run whose result another job will publish.
 
-    A job with write access then continues the run from its log, as after a crash. Comments for other runs are
-    also left to that job.
+    The first write of the run raises WriteBlocked. A job with write access then continues the run from its log,
+    as after a crash. That job also writes the comments of other runs, which are skipped here.
     """
 
     def __init__(self, forge: Forge, run: str) -> None:

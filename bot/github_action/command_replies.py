@@ -45,5 +45,5 @@ def build_command_handler(forge: CommentForge, triggers: Triggers, server_url: s
 
 
 async def handle_no_command(job: Job) -> bool:
-    """Does not reply, so that every command starts a run."""
+    """Sends no reply. Every command is then treated as a request to start a run."""
     return False

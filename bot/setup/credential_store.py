@@ -177,8 +177,9 @@ def encrypt_clear_text(data: Path, key: KeySettings) -> None:
 
 
 def check_writable(data: Path, key: KeySettings = NO_KEY) -> None:
-    """Checks that credentials can be saved, and creates their key if there is none. Raises OSError, or
-    SettingsError if there is no key.
+    """Checks that credentials can be saved, and creates the encryption key if it does not exist yet.
+
+    Raises OSError if a file cannot be written, or SettingsError if there is no place for the key.
     """
     directory = store_path(data).parent
     directory.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)

@@ -1,6 +1,4 @@
-"""Renders the texts about plans, explanations and invalid commands, for people and for the model. Each text
-has one function.
-"""
+"""Renders the texts about plans, explanations and invalid commands, for people and for the model. There is one function for each text."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ VALUE_KINDS = {
     "float": "not a number",
     "int": "not a whole number",
 }
-"""Descriptions of wrong values by the first part of pydantic's error type."""
+"""Maps the first part of pydantic's error type to a description of what is wrong with the value."""
 
 
 def _describe_invalid_value(error: Any) -> str:

@@ -53,10 +53,10 @@ def patch_program(patchelf: Path, program: Path, loader: Path, libraries: Iterab
 
 
 def patch_libraries(patchelf: Path, libraries: Iterable[Path]) -> None:
-    """Make libraries search the library path of their program in addition to their own.
+    """Make each library search its program's library path in addition to its own RUNPATH.
 
-    Without this, libraries with a RUNPATH would search the system for the libraries that their RUNPATH lacks.
-    Some wheels and Debian contain such libraries.
+    Otherwise, a library with a RUNPATH looks for its other dependencies in the system's directories. Some
+    wheels and Debian packages contain such libraries.
     """
     for library in libraries:
         result = subprocess.run(
