@@ -231,10 +231,6 @@ class FakeGitHub:
             WebhookEvent(_thread_event(thread), "labeled", thread, self.user(by), {"label": shape})
         )
 
-    def add_label_silently(self, thread: Issue, name: str, *, by: str) -> None:
-        """Adds a label without delivering the event."""
-        self._state.add_label(thread, name, self.user(by))
-
     async def remove_label(self, thread: Issue, name: str, *, by: str) -> Delivery:
         label = thread.repo.labels[name.lower()]
         self._state.remove_label(thread, label, self.user(by))
