@@ -63,8 +63,9 @@ class Canary(FrozenModel):
         return patch.model_copy(update={"diff": original + diff.encode()})
 
     def check_run(self, run: TestRun) -> TestRun:
-        """Returns the run without the results of the canary tests. If a canary test had another result than expected, the returned run has no results, and
-        `problem` says why.
+        """Returns the run without the results of the canary tests.
+
+        If a canary test had an unexpected result, the returned run has no results, and `problem` says why.
         """
         if run.problem:
             return run

@@ -1,4 +1,7 @@
-"""Renders the texts about plans, explanations and invalid commands, for people and for the model. There is one function for each text."""
+"""Renders the texts about plans, explanations and invalid commands, for people and for the model.
+
+There is one function for each text.
+"""
 
 from __future__ import annotations
 

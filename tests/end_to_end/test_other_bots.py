@@ -60,7 +60,8 @@ async def test_two_bots_do_not_reply_to_each_other(kind: Literal["Bot", "User"])
             if (
                 kind == "User"
             ):  # the control: the same text by an account that does not identify as a bot gets replies
-                await wait_until(lambda: len(own_comments(issue)) == 5)
+                # one to the maintainer, and as many as a stranger gets in a thread and day
+                await wait_until(lambda: len(own_comments(issue)) == 1 + 3)
                 return
             while other.replies < 100:
                 await other.say(issue.number)
