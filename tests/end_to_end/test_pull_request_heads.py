@@ -302,7 +302,7 @@ async def test_a_label_on_a_pull_request_without_open_threads_gets_an_explanatio
     pull = open_pull_request(scenario)
     await scenario.script_model(*FIX_TURNS)
     assert isinstance(await scenario.resolve(request_job(scenario, pull)), Rejected)
-    assert "there is no open review thread here, and you gave no instructions" in status_comment(pull)
+    assert "There is no open review thread here, and you gave no instructions" in status_comment(pull)
 
 
 async def test_a_label_on_a_pull_request_starts_a_run_on_all_open_threads(
