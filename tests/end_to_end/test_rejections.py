@@ -169,7 +169,9 @@ async def a_branch_that_is_not_there(server: ServerScenario, name: str) -> Issue
     return await add_comment(server, server.issue(name), "@agent base=nope fix it", by="maintainer")
 
 
-@scenario("maintainer labels it fix-me", logged="this issue was deleted or transferred, or I have no access to it")
+@scenario(
+    "maintainer labels it fix-me", logged="this issue was deleted or transferred, or I have no access to it"
+)
 async def an_issue_that_is_deleted_meanwhile(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
     issue.deleted = True

@@ -41,14 +41,14 @@ async def test_an_agent_searches_code_and_the_web_without_leaking_the_key(scenar
         isinstance(results[2], ExternalToolResult)
         and "Exa names 2 pages; this search cost $0.007." in results[2].text
     )
-    assert "was not sent to Exa" in str(results[3])
-    assert [request.body["query"] for request in api.requests] == ["python add subtracts"]
+    assert isinstance(results[3], ExternalToolResult)
+    queries = [request.body["query"] for request in api.requests]
+    assert queries == ["python add subtracts", "who has <secret-hidden>"]  # masked in the model's own call
     assert api.requests[0].headers["x-api-key"] == KEY
 
     names = [tool["function"]["name"] for tool in scenario.endpoint.requests[0]["tools"]]
     assert names.index("search_code") < names.index("view_file") and "search_web" in names
     messages = str(scenario.endpoint.requests)
     logs = "".join(path.read_text() for path in scenario.data.glob("runs/*/*") if path.is_file())
-    query = f"who has {KEY}"  # the model's own text, which it knew
     for text in (messages, logs, body):
-        assert KEY not in text.replace(query, "")
+        assert KEY not in text

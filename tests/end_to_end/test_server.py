@@ -70,7 +70,7 @@ async def test_a_label_on_a_pull_request_without_a_review_gets_an_explanation(sc
         assert (delivery.event, delivery.status) == ("pull_request", 202)
         await scenario.wait_for_completion(runs=2)
     assert len(scenario.endpoint.requests) == request_count
-    assert "there is no open review thread here" in scenario.pull.comments[-1].body
+    assert "There is no open review thread here" in scenario.pull.comments[-1].body
 
 
 async def test_a_stranger_cannot_start_a_run_and_learns_why(scenario: Scenario) -> None:
