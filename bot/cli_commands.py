@@ -102,11 +102,8 @@ def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
                 }
             )
         return code
-    # The engine responded before, so the operator's command and settings are right.
-    except EngineStopped as exc:
-        return report_error(options, exc, ERROR)
-    except OPERATOR_ERRORS as exc:
-        return report_error(options, exc, USAGE_ERROR)
+    except OPERATOR_ERRORS as exc:  # An engine that stopped had responded, so the command was right.
+        return report_error(options, exc, ERROR if isinstance(exc, EngineStopped) else USAGE_ERROR)
     except (ResolverError, SandboxError) as exc:
         return report_error(options, exc, ERROR)
     except (KeyboardInterrupt, asyncio.CancelledError):

@@ -307,7 +307,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
             return str(reply["text"])
 
         def _send_request(self, request: str) -> str:
-            # The host may connect this channel after the first cell has started. Fail instead of dropping.
+            # The host may connect this channel late. Without this option, the request would silently be lost.
             self.stdin_socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
             deadline = time.monotonic() + HOST_CONNECT_TIMEOUT
             while True:
