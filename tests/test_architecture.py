@@ -389,7 +389,7 @@ def test_an_exception_to_a_rule_is_still_needed(named: str) -> None:
 
 
 def test_the_architecture_page_names_existing_classes() -> None:
-    _, _, after = (ROOT / "docs/architecture.md").read_text().partition("\n## Terms of the literature\n")
+    after = (ROOT / "docs/internals/architecture.md").read_text().split("\n## Terms of the literature\n")[1]
     words = set(re.findall(r"`([A-Z]\w+)`", after.partition("\n## ")[0]))
     code = "\n".join(
         path.read_text() for layer in ("runtime", "resolver") for path in (ROOT / layer).rglob("*.py")

@@ -1,4 +1,4 @@
-"""docs/checklists.md: each row names what shows it, or says why it is left out."""
+"""docs/internals/checklists.md: each row names what shows it, or says why it is left out."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TEXT = (ROOT / "docs" / "checklists.md").read_text()
+TEXT = (ROOT / "docs/internals/checklists.md").read_text()
 ROWS = [
     tuple(cell.strip() for cell in line.strip("|").split("|"))
     for line in TEXT.splitlines()

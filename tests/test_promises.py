@@ -1,4 +1,4 @@
-"""docs/promises.md: each promise and each fault is shown by tests that exist and figures that are measured."""
+"""docs/internals/promises.md: existing tests show each promise and each fault, with measured figures."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TEXT = (ROOT / "docs" / "promises.md").read_text()
+TEXT = (ROOT / "docs/internals/promises.md").read_text()
 
 
 def read_rows(text: str, header: str) -> list[tuple[str, ...]]:

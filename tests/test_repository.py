@@ -125,7 +125,7 @@ def test_the_package_metadata_is_correct() -> None:
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")
 
 
-# docs/coverage.md
+# docs/internals/coverage.md
 
 LAST = (
     "A19 B24 C12 D08 E11 F17 G06 H20 I34 J09 K05 L10 M12 N09 O15 P16 Q07 R05 S11 T26 U14 V19 W10 err42"
@@ -137,7 +137,7 @@ STATE = re.compile(r"done|done \(as [^|]+\)|partial|not yet|no: [^|]+")
 
 def coverage() -> Iterator[tuple[str, str, str, str]]:
     """The rows of the table: id, state, where, test."""
-    for line in (ROOT / "docs/coverage.md").read_text().splitlines():
+    for line in (ROOT / "docs/internals/coverage.md").read_text().splitlines():
         if re.match(r"\| ([A-Z]\d\d|err\d\d) \|", line):
             row, state, where, test = (cell.strip() for cell in line.strip("|").split("|"))
             yield row, state, where, test
