@@ -68,8 +68,10 @@ READ_ON = {
 }
 """Pages with more about a setting, relative to docs/."""
 
-WITHOUT = re.compile(r" ?(?:None|Empty|Required)(?:, [a-z ]+)?: (.+?)\.(?= |$)")
-"""What a docstring says of a setting that is not given: it is the default that people see."""
+DEFAULT = re.compile(
+    r" ?By default, (?:this is|there is|Patchwright uses|the server works for) (.+?)\.(?= |$)", re.DOTALL
+)
+"""The sentence of a docstring that describes a computed default. It goes to the column "default"."""
 
 
 def reference(page: str) -> str:
@@ -111,8 +113,8 @@ def meanings(model: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
             )
             assert isinstance(text, str), f"{model.__name__}.{node.target.id} says nothing of itself"
             text = " ".join(text.split())
-            otherwise = WITHOUT.search(text)
-            yield node.target.id, WITHOUT.sub("", text).strip(), otherwise[1] if otherwise else ""
+            otherwise = DEFAULT.search(text)
+            yield node.target.id, DEFAULT.sub("", text).strip(), otherwise[1] if otherwise else ""
 
 
 def option(key: str) -> str:
@@ -134,9 +136,11 @@ def takes(field: FieldInfo) -> str:
         kinds = [each for each in get_args(kind) if each is not NoneType]
         kind = kinds[0] if len(kinds) == 1 else kind
     words = _words(kind)
-    if least and most:
-        return f"{words}, {least} to {most}"
-    return f"{words} {least if 'above' in least else f'from {least}'}" if least and words != "text" else words
+    if not least or words == "text":
+        return words
+    if "than" in least:
+        return f"{words} {least}, at most {most}" if most else f"{words} {least}"
+    return f"{words} from {least} to {most}" if most else f"{words}, at least {least}"
 
 
 def _words(kind: Any) -> str:
@@ -166,7 +170,7 @@ def _bound(field: FieldInfo, *names: str) -> str:
     for rule in field.metadata:
         for name in names:
             if (bound := getattr(rule, name, None)) is not None:
-                return ("above " if name == "gt" else "") + f"{bound:,}"
+                return ("greater than " if name == "gt" else "") + f"{bound:,}"
     return ""
 
 

@@ -29,7 +29,7 @@ def test_a_setting_is_listed_with_its_variable_type_and_default() -> None:
     assert lines[0] == "| setting | environment, option | takes | default | meaning |"
     (shown,) = (line for line in lines if line.startswith("| `timeout` |"))
     assert shown.startswith(
-        "| `timeout` | `PATCHWRIGHT_TIMEOUT`, `--timeout` | whole number from 10 | `3600` | Seconds for the agent's"
+        "| `timeout` | `PATCHWRIGHT_TIMEOUT`, `--timeout` | whole number, at least 10 | `3600` | Maximum number of"
     )
     assert [line for line in lines if "`secrets_file` †" in line] != []
     assert "secrets_file" in SENSITIVE_SETTINGS

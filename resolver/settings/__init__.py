@@ -1,1 +1,3 @@
-"""Settings of operators and configuration of maintainers, validated when read."""
+"""The operator's settings and the maintainers' repository configuration. Both are validated when they are
+read.
+"""

@@ -40,7 +40,7 @@ async def record_settings(log: RunLog, deps: RunDependencies, repository: RepoCo
 
 
 def build_run_configured(deps: RunDependencies, repository: RepoConfig) -> RunConfigured:
-    """Returns the effective settings of a run. Values such as `auto` are replaced with the detected
+    """Builds the event with a run's effective settings. Values such as `auto` are replaced with the detected
     values.
     """
     return RunConfigured(
@@ -76,7 +76,7 @@ def dump_recorded_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _host_and_port(url: str | None) -> str | None:
-    """Returns only the host and port, because the rest of a URL may contain a key."""
+    """Returns only the host and port of a URL, because the rest of the URL may contain a key."""
     if url is None:
         return None
     try:

@@ -19,7 +19,7 @@ class McpServer(FrozenModel):
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """HTTP headers of requests to the URL."""
     tools: tuple[str, ...] | None = None
-    """Names of the tools that the model gets. None: all tools."""
+    """Names of the tools that the model gets. If it is None, the model gets all tools of the server."""
 
     @model_validator(mode="after")
     def _validate_transport(self) -> "McpServer":

@@ -31,7 +31,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class ConfigProblem(FrozenModel):
-    """An invalid entry of the file, which is ignored."""
+    """An invalid entry of `.github/patchwright.toml`. Such an entry is ignored."""
 
     key: str
     """Dotted key of the entry; empty if the problem concerns the whole file."""
@@ -44,14 +44,14 @@ class ConfigProblem(FrozenModel):
 
 
 class ParsedRepoConfig(FrozenModel):
-    """The valid entries of the file, and the problems of the invalid entries."""
+    """The valid entries of `.github/patchwright.toml`, and the problems of the invalid entries."""
 
     config: RepoConfig = RepoConfig()
     problems: tuple[ConfigProblem, ...] = ()
 
 
 async def read_repo_config(workspace: Workspace) -> ParsedRepoConfig:
-    """Returns the configuration at the workspace's base commit, without invalid entries. Raises
+    """Reads `.github/patchwright.toml` at the workspace's base commit, and drops invalid entries. Raises
     WorkspaceError.
     """
     if (found := await workspace.get_entry(REPO_CONFIG_PATH)) is None:
@@ -102,8 +102,8 @@ def parse_repo_config(text: str) -> ParsedRepoConfig:
 
 
 def _removal_order(path: KeyPath) -> tuple[int, int]:
-    """Returns a sort key for paths of values to remove. Array items are removed from the end, and nested
-    values before the table that contains them.
+    """Returns a sort key for the paths of invalid values, so that their removal changes no path that is still
+    needed. Array items are removed from the end, and nested values before the table that contains them.
     """
     return -(path[1] if len(path) > 1 and isinstance(path[1], int) else 0), -len(path)
 
@@ -115,8 +115,8 @@ def _unreadable(message: str, line: int | None = None) -> ParsedRepoConfig:
 def _make_problem(
     lines: Mapping[KeyPath, int], loc: KeyPath, path: KeyPath, kind: str, message: str
 ) -> ConfigProblem:
-    """Builds a problem from a pydantic error. `loc` is the error's location, and `path` is the part of `loc`
-    that exists in the file.
+    """Converts a pydantic error to a ConfigProblem. `loc` is the error's location, and `path` is the part of
+    `loc` that exists in the file.
     """
     missing = kind == "missing"
     key = ".".join(part for part in (loc if missing else path) if isinstance(part, str))[:MAX_KEY_LENGTH]
@@ -159,7 +159,9 @@ _KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"
 
 
 def find_key_lines(text: str) -> dict[KeyPath, int]:
-    """Returns the line, from 1, on which each key and table first appears."""
+    """Returns the number of the line on which each key and table first appears. The first line has the number
+    1.
+    """
     found: dict[KeyPath, int] = {}
     for number, path in _iterate_keys(text):
         for length in range(1, len(path) + 1):
@@ -168,8 +170,8 @@ def find_key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def nearest_line(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """Returns the line of this key, or else of the nearest table that contains the key. Returns None if none
-    of them has a line of its own.
+    """Returns the line number of this key. If it is unknown, returns the line number of the nearest table
+    that contains the key, or None.
     """
     prefixes = (path[:length] for length in range(len(path), 0, -1))
     return next((lines[prefix] for prefix in prefixes if prefix in lines), None)

@@ -1,4 +1,4 @@
-"""Settings for runs: limits, verification, and the agent's tools. Part of `Settings`."""
+"""Settings for runs: limits, verification, and the agent's tools. They are part of the operator's `Settings`."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -13,67 +13,85 @@ SearchProvider = Literal["tavily", "exa", "brave"]
 
 
 class RunSettings(FrozenModel):
-    """Limits of one run, and how its result is verified."""
+    """The operator's settings for each run: its limits, the verification of its patch, and the agent's tools."""
 
     max_steps: int = Field(default=100, ge=1)
-    """Maximum number of model replies."""
+    """Maximum number of model replies in one run."""
     max_browsing_steps: int = Field(default=30, ge=1)
-    """Maximum number of model replies for one browsing task; they also count toward `max_steps`."""
+    """Maximum number of model replies for one browsing task. These replies also count toward `max_steps`."""
     max_subagent_steps: int = Field(default=20, ge=0)
-    """Maximum number of model replies for one question to an investigator subagent; they also count toward
-    `max_steps`. 0 turns investigators off.
+    """Maximum number of model replies for one question to an investigator, which is a subagent. These replies
+    also count toward `max_steps`. 0 turns investigators off.
     """
     max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)
-    """Maximum cost in dollars. Without a known price, this limit cannot be enforced, and the run says so."""
+    """Maximum cost of one run in dollars. If the model's price is unknown, this limit cannot be enforced, and
+    the cost is shown as unknown.
+    """
     max_tokens: int | None = Field(default=None, ge=1)
-    """Maximum number of tokens in all prompts (cached ones included) and replies. It also applies without a
-    known price. None: no limit.
+    """Maximum number of tokens in all prompts and replies of one run. Cached prompt tokens count, too. The
+    limit also applies if the model's price is unknown. By default, there is no limit.
     """
     timeout: int = Field(default=3600, ge=10)
-    """Seconds for the agent's work. A command that is still running after that is stopped."""
+    """Maximum number of seconds for the agent's work. A command that is still running then is stopped."""
     test_timeout: int = Field(default=900, ge=1, le=1800)
-    """Seconds for one test run."""
+    """Maximum number of seconds for one test run."""
     max_repairs: int = Field(default=2, ge=0, le=20)
-    """How many times a patch goes back to the agent because it breaks tests or because its own tests fail."""
+    """Maximum number of times that the agent must repair its patch because the patch breaks tests or because
+    its own tests fail.
+    """
     max_attempts: int = Field(default=1, ge=1, le=10)
-    """Maximum number of attempts at an issue. Each one starts from the base commit. A proven attempt is the
-    last one. The best attempt is published. All attempts share the limits.
+    """Maximum number of attempts at an issue. Each attempt starts from the base commit. After an attempt
+    whose tests prove the fix, no further attempt follows. The best attempt is published. All attempts share
+    the limits of one run.
     """
     patch_review: bool = False
-    """Asks a second model (`review_model`) to review the patch. Its review never changes the verdict."""
+    """Whether a second model (`review_model`) reviews the patch. Its review never changes the test verdict.
+    """
     planning_interval: int = Field(default=10, ge=0)
-    """Number of replies between two requests to the model to review its plan; 0: no requests."""
+    """Number of model replies after which the model is asked to review its progress and to plan ahead. 0
+    turns these requests off.
+    """
     max_instruction_tokens: int = Field(default=8_000, ge=0)
-    """Maximum tokens of the repository's own instructions in the first message. 0: only file names are
-    listed.
+    """Maximum number of tokens of the repository's own instructions in the first message. If the value is 0,
+    the message lists only the names of the files.
     """
     max_context_tokens: int | None = Field(default=None, ge=2_000)
-    """Maximum tokens of a conversation before it is condensed. If a model rejects a shorter conversation as
-    too long, later requests are kept shorter. None: 100,000, but at most 70% of the model's context window.
+    """Maximum number of tokens in a conversation. A longer conversation is shortened to a summary and its
+    latest messages. If a model rejects a conversation below this limit as too long, later requests are kept
+    shorter. By default, this is 100,000, but at most 70% of the model's context window.
     """
 
     risk_threshold: Literal["medium", "high", "never"] = "high"
-    """Calls with this risk rating or a higher one are rejected."""
+    """Tool calls with this risk rating or a higher one are refused. `never` turns this check off."""
     model_rates_risk: bool = False
-    """Also asks the model to rate each of its calls. This can only raise the rating by the rules."""
+    """Whether the model also rates the risk of each of its tool calls. The model can raise the rating that
+    Patchwright's rules give, but cannot lower it.
+    """
     risk_analyzers: tuple[str, ...] = ()
-    """Your own risk analyzers, in addition to the rules: names of entry points in `patchwright.analyzers`."""
+    """Names of your own risk analyzers, which are used in addition to Patchwright's rules. Each name is an
+    entry point in the group `patchwright.analyzers`.
+    """
     risk_policy: str | None = None
-    """Your own risk policy instead of `risk_threshold`: the name of an entry point in `patchwright.policies`.
+    """Name of your own risk policy, which replaces `risk_threshold`. The name is an entry point in the group
+    `patchwright.policies`.
     """
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
-    """MCP servers, by name. The agent gets their tools."""
+    """MCP servers whose tools the agent can use, by name."""
     secrets_file: Path | None = None
-    """A TOML file with secrets that commands in a repository's sandbox may use. Its mode must be 0600."""
+    """Path of a TOML file with secrets that commands in a repository's sandbox may use. The file's mode must
+    be 0600.
+    """
     search_api_key: SecretStr | None = None
-    """API key of the search provider. Without it, the agent cannot search the web."""
+    """API key of the web search provider. Without a key, the agent cannot search the web."""
     search_provider: SearchProvider = "tavily"
-    """The search provider that the key belongs to."""
+    """The web search provider that issued `search_api_key`."""
     search_base_url: str | None = None
-    """Base URL of the search provider's API, or of a gateway for it. None: the provider's own URL."""
+    """Base URL of the search provider's API, or of a gateway for this API. By default, this is the provider's
+    own URL.
+    """
     max_searches: int = Field(default=20, ge=1)
     """Maximum number of web searches in one run."""
     templates: Path | None = None
-    """A directory of templates that replace the built-in ones with the same names in `templates/`, such as
-    `prompts/system.md.j2` or `replies/pull_body.md.j2`.
+    """Path of a directory with your own templates. They replace the built-in templates of the same names in
+    `templates/`, such as `prompts/system.md.j2` or `replies/pull_body.md.j2`.
     """

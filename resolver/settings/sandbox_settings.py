@@ -1,4 +1,4 @@
-"""Settings for sandboxes: their type, limits and network access. Part of `Settings`."""
+"""Settings for sandboxes: their type, limits and network access. They are part of the operator's `Settings`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,62 +17,77 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 
 class SandboxSettings(FrozenModel):
-    """Settings for the sandboxes of all runs; only the base image may differ by language."""
+    """The operator's settings for the sandboxes of all runs. Only the base image can depend on the
+    repository's language.
+    """
 
     sandbox: Literal["docker", "local", "auto"] = "auto"
-    """Where the agent works. `auto` means Docker; if no engine responds, only `resolve --repo PATH` at a
-    terminal asks whether the model may run commands on this machine. Everything else is rejected. `local`
-    has no isolation.
+    """Where the agent works. `auto` uses Docker. If no Docker engine responds, `patchwright resolve --repo
+    PATH` at a terminal asks you whether the model may run commands on this machine. In all other cases, the
+    program stops with an error. `local` runs commands on this machine without isolation.
     """
     image: str = "debian:bookworm-slim"
-    """Base image; any image that the engine can run. Tests run with the Python and the language tools of this
-    image, so it must contain what they need.
+    """Base image of the sandboxes. You can use any image that the Docker engine can run. Tests run with the
+    Python and the language tools of this image, so the image must contain what your tests need.
     """
     language_images: dict[Language, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
-    """Base images by the language of the repository's tests, instead of `image`."""
+    """Base images that replace `image`, by the language of the repository's tests."""
     sandbox_features: tuple[SandboxFeature, ...] = ALL_FEATURES
-    """Features of a sandbox in addition to shell and editor. The value `none` of the environment variable
-    turns all of them off.
+    """Features of a sandbox in addition to the shell and the editor. To turn all of them off, set the
+    environment variable to `none`.
     """
     memory_mb: int = Field(default=4096, ge=64)
-    """Memory of a sandbox in MiB, including swap."""
+    """Maximum memory of a sandbox in MiB, including swap."""
     cpus: float = Field(default=2.0, gt=0)
-    """CPUs of a sandbox."""
+    """Number of CPUs that a sandbox can use."""
     pids: int = Field(default=512, ge=16)
     """Maximum number of processes in a sandbox."""
     disk_mb: int = Field(default=10_240, ge=16)
-    """Disk space in MiB for files outside `/tmp`. A sandbox that exceeds it is stopped."""
+    """Maximum disk space in MiB for a sandbox's files outside `/tmp`. A sandbox that exceeds this limit is
+    stopped.
+    """
     warm_pool: int = Field(default=0, ge=0, le=16)
-    """Number of sandboxes that are started in advance, so that runs start faster; each one reserves its
-    memory.
+    """Number of sandboxes that are started in advance, so that runs start faster. Each of these sandboxes
+    reserves its memory.
     """
     sandbox_transport: Literal["auto", "socket", "exec"] = "auto"
-    """How the host reaches the server in the sandbox: through a `socket` in a shared directory, or through
-    `docker exec` for an engine on another machine or in a VM. `auto` uses the socket if it can be shared.
+    """How the host connects to Patchwright's server in the sandbox. `socket` uses a socket in a shared
+    directory. `exec` uses `docker exec`, which also works for an engine on another machine or in a VM. `auto`
+    uses the socket if the directory can be shared.
     """
     setup_timeout: int = Field(default=1200, ge=1, le=1800)
-    """Seconds for the setup of a repository."""
+    """Maximum number of seconds for the setup of a repository, which installs its dependencies."""
 
     network: NetworkMode = "allowlist"
-    """What the agent's sandbox can reach. `none`: nothing; `allowlist`: package indexes, language registries
-    and `allowed_hosts`; `open`: every public host. Sandboxes that verify a patch have no network.
+    """What the agent's sandbox can reach. `none` allows no host. `allowlist` allows package indexes, language
+    registries and `allowed_hosts`. `open` allows every public host. Sandboxes that verify a patch have no
+    network.
     """
     allowed_hosts: tuple[str, ...] = ()
-    """Additional hosts for the allowlist; `*.example.org` allows all subdomains."""
+    """Hosts that the sandbox can reach in addition to the built-in allowlist. `*.example.org` allows all
+    subdomains.
+    """
     allowed_addresses: tuple[str, ...] = ()
-    """Private networks such as `10.1.0.0/16` that sandboxes may reach like public ones. Set this in a closed
-    network where host names resolve to mirrors.
+    """Private networks, such as `10.1.0.0/16`, that sandboxes may reach like public ones. Set this in a
+    closed network in which the names of public hosts resolve to internal mirrors.
     """
     max_upload_mb: int = Field(default=10, ge=0)
-    """Upload limit in megabytes, for one sandbox in total and for the host to one MCP server per run."""
+    """Maximum upload in megabytes. The limit applies to each sandbox, and to the data that the host sends to
+    each MCP server during a run.
+    """
     proxy: SecretStr | None = None
-    """Outbound proxy of your network, `http://[user:password@]host:port`. None: `HTTPS_PROXY`."""
+    """URL of your network's outbound proxy, as `http://[user:password@]host:port`. By default, Patchwright
+    uses the variable `HTTPS_PROXY`.
+    """
     ca_bundle: Path | None = None
-    """CA certificates (PEM) for closed networks. They apply to Patchwright's own requests, image builds, and
-    programs in the sandbox, including Chromium. None: `SSL_CERT_FILE`.
+    """Path of a file with CA certificates (PEM) for closed networks. They apply to Patchwright's own
+    requests, image builds, and programs in the sandbox, including Chromium. By default, Patchwright uses the
+    variable `SSL_CERT_FILE`.
     """
     package_index: str | None = None
-    """Python package index for image builds and sandboxes. None: `PIP_INDEX_URL`."""
+    """URL of the Python package index for image builds and sandboxes. By default, Patchwright uses the
+    variable `PIP_INDEX_URL`.
+    """
 
     @field_validator("sandbox_features", mode="before")
     @classmethod

@@ -1,4 +1,6 @@
-"""Settings for servers only: event sources, allowed repositories and daily limits. Part of `Settings`."""
+"""Settings for servers only: event sources, allowed repositories and daily limits. They are part of the
+operator's `Settings`.
+"""
 
 import re
 from decimal import Decimal
@@ -13,93 +15,105 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 
 class ServerSettings(FrozenModel):
-    """The operator's settings for `serve` and `work`."""
+    """The operator's settings for the commands `serve` and `work`."""
 
     webhook_secret: SecretStr | None = None
-    """The secret that GitHub uses to sign webhook deliveries. `serve` needs it unless it polls."""
+    """The secret with which GitHub signs webhook deliveries. `serve` requires it if `poll` is off."""
     credentials_key: SecretStr | None = Field(default=None, min_length=32)
-    """A secret of at least 32 characters that encrypts the credentials from the browser setup. None: the key is
-    in a file.
+    """A secret of at least 32 characters that encrypts the credentials from the browser setup. By default,
+    Patchwright uses the key in `credentials_key_file`.
     """
     credentials_key_file: Path | None = None
-    """A file with the key that encrypts the credentials from the browser setup; it is created if it does not
-    exist. None: `DATA.key` next to the data directory `DATA`, or the system's keyring.
+    """Path of a file with the key that encrypts the credentials from the browser setup. If the file does not
+    exist, it is created. By default, Patchwright uses `DATA.key` next to the data directory `DATA`, or the
+    system's keyring.
     """
     webhook_url: str | None = None
-    """URL of the repository webhook if you use a token: Patchwright requests failed deliveries to this URL
-    again. A GitHub App's webhook does not need this.
+    """URL of the repository's webhook, if you use a token. Patchwright then asks GitHub to send failed
+    deliveries to this URL again. A GitHub App does not need this setting.
     """
     poll: bool = False
-    """Polls GitHub every 30 seconds, so that no webhook is needed."""
+    """Whether the server polls GitHub every 30 seconds, so that no webhook is needed."""
     polled_repositories: tuple[str, ...] = ()
-    """With a token: the repositories (`owner/name`) to poll for missed events. A GitHub App polls the
-    repositories where it is installed.
+    """The repositories (`owner/name`) that the server polls for missed events if you use a token. With a
+    GitHub App, the server polls the repositories in which the App is installed.
     """
     redis_url: str | None = None
-    """URL of your own Redis. None: an embedded Redis that stores its data in `data`."""
+    """URL of your own Redis. By default, Patchwright uses an embedded Redis that stores its data in `data`.
+    """
     public_url: str | None = None
     """Public URL of the server, such as `https://patchwright.example.com`. Comments, pull requests and check
-    runs link to the dashboard there. With `poll`, a loopback URL is not linked.
+    runs link to the dashboard at this URL. If `poll` is on, they do not link to a loopback URL such as
+    `http://127.0.0.1:8000`.
     """
     workflow_url: str | None = None
-    """URL of the workflow run to link to, instead of the dashboard. None: set by the GitHub Action."""
+    """URL of a GitHub Actions workflow run. Comments and pull requests link to this URL instead of the
+    dashboard. The GitHub Action sets it.
+    """
 
     plan_expiry_days: float = Field(default=14, gt=0)
-    """Days until a plan expires if nobody approves it with `go`."""
+    """Number of days after which a plan expires if nobody has approved it with the command `go`."""
     allowed_repositories: tuple[str, ...] = ()
-    """Repositories that the server works for, as `owner/name` or `owner/*`; requests from others are
-    rejected. Set it if others can install your GitHub App, because their runs cost your money. Empty: all.
+    """Repositories that the server works for, as `owner/name` or `owner/*`. Requests from other repositories
+    are rejected. Set this if other people can install your GitHub App, because you pay for their runs. By
+    default, the server works for all repositories.
     """
     user_runs_per_day: int = Field(default=50, ge=1)
     """Maximum number of runs that one person can start per day (UTC)."""
     repository_runs_per_day: int = Field(default=100, ge=1)
     """Maximum number of runs that can be started in one repository per day (UTC)."""
     usd_per_day: Decimal = Field(default=Decimal("50.00"), gt=0)
-    """Maximum cost in dollars of all runs per day; no run starts after it is reached. A run's cost is added
-    when an attempt ends, to the total of that day. Concurrent runs can exceed the limit, each by at most its
-    `max_usd`.
+    """Maximum cost in dollars of all runs per day (UTC). When the total reaches this limit, no run starts for
+    the rest of the day. The cost of an attempt is added to the total when the attempt ends. Runs that are
+    already active can exceed the limit, each by at most its `max_usd`.
     """
     operator_token: SecretStr | None = Field(default=None, min_length=16)
     """A secret of at least 16 characters that gives access to the dashboard and the jobs API for all
     repositories.
     """
     oauth_client_id: str | None = None
-    """Client ID of the GitHub App, for signing in to the dashboard. Requires `public_url`; the App's callback
-    URL is `/login/callback` below it.
+    """Client ID of the GitHub App. It lets people sign in to the dashboard. It requires `public_url`, and the
+    App's callback URL must be `public_url` followed by `/login/callback`.
     """
     oauth_client_secret: SecretStr | None = None
     """Client secret of the GitHub App."""
     max_ci_repairs: int = Field(default=2, ge=0, le=10)
-    """How many times in a row the server repairs failing checks on one of its pull requests; 0: never."""
+    """Maximum number of times in a row that the server repairs failing checks on one of its pull requests. 0
+    turns these repairs off.
+    """
     hold_ci: Literal["untrusted", "always", "never"] = "untrusted"
-    """When commits skip CI until someone with write access comments `@agent run-ci`. `untrusted`: if the
-    agent read external content, or text by people without write access.
+    """Which commits start no CI until someone with write access comments `@agent run-ci`. With `untrusted`,
+    these are the commits of runs in which the agent read external content or text by people without write
+    access.
     """
     max_concurrent_jobs: int = Field(default=2, ge=1, le=64)
-    """Number of runs that one worker processes at the same time, each in its own sandbox."""
+    """Maximum number of runs that one worker processes at the same time, each in its own sandbox."""
 
     archive: str | None = None
-    """Permanent storage for run logs: `s3://bucket/runs`, `file:///srv/runs` or any other fsspec URL. None:
-    the worker's local disk.
+    """URL of the permanent storage for run logs, such as `s3://bucket/runs` or `file:///srv/runs`. You can
+    use any fsspec URL. By default, Patchwright uses the worker's local disk.
     """
     log_format: Literal["auto", "text", "json"] = "auto"
-    """Log format of `serve` and `work`. `json` writes one object per line; `auto` writes text to a terminal
-    and JSON otherwise.
+    """Log format of `serve` and `work`. `json` writes one JSON object per line. `auto` writes text to a
+    terminal, and JSON to a file or pipe.
     """
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Minimum log level. Libraries log at `warning` or above."""
+    """Minimum level of the messages that are logged. For messages of libraries, the minimum is at least
+    `warning`.
+    """
     metrics_label: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
-    """Label for these settings in metrics. Workers that share a Redis but have different settings need
-    different labels to be counted separately.
+    """Value of the label `metrics_label` in the metrics of these workers. If workers with different settings
+    share a Redis, give them different values, so that they are counted separately.
     """
 
     github_write_interval: float = Field(default=1.0, ge=0, le=60)
-    """Seconds between two writes to GitHub for one installation or token, across all workers. Set it to 0
-    only for your own GitHub server without rate limits.
+    """Minimum number of seconds between two write requests to GitHub. All workers together keep this interval
+    for each installation or token. Set it to 0 only for your own GitHub server without rate limits.
     """
 
     def run_url(self, run: str) -> str | None:
-        """Returns the URL of a run; None if there is none, or if only the server's own machine can open it.
+        """Returns the URL of a run. Returns None if no URL is configured, or if only the server's own machine
+        could open it.
 
         A loopback URL in a comment would lead readers to their own machine.
         """
@@ -115,11 +129,12 @@ class ServerSettings(FrozenModel):
         return url.rstrip("/") if url else None
 
     min_free_memory_mb: int = Field(default=512, ge=0)
-    """MiB of memory that must be free on this machine. Otherwise, no sandbox starts and the job is retried.
+    """Memory in MiB that must be free on this machine. If less is free, no sandbox starts and the job is
+    retried.
     """
     min_free_disk_mb: int = Field(default=1024, ge=0)
-    """MiB of disk space that must be free on the Docker engine's disk. Otherwise, no sandbox starts and the
-    job is retried. An engine on another machine is not checked.
+    """Disk space in MiB that must be free on the Docker engine's disk. If less is free, no sandbox starts and
+    the job is retried. The disk of an engine on another machine is not checked.
     """
 
 

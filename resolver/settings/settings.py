@@ -1,7 +1,8 @@
-"""The operator's `Settings` and the repository's `RepoConfig`, both validated strictly.
+"""Defines the operator's `Settings` and the repository's `RepoConfig`. Invalid and unknown values are
+rejected.
 
-This module converts mappings to values; only `bot/composition_root.py` reads the environment and the
-operator's file.
+This module converts mappings to values. Only `bot/composition_root.py` reads the environment and the
+operator's settings file.
 """
 
 import difflib
@@ -28,59 +29,60 @@ REPO_CONFIG_PATH = ".github/patchwright.toml"
 
 
 class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
-    """The operator's settings: the same for the server, the GitHub Action and the command line.
+    """The operator's settings, which are the same for the server, the GitHub Action and the command line.
 
-    They come from `patchwright.toml` (lowercase names), then from the environment (`PATCHWRIGHT_` and
-    uppercase names; other names are listed in EXTERNAL_VARIABLES), then from the command line; later sources
-    override earlier ones. The docstring of a setting is also its description in docs/configuration.md
-    (tests/settings_reference.py).
+    They come from three sources: the file `patchwright.toml`, the environment, and the command line. Later
+    sources override earlier ones. The file uses lowercase names. Environment variables use uppercase names
+    with the prefix `PATCHWRIGHT_`, except those in EXTERNAL_VARIABLES. The docstring of a setting is also its
+    description in docs/configuration.md (see tests/settings_reference.py).
     """
 
     github_token: SecretStr | None = None
     """A token that can read the repository, push branches, and write issues and pull requests."""
     app_id: str | None = None
-    """ID or client ID of the GitHub App; requires a private key."""
+    """ID or client ID of the GitHub App. It requires `private_key` or `private_key_file`."""
     private_key: SecretStr | None = None
-    """The App's private key, as PEM."""
+    """The GitHub App's private key in PEM format."""
     private_key_file: Path | None = None
-    """Path of a file with the App's private key."""
+    """Path of a file with the GitHub App's private key."""
     github_api_url: str = "https://api.github.com"
-    """URL of the REST API. GitHub Enterprise Server: `https://HOST/api/v3`."""
+    """URL of the REST API. For GitHub Enterprise Server, use `https://HOST/api/v3`."""
     github_graphql_url: str = "https://api.github.com/graphql"
-    """URL of the GraphQL API. GitHub Enterprise Server: `https://HOST/api/graphql`."""
+    """URL of the GraphQL API. For GitHub Enterprise Server, use `https://HOST/api/graphql`."""
     github_server_url: str = "https://github.com"
     """URL of GitHub's website and git server."""
 
     data: Path
-    """Directory for runs and caches. Required: the user's data directory."""
+    """Path of the directory for runs and caches. By default, this is the user's data directory."""
 
     label: str = Field(default="fix-me", min_length=1)
     """The label that starts a run."""
     mention: str = Field(default="@agent", min_length=2)
-    """The mention that starts a run, as a whole word."""
+    """The word that addresses the bot. A comment that contains this as a whole word starts a run."""
     branch_prefix: str = Field(default="patchwright/", min_length=1)
     """Prefix of all branches that are pushed for issues."""
     branch: str = "issue-{number}"
-    """Branch name after the prefix. `{number}` is the issue's number, `{slug}` its title, and `{run}` a short
-    run ID. If a branch of this name contains other work, the short run ID is appended.
+    """Template for the name of an issue's branch, without `branch_prefix`. `{number}` is the issue's number,
+    `{slug}` its title, and `{run}` a short run ID. If a branch of this name contains other work, the short
+    run ID is appended.
     """
 
     max_files: int = Field(default=100, ge=1)
     """Maximum number of files that a patch may change. A larger patch is not published."""
     max_patch_mb: float = Field(default=4, gt=0, le=4)
-    """Maximum size of a patch, and of the data that it adds to the tree, in megabytes. Patches of more than 4
-    MB cannot be read from a sandbox.
+    """Maximum size of a patch in megabytes. The same limit applies to the data that the patch adds to the
+    repository. Patches of more than 4 MB cannot be read from a sandbox.
     """
     allowed_paths: tuple[str, ...] = ()
-    """Glob patterns of protected paths that patches may change, such as `.github/workflows/*`. GitHub
-    requires a separate permission for workflow files.
+    """Glob patterns for protected paths that patches may change nevertheless, such as `.github/workflows/*`.
+    GitHub requires a separate permission for workflow files.
     """
 
     @field_validator("*", mode="before")
     @classmethod
     def _split_text(cls, value: object, info: ValidationInfo) -> object:
-        """Splits text from the environment and the command line: a list is separated by spaces or commas, a
-        table is JSON.
+        """Parses a setting's text from the environment or the command line. The items of a list are separated
+        by spaces or commas. A table is JSON.
         """
         kind = get_origin(cls.model_fields[info.field_name or ""].annotation)
         if not isinstance(value, str) or kind not in (tuple, dict):
@@ -118,7 +120,7 @@ EXTERNAL_VARIABLES = {
     "GITHUB_SERVER_URL": "github_server_url",
     "REDIS_URL": "redis_url",
 }
-"""Settings whose environment variables have standard names, as in GitHub Actions and Redis."""
+"""Maps the standard names of environment variables, as in GitHub Actions and Redis, to settings."""
 
 
 FALLBACK_VARIABLES = {
@@ -127,7 +129,9 @@ FALLBACK_VARIABLES = {
     "https_proxy": "proxy",
     "HTTPS_PROXY": "proxy",
 }
-"""Standard environment variables in closed networks, used for settings that are not set otherwise."""
+"""Maps standard environment variables for closed networks to settings. All other sources of a setting
+override these variables.
+"""
 
 
 # Settings that decide where credentials are sent or what leaves the sandbox. A file from someone's repository
@@ -170,15 +174,15 @@ SENSITIVE_SETTINGS = frozenset(
 
 
 class ConfiguredSuite(FrozenModel):
-    """One of several test commands of a repository."""
+    """One of several test commands of a repository, as a maintainer configured it."""
 
     command: str = Field(min_length=1)
-    """Shell command; runs in `directory`."""
+    """The shell command that runs the tests in `directory`."""
     directory: str = ""
     """Directory relative to the repository's root, such as `packages/web`."""
     runner: RunnerName | None = None
-    """The test runner, if it cannot be detected from the command; `junit` if the command writes to
-    `$PATCHWRIGHT_REPORT`.
+    """Name of the test runner, if it cannot be detected from the command. Use `junit` for a command that
+    writes a JUnit XML report to `$PATCHWRIGHT_REPORT`.
     """
 
     @field_validator("directory")
@@ -196,26 +200,29 @@ class RepoConfig(FrozenModel):
     """The maintainers' configuration of a repository, `.github/patchwright.toml` on the base branch."""
 
     test_command: str | None = None
-    """Shell command that runs the tests in the repository's root. None: the command from `tests`, or a
-    detected one.
+    """Shell command that runs the tests in the repository's root. By default, Patchwright uses the commands
+    in `tests`, or detected commands.
     """
     tests: tuple[ConfiguredSuite, ...] = Field(default=(), max_length=50)
-    """Tables with `command`, `directory` and `runner`, for a repository with several projects. The first one
-    runs while the agent works.
+    """Tables with `command`, `directory` and `runner`, for a repository with several projects. The tests of
+    the first table also run while the agent works.
     """
     setup: str | tuple[str, ...] | None = None
-    """Shell command, or a list of them, that installs the dependencies; `""` turns setup off. None: the
-    script `.github/patchwright/setup.sh`, or commands detected from the manifests.
+    """Shell command, or a list of shell commands, that installs the dependencies. `""` turns the setup off.
+    By default, Patchwright uses the script `.github/patchwright/setup.sh`, or commands detected from the
+    manifests.
     """
     test_timeout: int | None = Field(default=None, ge=1, le=1800, strict=True)
-    """Seconds for one test run. None: the operator's setting."""
+    """Maximum number of seconds for one test run. By default, this is the operator's `test_timeout`."""
     base_branch: str | None = None
     """The branch that runs start from and that pull requests target. This setting is read on the default
-    branch. `base=NAME` in the comment that starts a run, or in an issue by someone with write access,
-    overrides it. None: the default branch.
+    branch. People can override it with `base=NAME` in the comment that starts a run, or in an issue by
+    someone with write access. By default, this is the repository's default branch.
     """
     branch: str | None = None
-    """Branch name after the operator's prefix. None: the operator's `branch`."""
+    """Template for the name of an issue's branch, without the operator's `branch_prefix`. By default, this is
+    the operator's `branch`.
+    """
 
     @field_validator("branch")
     @classmethod
@@ -256,7 +263,7 @@ def read_fallback_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns settings from the machine's standard variables. All other sources override these settings."""
     values = {key: environ[name] for name, key in FALLBACK_VARIABLES.items() if environ.get(name)}
     if not values.get("proxy", "http://").startswith("http://"):
-        del values["proxy"]  # another protocol (SOCKS or TLS), which Patchwright does not support
+        del values["proxy"]  # Patchwright does not support proxies with another protocol, such as SOCKS.
     return values
 
 
@@ -288,7 +295,9 @@ def parse_toml(text: str, source: str, model: type[FrozenModel]) -> dict[str, An
 def name_sources(
     file: str, from_file: Iterable[str], from_environment: Iterable[str], from_options: Iterable[str]
 ) -> dict[str, str]:
-    """Returns each setting as the operator wrote it: the option, the variable, or the line of the file."""
+    """Returns where the operator set each setting, such as `--max-usd`, a variable, or `max_usd in
+    patchwright.toml`.
+    """
     sources = {key: f"{key} in {file}" for key in from_file}
     sources |= {key: environment_variable(key) for key in from_environment}
     option_names = {"model_base_url": "base-url"}
@@ -296,7 +305,8 @@ def name_sources(
 
 
 def build_settings(values: Mapping[str, Any], sources: Mapping[str, str] = {}) -> Settings:
-    """Validates the operator's settings. Raises SettingsError that names the invalid setting and the fix.
+    """Validates the operator's settings. If a setting is invalid, raises a SettingsError that names it and
+    says how to fix it.
 
     `sources` maps settings to their names as the operator wrote them, such as `--max-usd`.
     """
