@@ -43,10 +43,10 @@ class RepositoryAccess(Protocol):
     async def has_access(self, repo: Repo) -> bool: ...
 
     async def is_own_installation(self, repo: Repo, installation_id: int) -> bool:
-        """Returns False if the App is installed in this repository under another id."""
+        """Returns False if the App's installation in this repository has an id other than `installation_id`."""
 
     async def reset_notices(self, change: InstallationChanged) -> None:
-        """Logs the permissions that the App lacks after its installation changed."""
+        """Called when an App installation has changed. Logs the permissions that the App still lacks."""
 
 
 class CancellationHandler:
@@ -72,7 +72,7 @@ class CancellationHandler:
         self._access = access
 
     async def handle(self, event: CancelEvent) -> None:
-        """Cancels the jobs that this event affects.
+        """Cancels the jobs that must stop because of this event.
 
         Raises QueueDown or ForgeError; the caller then retries the event.
         """
@@ -180,7 +180,7 @@ def has_started(record: JobRecord) -> bool:
 
 
 def parse_timestamp(timestamp: str) -> datetime:
-    """Parses a timestamp from GitHub. Returns the current time if it is invalid."""
+    """Parses a timestamp from GitHub. Returns the current time if the timestamp is invalid."""
     try:
         return datetime.fromisoformat(timestamp).astimezone(UTC)
     except ValueError:

@@ -102,7 +102,8 @@ def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
                 }
             )
         return code
-    except OPERATOR_ERRORS as exc:  # An engine that stopped had responded, so the command was right.
+    except OPERATOR_ERRORS as exc:
+        # EngineStopped is no usage error: the engine responded before it stopped.
         return report_error(options, exc, ERROR if isinstance(exc, EngineStopped) else USAGE_ERROR)
     except (ResolverError, SandboxError) as exc:
         return report_error(options, exc, ERROR)
@@ -206,9 +207,10 @@ def _load_server_settings(options: argparse.Namespace) -> Settings:
 
 
 def _settings_arguments(options: argparse.Namespace, *names: str) -> list[str]:
-    """Returns the settings of this command's options as arguments for another command.
+    """Converts the settings in `options` to command-line arguments for another patchwright command.
 
-    If `names` is empty, returns all settings that were given. Otherwise, returns only those with these names.
+    If `names` is empty, converts all settings that the user gave as options. Otherwise, converts only the
+    settings in `names`.
     """
     values = {
         name: getattr(options, key) for key, name in SETTINGS_OPTIONS.items() if not names or key in names

@@ -25,7 +25,7 @@ def help_text(mention: str, label: str) -> str:
 def stop_text(mention: str, *, has_unreadable: bool) -> str:
     """Renders the reply to a stop command that found no job, or could not cancel every job.
 
-    `has_unreadable` is True if a job that another version wrote is still queued.
+    `has_unreadable` is True if the queue contains a job that only another version of Patchwright can read.
     """
     return render_reply("stop.md.j2", mention=mention, has_unreadable=has_unreadable)
 
@@ -38,8 +38,8 @@ def cannot_stop_workflow_text(url: str) -> str:
 def queued_text(ahead: int, mention: str, *, same_thread: bool, building_images: bool = False) -> str:
     """Renders the notice that a job is queued behind `ahead` other jobs.
 
-    `same_thread` is True if those jobs belong to the same issue or pull request. `building_images` is True
-    while images are being built; no worker takes jobs then.
+    `same_thread` is True if those jobs belong to the same issue or pull request. `building_images` is True if
+    no worker can take jobs yet, because container images are still being built.
     """
     return render_reply(
         "queue_notice.md.j2",
@@ -71,7 +71,8 @@ def ended_text(run: str, result: JobResult | None) -> str:
 def missing_permissions_text(permissions: Sequence[str], settings_url: str, notice_url: str) -> str:
     """Lists the permissions that the owner has to grant at `settings_url`.
 
-    If an earlier notice explains them completely, `notice_url` is the URL of that notice; otherwise it is "".
+    If an earlier notice already explains how to grant these permissions, `notice_url` is the URL of that
+    notice; otherwise it is "".
     """
     return render_reply(
         "missing_permissions.md.j2", permissions=permissions, settings_url=settings_url, notice_url=notice_url

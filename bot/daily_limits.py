@@ -74,8 +74,8 @@ def repository_not_allowed(job: Job, settings: Settings) -> str | None:
 
 
 def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:
-    """Returns a sentence that names the first daily limit that these totals exceed, or None if they exceed
-    none.
+    """Returns a sentence that names the first daily limit that this usage exceeds, or None if the usage is
+    within all limits.
     """
     if usage.user_jobs > settings.user_runs_per_day:
         return over_limit_text("user_runs_per_day", settings.user_runs_per_day)
@@ -89,7 +89,8 @@ def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:
 async def _ignore_queue_down(operation: Callable[[], Awaitable[None]]) -> None:
     """Runs the operation. If Redis fails, only logs the failure.
 
-    If a cost could not be recorded, the job's next try records it. Without a next try, the cost is lost.
+    If the cost of a job could not be recorded, the next try of the job records it. If the job has no further
+    try, its cost is missing from the daily total.
     """
     try:
         await operation()

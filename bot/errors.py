@@ -30,7 +30,9 @@ class PermissionNotGranted(Forbidden):
 
 
 class Preempted(ForgeError):
-    """A more urgent write to GitHub goes first. The preempted write may be dropped."""
+    """A write to GitHub was not sent, because a more urgent write goes first. The caller may drop the preempted
+    write.
+    """
 
     def __init__(self, retry_after: float) -> None:
         super().__init__("a more urgent write to GitHub comes first")

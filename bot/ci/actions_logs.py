@@ -53,7 +53,7 @@ class ActionsLogs:
         except TimeoutError as exc:
             if not limit.expired():
                 raise
-            excerpt.mark_truncated(f"it took longer than {FETCH_TIMEOUT_SECONDS:.0f} s")
+            excerpt.mark_truncated(f"the download took longer than {FETCH_TIMEOUT_SECONDS:.0f} s")
             if text := excerpt.render():
                 return text
             raise ForgeUnavailable("the log download timed out") from exc
@@ -87,5 +87,5 @@ async def _read_body_into(response: httpx.Response, excerpt: LogExcerpt) -> None
     async for chunk in response.aiter_bytes(65_536):
         excerpt.feed(chunk)
         if (size := size + len(chunk)) > MAX_LOG_BYTES:
-            excerpt.mark_truncated(f"it is longer than {MAX_LOG_BYTES // 1_000_000} MB")
+            excerpt.mark_truncated(f"the log is larger than {MAX_LOG_BYTES // 1_000_000} MB")
             return

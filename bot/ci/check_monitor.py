@@ -22,7 +22,8 @@ from patchwright.resolver.errors import Forbidden, NotFound, Unauthorized
 log = logging.getLogger(__name__)
 
 MAX_CHECK_WAIT = timedelta(minutes=30)  # how long to wait for running checks after a check failed
-# Delay before the next query of a commit whose last query led to no job. The delay doubles each time.
+# The first and the longest delay before a commit is queried again, if the last query queued no job. The delay
+# doubles each time.
 MIN_BACKOFF = timedelta(minutes=1)
 MAX_BACKOFF = timedelta(hours=1)
 
@@ -33,15 +34,15 @@ class PullChecks(Protocol):
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None: ...
 
     async def list_own_pull_requests(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
-        """Returns the newest of Patchwright's open pull requests from branches with this prefix."""
+        """Returns Patchwright's newest open pull requests whose branch names start with `prefix`."""
 
     async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]: ...
 
 
 @dataclass(frozen=True)
 class _Backoff:
-    """The time of the next query of a commit that had no failed checks at the last query, or already had a
-    job.
+    """The delay before a commit's checks are queried again. It applies if the last query found no failed
+    checks, or the commit already had a job.
     """
 
     retry_at: datetime
@@ -129,7 +130,7 @@ class CheckMonitor:
         return None
 
     def _should_wait(self, checks: tuple[Check, ...]) -> bool:
-        """Returns True if a repair should wait for running checks."""
+        """Returns True if the repair job should not be queued yet, because some checks are still running."""
         if not any(check.state == "running" for check in checks):
             return False
         failed = [

@@ -24,15 +24,15 @@ COMMIT_STATUS = "commit status"
 STATE_BY_STATUS: dict[str, Literal["running", "passed", "failed"]] = {
     "pending": "running", "success": "passed", "failure": "failed",
 }  # fmt: skip
-"""Maps the state of a commit status to a check state. `error` is left out, because an error says nothing
-about the code.
+"""Maps the state of a commit status to a check state. The status `error` is not mapped, because it does not
+show whether the code is correct.
 """
 MAX_ANNOTATIONS = 50
 STATE_BY_CONCLUSION: dict[str, Literal["passed", "failed"]] = {
     "success": "passed", "neutral": "passed", "skipped": "passed", "failure": "failed",
 }  # fmt: skip
-"""Maps the conclusion of a check run to a check state. The other conclusions (cancelled, timed_out,
-startup_failure, stale, action_required) say nothing about the code.
+"""Maps the conclusion of a check run to a check state. The conclusions cancelled, timed_out, startup_failure,
+stale and action_required are not mapped, because they do not show whether the code is correct.
 """
 
 
@@ -121,7 +121,7 @@ class CheckReader:
         self._get_identity = get_identity
 
     async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
-        """Implements `Forge.list_checks`."""
+        """Returns all checks of a commit except Patchwright's own. Implements `Forge.list_checks`."""
         commit_path = (*repo_path(repo), "commits", commit)
         own_account = await self._get_identity(repo)
         own_slug = own_account.login.removesuffix("[bot]") if own_account else OWN_CHECK_NAME

@@ -60,10 +60,11 @@ class AccessControl:
         return level
 
     async def filter_readable(self, session: Session, repositories: Collection[str]) -> frozenset[str]:
-        """Returns those of the repositories that the person may read.
+        """Returns the repositories from the list that the person may read.
 
-        The access levels may be minutes old. One call checks at most MAX_CHECKED_REPOSITORIES repositories on
-        GitHub: first those that were never checked, then those whose cached level expired first.
+        The access levels may be a few minutes old. One call checks at most MAX_CHECKED_REPOSITORIES
+        repositories on GitHub. Repositories that were never checked come first, then those whose cached level
+        expired first.
 
         Raises Unauthorized and ForgeError.
         """
@@ -84,8 +85,8 @@ class AccessControl:
                     group.create_task(check(name))
         except (
             ExceptionGroup
-            # `except*` is not used: before Python 3.11.4, it puts exceptions that its own block raises into a
-            # group.
+            # `except*` is not used, because before Python 3.11.4 it wraps an exception that is raised in its
+            # own block in an exception group.
         ) as errors:
             if errors.split(ForgeError)[1] is not None:
                 raise

@@ -22,7 +22,7 @@ class ComponentHealth(FrozenModel):
     name: str
     is_healthy: bool
     details: str
-    """Only the operator sees these details."""
+    """The state of the component in a few words. The dashboard shows this text only to the operator."""
 
 
 @dataclass(frozen=True)

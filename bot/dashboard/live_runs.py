@@ -266,7 +266,7 @@ class FollowedRun:
         ):
             spawned = [event.run for event in trajectory if isinstance(event, SubagentSpawned)]
             for run in spawned:
-                self.subagents.pop(run, None)  # read again, because the subagent has ended since
+                self.subagents.pop(run, None)  # the log has grown since the last read
             await self._log_reader.load_subagents(trajectory, self.subagents)
         self.trajectory = trajectory
         if self._watchers:

@@ -44,7 +44,7 @@ class LoadedLog:
     stream_position: bytes
     """ID of the last Redis stream entry read."""
     subagents: dict[RunId, Trajectory]
-    """The logs of the run's subagents, and of the subagents that these started."""
+    """The logs of the run's subagents, including the subagents of subagents."""
     remaining_bytes: int
     """Number of bytes of the log that may still be shown; -1 if the rest of the log is hidden."""
 
@@ -97,8 +97,7 @@ class LogReader:
         return found.run_started
 
     async def load_subagents(self, trajectory: Trajectory, subagents: dict[RunId, Trajectory]) -> None:
-        """Reads the logs of the subagents that this trajectory started, and of the subagents that these
-        started.
+        """Reads the logs of all subagents of this trajectory, including the subagents of subagents.
 
         Adds the logs to `subagents`. Raises QueueDown.
         """
@@ -212,10 +211,10 @@ def _shorten_value(value: Any) -> Any:
 
 
 def _map_fields(value: Value, transform: Callable[[Any], Any]) -> Value:
-    """Applies `transform` to all fields of the value, including nested ones.
+    """Applies `transform` to all fields of the value, including nested fields.
 
-    Returns the value itself if no field changes, as is true for most entries, which are small. Otherwise
-    returns a copy.
+    Returns a changed copy. If `transform` changes no field, returns the value itself. This is the common case,
+    because most log entries are small.
     """
     changed = {
         name: new

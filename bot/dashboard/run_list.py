@@ -83,7 +83,7 @@ class RunStatistics:
     runs: int = 0
     finished: int = 0
     failed: int = 0
-    """Number of failed runs, except those that failed because of a model or a setting."""
+    """Number of failed runs. Runs that failed because of a model or a setting do not count."""
     pulls: set[str] = field(default_factory=set)
     """The pull requests of the runs, as Redis keys. A pull request counts once, even if several runs worked
     on it.
@@ -110,12 +110,14 @@ class RunStatistics:
 
     @property
     def usd_per_merged(self) -> float | None:
-        """Total cost divided by the number of merged pull requests; None if none is merged yet."""
+        """Total cost divided by the number of merged pull requests; None if no pull request has been merged."""
         return self.usd / self.merged if self.merged else None
 
     @property
     def success_rate(self) -> float | None:
-        """Share of the finished runs that are not counted in `failed`; None if no run has finished."""
+        """Share of the finished runs that did not fail, from 0 to 1; None if no run has finished. Failures
+        because of a model or a setting are ignored, as in `failed`.
+        """
         return 1 - self.failed / self.finished if self.finished else None
 
 

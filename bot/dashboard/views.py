@@ -141,7 +141,7 @@ def _statistics_rows(statistics: RunStatistics) -> list[tuple[str, str, str]]:
         (
             "Infrastructure",
             "–" if success_rate is None else f"{100 * success_rate:.1f} %",
-            "of finished runs without a server, sandbox or GitHub failure",
+            "of finished runs had no server, sandbox or GitHub failure",
         ),
     ]
 
@@ -163,7 +163,7 @@ def _page_links(run_list: RunListPage) -> dict[str, str]:
 
 
 def render_page(template: str, context: PageContext, **values: object) -> str:
-    """Renders a template of the dashboard. Replaces invisible characters and control characters by visible
+    """Renders a template of the dashboard. Replaces invisible characters and control characters with visible
     ones.
     """
     page = jinja_templates.get_environment().get_template(f"dashboard/{template}.html.j2").render(

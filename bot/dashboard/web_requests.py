@@ -83,8 +83,8 @@ def cookie_name(name: str, request: Request, deps: DashboardDependencies) -> str
 def set_cookie(
     response: Response, name: str, value: str, seconds: float, request: Request, deps: DashboardDependencies
 ) -> None:
-    """Sets a cookie that scripts cannot read. Of the requests from other sites, only followed links include
-    the cookie.
+    """Sets a cookie that scripts cannot read (HttpOnly). Browsers do not send this cookie with requests from
+    other sites, except when a person follows a link to this site (SameSite=Lax).
     """
     response.set_cookie(
         cookie_name(name, request, deps),
@@ -159,8 +159,8 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 async def read_same_site_form(request: Request, public_url: str) -> dict[str, str]:
-    """Reads a form. Raises VisitorRejected if it was sent neither from `public_url` nor from the host that
-    the request addresses.
+    """Reads a form. Raises VisitorRejected if a page of another site sent the form. Pages of this site have the
+    host of `public_url`, or the host in the request's Host header.
     """
     _check_same_site(request, public_url)
     body = b""

@@ -33,11 +33,12 @@ FieldCheck: TypeAlias = Callable[[Any], bool]
 
 
 def check_container(body: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Checks the description of a container to create. Returns a reason and a description.
+    """Checks a request to create a container. Returns the reason for a rejection, and the container description
+    to send to the engine.
 
-    If the container is allowed, the reason is "", and the description is the one to send to the engine. It
-    contains only fields that were checked, with their canonical names. Otherwise, the reason says which
-    fields are not allowed, and the description is empty.
+    If the container is allowed, the reason is "". The description then contains only checked fields, with their
+    canonical names. If the container is not allowed, the reason names the fields that are not allowed, and the
+    description is empty.
     """
     host = body.get("HostConfig")
     if not isinstance(host, dict):

@@ -89,7 +89,8 @@ class DockerProxy:
     async def find_own_id(self, kind: ObjectKind, name: str) -> str | None:
         """Returns the full ID of a container or an exec instance, or None if Patchwright did not create it.
 
-        Requests use the full ID instead of a name, because a name may move to another container.
+        The proxy replaces names by full IDs, because a container's name can be given to another container
+        before the request arrives.
         """
         exec_info = await self._get_json(f"/exec/{name}/json") if kind == "exec" else {}
         container = str(exec_info.get("ContainerID", "")) if kind == "exec" else name

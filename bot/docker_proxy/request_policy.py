@@ -98,8 +98,8 @@ class Route(NamedTuple):
 
 
 def is_streamed(request: EngineRequest) -> bool:
-    """Returns whether the body is forwarded as a stream, without checks. This is true for the files of a
-    build.
+    """Returns whether the request body is forwarded as a stream, without checks. This is true only for the body
+    of a build request, which contains the files of the build.
     """
     return request.method == "POST" and _split_target(request.target)[1] == "/build"
 

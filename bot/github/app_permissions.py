@@ -68,7 +68,7 @@ class AppPermissions:
             return False
 
     async def is_reachable(self, repo: Repo) -> bool:
-        """Returns whether GitHub shows us the repository at this moment. Raises ForgeError if GitHub
+        """Returns whether Patchwright can currently read the repository on GitHub. Raises ForgeError if GitHub
         is down.
         """
         try:
@@ -78,20 +78,21 @@ class AppPermissions:
         return True
 
     async def is_own_installation(self, repo: Repo, installation_id: int) -> bool:
-        """Returns False if GitHub names another installation for the repository.
+        """Returns whether this installation is the one that gives the App access to the repository.
 
-        Returns True for a token, which has no installation, and if GitHub names none. Raises ForgeError.
+        Also returns True if the App has no installation in the repository, or if the bot uses a token instead
+        of an App. Raises ForgeError.
         """
         if not self._rest.is_app or await self._rest.get_installation_id(repo) == installation_id:
             return True
-        try:  # asked at each mismatch, because the App may have been reinstalled since it got its token
+        try:  # queried at each mismatch, because the App may have been reinstalled since it got its token
             return (await self._get_installation(repo)).id == installation_id
         except NotFound:
-            return True  # the App may have just been removed, which other checks handle
+            return True  # another check handles an App that was removed
 
     async def reset_notices(self, change: InstallationChanged) -> None:
-        """Logs the permissions that the App lacks after its installation changed, unless the App lost access
-        altogether.
+        """Called when the App's installation has changed. Logs the permissions that the App still lacks. Logs
+        nothing if the App lost access.
         """
         if not change.is_access_removed and (missing := missing_permissions(change.permissions)):
             _log_missing(
@@ -133,8 +134,7 @@ class AppPermissions:
         return notice if notice and notice.permissions == missing.permissions else None
 
     async def post_notice(self, missing: MissingPermissions, job: Job, forge: Forge) -> str:
-        """Posts a notice that lists the missing permissions in a job's thread. Returns the explanation in the
-        notice.
+        """Posts a notice in a job's thread that lists the missing permissions. Returns the text of the notice.
 
         While the same permissions are missing, the notices for later jobs of the repository link to the first
         notice. Raises ForgeError and QueueDown.

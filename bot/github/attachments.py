@@ -89,7 +89,7 @@ class AttachmentDownloader:
                         if response.is_redirect:
                             url = urljoin(url, response.headers.get("location", ""))
                             if not is_allowed_redirect(url, self._server_url):
-                                raise ForgeError("it redirects to an address outside the forge")
+                                raise ForgeError("the download redirects to an address outside the forge")
                             continue
                         return await _read_body(response)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as exc:
@@ -104,7 +104,7 @@ async def _read_body(response: httpx.Response) -> bytes:
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > MAX_ATTACHMENT:
-            raise ForgeError(f"it is larger than {MAX_ATTACHMENT // 1_000_000} MB")
+            raise ForgeError(f"the file is larger than {MAX_ATTACHMENT // 1_000_000} MB")
     return bytes(body)
 
 

@@ -20,8 +20,8 @@ class AppAuth:
     private_key: SecretStr
     """In PEM format."""
     workflows: bool = False
-    """True if tokens include the permission to change workflows. An installation that has not granted this
-    permission is unaffected.
+    """True if installation tokens should include the permission to change workflows. The permission is not
+    requested from an installation that has not granted it.
     """
 
 

@@ -27,8 +27,8 @@ def render_tag(tag: str, *, in_progress: bool = False) -> str:
 
 
 def tag_prefix(tag: str) -> str:
-    """Returns the first characters of a comment with this tag. They are the same whether or not its job is in
-    progress.
+    """Returns the text with which every comment with this tag starts. This text is the same while the comment's
+    job is in progress and after the job has ended.
     """
     return f"{TAG_PREFIX}{quote(tag, safe='')} "
 

@@ -51,7 +51,9 @@ MAX_PAGES = 100
 
 
 Principal: TypeAlias = Repo | Credentials | None
-"""Who sends a request: a repository's token (Repo), the given Credentials, or the App itself (None)."""
+"""The sender of a request. A Repo means the token of this repository, Credentials are used as they are, and
+None means the App itself.
+"""
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,9 @@ class RestClient:
             del self._tokens[repo]
 
     def discard_outdated_token(self, repo: Repo) -> None:
-        """Drops a cached token that lacks required permissions. Call this when all of them are granted."""
+        """Drops the cached token of a repository if the token lacks required permissions. Call this after the
+        owner has granted all required permissions, so that the next request gets a new token.
+        """
         cached = self._tokens.get(repo)
         minted = self._minted_tokens.get(cached.token) if cached else None
         if (
@@ -240,7 +244,7 @@ class RestClient:
     async def get_credentials(self, repo: Repo) -> Credentials:
         """Returns a token for this repository that is valid for at least 15 more minutes.
 
-        Raises Forbidden if the App is not installed there. Source:
+        Raises Forbidden if the App is not installed in the repository. Source:
         docs.github.com/rest/apps/apps#create-an-installation-access-token-for-an-app
         """
         if isinstance(self._auth, TokenAuth):
@@ -281,14 +285,16 @@ class RestClient:
         return credentials if complete else credentials.model_copy(update={"expires": expires})
 
     async def get_installation_id(self, repo: Repo) -> int | None:
-        """Returns the installation of the current token; None for a token of the operator."""
+        """Returns the id of the installation that the current token belongs to. Returns None if the operator
+        configured a token.
+        """
         token = (await self.get_credentials(repo)).token  # may replace `_minted_tokens`
         minted = self._minted_tokens.get(token)
         return minted[0] if minted else None
 
     async def is_write_denied(self, repo: Repo, permission: str) -> bool:
-        """Returns whether the token is known to lack this write permission. Returns False for a token that
-        this client did not create.
+        """Returns True if the token lacks this write permission. Returns False if the token's permissions are
+        unknown, because this client did not create the token.
         """
         token = (await self.get_credentials(repo)).token
         return (

@@ -174,7 +174,7 @@ async def test_each_statistic_has_an_explanation(filled_list: httpx.AsyncClient)
         "Zero-touch": "merged without a commit by anyone else",
         "Cost": "of these runs; 1 at an unknown price, which does not count toward dollar limits",
         "Per merge": "total cost divided by merged pull requests",
-        "Infrastructure": "of finished runs without a server, sandbox or GitHub failure",
+        "Infrastructure": "of finished runs had no server, sandbox or GitHub failure",
     }
 
 
