@@ -45,7 +45,7 @@ CANCEL_MESSAGES: Mapping[CancelReason, str] = {
     "closed": "Somebody closed the thread.",
     "access_lost": "My access to this repository was revoked.",
 }
-"""For each reason, the sentence that is posted in the thread."""
+"""Maps the reason of a cancellation to the sentence that is posted in the thread."""
 
 
 class JobRunner:

@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 
 CancelReason = Literal["requested", "unlabeled", "closed", "access_lost"]
-"""Why a job was canceled: by a command, because its label was removed, because its thread was closed, or
-because the App lost access to the repository.
+"""Why a job was canceled. "requested": by a command. "unlabeled": its label was removed. "closed": its thread
+was closed. "access_lost": the App lost access to the repository.
 """
 
 
@@ -82,7 +82,7 @@ class Retry(FrozenModel):
     delay_seconds: float
     """Seconds to wait before the next try."""
     counts_as_try: bool = True
-    """False if the job is not to blame for the failed try, for example because its worker shut down."""
+    """False if the job did not cause the failure of the try, for example because the worker shut down."""
 
 
 class JobRecord(FrozenModel):
@@ -118,7 +118,7 @@ class JobRecord(FrozenModel):
 
 
 class UnreadableJob(FrozenModel, extra="ignore"):
-    """An open job that an incompatible version wrote, with those of its fields that can be read."""
+    """An open job that an incompatible version wrote. Contains only the fields that this version can read."""
 
     id: JobId
     repo: Repo
@@ -156,7 +156,7 @@ class JobQueue(Protocol):
         """
 
     async def complete(self, job: Job, result: JobResult) -> None:
-        """Stores the result of a job that no worker ran. The queue need not contain the job."""
+        """Stores the result of a job that was not run by a worker. The job need not be in the queue."""
 
     async def active_jobs(self, repo: Repo, number: int) -> tuple[JobRecord, ...]:
         """Returns the queued and running jobs of this issue or pull request, the earliest request first."""
@@ -172,11 +172,11 @@ class JobQueue(Protocol):
     async def cancel_thread(
         self, repo: Repo, number: int, requested_before: datetime, reason: CancelReason = "requested"
     ) -> tuple[JobRecord, ...]:
-        """Cancels the thread's jobs that were requested at `requested_before` or earlier. Returns those that
-        were queued or running.
+        """Cancels the thread's jobs that were requested at `requested_before` or earlier. Returns the canceled
+        jobs that were queued or running.
 
-        A job that was requested by then is canceled even if it arrives later. If the reason is "unlabeled",
-        only jobs that a label requested are canceled.
+        If such a job arrives in the queue only later, it is canceled, too. If the reason is "unlabeled", only
+        jobs that a label requested are canceled.
         """
 
     async def cancel(self, job: JobId, reason: CancelReason = "requested") -> bool:
@@ -208,7 +208,7 @@ def thread_key(repo: Repo, number: int) -> str:
 
 
 CancelScope = Literal["all", "label"]
-"""Which jobs of a thread a cancellation covers: all of them, or only those that a label requested."""
+"""Which jobs of a thread a cancellation affects: all jobs, or only the jobs that a label requested."""
 
 
 def cancel_scope(reason: CancelReason) -> CancelScope:
@@ -216,7 +216,7 @@ def cancel_scope(reason: CancelReason) -> CancelScope:
 
 
 def matching_scopes(job: Job) -> tuple[CancelScope, ...]:
-    """Returns the scopes of the cancellations that cover this job."""
+    """Returns the scopes of the cancellations that affect this job."""
     return ("all",) if job.label is None else ("all", "label")
 
 

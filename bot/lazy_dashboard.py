@@ -1,6 +1,4 @@
-"""Loads the dashboard when somebody first requests it, so that the receiver starts fast and uses little
-memory.
-"""
+"""Loads the dashboard at its first request, so that the receiver starts fast and uses little memory."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -93,7 +93,7 @@ class ClosedPullRequests(NamedTuple):
 
     deliveries: tuple[ThreadClosed, ...]
     last_closed_at: datetime
-    """When the most recently closed one was closed."""
+    """The latest time at which one of these pull requests was closed."""
     etag: str
 
 

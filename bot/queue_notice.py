@@ -1,7 +1,7 @@
 """Posts notices in the threads of queued jobs before their runs start.
 
-The run later edits the same comment. A lock keeps the job from starting while its notice is being posted.
-Otherwise, the notice might overwrite the text of the run.
+When a run starts, it edits the comment that contains the notice. A lock keeps the job from starting while the
+notice is being posted. Otherwise, the notice might overwrite the text of the run.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class QueueNotices:
         try:
             async with _locked(self._locks, job.id):
                 # A worker marks the job as running and then checks the lock. This task acquires the lock and
-                # then checks the state of the job. So at least one of them notices the other.
+                # then checks whether the job is running. So the worker and this task cannot both continue.
                 record = await self._queue.get_record(job.id)
                 if record is None or record.state != "queued" or record.tries:
                     return
@@ -141,9 +141,9 @@ class QueueNotices:
 
 
 def _is_ahead(one: JobRecord, other: JobRecord) -> bool:
-    """Returns True if the job in `one` runs before the job in `other`.
+    """Returns True if the job of record `one` runs before the job of record `other`.
 
-    Times are whole seconds. If two jobs were requested in the same second, each one counts as ahead of the
+    Times are whole seconds. If two jobs were requested in the same second, each of them counts as ahead of the
     other.
     """
     return one.state == "running" or (

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 UPDATE_SECONDS = 1.0  # Time between two updates for a running job.
 REBUILD_CHECK_SECONDS = 30.0  # Time between two checks whether the index was wiped.
-# The name under which the index knows the archive. Runs on disk are known under their directories.
+# The name of the archive in the set of indexed sources. A source on disk has the name of its directory.
 ARCHIVE_SOURCE = "the archive"
 
 

@@ -73,7 +73,7 @@ class RunMessages:
 
     async def _reject(self, message: Job, permission: Permission) -> None:
         explanation = reply_texts.render_rejection_reason("permission", message)
-        if permission != "none":  # Somebody without permission may not even be able to see the thread.
+        if permission != "none":  # A requester without permission may not be able to see the thread.
             with write_priority(Priority.ACKNOWLEDGMENT):
                 await post_comment(message, self._forge, reply_texts.render_rejection(explanation))
         await self._queue.complete(message, Rejected(explanation=explanation))
@@ -85,16 +85,18 @@ class RunMessages:
 
 
 def is_handled_by_run(run: Job, record: JobRecord) -> bool:
-    """Returns True if the run completes the queued job when the run reads it in time."""
+    """Returns True if the queued job needs no run of its own, provided that the current run reads its message
+    before the run ends.
+    """
     does_same_work = run.request.verb in WORK_VERBS and record.job.is_covered_by(run)
     return is_message_to_run(record, run) or (record.tries == 0 and does_same_work)
 
 
 def is_message_to_run(record: JobRecord, run: Job) -> bool:
-    """Returns True if the queued job is a message to the run in progress.
+    """Returns True if the queued job is a message that the run in progress can read.
 
-    Commands are executed after the run. Reviews, and comments with options, need runs of their own. A run
-    that only explains accepts no messages, because it cannot act on them.
+    Commands are executed after the run. Reviews, and comments with options, need runs of their own. A run of
+    the command `explain` accepts no messages, because it cannot act on them.
     """
     job, request = record.job, record.job.request
     if run.request.verb == "explain":

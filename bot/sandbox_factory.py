@@ -66,9 +66,7 @@ async def prepare_sandboxes(sandboxes: "Sandboxes", settings: Settings) -> None:
 
 
 def requires_docker(settings: Settings) -> bool:
-    """Returns True if the operator chose Docker or an image. Local sandboxes are then no replacement for
-    Docker.
-    """
+    """Returns True if the operator chose Docker or an image, so that local sandboxes must not replace Docker."""
     return settings.sandbox == "docker" or "image" in settings.model_fields_set
 
 
@@ -97,7 +95,8 @@ def build_docker_sandboxes(
 ) -> "DockerSandboxes":
     """Returns Docker sandboxes that are not prepared yet.
 
-    Once they are prepared, `warm_pool` sandboxes are always kept started for the next runs.
+    After they are prepared, `warm_pool` sandboxes are kept started, so that later runs need not wait for a
+    container.
     """
     from patchwright.bot.egress_factory import build_egress
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
@@ -142,7 +141,7 @@ def _build_local_sandboxes(settings: Settings, environ: Mapping[str, str]) -> "S
 
     host = dict(environ)
     if not _can_run_pytest(host.get("PATH")):
-        # Adds the pytest of Patchwright's own installation, for machines that have no other one.
+        # Adds the pytest of Patchwright's own installation.
         host["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), host.get("PATH")]))
     return LocalSandboxes(
         settings.data / "sandboxes",

@@ -23,14 +23,14 @@ class ThreadForge(CommentForge, Protocol):
     """A CommentForge that also adds reactions."""
 
     async def react(self, repo: Repo, resource_path: tuple[str, ...]) -> None:
-        """Adds the bot's reaction, at most once. `resource_path` is the part of the API path after the
-        repository.
+        """Adds the bot's reaction to a comment or an issue, at most once. `resource_path` is the part of its
+        API path after the repository.
         """
 
 
 class NullForge:
-    """A ThreadForge for deployments without a forge. Jobs are queued, but commands fail because nobody's
-    permission can be checked.
+    """A ThreadForge for deployments without a forge. Jobs are queued, but commands fail because no permission
+    can be checked.
     """
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:

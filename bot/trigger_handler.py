@@ -108,10 +108,10 @@ class TriggerHandler:
         return await self._handle_request(trigger, is_recovered=own_comments is not None)
 
     async def _find_later_id(self, delivery: Delivery, job: Job) -> JobId | None:
-        """Returns the job id for a label that was added again in the second in which it was removed.
+        """Returns the job id for a label that was removed and added again within the same second.
 
-        Returns None if a job with this id exists. The queue itself ignores labels that were added before that
-        second.
+        Returns None if a job with this id already exists. The queue itself ignores a label that was added
+        before that second.
         """
         for job_id in later_job_ids(delivery, job):
             if not _is_unlabeled(record := await self._queue.get_record(job_id)):
@@ -124,9 +124,9 @@ class TriggerHandler:
 
     async def handle_dashboard_command(self, command: DashboardCommand) -> JobId | None:
         """Executes a dashboard command. It works like the same command in a comment, but affects only the run
-        whose button was pressed.
+        on whose page the button was pressed.
 
-        Returns the same values and raises the same errors as `handle`.
+        Returns the id of the queued job, or None if no job was queued. Raises the same errors as `handle`.
         """
         trigger = command.to_trigger_request()
         if command.verb == "retry":
@@ -267,5 +267,5 @@ class TriggerHandler:
 
 
 def _is_unlabeled(record: JobRecord | None) -> bool:
-    """Returns True if the job was canceled because its label was removed."""
+    """Returns True if the record shows that the job was canceled because its label was removed."""
     return record is not None and isinstance(record.result, Canceled) and record.result.reason == "unlabeled"

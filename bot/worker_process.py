@@ -36,8 +36,7 @@ from patchwright.resolver.settings.settings import Settings
 log = logging.getLogger(__name__)
 
 ResultListener = Callable[[JobId, JobResult], Awaitable[Usage | None]]
-"""Receives the result of a job, possibly twice. Returns the usage of the job, or None if its usage is
-unknown.
+"""Receives the result of a job, possibly twice. Returns the usage of the job, or None if the usage is unknown.
 """
 Watcher = Callable[[TriggerHandler, str], Coroutine[Any, Any, None]]
 """Finds events that no delivery reported, and passes them to the handler. Runs until canceled. The arguments

@@ -23,8 +23,9 @@ from patchwright.resolver.domain import Repo, User
 from patchwright.resolver.errors import RateLimited
 from patchwright.resolver.forge import Permission
 
-QUEUE_POLL_SECONDS = 0.05  # How long a ticket that is not first in the queue waits before it asks again.
-# Not longer than the time after which another worker takes over the jobs of a dead worker.
+QUEUE_POLL_SECONDS = 0.05  # How long a ticket that is not first in the queue waits until it asks again.
+# Time after which a lock expires. It must not be longer than the time after which another worker takes over
+# the jobs of a dead worker.
 LOCK_SECONDS = 30.0
 # Maximum time until a ticket asks again. By asking, the caller shows that it is alive.
 MAX_WAIT_SECONDS = 1.0
@@ -34,11 +35,11 @@ class Priority(IntEnum):
     """Priority of a write. The write with the smallest value goes first."""
 
     ACKNOWLEDGMENT = 0
-    """The priority if a person is waiting to see whether their request arrived."""
+    """The priority of a write that tells a person that their request arrived."""
     WORK = 1
     PROGRESS = 2
-    """The priority of an update that is useful only now. It is sent if no other write is waiting. It is never
-    queued.
+    """The priority of an update that soon becomes outdated. Such an update is not queued. It is sent only if no
+    other write is waiting.
     """
 
 
@@ -78,11 +79,11 @@ class WriteLimiter(Protocol):
         """Blocks all writes for this many seconds, because GitHub requires it."""
 
     async def blocked_seconds(self, credential: str) -> float:
-        """Returns for how many more seconds writes are blocked; 0 if they are not."""
+        """Returns for how many more seconds writes are blocked; 0 if writes are not blocked."""
 
     def lock(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Returns a lock with this name. Hold it while you check whether something exists and create it if
-        not. The lock excludes all processes that share the limiter.
+        """Returns a lock with this name. All processes that share the limiter use the same lock. Hold it while
+        you check whether something exists on GitHub and, if not, create it.
 
         If the holder of a lock dies, the lock expires after LOCK_SECONDS.
         """

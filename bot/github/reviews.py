@@ -161,8 +161,8 @@ class ReviewHistory:
     ) -> PullRequest:
         """Returns the pull request with its review threads, its comments and its review texts, oldest first.
 
-        The text of the review that triggered the job is kept separate. Leaves out texts of reviews and
-        threads that `is_in_snapshot` excludes.
+        The text of the review that triggered the job is returned in a separate field. Leaves out the texts for
+        which `is_in_snapshot` returns False.
         """
         entries = [(one.created_at, one.body or "", one.user or GHOST) for one in comments]
         reviews = [one for one in self.reviews if one.body and one.is_in_snapshot(job, trusted)]
@@ -216,8 +216,8 @@ class Reviews:
         return tuple(found[:MAX_ITEMS])
 
     async def reply(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
-        """Replies in a thread, and returns the reply's URL. If a reply with this tag exists, returns the URL
-        of that one. Raises ForgeError.
+        """Replies in a thread, and returns the URL of the reply. If the thread already has a reply with this
+        tag, only returns its URL. Raises ForgeError.
         """
         first = render_tag(tag)
         text = (first + body)[:MAX_BODY]
@@ -257,11 +257,10 @@ class Reviews:
 def is_in_snapshot(
     written_at: datetime | None, author: Account | None, job: Job, trusted: frozenset[int]
 ) -> bool:
-    """Returns False if the text was changed after the job was requested by an author without write access.
-    Otherwise returns True, and the job may use the text.
+    """Returns True if the job may use the text. Returns False if an author without write access changed the
+    text after the job was requested.
 
-    `written_at` is the time of the last edit. If it is None, the time is unknown, and the job may use the
-    text.
+    `written_at` is the time of the last edit. If it is None, the time is unknown, and the job may use the text.
     """
     return (
         job.snapshot is None
@@ -272,8 +271,8 @@ def is_in_snapshot(
 
 
 def _to_review_thread(thread: _ReviewThreadNode, job: Job, trusted: frozenset[int]) -> ReviewThread | None:
-    """Converts a thread. Leaves out the texts that `is_in_snapshot` excludes. Returns None if no text is
-    left.
+    """Converts a review thread. Leaves out the texts for which `is_in_snapshot` returns False. Returns None if
+    no text is left.
     """
     comments = [one for one in thread.comments if one.is_in_snapshot(job, trusted)]
     if not comments:
@@ -284,7 +283,7 @@ def _to_review_thread(thread: _ReviewThreadNode, job: Job, trusted: frozenset[in
         for one in comments
         if one.id == job.review_comment_id or (job.review_id and one.review == job.review_id)
     ]
-    # If somebody mentions the bot in a resolved thread, the bot treats the thread as open.
+    # If a mention of the bot in a resolved thread started the job, the job treats the thread as unresolved.
     is_reopened = bool(triggers) and first not in triggers
     return ReviewThread(
         id=thread.id,

@@ -28,7 +28,8 @@ class Viewer(GitHubResponse):
     login: str
 
 
-# GitHub's pages show this account as the author if an account was deleted. The API returns null then.
+# GitHub's pages show this account as the author of texts whose author deleted their account. The API returns
+# null for such an author.
 GHOST = Account(id=10137, login="ghost")
 
 
@@ -46,7 +47,7 @@ class RepositoryResponse(GitHubResponse):
     archived: bool = False
 
     def as_repo(self) -> Repo | None:
-        """Returns the repository, or None if Patchwright cannot work with its name."""
+        """Returns the repository, or None if Patchwright does not support the form of its name."""
         try:
             return parse_full_name(self.full_name)
         except ValidationError:
@@ -114,7 +115,7 @@ class PullRequestResponse(GitHubResponse):
     draft: bool = False
     html_url: str
     maintainer_can_modify: bool = False
-    """Present in single pull requests, not in lists."""
+    """GitHub sends this field only if a single pull request is requested, not in lists."""
     head: PullRequestBranch
     base: PullRequestBranch
 

@@ -38,8 +38,9 @@ class Threads:
     async def read(self, job: Job) -> Thread:
         """Returns the thread with its comments, oldest first. Leaves out the bot's own reports.
 
-        The requester may not have read texts that changed after the job was requested. If the author of such
-        a text has no write access, the title and the body get their old text back, and a comment is left out.
+        Text that an author without write access changed after the job was requested is not used, because the
+        requester may not have read it. A changed title or body is replaced by the earlier version; a changed
+        comment is left out.
         """
         repo, number = job.repo, str(job.number)
         issue = await self._rest.get(IssueResponse, repo, *repo_path(repo), "issues", number)
@@ -107,7 +108,7 @@ class Threads:
             return "none"
 
     async def is_reachable(self, repo: Repo) -> bool:
-        """Returns whether GitHub shows us the repository at this moment. Raises ForgeError if GitHub
+        """Returns whether Patchwright can currently read the repository on GitHub. Raises ForgeError if GitHub
         is down.
         """
         try:
@@ -145,8 +146,8 @@ class Threads:
 
 
 def apply_snapshot(thread: T, job: Job) -> T:
-    """Returns the thread as the requester saw it: if its author has no write access, with the title and body
-    from the job's snapshot.
+    """Replaces the thread's title and body by those in the job's snapshot, which was taken when the job was
+    requested. If the author of the thread has write access, returns the thread unchanged.
     """
     if job.snapshot is None or thread.trusted:
         return thread
@@ -162,7 +163,7 @@ def _tag(report: CommentResponse) -> str:
 
 
 def is_by(item: CommentResponse | PullRequestResponse, account: Account | None) -> bool:
-    """Returns whether this account is the author."""
+    """Returns whether this account is the author of the comment or pull request."""
     return account is not None and item.user is not None and item.user.id == account.id
 
 

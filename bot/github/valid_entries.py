@@ -1,4 +1,6 @@
-"""Leaves out entries of GitHub's lists that cannot be read, so that they do not hide the others."""
+"""Parses the lists in GitHub's responses. An entry that cannot be parsed is left out, and the other entries are
+still used.
+"""
 
 import logging
 from typing import Annotated, TypeAlias, TypeVar

@@ -45,5 +45,5 @@ def build_command_handler(forge: CommentForge, triggers: Triggers, server_url: s
 
 
 async def handle_no_command(job: Job) -> bool:
-    """Sends no reply. Every command is then treated as a request to start a run."""
+    """Sends no reply and returns False, so that the workflow starts a run for every command."""
     return False

@@ -1,4 +1,4 @@
-"""A model and sandboxes for jobs that must use neither."""
+"""A model and sandboxes for the publish job. Both raise an error when they are used."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, NoReturn
@@ -11,7 +11,7 @@ from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
 
 class NullModel:
-    """A model for jobs that must not call one."""
+    """A model for jobs that must not call a model. Every request raises an error."""
 
     name = "none"
     supports_vision = False
@@ -22,7 +22,7 @@ class NullModel:
 
 
 class NullSandboxes:
-    """Sandboxes for jobs that must not open any."""
+    """Sandboxes for jobs that must not open a sandbox. Every attempt to open one raises an error."""
 
     kind: Literal["docker", "local"] = "docker"
     network: NetworkMode = "none"

@@ -16,7 +16,8 @@ LOOKBACK = timedelta(days=3)
 async def find_missed_delivery(
     github: GitHubForge, repo: Repo, triggers: Triggers, min_age: timedelta
 ) -> Delivery:
-    """Returns the oldest request that the bot has not replied to, or IgnoredEvent if there is none.
+    """Returns the event of the oldest request that the bot has not replied to. Returns an IgnoredEvent if there
+    is no such request.
 
     Skips requests that are younger than `min_age`, because their workflows may still be running. Raises
     ForgeError.

@@ -32,8 +32,8 @@ from patchwright.resolver.text.jinja_templates import set_template_directory
 from patchwright.resolver.workspaces import WorkspaceFactory
 
 REPLY_GRACE = timedelta(minutes=30)
-"""How much longer than the run's time limit the reply to a request may take. This time covers the wait for a
-runner, image builds, and the publish job.
+"""The reply to a request may arrive this long after the end of the run's time limit. This time covers waiting
+for a runner, building images, and the publish job.
 """
 
 Notify = Callable[[str], object]

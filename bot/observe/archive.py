@@ -197,8 +197,10 @@ class Archiver:
         return archived
 
     async def _store_run(self, run: RunId) -> int | None:
-        """Stores a run outside Redis and returns its number of lines. Returns None if the run is left to the
-        worker that ran it.
+        """Stores a run outside Redis and returns its number of lines.
+
+        Without an archive, the worker that ran the run normally stores it. Until the run has been idle for
+        REMOTE_IDLE_SECONDS, other workers do nothing and return None.
         """
         lines = await self._shared_logs.read_lines(run)
         if self._archive is not None:

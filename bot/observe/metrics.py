@@ -31,8 +31,8 @@ COUNTER_DEFINITIONS = (
     ("repairs", "repairs", "Times that a patch went back to the agent.", ()),
     ("ci", "ci", "Commits whose CI was held back, and jobs to fix failed checks.", ("action",)),
 )  # fmt: skip
-"""The metrics that come from Counters. Each entry contains the metric's name in Counters, its name in
-Prometheus, its help text, and its labels other than `metrics_label`.
+"""The metrics that Counters stores. Each entry contains the metric's name in Counters, its name in Prometheus,
+its help text, and its labels without `metrics_label`.
 """
 
 

@@ -1,8 +1,8 @@
 """Posts comments again that GitHub did not accept at first.
 
-The final text of a job is stored in Redis before it is posted, and removed afterwards. If GitHub refuses the
-text, or the process dies, the text is posted later. So no comment says forever that a job is in progress
-although the job has ended.
+The final text of a job is stored in Redis before it is posted, and removed afterwards. If GitHub rejects the
+text, or the process dies, the text is posted later. Otherwise, the comment would show the job as in progress
+forever.
 """
 
 import contextlib

@@ -55,7 +55,7 @@ class PollResult:
     """The result of polling one repository."""
 
     until: datetime
-    """When the most recently updated thread changed."""
+    """The time of the latest change to a thread in the repository."""
     etag: str
     events: list[MissedEvent] = field(default_factory=list)
     own_comments: dict[str, bool] = field(default_factory=dict)
@@ -137,8 +137,8 @@ class Poller:
     async def poll(
         self, repository: PolledRepository, since: datetime, etag: str, label: str
     ) -> PollResult | None:
-        """Returns the events since the time `since`, or None if nothing has changed since the response with
-        this `etag`.
+        """Returns the events that happened after `since`, or None if nothing has changed since the response
+        with this `etag`.
 
         Leaves out the events of a closed thread that happened before it was closed. Skips threads that cannot
         be read. Raises ForgeError.
@@ -190,8 +190,8 @@ class Poller:
     async def find_ended(
         self, repository: PolledRepository, jobs: Sequence[Job]
     ) -> list[ThreadClosed | LabelRemoved]:
-        """Returns the events because of which some of these jobs must be canceled: closed threads and removed
-        labels.
+        """Returns an event for each thread whose jobs must be canceled, because the thread was closed or the
+        label was removed.
 
         Skips threads that cannot be read. Raises ForgeError.
         """

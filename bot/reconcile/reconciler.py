@@ -46,13 +46,13 @@ class PollSchedule:
     poll_interval: float = 300.0
     """Seconds between two polls of all repositories."""
     delivery_grace: float = 120.0
-    """How many seconds a delivery may take to arrive. Only then does polling handle its event. 0 if there is
-    no webhook.
+    """How many seconds polling waits for the delivery of an event before it handles the event itself. 0 if
+    there is no webhook.
     """
     repository_list_age: float = 600.0
-    """Seconds for which a list of repositories is valid, at most 600.
+    """Seconds after which the list of repositories is requested again, at most 600.
 
-    If the webhook delivery for a new installation arrives, its repositories are listed earlier.
+    A webhook delivery for a new installation starts this request earlier.
     """
     settle_seconds: float = SETTLE_SECONDS
     first_redelivery_wait: timedelta = FIRST_WAIT
@@ -71,7 +71,9 @@ POLLING_SCHEDULE = PollSchedule(
 class _Cursor:
     since: datetime
     closed_since: datetime
-    """Where the next poll for closed pull requests starts. For all other events, it starts at `since`."""
+    """The time from which the next poll searches for closed pull requests. `since` is the time for all other
+    events.
+    """
     etag: str = ""
     closed_etag: str = ""
 

@@ -35,8 +35,8 @@ async def open_reconciler(
 ) -> AsyncIterator[Watcher]:
     """Yields the `watcher` argument of `bot.worker_process.run_worker`. Raises SettingsError.
 
-    `write_limiter` is the one that limits all other GitHub writes of the process, too. `outbox` contains
-    comments that GitHub refused; the watcher posts them.
+    `write_limiter` must be the same object that limits all other GitHub writes of this process. `outbox`
+    contains comments that GitHub rejected; the watcher posts them again.
     """
     repositories = tuple(map(_parse_repository, settings.polled_repositories))
     if isinstance(access, TokenAuth) and not repositories:

@@ -103,7 +103,8 @@ class ArqQueue:
                 cancellation_key(job), Cancellation(reason=reason).model_dump_json(), px=EXPIRES_MS
             )
             if record.state == "queued" and record.tries == 0:
-                # The request to cancel stays stored. A handler that has just started must see it.
+                # The cancellation request stays stored, so that a handler that has just started still finds
+                # the request.
                 await self._records.write(record.with_result(Canceled(reason=reason)), keep_cancellation=True)
             elif record.state == "queued":  # a try that starts at once, only to handle the cancellation
                 due_at = time.time() + (URGENT_OFFSET.total_seconds() if record.urgent else 0)
@@ -243,7 +244,7 @@ class ArqQueue:
                 raise RetryLater(UNREADABLE_RETRY_SECONDS) from exc
             await self._run_unless_running(handler, job)
         except (RedisError, OSError, QueueDown) as exc:
-            # After any error but RetryLater, arq would remove the job from its queue.
+            # arq removes a job from its queue after any error except RetryLater.
             raise RetryLater(ERROR_RETRY_SECONDS) from exc
 
     async def _run_unless_running(self, handler: JobHandler, job: Job) -> None:
@@ -359,7 +360,9 @@ class ArqQueue:
             await self._enqueue(record)
 
     async def _release_orphans(self) -> None:
-        """Makes the jobs of a killed worker start at once. No other worker may use this Redis."""
+        """Releases the leases of jobs that a killed worker was running, so that they start at once. Call this
+        only if no other worker uses this Redis.
+        """
         for job in await self._records.list_open_ids():
             if await self._redis.get(in_progress_key_prefix + job) != PAUSE_MARKER:
                 await self._redis.delete(in_progress_key_prefix + job)

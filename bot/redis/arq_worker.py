@@ -65,8 +65,9 @@ class QueueWorker(ArqWorker):
             job_deserializer=json.loads,
             queue_read_limit=QUEUE_READ_LIMIT,
         )
-        # Duration of a job's lease in seconds. arq's default is the job timeout + 10 s. With it, nobody could
-        # run the job of a killed worker for a week. This lease is short, and is renewed while the job runs.
+        # Duration of a job's lease in seconds. arq's default is the job timeout + 10 s. With this default,
+        # the job of a killed worker could not be restarted for a week. This lease is short, and is renewed
+        # while the job runs.
         self.in_progress_timeout_s = lease_seconds
         self.pauses: dict[str, float] = {}
         """For each job that is being returned to the queue, its pause in seconds."""

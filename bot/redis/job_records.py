@@ -110,8 +110,8 @@ def _parse_record(job: JobId, stored: bytes | None) -> JobRecord | None:
 
 
 def _parse_unreadable(stored: bytes | None) -> UnreadableJob | None:
-    """Returns the job in a record that this version cannot read. Returns None if it can read the record, or
-    cannot even read the job in it.
+    """Returns the job from a stored record that this version cannot read completely. Returns None if this
+    version can read the whole record, or cannot read the job.
     """
     try:
         JobRecord.model_validate_json(stored or b"")

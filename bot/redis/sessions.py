@@ -1,7 +1,7 @@
 """Dashboard sessions, and sign-ins in progress.
 
-Somebody who reads the contents of Redis cannot sign in with them. Redis stores only hashes of cookies. Users'
-tokens are encrypted with keys that are derived from the cookies.
+An attacker who reads the contents of Redis cannot use them to sign in. Redis stores only hashes of cookies.
+Users' tokens are encrypted with keys that are derived from the cookies.
 """
 
 import base64
@@ -51,7 +51,9 @@ class _StoredSession(FrozenModel):
     encrypted_token: str
     expires_at: float
     operator_proof: str = ""
-    """A proof of the operator token that was used to sign in; "" if the user is not the operator."""
+    """A value that is derived from the operator token at sign-in, and from the cookie. The session ends if the
+    operator token changes. "" if the user is not the operator.
+    """
 
 
 class _PendingLogin(FrozenModel):
@@ -114,10 +116,10 @@ class Sessions:
         )
 
     def _operator_proof(self, cookie: str) -> str:
-        """Derives a proof of the operator token.
+        """Derives a value that shows which operator token was used to sign in.
 
-        The proof also depends on the cookie. Otherwise, somebody who reads the contents of Redis could guess
-        the token and compare the proofs.
+        The value also depends on the cookie. Otherwise, an attacker who reads the contents of Redis could guess
+        the token and compare the values.
         """
         return _derive_key(cookie, f"operator {self._operator_token}")
 
@@ -127,8 +129,8 @@ class Sessions:
             await self._redis.delete(_session_key(cookie))
 
     async def start_login(self, browser: str, return_to: str) -> str:
-        """Starts a sign-in on GitHub, and returns its OAuth `state`. After the sign-in, the user gets the
-        page `return_to`.
+        """Starts a sign-in on GitHub, and returns its OAuth `state`. After the sign-in, the browser is
+        redirected to the page `return_to`.
         """
         state = secrets.token_urlsafe(32)
         pending = _PendingLogin(browser_hash=_hash(browser), return_to=return_to)

@@ -90,8 +90,8 @@ class SharedRunIndex:
         return sorted(summaries.values(), key=lambda summary: -summary.started_at)
 
     async def needs_indexing(self, directory: str) -> bool:
-        """Returns True if the runs of a directory are not in the index, because they never were or because
-        Redis was wiped.
+        """Returns True if the runs of a directory are not in the index. The directory may be new, or Redis may
+        have been wiped.
         """
         with redis_errors():
             return not await cast("Any", self._redis.sismember(INDEXED_DIRECTORIES_KEY, directory))

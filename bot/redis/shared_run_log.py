@@ -62,8 +62,8 @@ return redis.call('expire', KEYS[2], ARGV[3])
 
 
 def raise_no_archive(run: RunId) -> Trajectory:
-    """Raises LogError. This is `read_archived` for deployments without an archive, where each run is on one
-    worker's disk.
+    """Raises LogError. Deployments without an archive pass this function as `read_archived`. Their runs are
+    stored only in Redis and on the disks of the workers.
     """
     raise LogError(f"There is no run `{run[:80]}` in the archive.")
 

@@ -108,7 +108,7 @@ def build_manifest(base: str, public_url: str, *, webhook: bool) -> dict[str, ob
 def manifest_form_url(server: GitHubServer, organization: str, state: str) -> str:
     """Returns the URL to which the browser posts the manifest.
 
-    If `organization` is "", the App will belong to the person.
+    If `organization` is "", the App will belong to the account of the person in the browser.
     """
     owner_path = f"/organizations/{quote(organization, safe='')}" if organization else ""
     return f"{server.github_server_url}{owner_path}/settings/apps/new?state={quote(state, safe='')}"

@@ -16,10 +16,10 @@ class AppForm(FrozenModel):
 
     server: GitHubServer
     organization: str
-    """The organization that will own the App; "" if the App belongs to the person."""
+    """The organization that will own the App; "" if the App will belong to the person's own account."""
     public_url: str
-    """URL under which people open the server. The URL may work only on the server's own machine, unless the
-    App has a webhook: GitHub must then reach it.
+    """URL under which people open the server. If the App has a webhook, GitHub must be able to reach this URL.
+    Without a webhook, the URL may work only on the server's own machine.
     """
     webhook: bool
 

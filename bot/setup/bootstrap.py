@@ -29,13 +29,12 @@ async def run_setup(
     environment: Mapping[str, str],
     image_preparation: ImagePreparation,
 ) -> SetupSession | signal.Signals:
-    """Serves the setup pages until the setup is complete. Returns the setup session. If a signal stops the
-    setup, returns the signal.
+    """Serves the setup pages until the setup is complete, and then returns the setup session. If a signal stops
+    the setup, returns the signal.
 
-    `listening_socket` stays open for the server that starts after the setup. So no connection is refused
-    between the two. `probe_command` is explained in bot/setup/model_probe.py. `image_preparation` is the
-    state of the image build, which runs during the setup. Raises SettingsError if the data directory is not
-    writable.
+    `listening_socket` stays open for the server that starts after the setup, so that no connection is refused
+    in between. `probe_command` is explained in bot/setup/model_probe.py. `image_preparation` is the state of
+    the image build, which runs during the setup. Raises SettingsError if the data directory is not writable.
     """
     from patchwright.bot.setup.setup_views import render_start_notice
     from patchwright.bot.setup.wizard import SetupWizard

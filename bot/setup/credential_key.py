@@ -61,7 +61,9 @@ class CredentialKey(FrozenModel):
 
     value: SecretStr
     source: str
-    """For texts, such as `the file /var/lib/patchwright.key`."""
+    """Describes where the key comes from, for use in messages. An example is `the file
+    /var/lib/patchwright.key`.
+    """
 
     def encrypt(self, plain: bytes) -> str:
         return self._cipher().encrypt(plain).decode()

@@ -49,8 +49,8 @@ class RegisteredApp(FrozenModel):
     public_url: str | None
     """URL under which people open the server; None if unknown.
 
-    The URL may work only on the server's own machine, unless the App has a webhook: GitHub must then reach
-    it.
+    If the App has a webhook, GitHub must be able to reach this URL. Without a webhook, the URL may work only on
+    the server's own machine.
     """
 
     @property
@@ -80,7 +80,7 @@ class EncryptedSetup(FrozenModel):
     encrypted: str
     """A `StoredSetup` as JSON, encrypted with Fernet."""
     key_source: str
-    """Where the key was when the file was written."""
+    """Describes where the key was stored when the file was written."""
 
 
 NO_KEY = KeySettings()
@@ -191,17 +191,19 @@ def check_writable(data: Path, key: KeySettings = NO_KEY) -> None:
 
 
 def add_saved_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings with those that the saved setup provides. Raises SettingsError."""
+    """Returns `values` together with the settings from the saved setup. If a setting is in both, the one in
+    `values` applies. Raises SettingsError.
+    """
     stored = load(Path(str(values["data"])), read_key_settings(values))
     return {**to_setting_values(stored, values), **values}
 
 
 def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings from the saved setup. Leaves out those that are set elsewhere (`explicit`). Raises
-    SettingsError.
+    """Returns the settings from the saved setup. Leaves out settings that the operator has configured elsewhere
+    (`explicit`). Raises SettingsError.
 
-    The saved values apply in three groups: the App with its key and its GitHub's URLs, the model with its
-    key, and the OAuth client. If `explicit` contains a main setting of a group, the whole group is left out.
+    The saved values form three groups: the App with its key and its GitHub's URLs, the model with its key, and
+    the OAuth client. If `explicit` contains a main setting of a group, the whole group is left out.
     """
     values: dict[str, Any] = {}
     if stored.model is not None and "model" not in explicit:

@@ -43,9 +43,9 @@ class SetupStep:
     url: str = ""
     """URL of the page on which a person completes the step."""
     error: str = ""
-    """Why the step is not complete yet."""
+    """The reason why the step is not complete yet, for example an error; "" if unknown."""
     run: RunSummary | None = None
-    """The first run; None if there is none yet."""
+    """The first run, which the step for the first issue shows. None if no run has started."""
 
 
 def render_code_page(context: PageContext, failure: StepFailure | None) -> str:

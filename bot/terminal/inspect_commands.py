@@ -128,7 +128,7 @@ def _read_subagent_log(logs: TrajectoryReader, run: RunId) -> Trajectory | None:
     try:
         return logs.read(run)
     except LogError:
-        return None  # Without its log, the subagent's result is still in the parent's log.
+        return None  # The log of the parent still contains the subagent's result.
 
 
 def _write_atomically(file: Path, text: str) -> None:

@@ -30,7 +30,8 @@ def save_partial_patch(job: Job, settings: Settings, out: str | None) -> Iterato
 def _report_interrupt(job: Job, logs: FileLogStore, out: str | None) -> None:
     trajectory = logs.read(job.id)
     if trajectory.run_started is None:
-        # The run was rejected before it did any work. Without this, it would appear in the list of runs.
+        # The run was rejected before it did any work. Its empty log is removed, so that the list of runs does
+        # not show it.
         if not trajectory.entries:
             (logs.run_directory(job.id) / "events.jsonl").unlink()
             logs.run_directory(job.id).rmdir()

@@ -84,8 +84,8 @@ async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _check_model(settings: Settings) -> None:
-    """Reports a wrong model before a sandbox is built. A missing one is reported with the run's
-    dependencies.
+    """Checks the configured model before a sandbox is built. If no model is configured, does nothing, because
+    building the run's dependencies reports this.
     """
     if settings.model is not None:
         check_models(settings, composition_root.read_environment())
@@ -93,12 +93,14 @@ async def _check_model(settings: Settings) -> None:
 
 
 async def _check_repository(path: Path, settings: Settings) -> None:
-    """Reports an unusable repository before a sandbox is built, and changes that the run does not include."""
+    """Checks that the repository is usable before a sandbox is built. Prints a notice about uncommitted
+    changes, which the run does not include.
+    """
     from patchwright.resolver.git.uncommitted import describe_uncommitted_changes
     from patchwright.resolver.workspaces import WorkspaceFactory
 
     if settings.model is None:
-        return  # reported with the run's dependencies
+        return  # building the run's dependencies reports the missing model
     composition_root.check_data_directory(settings.data)
     async with WorkspaceFactory(settings.data / "cache", settings.ca_bundle).local(path) as workspace:
         if notice := await describe_uncommitted_changes(workspace, path):

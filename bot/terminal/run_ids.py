@@ -20,10 +20,11 @@ _SUBAGENT_RUN = re.compile(r"(.+)-(?:browse|sub)-\d+")
 
 
 def find_run(query: str, directory: Path, list_other_runs: Callable[[], Iterable[RunId]] = tuple) -> RunId:
-    """Returns the run that the query names.
+    """Returns the id of the run that the query names. The query is the name of a run, a prefix of a name, or
+    `last`.
 
     `list_other_runs` returns runs outside `directory`, and is called only if `directory` does not contain the
-    run. Raises UsageError if no run or several runs match; the message lists similar runs.
+    run. Raises UsageError if no run or several runs match. The message lists similar runs.
     """
     if not is_valid_run_id(query):
         raise UsageError(

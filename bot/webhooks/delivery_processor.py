@@ -102,10 +102,11 @@ class DeliveryProcessor:
             log.info("job queued", extra={"delivery": delivery.guid, "job": job})
 
     async def _is_from_other_installation(self, body: bytes) -> bool:
-        """Returns True if the delivery names an installation that is not ours in its repository.
+        """Returns True if the installation that the delivery names does not give our App access to the
+        repository.
 
-        Another App with the same webhook secret can send such a delivery. If GitHub does not answer, the
-        delivery is processed: every request is checked again before anything happens.
+        Another App with the same webhook secret can send such a delivery. If GitHub does not respond, returns
+        False. This is safe, because the handler checks the permission of every request.
         """
         if self._access is None:
             return False

@@ -80,7 +80,9 @@ class RepositoryPayload(PayloadModel):
 
 
 class DeliveryOrigin(PayloadModel):
-    """Where a delivery comes from. Both are None for events that have no repository or no App."""
+    """The repository and the App installation of a delivery. A field is None if the event does not belong to a
+    repository or to an installation.
+    """
 
     repository: Repository | None = None
     installation: Installation | None = None
@@ -93,7 +95,7 @@ class CheckSuite(PayloadModel):
 
 
 class ChecksPayload(RepositoryPayload):
-    """The payload of an event which says that the checks on a commit are complete."""
+    """The payload of an event that reports the completion of the checks on a commit."""
 
     @property
     def suite(self) -> CheckSuite:
@@ -218,7 +220,7 @@ class RepositoryName(PayloadModel):
     full_name: str
 
     def as_repo(self) -> Repo | None:
-        """Returns the repository, or None if Patchwright cannot work with its name."""
+        """Returns the repository, or None if Patchwright does not support the form of its name."""
         owner, _, name = self.full_name.partition("/")
         try:
             return Repo(owner=owner, name=name)

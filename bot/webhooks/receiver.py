@@ -21,7 +21,7 @@ MAX_BODY_BYTES = 25 << 20  # GitHub has the same limit: docs.github.com/webhooks
 # Limits the total size of all bodies that are being received. Anyone may send a body, because its signature
 # can be verified only after its last byte.
 MAX_BUFFERED_BYTES = 8 * MAX_BODY_BYTES
-BODY_TIMEOUT_SECONDS = 10.0  # GitHub has closed the connection by then
+BODY_TIMEOUT_SECONDS = 10.0  # GitHub waits 10 s for a response
 STORE_TIMEOUT_SECONDS = 7.0
 
 Scope = Mapping[str, Any]

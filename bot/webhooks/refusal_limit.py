@@ -6,20 +6,20 @@ from typing import Protocol
 from patchwright.resolver.domain import JobId, Repo
 
 MAX_REFUSALS = 3
-"""Replies to people without write access, per thread and day (UTC)."""
+"""Maximum number of replies to people without write access, per thread and day (UTC)."""
 
 
 class RefusalLimit(Protocol):
     """Counts the replies to people without write access. May raise QueueDown."""
 
     async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
-        """Returns True if the thread may get a reply to this request. The answer for a request stays the
-        same.
+        """Returns True if the bot may reply to this request in the thread. If it is called again for the same
+        request, the result is the same.
         """
 
 
 class LocalRefusalLimit:
-    """Counts in memory, for a single process."""
+    """Counts the replies to people without write access in memory, for a single process."""
 
     def __init__(self) -> None:
         self._day: date | None = None

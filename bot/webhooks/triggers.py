@@ -26,7 +26,8 @@ from patchwright.resolver.request.command_parser import Request, parse_request
 from patchwright.runtime.frozen_model import FrozenModel
 
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-# how often a label can be added to a thread within a second, so that each time leads to a job of its own
+# Maximum number of times that a label can be added to a thread within one second and start a new job each
+# time.
 MAX_LABELS_PER_SECOND = 5
 
 
@@ -49,14 +50,14 @@ class TriggerRequest(NamedTuple):
     requested_at: datetime | None
     """When the user made the request; None if unknown."""
     resource_path: tuple[str, ...]
-    """Names the comment or thread that gets a reaction: the part of its API path after the repository. () if
-    there is nothing to react to.
+    """The comment or thread that the bot reacts to, as the part of its API path after the repository. () if the
+    bot cannot add a reaction.
     """
 
 
 def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | None:
-    """Returns the request in a delivery, or None if it contains none. The caller must check the sender's
-    permission.
+    """Returns the request in a delivery, or None if the delivery contains no request. The caller must check the
+    sender's permission.
     """
     match delivery:
         case (
@@ -177,8 +178,8 @@ def _make_snapshot(delivery: LabelAdded | CommentCreated | ReviewSubmitted) -> T
 def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
     """Returns the ids that the job of this trigger may have, starting with `job.id`.
 
-    The job id for a label contains a time. This is the thread's `updated_at` in a delivery, but the time of
-    the event in the events API. The two times can differ by a second.
+    The id of a job that a label requested contains a time. A webhook delivery contains the thread's
+    `updated_at`; the events API returns the time of the event. The two times can differ by a second.
     """
     if (
         not isinstance(delivery, LabelAdded)
@@ -192,8 +193,8 @@ def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
 
 
 def later_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
-    """Returns the job ids for a label that is removed and added again within a second. Returns () if no label
-    requested the job.
+    """Returns the job ids that are used if a label is removed and added again within the same second. Returns
+    () if the job was not requested by a label.
     """
     if not isinstance(delivery, LabelAdded) or job.label is None:
         return ()
