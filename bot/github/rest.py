@@ -51,9 +51,7 @@ MAX_PAGES = 100
 
 
 Principal: TypeAlias = Repo | Credentials | None
-"""The sender of a request. A Repo means the token of this repository, Credentials are used as they are, and
-None means the App itself.
-"""
+"""The sender of a request: the token of a repository (Repo), a given token (Credentials), or the App (None)."""
 
 
 @dataclass(frozen=True)
@@ -221,9 +219,7 @@ class RestClient:
             del self._tokens[repo]
 
     def discard_outdated_token(self, repo: Repo) -> None:
-        """Drops the cached token of a repository if the token lacks required permissions. Call this after the
-        owner has granted all required permissions, so that the next request gets a new token.
-        """
+        """Drops the cached token if it lacks required permissions. Call this after they were granted."""
         cached = self._tokens.get(repo)
         minted = self._minted_tokens.get(cached.token) if cached else None
         if (
@@ -285,9 +281,7 @@ class RestClient:
         return credentials if complete else credentials.model_copy(update={"expires": expires})
 
     async def get_installation_id(self, repo: Repo) -> int | None:
-        """Returns the id of the installation that the current token belongs to. Returns None if the operator
-        configured a token.
-        """
+        """Returns the installation of the current token; None if the operator configured the token."""
         token = (await self.get_credentials(repo)).token  # may replace `_minted_tokens`
         minted = self._minted_tokens.get(token)
         return minted[0] if minted else None

@@ -103,8 +103,7 @@ class ArqQueue:
                 cancellation_key(job), Cancellation(reason=reason).model_dump_json(), px=EXPIRES_MS
             )
             if record.state == "queued" and record.tries == 0:
-                # The cancellation request stays stored, so that a handler that has just started still finds
-                # the request.
+                # The cancellation request stays stored for a handler that has just started.
                 await self._records.write(record.with_result(Canceled(reason=reason)), keep_cancellation=True)
             elif record.state == "queued":  # a try that starts at once, only to handle the cancellation
                 due_at = time.time() + (URGENT_OFFSET.total_seconds() if record.urgent else 0)
@@ -360,9 +359,7 @@ class ArqQueue:
             await self._enqueue(record)
 
     async def _release_orphans(self) -> None:
-        """Releases the leases of jobs that a killed worker was running, so that they start at once. Call this
-        only if no other worker uses this Redis.
-        """
+        """Releases the leases of a killed worker's jobs. No other worker may use this Redis."""
         for job in await self._records.list_open_ids():
             if await self._redis.get(in_progress_key_prefix + job) != PAUSE_MARKER:
                 await self._redis.delete(in_progress_key_prefix + job)
