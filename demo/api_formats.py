@@ -1,8 +1,9 @@
 """Converts requests and replies of model APIs: OpenAI's chat completions and Responses, and Anthropic's
 Messages.
 
-The recorded model works with chat completions, so requests in the other formats are converted to them, and
-each reply is written in the format of its request. A turn's reasoning is already written in that format.
+The recorded model works with chat completions. Requests in the other formats are converted to chat
+completions, and each reply is converted to the format of its request. The reasoning in a recording is not
+converted, because it is recorded in the format of the request.
 """
 
 import json
@@ -22,7 +23,7 @@ class RecordedReply:
     """Id, name and arguments of each tool call."""
     reasoning: tuple[Json, ...]
     finish_reason: str
-    """Why the reply ended, as one of the values of chat completions."""
+    """Finish reason of the chat completions API, such as `stop` or `tool_calls`."""
     model: str
     prompt_tokens: int
     cached_tokens: int
@@ -35,7 +36,7 @@ class RecordedReply:
 @dataclass(frozen=True)
 class ApiFormat:
     parse_messages: Callable[[Json], list[Json]]
-    """Returns the messages of a request in the form of chat completions."""
+    """Converts the messages of a request to the format of chat completions."""
     format_reply: Callable[[RecordedReply], Json]
 
 
@@ -203,12 +204,13 @@ API_FORMATS: Mapping[str, ApiFormat] = {
     "/v1/messages": ApiFormat(_parse_anthropic, _format_anthropic),
     "/v1/responses": ApiFormat(_parse_responses, _format_responses),
 }
-"""Converters of the API formats, by the path of the request."""
+"""For each request path, the converters of its API format."""
 
 
 def extract_prompt(request: Json) -> Sequence[Any]:
-    """Returns the prompt in a request without cache breakpoints, in the order in which a provider's cache
-    reads it.
+    """Returns the parts of a request that a provider caches: tools, system prompt and messages.
+
+    The parts are in the order in which a cache compares them. Cache breakpoints are removed.
     """
     parts = [request.get("tools"), request.get("system"), request.get("messages", request.get("input"))]
     return [_strip_cache_control(part) for part in parts]

@@ -38,13 +38,13 @@ CACHE_BLOCK_TOKENS = 128  # tokens; OpenAI caches prompts in blocks of this size
 LOST_RESULT = render_observation(
     ActionFailure(reason="lost", message=prompt_texts.render_lost_call(is_saved=False))
 )
-"""The result of a call that had saved no state when the process was killed."""
+"""The result that the agent reports for a call that was lost because its process was killed."""
 UNIQUE_TEXT = "%ONCE%"
-"""Placeholder in a call's arguments, replaced by a text that is different in each reply. It lets tests
-distinguish a call that is executed twice from a call that is requested twice.
+"""Placeholder in a call's arguments. Each reply replaces it by a different text. Tests can then distinguish a call
+that was executed twice from a call that was requested twice.
 """
 FINISH_REJECTED = prompt_texts.render_finish_rejected(()).partition(":")[0]
-"""The beginning of the result of a finish call that is rejected as incomplete."""
+"""The beginning of the result for a finish call that is rejected because work is missing."""
 
 RequestHook = Callable[[int, dict[str, Any]], Awaitable[None] | None]
 
@@ -67,7 +67,7 @@ class RecordedTurn(FrozenModel):
     thought: str
     calls: tuple[RecordedCall, ...] = ()
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
-    """The finish reason; None derives it from the calls."""
+    """The finish reason. If it is None, it is `tool_calls` for a reply with calls, otherwise `stop`."""
     reasoning: tuple[dict[str, Any], ...] = ()
     """Reasoning in the requested API format; for chat completions, fields of the message."""
     usage: dict[str, Any] = Field(default_factory=dict)
@@ -106,7 +106,7 @@ def context_overflow() -> ModelFault:
 
 
 def html_page(status: int = 200) -> ModelFault:
-    """Returns a page like that of a proxy or a captive portal."""
+    """Returns an HTML page instead of a reply, as a proxy or a captive portal would."""
     page = "<!doctype html><html><body><h1>Sign in to continue</h1></body></html>"
     return ModelFault(status=status, headers={"content-type": "text/html"}, body=page)
 
@@ -127,14 +127,14 @@ def slow_reply(seconds: float = 1.0) -> ModelFault:
 
 
 def reply_without_choices() -> ModelFault:
-    """Returns a reply that is billed and contains nothing usable."""
+    """Returns a reply whose usage is billed, but whose `choices` are empty."""
     return ModelFault(
         body=json.dumps(_chat_completion("", prompt_tokens=1000, completion_tokens=50) | {"choices": []})
     )
 
 
 class RecordedModel:
-    """Serves a recording inside its context. `requests` contains every request with a valid key.
+    """Serves a recording while its context is open. `requests` contains every request with a valid key.
 
     `delay` is the number of seconds before each response. `on_request(turn, body)` is called before each
     response, and awaited if it is a coroutine. `add_faults(...)` replaces the next responses with faults.
@@ -226,7 +226,7 @@ class RecordedModel:
             return self._faults.popleft()
         if turn >= len(self._turns):
             return _error_response(
-                400, f"The recording has {len(self._turns)} turns, and was asked for one more."
+                400, f"The recording has only {len(self._turns)} turns, but the agent requested another one."
             )
         await asyncio.sleep(self._delay)
         made = self._build_reply(request, len(messages), self._turns[turn], calls)
@@ -259,11 +259,10 @@ class RecordedModel:
 def find_next_calls(
     messages: Sequence[Mapping[str, Any]], turns: Sequence[RecordedTurn]
 ) -> tuple[int, Sequence[RecordedCall]]:
-    """Returns the index of the next turn in a conversation, and the calls of that turn that are still to be
-    made.
+    """Returns the index of the next turn in a conversation, and the calls to send in that turn.
 
-    As a real model would, the recording repeats calls whose results were lost, and finish calls that were
-    rejected. A repeated edit is refused if it was already applied, so nothing is applied twice.
+    Like a real model, the recording repeats calls whose results were lost, and finish calls that were rejected.
+    Repeating an edit is harmless, because the tool refuses an edit that was already applied.
     """
     results = {
         message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"
@@ -298,7 +297,7 @@ def common_prefix_length(one: str, other: str) -> int:
 
 
 def find_unpaired_call(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    """Returns what is wrong with the order of calls and results, in the words of OpenAI's error, or None."""
+    """Returns OpenAI's error message if a call has no result, or a result has no call; otherwise None."""
     waiting: list[str] = []
     for message in messages:
         if message["role"] == "tool":

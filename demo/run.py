@@ -1,4 +1,4 @@
-"""The first command of the README: turns a labeled issue into a pull request.
+"""The demo that the README starts: turns a labeled issue into a pull request.
 
 GitHub is a fake and the model is a recording; webhook, server, queue, worker, sandbox, git and tests are
 real.
@@ -47,7 +47,7 @@ FORWARDED_VARIABLES = (
 
 
 class DemoFailed(ResolverError):
-    """The demo failed; the message says where it stopped and where to look."""
+    """The demo failed. The message says at which step, and which log to read."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ async def run_demo(
 ) -> int:
     """Runs the demo and returns the exit code.
 
-    `fallback_reason` says why the sandbox is not Docker. `data_dir` receives the run's log.
+    `fallback_reason` is the reason why Docker is not used; None if it is used. The log of the run is written into
+    `data_dir`.
     """
     stream = sys.stderr if as_json else sys.stdout
     say = _line_printer(stream)
@@ -103,8 +104,9 @@ async def run_demo(
 
 
 def _command_name() -> str:
-    """Returns the `patchwright` command to type in any directory. A checkout's own command is not on the
-    PATH.
+    """Returns the `patchwright` command in a form that works in every directory.
+
+    If the command is not on the PATH, as in a checkout, returns its full path.
     """
     own = Path(sys.executable).with_name("patchwright")
     return "patchwright" if shutil.which("patchwright") or not own.is_file() else shlex.quote(str(own))

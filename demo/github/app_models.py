@@ -22,7 +22,7 @@ class GitHubApp:
     events: list[str] | None = None
     """Events that the App subscribed to. None means the default: the events that Patchwright handles."""
     setup_url: str = ""
-    """Where people are sent after they install the App; empty if they are sent nowhere."""
+    """URL to which the browser is redirected after an installation; empty if it is not redirected."""
 
 
 @dataclass(eq=False)
@@ -31,11 +31,11 @@ class OAuthClient:
 
     app: GitHubApp
     callback: str
-    """URL that people are sent back to. Any URL below it is accepted, too."""
+    """Callback URL, to which the browser returns after sign-in. Any URL below it is accepted, too."""
     id: str
     secret: str = field(repr=False)
     authorized_user_ids: set[int] = field(default_factory=set)
-    """Ids of the users who have authorized the App. They are not asked again."""
+    """Ids of the users who have authorized the App. These users are not asked again."""
 
 
 @dataclass(frozen=True)

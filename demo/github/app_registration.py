@@ -51,8 +51,9 @@ def create_app(state: GitHubState, slug: str, permissions: Mapping[str, str] = A
 
 @lru_cache
 def _generate_key(number: int) -> rsa.RSAPrivateKey:
-    """Returns the key of a fake server's App with this number. Keys are cached, because creating one takes 50
-    ms.
+    """Returns a private key for the n-th App of a fake server.
+
+    All fake servers use the same keys, because creating one takes 50 ms.
     """
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
@@ -79,7 +80,7 @@ class AppRegistration:
         return path.startswith(("/settings/apps/", "/organizations/", "/apps/")) and len(parts) >= 3
 
     def respond(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> HttpReply:
-        """Returns status, headers and body."""
+        """Handles a request. Returns the status, headers and body of the response."""
         given = dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
         person = self._oauth.signed_in_user
         match path.strip("/").split("/"):

@@ -25,14 +25,14 @@ class ApiError(Exception):
 
 @dataclass(frozen=True)
 class RequiredAccess:
-    """What a write requires: a person's role, or an App's permission."""
+    """The access that a write request requires: a role for a user, or a permission for an App."""
 
     role: Role
     permission: str = field(default="issues")
 
 
 def authenticate(authorization: str | None, state: GitHubState) -> Token | GitHubApp | OAuthClient | None:
-    """Returns the token, App or OAuth client that a request authenticates as, or None without credentials.
+    """Returns the token, App or OAuth client whose credentials a request contains, or None if it has none.
 
     Raises ApiError 401 if the credentials are invalid.
     """

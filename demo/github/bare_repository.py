@@ -77,8 +77,9 @@ class BareRepository:
         return ran.stdout
 
     def commit(self, branch: str, files: Mapping[str, str | bytes | None] | Path, message: str) -> str:
-        """Commits these files to `branch`, together with the existing ones, and returns the new commit's id.
-        None deletes a file.
+        """Commits changes of these files to `branch`, and returns the id of the new commit.
+
+        `files` contains the new content of each file by path; None deletes a file. Other files do not change.
         """
         tip = self.branch_sha(branch)
         lines = [
@@ -106,13 +107,13 @@ class BareRepository:
         return self.resolve(f"refs/heads/{branch}")
 
     def resolve_ref(self, ref: str) -> str | None:
-        """Returns the id of the commit that GitHub finds for a reference: first among branches, then among
-        tags and commit ids.
+        """Returns the id of the commit that a reference names. Like GitHub, searches the branches first, and
+        then tags and commit ids.
         """
         return self.branch_sha(ref.removeprefix("refs/").removeprefix("heads/")) or self.resolve(ref)
 
     def resolve(self, revision: str) -> str | None:
-        """Returns the id of the commit that a revision names, or None if there is none."""
+        """Returns the id of the commit that a revision names, or None if there is no such commit."""
         try:
             found = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         except subprocess.CalledProcessError:

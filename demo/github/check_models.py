@@ -40,10 +40,10 @@ class CheckRun:
     started: str | None = None
     completed: str | None = None
     output: dict[str, str | None] = field(default_factory=dict)
-    """The `title`, `summary` and `text`, as far as the App sent them."""
+    """The values that the App has sent for `title`, `summary` and `text`."""
     annotations: list[tuple[str, int, str]] = field(default_factory=list)
     """Path, line and message of each annotation."""
     step: str = ""
-    """If the check run is an Actions job, the step that failed."""
+    """Name of the failed step if the check run is an Actions job."""
     has_log: bool = False
-    """If the check run is an Actions job, True if its log still exists."""
+    """True if the check run is an Actions job whose log still exists."""

@@ -32,7 +32,7 @@ class FakeCI:
     def __init__(
         self, state: GitHubState, serializer: Serializer, webhooks: WebhookSender, files: StoredFiles
     ) -> None:
-        """`files` holds the responses of URLs that need no token, such as job logs."""
+        """`files` contains the responses for URLs that need no token, such as the URLs of job logs."""
         self._state = state
         self._serializer = serializer
         self._webhooks = webhooks
@@ -53,8 +53,8 @@ class FakeCI:
     ) -> CheckRun:
         """Adds a check run to a branch or commit. No webhook is delivered.
 
-        `conclusion` is None while the check still runs. `log` is the output of its job; None means that there
-        is no log. `step` is the step that failed. Each of `annotations` has a path, a line and a message.
+        `conclusion` is None if the check is still running. `log` is the output of its job; None means that
+        there is no log. `step` is the step that failed. Each annotation has a path, a line and a message.
         """
         sha = repo.bare.branch_sha(commit) or commit
         made = add_check_run(self._state, repo, sha, name, self._find_or_create_app(by).bot, conclusion)

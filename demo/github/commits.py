@@ -100,7 +100,10 @@ def compare_commits(call: RequestContext) -> RestResponse:
 
 @register_field("createCommitOnBranch")
 def create_commit(call: RequestContext, arguments: Arguments) -> Json:
-    """Creates a commit by the caller, signed by GitHub; every file that it adds or changes is a regular file."""
+    """Creates a commit whose author is the caller, and which GitHub signs.
+
+    As on GitHub, all files that the commit adds or changes become regular files with mode 644.
+    """
     given = arguments["input"]
     owner, _, name = str(given["branch"].get("repositoryNameWithOwner")).partition("/")
     repo = call.state.find_repository(owner, name)
@@ -134,7 +137,7 @@ def create_commit(call: RequestContext, arguments: Arguments) -> Json:
 
 
 def protection_reason(repo: Repository, branch: str) -> str:
-    """Returns why nobody may write to the branch, or an empty string if the branch is not protected."""
+    """Returns the reason why the branch is protected from all writes, or "" if it is not protected."""
     return next((why for pattern, why in repo.protected.items() if fnmatchcase(branch, pattern)), "")
 
 
@@ -150,7 +153,7 @@ def _reject_workflow(path: str) -> NoReturn:
 
 
 def _parse_changes(given: Json) -> dict[str, bytes | None]:
-    """Returns the new content by path; None means that the file is deleted."""
+    """Returns the new content of each changed file by path; None means that the file is deleted."""
     additions, deletions = given.get("additions") or [], given.get("deletions") or []
     assert isinstance(additions, list) and isinstance(deletions, list)
     changes: dict[str, bytes | None] = {one["path"]: None for one in deletions}
@@ -186,7 +189,7 @@ def _write_tree(repo: Repository, base: str, changes: dict[str, bytes | None]) -
         try:
             repo.bare.git("update-index", "-z", "--index-info", stdin=bytes(lines), environment=index)
         except CalledProcessError as exc:
-            raise GraphQLFailure("UNPROCESSABLE", "A path is not one that git takes.") from exc
+            raise GraphQLFailure("UNPROCESSABLE", "git does not accept one of the paths.") from exc
         return repo.bare.git("write-tree", environment=index).decode().strip()
 
 

@@ -133,13 +133,13 @@ class FakeGitHub:
         return made
 
     def set_role(self, repo: Repository, login: str, role: Role) -> None:
-        """Sets a user's role in a repository. "none" leaves the access that everybody has."""
+        """Sets a user's role in a repository. With "none", the user has the same access as the public."""
         repo.roles.pop(self.user(login).id, None)
         if role != "none":
             repo.roles[self.user(login).id] = role
 
     def create_token(self, login: str) -> str:
-        """Creates a personal access token, which may do what its user may do."""
+        """Creates a personal access token with all permissions of its user."""
         return self._state.create_personal_token(self.user(login)).value
 
     def create_app(
@@ -161,7 +161,7 @@ class FakeGitHub:
         return made
 
     def create_oauth_client(self, app: GitHubApp, callback: str) -> OAuthClient:
-        """Creates an OAuth client for people to sign in, who are sent back to a URL below `callback`."""
+        """Creates an OAuth client for sign-in. After sign-in, the browser returns to a URL below `callback`."""
         return self._server.oauth.create_client(app, callback)
 
     def sign_in(self, login: str) -> None:
@@ -329,7 +329,7 @@ class FakeGitHub:
         await self._webhooks.wait_until_sent()
 
     def lock_thread(self, thread: Issue) -> None:
-        """Locks a thread, so that only collaborators can comment. The App does not count as one."""
+        """Locks a thread, so that only collaborators can comment. The App is not a collaborator."""
         thread.locked = True
 
     def close_silently(self, thread: Issue) -> None:
@@ -355,7 +355,7 @@ class FakeGitHub:
         body: Mapping[str, object] | None = None,
         times: int = 1,
     ) -> None:
-        """Answers the next matching requests with this error; they have no effect."""
+        """Answers the next matching requests with this error. The requests have no effect."""
         fault = RequestFault(method, path_end, "refused", status, dict(headers or {}))
         self._server.faults += [replace(fault, body=body) if body else fault] * times
 

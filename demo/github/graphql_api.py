@@ -52,8 +52,8 @@ def handle_graphql(call: RequestContext) -> RestResponse:
         return RestResponse({"errors": [{"message": fault} for fault in found]})
     root = ROOT_FIELD.match(query)
     if root is None or root["name"] not in RESOLVERS:
-        call.violations.append(f"POST /graphql: the fake server knows no such request: {query}")
-        raise ApiError(400, "the fake server knows no such request")
+        call.violations.append(f"POST /graphql: the fake server does not support this request: {query}")
+        raise ApiError(400, "the fake server does not support this request")
     pairs = re.findall(r"(\w+):\s*\$(\w+)", root["arguments"] or "")
     name, arguments = root["name"], {argument: variables.get(variable) for argument, variable in pairs}
     if not isinstance(call.actor, Token):

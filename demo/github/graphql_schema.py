@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def validate_query(query: str, variables: Mapping[str, object]) -> list[str]:
     """Returns the errors with which GitHub would reject the request before executing it.
 
-    Checks nothing if `graphql-core` is not installed. The demo does not need it; the extra for tests installs
-    it.
+    Returns no errors if `graphql-core` is not installed. The tests install this package, but the demo works
+    without it.
     """
     try:
         import graphql
@@ -35,7 +35,7 @@ def validate_query(query: str, variables: Mapping[str, object]) -> list[str]:
 
 
 def execute_query(query: str, variables: Mapping[str, object], root: Json) -> tuple[Json, list[str]]:
-    """Returns the fields of `root` that the query selects, and the violations of the schema in them.
+    """Returns the fields of `root` that the query selects, and the errors where these fields violate the schema.
 
     Without `graphql-core`, it returns all of `root` except functions, which are nested fields with arguments.
     """

@@ -56,7 +56,7 @@ class OAuth:
     def respond(
         self, method: str, path: str, query: Mapping[str, str], body: bytes, accept: str
     ) -> HttpReply:
-        """Returns status, headers and body."""
+        """Handles a request. Returns the status, headers and body of the response."""
         if path == AUTHORIZE and method in ("GET", "POST"):
             return self._authorize(query, is_confirmed=method == "POST")
         if path == ACCESS_TOKEN and method == "POST":
@@ -114,7 +114,7 @@ class OAuth:
         return {"access_token": token.value, "token_type": "bearer", "scope": "", "expires_in": lives}
 
     def _create_token(self, client: OAuthClient, user: User) -> Token:
-        """Creates a token that can read what the user can see. It can read private repositories only where
+        """Creates a token that can read all public repositories, and the user's private repositories in which
         the App is installed.
         """
         installed = [place for place in self._state.installations if place.app is client.app]
@@ -128,7 +128,7 @@ class OAuth:
 
 @operation("DELETE", "/applications/{client_id}/token")
 def revoke_token(call: RequestContext) -> RestResponse:
-    """Revokes a user's token at the request of the App that got it."""
+    """Revokes a user's token. Only the App for which the token was created can request this."""
     if not isinstance(call.actor, OAuthClient) or call.actor.id != call.path["client_id"]:
         raise ApiError(401, "Requires authentication")
     token = call.state.tokens.get(str(call.body.get("access_token")))

@@ -26,7 +26,7 @@ class OpenApiChecker:
         if template == "/graphql":
             return  # GraphQL has its own schema, which its handler checks
         if operation is None:
-            self.violations.append(f"{where}: the description has no such operation")
+            self.violations.append(f"{where}: GitHub's API has no such operation")
             return
         parameters = [_resolve_reference(parameter) for parameter in operation.get("parameters", ())]
         declared = {parameter["name"]: parameter for parameter in parameters if parameter["in"] == "query"}
@@ -43,7 +43,7 @@ class OpenApiChecker:
         wanted = operation.get("requestBody")
         if wanted is None:
             if body is not None:
-                self.violations.append(f"{where}: the operation takes no body")
+                self.violations.append(f"{where}: the operation accepts no body")
             return
         if body is None:
             if wanted.get("required"):
@@ -67,7 +67,7 @@ class OpenApiChecker:
         response = operation["responses"].get(str(status))
         if response is None:
             if str(status) not in COMMON_STATUSES:
-                self.violations.append(f"{where}: the description has no such response")
+                self.violations.append(f"{where}: GitHub's API has no such response for this operation")
             return
         content = _resolve_reference(response).get("content", {}).get("application/json")
         if content is not None:

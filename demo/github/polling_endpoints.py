@@ -12,7 +12,7 @@ from patchwright.demo.github.state import Repository, Token, User
 from patchwright.demo.github.webhook_models import Delivery, IssueEvent, RegisteredWebhook
 
 GHOST = User(10137, "ghost")
-"""The actor of an event if the account was deleted. Outside of events, GitHub names nobody for such an
+"""The user that GitHub names in the events of a deleted account. Other responses name no user for such an
 account.
 """
 HOOKS_ACCESS = RequiredAccess(role="admin", permission="repository_hooks")

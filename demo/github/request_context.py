@@ -68,7 +68,7 @@ class RequestContext:
     body: Json
     events: list[WebhookEvent | Delivery]
     violations: list[str]
-    """Violations of GitHub's description, to which a handler can add its own."""
+    """Violations of GitHub's API description. A handler appends each violation that it finds itself."""
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -85,7 +85,7 @@ class RequestContext:
         return self.actor
 
     def require_access(self, required: RequiredAccess) -> User:
-        """Returns the user who made the request if access is permitted. Raises ApiError."""
+        """Returns the user who sent the request. Raises ApiError if this user lacks the required access."""
         return require_access(self.actor, self.repo, required).user
 
     def find_issue(self, number: str) -> Issue:
@@ -118,7 +118,7 @@ class RequestContext:
         return text
 
     def sort(self, items: Sequence[S]) -> list[S]:
-        """Sorts the items as the request asks; by default, the newest come first."""
+        """Sorts the items in the order that the request specifies. By default, the newest items come first."""
         key = self.query.get("sort", "created")
         return sorted(
             items,

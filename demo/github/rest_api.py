@@ -1,5 +1,5 @@
-"""The REST API of the fake server: authenticates a request, calls its operation, and checks both against
-GitHub's description.
+"""The REST API of the fake server. It authenticates each request and calls the operation for it. It checks the
+request and the response against GitHub's API description.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class RestApi:
         self._lock = asyncio.Lock()
 
     async def respond(self, request: RestRequest) -> tuple[int, dict[str, str], bytes]:
-        """Returns status, headers and body."""
+        """Handles a request. Returns the status, headers and body of the response."""
         async with self._lock:
             answer, news = await asyncio.to_thread(self._handle, request)
         for item in news:

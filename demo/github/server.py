@@ -28,10 +28,10 @@ from patchwright.demo.loopback_server import LoopbackServer
 API_PATH, GRAPHQL_PATH = "/api/v3", "/api/graphql"  # the same paths as on GitHub Enterprise Server
 
 WriteObserver: TypeAlias = Callable[[str, Literal["before", "after"]], bool]
-"""Called for each request that changes something, with the request's path. The second argument is "before"
-just before the request is handled, and "after" just before it is answered.
+"""A function that is called twice for each write request: with the path and "before" just before the request is
+handled, and with the path and "after" just before the response is sent.
 
-If it returns True, the request ends there and the connection drops.
+If the function returns True, the server drops the connection at that point.
 """
 
 

@@ -118,7 +118,7 @@ class ReviewThread:
     pull: "FakePullRequest" = field(repr=False)
     path: str
     line: int
-    """Line number in the pull request's version of the file."""
+    """Line number in the file at the head of the pull request."""
     hunk: str
     comments: list[ReviewComment] = field(default_factory=list)
     resolved_by: User | None = None
@@ -132,7 +132,7 @@ class FakePullRequest(Issue):
     base_ref: str
     draft: bool
     last_sha: str
-    """The last known head commit, because the branch may have been deleted."""
+    """The last known head commit. It is stored because the branch may be deleted."""
     maintainer_can_modify: bool = False
     merged: str | None = None
     requested_reviewers: list[User] = field(default_factory=list)
@@ -166,27 +166,27 @@ class Repository:
     archived: bool = False
     default_branch: str = "main"
     roles: dict[int, Role] = field(default_factory=dict)
-    """Role by user id, so that a renamed user keeps the role."""
+    """Role of each user by user id. A renamed user therefore keeps the role."""
     threads: dict[int, Issue] = field(default_factory=dict)
-    """Issues and pull requests by number, which they share."""
+    """Issues and pull requests by number. As on GitHub, both are numbered in one sequence."""
     labels: dict[str, Label] = field(default_factory=dict)
     checks: list[CheckRun] = field(default_factory=list)
     statuses: list[CommitStatus] = field(default_factory=list)
     parent: "Repository | None" = None
     """The repository of which this one is a fork."""
     protected: dict[str, str] = field(default_factory=dict)
-    """Patterns of branches that nobody may write to, and the error message of each."""
+    """Patterns of the names of protected branches, each with the error message for a rejected write."""
     signed: set[str] = field(default_factory=set)
     """Commits that GitHub signed."""
     injected_path: str = ""
-    """A path that API commits change although the request does not name it; empty to disable this."""
+    """If not empty, each commit through the API also changes this path, although the request does not name it."""
 
     @property
     def full_name(self) -> str:
         return f"{self.owner.login}/{self.name}"
 
     def protect(self, pattern: str, message: str) -> None:
-        """Protects branches, so that nobody may write to them through the API or git."""
+        """Protects the branches that match the pattern. Writes through the API or git fail with the message."""
         self.protected[pattern] = message
         lines = "".join(f"{one}|{said}\n" for one, said in self.protected.items())
         (self.bare.path / "protected").write_text(lines)
@@ -214,7 +214,7 @@ class Repository:
         return content.decode()
 
     def commit(self, branch: str, files: Mapping[str, str | bytes | None], message: str = "Change") -> str:
-        """Commits to `branch` (a new one starts at the default branch) and returns the commit's id."""
+        """Commits to `branch` and returns the id of the commit. A new branch starts at the default branch."""
         tip = self.bare.branch_sha(self.default_branch)
         if self.bare.branch_sha(branch) is None and tip is not None:
             self.bare.git("update-ref", f"refs/heads/{branch}", tip)
@@ -242,9 +242,9 @@ class Token:
     user: User
     expires: datetime | None = None
     repositories: frozenset[int] | None = None
-    """Ids of the repositories that the token can access; None means all that its user can see."""
+    """Ids of the repositories that the token can access; None means all repositories that its user can see."""
     permissions: Mapping[str, str] | None = None
-    """Permissions of an installation token; None means whatever the user's role allows."""
+    """Permissions of an installation token. None means that the role of the user decides."""
     client: OAuthClient | None = None
     """The OAuth client through which the user signed in, if any."""
 
@@ -382,7 +382,7 @@ class GitHubState:
         return made
 
     def create_personal_token(self, user: User) -> Token:
-        """Creates a token that may do what its user may do and does not expire."""
+        """Creates a token that has all permissions of its user and does not expire."""
         return self._store_token(Token(f"ghp_{secrets.token_hex(18)}", user))
 
     def create_installation_token(

@@ -25,8 +25,8 @@ class RegisteredWebhook:
     url: str
     secret: str = field(repr=False)
     repo: Repository | None = field(default=None, repr=False)
-    """The repository whose own webhook this is; None for the App's webhook, which gets the events of all
-    repositories.
+    """The repository to which the webhook belongs. None for the App's webhook, which receives the events of
+    all repositories.
     """
 
 
@@ -41,7 +41,7 @@ class Delivery:
     action: str
     body: bytes = field(repr=False)
     status: int | None
-    """None if the receiver did not answer in time."""
+    """HTTP status of the receiver's response; None if the receiver did not respond in time."""
     redelivery: bool = False
     id: int = 0
     """Id of this attempt."""

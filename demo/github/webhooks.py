@@ -1,4 +1,4 @@
-"""Sends signed webhook deliveries as GitHub does. Each can be sent again with the same GUID."""
+"""Sends signed webhook deliveries as GitHub does. Each delivery can be sent again with the same GUID."""
 
 import asyncio
 import hashlib
@@ -20,8 +20,8 @@ RESPONSE_TIMEOUT = 10  # seconds; GitHub waits no longer than this for an answer
 
 
 class WebhookSender:
-    """Sends events to webhooks. An App's webhook gets the events of all repositories, a repository's webhook
-    only those of the repository.
+    """Sends events to webhooks. The webhook of an App receives the events of all repositories. The webhook of a
+    repository receives only the events of that repository.
     """
 
     def __init__(self, state: GitHubState, serializer: Serializer, checker: OpenApiChecker) -> None:
@@ -42,7 +42,7 @@ class WebhookSender:
         self._start_task(self.post(hook, str(uuid.uuid4()), "ping", "", body))
 
     def schedule(self, event: WebhookEvent | Delivery) -> None:
-        """Schedules an event or a redelivery, to be sent after the current request."""
+        """Schedules an event or a redelivery. It is sent after the current request."""
         self._start_task(
             self.redeliver(event) if isinstance(event, Delivery) else self._deliver_to_all(event)
         )

@@ -198,7 +198,7 @@ async def test_a_request_that_violates_the_description_fails_the_test(client: Cl
                 await api.post(f"/repos/acme/sample/issues/{issue.number}/comments")
                 await api.patch("/repos/acme/sample/pulls/1", json={"titel": "typo"})
     assert str(caught.value).splitlines() == [
-        "GET /repos/acme/sample/nonsense: the description has no such operation",
+        "GET /repos/acme/sample/nonsense: GitHub's API has no such operation",
         "GET /repos/{owner}/{repo}/issues/{issue_number}: there is no query parameter 'verbose'",
         "POST /repos/{owner}/{repo}/issues/{issue_number}/comments: body: body 7 is not of type 'string'",
         "POST /repos/{owner}/{repo}/issues/{issue_number}/comments: the body is missing",

@@ -111,7 +111,11 @@ async def test_the_viewer_query_names_users_and_installations(
         (COMMIT.replace("commit { oid }", "commit { color }"), {}, "Cannot query field 'color'"),
         (COMMIT, {"input": {"branch": {}}}, "expectedHeadOid"),
         ("mutation {", {}, "Syntax Error"),
-        ("query Q($id: ID!) { node(id: $id) { id } }", {"id": "x"}, "the fake server knows no such request"),
+        (
+            "query Q($id: ID!) { node(id: $id) { id } }",
+            {"id": "x"},
+            "the fake server does not support this request",
+        ),
     ],
 )
 async def test_a_query_that_violates_the_schema_is_rejected_and_recorded(
