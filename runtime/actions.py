@@ -23,10 +23,10 @@ class RunShell(FrozenModel):
     """Run a bash command in the persistent shell and return its output and exit code.
 
     The working directory, variables, functions and background jobs persist between calls. Standard input is
-    empty. A command that exceeds its timeout is killed with everything it started; the output so far is
-    returned. The exit code of a pipe is that of its last command. Output over 30,000 characters keeps its
-    head and tail, says which lines were cut, and names a file that holds it: view that file in parts, or
-    narrow the command (grep, sed -n, head).
+    empty. A command that exceeds its timeout is killed with everything it started, and its output so far is
+    returned. The exit code of a pipe is that of its last command. If the output has more than 30,000
+    characters, you get its beginning and its end, and the path of a file that contains it. View that file in
+    parts, or run a narrower command (grep, sed -n, head).
     """
 
     kind: Literal["run_shell"] = "run_shell"
@@ -36,8 +36,8 @@ class RunShell(FrozenModel):
     )
     interactive: bool = Field(
         default=False,
-        description="For a program that asks questions (a prompt, a debugger): its standard input is a terminal, "
-        "and at the timeout it is left running instead of killed. Set a short timeout, read the prompt, then "
+        description="Set this for a program that waits for input (a prompt, a debugger). Its standard input is "
+        "then a terminal, and it keeps running after the timeout. Set a short timeout, read the prompt, then "
         "answer with send_input.",
     )
 
@@ -48,8 +48,8 @@ Key = Literal["ctrl-c", "ctrl-d", "kill"]
 class SendInput(FrozenModel):
     """Type into the interactive command that run_shell left running, and return its new output.
 
-    Returns when the command ends, or after the timeout with the command still running. With neither text nor
-    key it only waits. run_shell is refused until the command has ended.
+    Returns when the command ends. If the command is still running after the timeout, returns the output so far.
+    If you give no text and no key, it only waits. You cannot use run_shell until the command has ended.
     """
 
     kind: Literal["send_input"] = "send_input"
@@ -58,8 +58,8 @@ class SendInput(FrozenModel):
     )
     key: Key | None = Field(
         default=None,
-        description="Pressed after the text: ctrl-c interrupts, ctrl-d ends the input, kill ends a command that "
-        "does not respond, with everything it started.",
+        description="A key to press after the text: ctrl-c interrupts the command, and ctrl-d ends its input. "
+        "Use kill for a command that does not respond: it kills the command and everything it started.",
     )
     timeout: int = Field(
         default=5, ge=1, le=MAX_TIMEOUT, description="Seconds to wait for the end of the command."
@@ -74,9 +74,9 @@ class RunPython(FrozenModel):
     root. A line that begins with ! runs in a shell. await works at the top level, asyncio.run does not. Open
     figures and displayed images are returned, at most 4. input() and debuggers fail, because there is no
     standard input. Code that exceeds its timeout is interrupted, and the processes that it started are
-    killed; if it ignores the interrupt, the session is restarted, and the result says that all definitions
-    are lost. Output over 30,000 characters keeps its head and tail; the result names a file that holds all of
-    it.
+    killed. Code that ignores the interrupt makes the session restart; the result then says that all
+    definitions are lost. If the output has more than 30,000 characters, you get its beginning and its end, and
+    the path of a file that contains it.
     """
 
     kind: Literal["run_python"] = "run_python"
@@ -89,9 +89,9 @@ class RunPython(FrozenModel):
 class ViewFile(FrozenModel):
     """Show a text file with line numbers, at most 400 lines at a time, or list a directory.
 
-    A PDF, Word, PowerPoint or Excel file or a notebook is converted to Markdown. For an image, an audio file
-    or a video, the result gives only its kind and size. If the file continues, the last line of the result
-    names the next range to request.
+    PDF, Word, PowerPoint and Excel files and notebooks are converted to Markdown. For an image, an audio file
+    or a video, you only get its type and size. If the file has more lines, the last line of the result names the
+    next range to request.
     """
 
     kind: Literal["view_file"] = "view_file"
@@ -108,27 +108,30 @@ class SearchCode(FrozenModel):
     """Search the repository for text, find where a name is defined or used, or outline one file's
     definitions.
 
-    Results are `path:line: text`; a definition is `path:first-last: its first line`, with the range of the
-    whole definition. Files that git ignores are skipped unless path names them, and binary files always are.
-    At most 200 lines are shown, spread over the matching files, with the number of matches in each.
+    Each result has the form `path:line: text`. A definition has the form `path:first-last: text`, with its line
+    range and its first line. Binary files are not searched. Files that git ignores are searched only if path
+    names them. At most 200 results are shown. If there are more, only the first ones of each file are shown, and
+    the number of results in each directory.
     """
 
     kind: Literal["search_code"] = "search_code"
     query: str = Field(
         default="",
         max_length=2_000,
-        description="text: a Python regular expression, searched line by line. definitions, references: the name of "
-        "a function, class, type, constant or field, or Class.method. outline: empty.",
+        description="For text, a Python regular expression that is matched line by line. For definitions and "
+        "references, the name of a function, class, type, constant or field, or Class.method. For outline, "
+        "leave it empty.",
     )
     what: Literal["text", "definitions", "references", "outline"] = Field(
         default="text",
-        description="references: the lines of code with that name, by name alone, not in comments and strings. "
-        "outline: the definitions in the file `path`.",
+        description="references finds the lines of code that contain the name, in any class or module, but not "
+        "in comments or strings. outline lists the definitions in the file `path`.",
     )
     path: str = Field(
         default="",
         max_length=1_000,
-        description="A directory, a file, or a glob such as src/**/*.py or *.{ts,tsx}; empty: the whole repository.",
+        description="A directory, a file, or a glob such as src/**/*.py or *.{ts,tsx}. If it is empty, the whole "
+        "repository is searched.",
     )
     literal: bool = Field(
         default=False, description="Search for the query literally, not as a regular expression."
@@ -147,8 +150,8 @@ class CreateFile(FrozenModel):
 class ReplaceText(FrozenModel):
     """Replace one piece of text in a file. `old` must occur exactly once, so include enough lines around it.
 
-    Returns the diff of the edit. A syntax error that the edit leaves in a Python or JavaScript file is
-    reported with its line.
+    Returns the diff of the edit. If the edit adds a syntax error to a Python or JavaScript file, the
+    result names the error and its line.
     """
 
     kind: Literal["replace_text"] = "replace_text"
@@ -185,7 +188,7 @@ class Execute(FrozenModel):
     kind: Literal["execute"] = "execute"
     argv: tuple[str, ...] = Field(min_length=1)
     cwd: str | None = None
-    """Working directory, absolute or relative to the work tree. None: the work tree."""
+    """Working directory, absolute or relative to the work tree. None means the work tree."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables added to the sandbox's own environment."""
     timeout: int = Field(default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT)
@@ -223,13 +226,13 @@ class ProcessExchange(FrozenModel):
 
 
 class Interrupt(FrozenModel):
-    """Kill the command that a host process left running when it died. Does not wait for that command to end."""
+    """Kill the command that a dead host process has left running. Does not wait until the command has ended."""
 
     kind: Literal["interrupt"] = "interrupt"
 
 
 class FingerprintTree(FrozenModel):
-    """Return a fingerprint of the work tree. An equal fingerprint means that nothing was changed."""
+    """Return a fingerprint of the work tree. If two fingerprints are equal, nothing was changed between them."""
 
     kind: Literal["fingerprint_tree"] = "fingerprint_tree"
 
@@ -269,7 +272,7 @@ class HostReply(FrozenModel):
 class UseBrowser(FrozenModel):
     """Run browser calls (`runtime/browser/action_space.py`), one per line, in the sandbox's browser.
 
-    Stops at the first call that fails. Without calls it only takes a snapshot of the page.
+    Stops at the first call that fails. If `code` contains no calls, it only takes a snapshot of the page.
     """
 
     kind: Literal["use_browser"] = "use_browser"

@@ -22,13 +22,13 @@ WINDOW_LINES = 400  # Number of lines that one view shows.
 MAX_FILE_BYTES = 5 << 20  # Maximum bytes of a file that can be viewed or edited.
 MAX_UNDO_BYTES = 32 << 20  # Maximum bytes of earlier contents that are kept for undo.
 _MAX_SEARCHED_LINES = 20_000  # Maximum number of lines that are searched for similar text.
-_LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)  # As `_format_window` prints it.
+_LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)  # Matches the line number that `_format_window` prints.
 _MAX_OCCURRENCES = 1_000  # Maximum number of occurrences that are counted.
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    r"""The text of a file with "\n" line ends, and what is needed to restore its original form.
+    r"""The text of a file with "\n" line ends, and the details that are needed to restore the original bytes.
 
     Bytes that are not UTF-8 are represented by surrogates.
     """
@@ -79,7 +79,7 @@ class Editor:
             return TextResult(text="[the file is empty]")
         if action.start > len(lines):
             raise ToolInputError(
-                "not_found", f"{action.path} has {len(lines)} lines, none from {action.start} on"
+                "not_found", f"{action.path} has only {len(lines)} lines, so start cannot be {action.start}"
             )
         end = min(action.end or len(lines), action.start + WINDOW_LINES - 1, len(lines))
         if end < action.start:
@@ -89,14 +89,14 @@ class Editor:
     def create(self, action: CreateFile) -> EditResult:
         real = self._paths.resolve(action.path)
         if real.is_dir():
-            raise ToolInputError("exists", f"{action.path} is a directory: name a file")
+            raise ToolInputError("exists", f"{action.path} is a directory: give the path of a file")
         try:
             real.parent.mkdir(parents=True, exist_ok=True)
             real.touch(exist_ok=False)
         except FileExistsError:
             raise ToolInputError(
                 "exists",
-                f"{action.path} exists: change it with replace_text, or remove it first with run_shell",
+                f"{action.path} already exists: change it with replace_text, or remove it first with run_shell",
             ) from None
         except OSError as error:
             raise path_error(action.path, error) from error
@@ -104,7 +104,7 @@ class Editor:
 
     def replace(self, action: ReplaceText) -> EditResult:
         if action.old == action.new:
-            raise ToolInputError("malformed", "old and new are the same: nothing would change")
+            raise ToolInputError("malformed", "old and new are the same, so nothing would change")
         before = self._load(action.path)
         text = TextFile.parse(before)
         old, new = action.old, action.new
@@ -122,7 +122,7 @@ class Editor:
             raise ToolInputError(
                 "ambiguous",
                 f"old occurs {at_least}{len(offsets):,} times in {action.path}, at lines {line_numbers}: "
-                "include more of the lines around the one you mean",
+                "add surrounding lines to old, so that it occurs only once",
             )
         body = text.body[: offsets[0]] + new + text.body[offsets[0] + len(old) :]
         return self._store(self._paths.resolve_file(action.path), before, TextFile(body, text.crlf, text.bom))
@@ -134,7 +134,7 @@ class Editor:
         count = len(_split_lines(text.body))
         if action.line > count:
             raise ToolInputError(
-                "not_found", f"{action.path} has {count} lines: insert after one of 0 to {count}"
+                "not_found", f"{action.path} has {count} lines, so line must be from 0 to {count}"
             )
         text_to_insert = action.text.replace("\r\n", "\n") if text.crlf else action.text
         above, below = "\n".join(lines[: action.line]), "\n".join(lines[action.line :])
@@ -149,8 +149,8 @@ class Editor:
         if edit is None:
             raise ToolInputError(
                 "not_found",
-                f"no edit of {action.path} is left to undo: undo_edit knows only those of create_file, "
-                "replace_text and insert_text; for others, see git diff",
+                f"there is no edit of {action.path} to undo: undo_edit undoes only edits by create_file, "
+                "replace_text and insert_text. To see other changes, use git diff",
             )
         try:
             current = real.read_bytes()
@@ -159,7 +159,7 @@ class Editor:
         if hashlib.sha256(current).digest() != edit.after_digest:
             raise ToolInputError(
                 "refused",
-                f"{action.path} was changed by something else since its last edit: use git or replace_text",
+                f"{action.path} was changed after its last edit, for example by a command: use git or replace_text",
             )
         self._edits.remove(edit)
         if edit.before is None:
@@ -174,7 +174,7 @@ class Editor:
             if (size := real.stat().st_size) > MAX_FILE_BYTES:
                 raise ToolInputError(
                     "too_large",
-                    f"{path} has {size:,} bytes: read parts of it with grep -n, sed -n or head in run_shell",
+                    f"{path} is too large ({size:,} bytes): read parts of it with grep -n, sed -n or head in run_shell",
                 )
             data = real.read_bytes()
         except OSError as error:
@@ -237,9 +237,11 @@ def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
     if not shown:
         line = _to_valid_text(lines[start - 1])
         shown.append(
-            f"{start:6}\t{line[:MAX_CHARS]}\n[the first {MAX_CHARS:,} of {len(line):,} characters of this line; "
+            f"{start:6}\t{line[:MAX_CHARS]}\n[the first {MAX_CHARS:,} of the {len(line):,} characters of this line; "
         )
-        shown.append(f"see more of it with sed -n {start}p {path} | cut -c{MAX_CHARS + 1}-{2 * MAX_CHARS}]\n")
+        shown.append(
+            f"to see more of it, use sed -n {start}p {path} | cut -c{MAX_CHARS + 1}-{2 * MAX_CHARS}]\n"
+        )
         end = start
     if end < len(lines):
         shown.append(
@@ -253,7 +255,11 @@ def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
 def _fold_progress(line: str) -> str:
     """Return the last state of a line that a progress bar has overwritten many times."""
     states = line.count("\r")
-    return f"{line.rpartition(chr(13))[2]} [{states} earlier states of this line]" if states > 2 else line
+    return (
+        f"{line.rpartition(chr(13))[2]} [{states} earlier states of this line not shown]"
+        if states > 2
+        else line
+    )
 
 
 def _find_occurrences(body: str, part: str) -> list[int]:
@@ -270,7 +276,9 @@ def _explain_not_found(body: str, old: str, path: str) -> str:
     """Explain why `old` was not found, and show the most similar text."""
     without_numbers = _LINE_NUMBER.sub("", old)
     if without_numbers != old and without_numbers.strip() and without_numbers in body:
-        return f"`old` is not in {path}: it has the line numbers that view_file prints. Leave them out."
+        return (
+            f"old was not found in {path}, because old contains the line numbers of view_file: leave them out"
+        )
     pattern = r"\s+".join(re.escape(word) for word in old.split()[:400])
     if old[0].isspace():
         # Without this, a longer word that begins or ends with the text would match, too.
@@ -280,14 +288,16 @@ def _explain_not_found(body: str, old: str, path: str) -> str:
     if old.strip() and (match := re.search(pattern, body)):
         line = body.count("\n", 0, match.start()) + 1
         exact = clip(_to_valid_text(match[0]), 2000)
-        return f"old is not in {path}, but with other whitespace it is at line {line}:\n{exact}"
+        return (
+            f"old was not found in {path}, but line {line} has this text with different whitespace:\n{exact}"
+        )
     lines = _split_lines(body)[:_MAX_SEARCHED_LINES]
     wanted = max(old.split("\n"), key=lambda line: len(line.strip())).strip()
     by_text = {line.strip()[:500]: number for number, line in reversed(list(enumerate(lines, 1)))}
     close = get_close_matches(wanted[:500], by_text, n=3, cutoff=0.6)
     if not close:
-        return f"old is not in {path}, nor anything similar: view the file and copy the text from there"
+        return f"old was not found in {path}, and no line is similar to it: view the file and copy the text from there"
     shown = "\n".join(
         f"{by_text[text]:6}\t{_to_valid_text(lines[by_text[text] - 1])[:500]}" for text in close
     )
-    return f"old is not in {path}; the lines most like it are:\n{shown}"
+    return f"old was not found in {path}. These lines are similar to old:\n{shown}"

@@ -203,7 +203,7 @@ class Executor:
         )
         if "\0" in shell.command or any("\0" in value for value in secret_env.values()):
             raise ToolInputError(
-                "malformed", "a command cannot hold a NUL character: print one with printf '\\0'"
+                "malformed", "a command must not contain a NUL character: print one with printf '\\0'"
             )
         return await self._shell.run(
             shell.command, shell.timeout, interactive=shell.interactive, secret_env=secret_env
@@ -227,7 +227,9 @@ class Executor:
         if (old := self._processes.pop(action.name, None)) is not None:
             await old.close()
         if len(self._processes) == MAX_PROCESSES:
-            raise ToolInputError("refused", f"{MAX_PROCESSES} programs are running already")
+            raise ToolInputError(
+                "refused", f"{MAX_PROCESSES} programs are already running, and more are not allowed"
+            )
         try:
             started = await LineProcess.start(action.argv, self._paths.root, {**self._env, **action.env})
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
@@ -237,18 +239,20 @@ class Executor:
 
     async def _exchange_lines(self, action: ProcessExchange) -> ProcessOutput:
         if (process := self._processes.get(action.name)) is None:
-            raise ToolInputError("not_found", f"no program `{action.name}` was started")
+            raise ToolInputError("not_found", f"no program with the name `{action.name}` was started")
         return await process.exchange(action.lines, action.wait_seconds)
 
     async def _execute(self, action: Execute) -> ExecuteResult:
         if any("\0" in word for word in (*action.argv, *action.env, *action.env.values())):
-            raise ToolInputError("malformed", "argv and env cannot hold a NUL character")
+            raise ToolInputError("malformed", "argv and env must not contain a NUL character")
         started_at = time.monotonic()
         cwd, env = self._paths.root / (action.cwd or ""), {**self._env, **action.env}
         try:
             result = await program.run(action.argv, cwd, env, action.timeout)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise ToolInputError("not_found", f"{error.filename}: no such program or directory") from error
+            raise ToolInputError(
+                "not_found", f"the program or directory {error.filename} does not exist"
+            ) from error
         return ExecuteResult(
             exit_code=result.exit_code,
             stdout=join_bytes(result.stdout),

@@ -38,19 +38,19 @@ class PathGuard:
         scratch directory.
         """
         if "\0" in path:
-            raise ToolInputError("malformed", "a path cannot hold a NUL character")
+            raise ToolInputError("malformed", "a path must not contain a NUL character")
         if len(path) > MAX_PATH_LENGTH:
-            raise ToolInputError("malformed", f"a path has at most {MAX_PATH_LENGTH} characters")
+            raise ToolInputError("malformed", f"a path must not have more than {MAX_PATH_LENGTH} characters")
         try:
             real = Path(os.path.realpath(self.root / path))
             is_inside = real.is_relative_to(self.root) or real.is_relative_to(self.scratch)
         except (OSError, ValueError) as error:
-            raise ToolInputError("malformed", f"{path}: not a usable path ({error})") from error
+            raise ToolInputError("malformed", f"{path} is not a valid path ({error})") from error
         if not is_inside:
             raise ToolInputError(
                 "refused",
-                f"{path} is outside of the work tree {self.root}: copy what you need into it or below "
-                f"{self.scratch} with run_shell, or read it there",
+                f"{path} is outside of the work tree {self.root}: read the file with run_shell, or copy it into the "
+                f"work tree or into {self.scratch}",
             )
         return real
 
@@ -62,15 +62,13 @@ class PathGuard:
         except OSError as error:
             raise path_error(path, error) from error
         if stat.S_ISDIR(mode):
-            raise ToolInputError("refused", f"{path} is a directory: name a file in it")
+            raise ToolInputError("refused", f"{path} is a directory: give the path of a file in it")
         if not stat.S_ISREG(mode):
             raise ToolInputError("refused", f"{path} is not a regular file: look at it with run_shell")
         return real
 
     def display_path(self, real: Path) -> str:
-        """Return the path as a reader should see it. A path in the work tree is shown relative to the work
-        tree.
-        """
+        """Return the path to show to the model: relative if it is in the work tree, otherwise absolute."""
         shown = real.relative_to(self.root) if real.is_relative_to(self.root) else real
         return os.fsencode(shown).decode("utf-8", "replace")
 

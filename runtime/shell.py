@@ -20,10 +20,10 @@ MAX_LINE_BYTES = 4095  # Maximum bytes of a line. The terminal drops the rest of
 
 _SYNTAX_ERROR = re.compile("unexpected EOF|unexpected end of file|syntax error")
 PLAIN_OUTPUT_ENV = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat"}
-# Without a terminal, programs would take it for 80 columns wide, and Python would keep its output back, which is
-# lost when the command is killed at its timeout.
+# Without these variables, programs that write to a pipe would assume 80 columns, and Python would buffer its
+# output. Buffered output is lost if the command is killed at its timeout.
 PIPED_OUTPUT_ENV = {"COLUMNS": str(COLUMNS), "PYTHONUNBUFFERED": "1"}
-# Nobody can answer a prompt or use an editor.
+# With these variables, git does not open an editor and does not ask for a password.
 NON_INTERACTIVE_ENV = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "VIRTUAL_ENV_DISABLE_PROMPT": "1"}
 
 
@@ -38,7 +38,7 @@ class _RunningCommand:
     background_pids: frozenset[int]
     """Pids of the background jobs that were running before the command."""
     deadline: float
-    """When even an interactive command is killed, as a value of time.monotonic()."""
+    """Time at which the command is killed even if it is interactive, as a value of time.monotonic()."""
 
 
 class Shell:
@@ -47,7 +47,7 @@ class Shell:
     def __init__(self, cwd: Path, scratch: Path, env: Mapping[str, str]) -> None:
         self._start_directory = cwd.resolve()
         self._reported_cwd = str(self._start_directory)
-        """The working directory that the agent was last told about."""
+        """The working directory that was last reported to the agent."""
         self._env = {**env, **PLAIN_OUTPUT_ENV, **PIPED_OUTPUT_ENV, **NON_INTERACTIVE_ENV}
         self._output_files = OutputFiles(scratch)
         self._bash: Bash | None = None
@@ -82,7 +82,7 @@ class Shell:
             if not self._interactive.completion.done():
                 raise ToolInputError("refused", _busy_message(self._interactive.command))
             notes.append(
-                f"before this command the interactive one ended ({_describe_exit(self._interactive)})"
+                f"the interactive command ended before this command ({_describe_exit(self._interactive)})"
             )
             self._interactive = None
         try:
@@ -113,18 +113,19 @@ class Shell:
         running, bash = self._interactive, self._bash
         if max(map(len, text.encode("utf-8", "replace").split(b"\n"))) > MAX_LINE_BYTES:
             raise ToolInputError(
-                "malformed", f"a terminal takes lines of at most {MAX_LINE_BYTES} bytes: use a file"
+                "malformed",
+                f"a terminal accepts lines of at most {MAX_LINE_BYTES} bytes: write longer text to a file",
             )
         notes: list[str] = []
         try:
             if not running.completion.done():
                 if key == "kill" or started_at > running.deadline:
-                    notes.append("killed, with everything it had started")
+                    notes.append("the command was killed with everything it had started")
                     await bash.interrupt(running.completion, running.background_pids)
                 else:
                     bash.type_keys(_encode_keys(text, key))
             elif text or key:
-                notes.append("the command had ended before this was typed")
+                notes.append("nothing was typed, because the command had already ended")
             return await self._wait(bash, running, timeout, started_at, notes)
         except asyncio.CancelledError:
             await self.close()
@@ -167,7 +168,7 @@ class Shell:
         still_runs = running.interactive and not completion.done()
         self._interactive = running if still_runs else None
         if still_runs:
-            notes.append("the command still runs: continue with send_input")
+            notes.append("the command is still running: continue with send_input")
         elif not completion.done() or completion.result() is None:
             notes.append(await self._discard(bash))
             cwd = str(self._start_directory)
@@ -188,7 +189,9 @@ class Shell:
             and _SYNTAX_ERROR.search(output)
             and (problem := await _check_syntax(running.command, self._env))
         ):
-            notes.append(f"bash cannot read the command; lines before the error may have run ({problem})")
+            notes.append(
+                f"bash cannot parse the command ({problem}); the lines before the error may have run"
+            )
         if note := await self._output_files.save(captured):
             notes.append(note)
         code = bash.exit_code if status is None else status
@@ -210,7 +213,7 @@ class Shell:
                 how = f"was ended by signal {bash.exit_signal}"
             case code:
                 how = f"ended with status {code}"
-        return f"the shell {how}; a new one starts in {self._start_directory} without its variables, functions and jobs"
+        return f"the shell {how}; a new shell starts in {self._start_directory} without variables, functions and jobs"
 
 
 def _encode_keys(text: str, key: Key | None) -> bytes:
@@ -224,16 +227,16 @@ def _encode_keys(text: str, key: Key | None) -> bytes:
 def _busy_message(command: str) -> str:
     line = command if len(command) <= 80 else command[:80] + "..."
     return (
-        f"the shell still runs the interactive command `{line}`: give it input or wait for it with send_input, "
-        'or end it with send_input and the key "ctrl-c", or "kill"'
+        f"the interactive command `{line}` is still running: use send_input to type into it or to wait for it, "
+        'or to end it with the key "ctrl-c" or "kill"'
     )
 
 
 def _timeout_message(timeout: float) -> str:
-    longer = f"give it a longer timeout (up to {MAX_TIMEOUT:,} s), " if timeout < MAX_TIMEOUT else ""
+    longer = f"set a longer timeout (up to {MAX_TIMEOUT:,} s), " if timeout < MAX_TIMEOUT else ""
     return (
-        f"killed at its timeout of {timeout:g} s, with everything it had started: {longer}narrow it, "
-        "or start it in the background (&, output to a file) and check later"
+        f"the command was killed at its timeout of {timeout:g} s, with everything it had started: {longer}run a "
+        "narrower command, or run it in the background (&) with its output in a file"
     )
 
 

@@ -107,7 +107,7 @@ def select_option(bid: str, options: str | list[str]) -> None:
 
 
 @_declare_call("bid", 'click("51")', 'click("22", button="right")', 'click("48", modifiers=["Shift"])')
-def click(bid: str, button: Button = "left", modifiers: list[Modifier] = []) -> None:  # noqa: B006  # as it is shown
+def click(bid: str, button: Button = "left", modifiers: list[Modifier] = []) -> None:  # noqa: B006  # the prompt shows the default []
     """Click an element."""
 
 
@@ -148,7 +148,7 @@ def drag_and_drop(from_bid: str, to_bid: str) -> None:
 
 @_declare_call("bid", 'upload_file("57", "tests/data/cv.pdf")', 'upload_file("63", ["a.csv", "b.csv"])')
 def upload_file(bid: str, file: str | list[str]) -> None:
-    """Choose files of the sandbox in a file input, by paths relative to the repository; [] clears it.
+    """Choose files of the sandbox in a file input, by paths relative to the repository; [] clears the input.
 
     Only works on pages that the sandbox itself serves, on localhost.
     """
@@ -233,7 +233,7 @@ def keyboard_down(key: str) -> None:
 
 @_declare_call("keyboard", 'keyboard_type("Hello world!")')
 def keyboard_type(text: str) -> None:
-    """Type text key by key. Keys that are held down do not change it."""
+    """Type text key by key. Keys that are held down do not affect the text."""
 
 
 @_declare_call("keyboard", 'keyboard_insert_text("Hello world!")')
@@ -285,7 +285,7 @@ DEFAULT_CALLS = (
     "go_forward",
     "goto",
 )
-"""The calls in the paper's prompt (appendix K), in the same order."""
+"""The calls that the prompt in appendix K of arXiv:2407.16741v2 describes, in the same order."""
 
 
 def describe_calls(names: Iterable[str]) -> str:

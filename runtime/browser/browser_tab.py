@@ -14,7 +14,7 @@ from patchwright.runtime.page.devtools import BidRegistry, DevToolsError
 if TYPE_CHECKING:
     from patchwright.runtime.browser.playwright_browser import VendorPage, VendorRequest, VendorSession
 
-RESPONSE_TIMEOUT = 2.0  # seconds after which a page that has not responded is blocked by a script
+RESPONSE_TIMEOUT = 2.0  # seconds; a page that does not respond in this time is blocked by a script
 # if the tab shows this many new documents in this many seconds, it is in a loop
 _NAVIGATION_LOOP_COUNT, _NAVIGATION_LOOP_SECONDS = 3, 3.0
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         VendorResponse,
     )
 
-ACTION_TIMEOUT_MS = 2_000.0  # milliseconds that an element may take to become ready
+ACTION_TIMEOUT_MS = 2_000.0  # milliseconds to wait until an element is ready
 _DRAG_STEPS = 5  # mouse events of one drag; pages need several to detect the movement
 _MAX_FILES = 20
 _GOTO_ATTEMPTS, _INTERRUPTED_ERRORS = 5, ("interrupted by another navigation", "frame was detached")
@@ -68,7 +68,9 @@ class CallExecutor:
     async def scroll(self, delta_x: float, delta_y: float) -> None:
         page = await self._active_page()
         await page.mouse.wheel(delta_x, delta_y)
-        with contextlib.suppress(TimeoutError):  # the next snapshot handles a page that is stuck
+        with contextlib.suppress(
+            TimeoutError
+        ):  # a page that does not respond is handled by the next snapshot
             async with asyncio.timeout(1):
                 await page.evaluate(_WAIT_TWO_FRAMES_JS)
 
@@ -268,7 +270,9 @@ class CallExecutor:
         tab.
         """
         tab = await self._tab_manager.active_tab()
-        not_found = f"there is no element {bid[:20]!r} on this page now: the tree shows the current ones"
+        not_found = (
+            f"there is no element {bid[:20]!r} on this page now: choose an element of the current tree"
+        )
         node = await find_node(tab.send, tab.bids, bid)
         if node is None and not tab.has_bids:  # the page was opened by an earlier call of this turn
             await read_page(tab.send, tab.bids, SnapshotOptions())

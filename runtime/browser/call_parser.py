@@ -50,7 +50,7 @@ def parse_calls(code: str, allowed: Collection[str] = ALL_CALLS) -> tuple[Browse
     lines = code.split("\n")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # unknown escape sequences stay as they are
+            warnings.simplefilter("ignore")  # Python keeps unknown escape sequences unchanged
             statements = ast.parse(code).body
     except SyntaxError as error:
         line = min(max(error.lineno or 1, 1), len(lines))

@@ -15,39 +15,42 @@ _COVERED = re.compile(r"(<.*) intercepts pointer events")
 _ELEMENT_HINTS = (
     (
         "is not visible",
-        "it is not visible: open the menu, tab or section that holds it first, or scroll to it",
+        "the element is not visible: open the menu, tab or section that contains it, or scroll to it",
     ),
-    ("is not enabled", "it is disabled: first fill in or choose whatever enables it"),
-    ("is not editable", "it is read-only: there may be a button that makes it editable"),
+    ("is not enabled", "the element is disabled: first use the control that enables it"),
+    ("is not editable", "the element is read-only: look for a button that makes it editable"),
     (
         "outside of the viewport",
-        "it cannot be scrolled into view: scroll the area that holds it, or use the keyboard",
+        "the element cannot be scrolled into view: scroll the area that contains it, or use the keyboard",
     ),
-    ("is not stable", "it keeps moving: wait with noop(), then try again"),
-    ("not attached", "it was removed from the page: find it in the tree again"),
+    ("is not stable", "the element keeps moving: wait with noop(), then try again"),
+    ("not attached", "the element was removed from the page: find it in the tree again"),
     (
         "not an <input>, <textarea>",
-        "it accepts no text: choose the input, textarea or editable element itself",
+        "the element accepts no text: choose the input, textarea or editable element itself",
     ),
     (
         "cannot be filled",
-        "it accepts no text: use check, select_option, click or upload_file for such an input",
+        "the element accepts no text: use check, select_option, click or upload_file for an input of this type",
     ),
     (
         "Malformed value",
-        "the value does not have this input's format: 2024-12-31 for a date, 23:59 for a time",
+        "the value has the wrong format for this input: write a date as 2024-12-31 and a time as 23:59",
     ),
     ("Cannot type text into input", "this input accepts only numbers"),
-    ("not a <select>", "it is not a select element: click it, then click the option in the tree"),
-    ("Not a checkbox or radio button", "it is not a checkbox or radio button: click it"),
-    ("Cannot uncheck radio button", "to uncheck a radio button, check another one of its group"),
+    ("not a <select>", "the element is not a select element: click it, then click the option in the tree"),
+    ("Not a checkbox or radio button", "the element is not a checkbox or radio button: click it"),
+    (
+        "Cannot uncheck radio button",
+        "a radio button cannot be unchecked: check another radio button of its group",
+    ),
     (
         "did not change its state",
-        "the click did not change its state: click its label, or the control it depends on",
+        "the click did not check or uncheck the element: click its label, or the control that it depends on",
     ),
     (
         "Unknown key",
-        "there is no such key: names are Enter, Tab, ArrowDown, a, KeyA, F1, joined as in Control+a",
+        "there is no such key: names are Enter, Tab, ArrowDown, a, KeyA or F1, and combinations such as Control+a",
     ),
     ("File chooser", "no file chooser opened: choose the file input, or the button that opens it"),
     ("filechooser", "no file chooser opened: choose the file input, or the button that opens it"),
@@ -62,18 +65,19 @@ _STALE_ERRORS = (
     "belong to the document",
 )
 _NAVIGATION_HINTS = (
-    ("ERR_CONNECTION_REFUSED", "nothing listens there: check that the server runs, and on this port"),
+    ("ERR_CONNECTION_REFUSED", "no server listens at this address: check that the server is running, and that it "
+                               "uses this port"),
     ("ERR_NAME_NOT_RESOLVED", "there is no such host"),
-    ("ERR_TOO_MANY_REDIRECTS", "it redirects endlessly"),
+    ("ERR_TOO_MANY_REDIRECTS", "the URL redirects endlessly"),
     ("ERR_EMPTY_RESPONSE", "the server closed the connection without a response"),
     ("ERR_CONNECTION_RESET", "the server closed the connection"),
-    ("ERR_INVALID_AUTH_CREDENTIALS", "it requires a user name and a password: use goto(\"http://user:password@host/\")"),
-    ("ERR_CERT", "its certificate is not trusted here: try http instead of https; for a network with its own "
-                 "certificates, the operator sets `ca_bundle`"),
-    ("ERR_SSL_PROTOCOL_ERROR", "it does not support https: try http"),
-    ("ERR_UNSAFE_PORT", "browsers refuse this port: let the server listen on another, such as 8000"),
-    ("ERR_ABORTED", "the response has nothing to show, or another page was opened meanwhile"),
-    ("ERR_UNSAFE_REDIRECT", "it redirects to a URL that is not http or https"),
+    ("ERR_INVALID_AUTH_CREDENTIALS", "the server requires a password: use goto(\"http://user:password@host/\")"),
+    ("ERR_CERT", "the server's certificate is not trusted: try http instead of https. If the network has its own "
+                 "certificates, the operator must set `ca_bundle`"),
+    ("ERR_SSL_PROTOCOL_ERROR", "the server does not support https: try http"),
+    ("ERR_UNSAFE_PORT", "browsers refuse this port: let the server listen on another port, such as 8000"),
+    ("ERR_ABORTED", "the response contains no page, or the tab opened another page at the same time"),
+    ("ERR_UNSAFE_REDIRECT", "the URL redirects to a URL that is not http or https"),
     ("ERR_INVALID_RESPONSE", "the server's response is not HTTP"),
     ("invalid URL", "this is not a URL: write it in full, as in http://localhost:8000/"),
 )  # fmt: skip
@@ -92,35 +96,35 @@ def explain_error(message: str, online: bool) -> str:
         if online:
             return (
                 "the sandbox's proxy does not allow this host: "
-                "the operator's settings `network` and `allowed_hosts` decide"
+                "only the operator can allow it, with the settings `network` and `allowed_hosts`"
             )
         return (
-            "this sandbox has no network, and its browser can open only its own localhost: "
-            "the operator can change the setting `network`"
+            "this sandbox has no network, so its browser can open only pages on localhost: "
+            "only the operator can change this, with the setting `network`"
         )
     if match := _COVERED.search(message):
         element = _truncate(match[1].strip(), 200)
-        return f"it is covered by {element}: close that element (a dialog, a banner), or scroll"
+        return f"the element is covered by {element}: close what covers it, such as a dialog or banner, or scroll"
     if is_closed_error(message):
-        return "its tab, or the whole browser, was closed meanwhile"
+        return "the tab or the whole browser was closed during the call"
     for pattern, hint in (*_ELEMENT_HINTS, *_NAVIGATION_HINTS):
         if pattern in message:
             return hint
     if any(pattern in message for pattern in _STALE_ERRORS):
-        return "the page changed meanwhile: look at its tree again"
+        return "the page changed during the call: look at its tree again"
     return _clean_message(message)
 
 
 def explain_browser_failure(error: Exception) -> str:
-    """Explain why the browser itself failed during a turn."""
+    """Explain to the model why the browser itself failed while it ran calls."""
     if isinstance(error, TimeoutError):
-        reason = "the page is too large or too busy for it"
+        reason = "the page is too large or too busy"
     elif is_closed_error(str(error)):
-        reason = "it has exited, perhaps because the page used up the memory"
+        reason = "Chromium has exited, perhaps because the page used up the memory"
     else:
         reason = _clean_message(str(error))
-    return (f"the browser failed: {reason}. The next call restarts it with a blank tab: try another page, or a "
-            "smaller part of this one (you can read its text without a browser)")  # fmt: skip
+    return (f"the browser failed: {reason}. The next call restarts the browser with a blank tab: try another page, "
+            "or read the text of this page without a browser")  # fmt: skip
 
 
 def is_closed_error(message: str) -> bool:
@@ -137,7 +141,10 @@ def _clean_message(message: str) -> str:
         r"^(?:Error: )?(?:\w+\.\w+: )?(?:Protocol error \([\w.]+\): )?", "", lines[0] if lines else ""
     )
     if re.fullmatch(r"Timeout \d+ms exceeded\.?", first):
-        return "it was not ready in time (it may be hidden, disabled or moving, or the page is busy): look at the tree"
+        return (
+            "the element was not ready in time (it may be hidden, disabled or moving, or the page may be busy): "
+            "look at the tree"
+        )
     return _truncate(first, _MAX_MESSAGE) or "the browser gave no reason"
 
 
@@ -151,12 +158,12 @@ def normalize_url(url: str) -> str:
     if url == "about:blank":
         return url
     if len(url) > _MAX_URL:
-        raise BrowserCallFailed(f"a URL has at most {_MAX_URL} characters")
+        raise BrowserCallFailed(f"a URL must not have more than {_MAX_URL} characters")
     if scheme := _SCHEME.match(url):
         if scheme[1].lower() not in ("http", "https"):
             raise BrowserCallFailed(
                 f"{_truncate(scheme[1], 40)}: URLs are not supported, only http and https: "
-                "serve files of the sandbox on localhost, or read them without the browser"
+                "to see a file of the sandbox, serve it on localhost, or read it without the browser"
             )
     else:
         is_local = re.match(r"/*(?:localhost|127\.|0\.0\.0\.0|\[::1?\])", url)

@@ -322,7 +322,9 @@ async def _run_call(call: BrowserCall, executor: CallExecutor) -> None:
             with _translate_errors():
                 await getattr(executor, call.name)(**call.arguments)
     except TimeoutError as error:
-        raise BrowserCallFailed(f"it did not finish within {seconds:g} s: the page is busy") from error
+        raise BrowserCallFailed(
+            f"the call did not finish within {seconds:g} s, because the page is busy"
+        ) from error
 
 
 async def _page_snapshot(tab_manager: TabManager, content: PageContent, tab: BrowserTab) -> PageSnapshot:
@@ -346,7 +348,9 @@ def _failure_message(calls: tuple[BrowserCall, ...], call: BrowserCall | None, r
     if call is None:
         return reason
     remaining = len(calls) - calls.index(call) - 1
-    suffix = f" ({remaining} more {'was' if remaining == 1 else 'were'} not run)" if remaining else ""
+    suffix = (
+        f" ({remaining} more {'call was' if remaining == 1 else 'calls were'} not run)" if remaining else ""
+    )
     return f"line {call.line}: {call.text} failed{suffix}: {reason}"
 
 

@@ -100,7 +100,7 @@ class TabManager:
             await self.tabs[index].page.bring_to_front()
 
     async def close_tab(self, tab: BrowserTab) -> None:
-        """Close a tab. The tab before it becomes the active one. If there is none, open a blank tab."""
+        """Close a tab and make the previous tab the active one. If no tab is left, open a blank tab."""
         self._remove_tab(tab)
         if not self.tabs:
             await self.open_tab()
@@ -110,14 +110,14 @@ class TabManager:
         await self.focus_tab(self.active_index)
 
     def record_call(self) -> None:
-        """Record the time of a call, so that `wait_until_idle` gives the page time to react to the call."""
+        """Record the time of a call. `wait_until_idle` then gives the page time to react to the call."""
         if self.tabs:
             tab = self.tabs[min(self.active_index, len(self.tabs) - 1)]
             tab.record_activity()
             tab.document_times.clear()
 
     async def wait_until_idle(self) -> None:
-        """Wait until the active tab is loaded and idle, and its new tabs are open. The wait is limited."""
+        """Wait for a limited time until the active tab is loaded and idle, and the tabs that it opens are open."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.load_timeout
         while True:
@@ -142,7 +142,7 @@ class TabManager:
                 return
         if not tab.page.is_closed():
             self.add_note(
-                f"the page is still loading after {self.load_timeout:g} s: this is its current state"
+                f"the page is still loading after {self.load_timeout:g} s; the tree shows its current state"
             )
             await self.stop_loading(tab)
 
@@ -175,7 +175,7 @@ class TabManager:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESPONSE_TIMEOUT):
-                while self.download_count == before:  # noqa: ASYNC110  # a clock may end it too
+                while self.download_count == before:  # noqa: ASYNC110  # it may time out
                     await asyncio.sleep(_POLL_SECONDS)
 
     async def stop_loading(self, tab: BrowserTab) -> None:
@@ -187,8 +187,8 @@ class TabManager:
                 await tab.send("Page.stopLoading", {})
 
     async def leave_page(self, tab: BrowserTab) -> None:
-        """Leave a page whose scripts open other pages again and again. They would replace the page that a
-        call opens.
+        """Leave a page whose scripts open other pages again and again. Otherwise, the scripts would replace the
+        page that a call opens.
         """
         try:
             with contextlib.suppress(DevToolsError, TimeoutError):
@@ -258,7 +258,7 @@ class TabManager:
 
     async def _wait_until_loaded(self, tab: BrowserTab, end: float) -> None:
         loop = asyncio.get_running_loop()
-        while tab.is_loading() and loop.time() < end:  # noqa: ASYNC110  # a clock may end it too
+        while tab.is_loading() and loop.time() < end:  # noqa: ASYNC110  # it may time out
             await asyncio.sleep(_POLL_SECONDS)
         if tab.stopped_loading:
             return
@@ -272,14 +272,14 @@ class TabManager:
         if any(tab.page is page for tab in self.tabs):
             return
         if len(self.tabs) >= MAX_TABS:
-            self.add_note(f"another tab was closed: at most {MAX_TABS} can be open")
+            self.add_note(f"a new tab was closed at once, because at most {MAX_TABS} tabs can be open")
             self._start_task(self._close_page(page))
             return
         tab = BrowserTab(page, self.translate_errors, BidRegistry(self._bid_counter))
         tab.record_activity()
         self.tabs.append(tab)
         self.active_index = len(self.tabs) - 1
-        self.add_note(f"a tab opened and is now active: number {self.active_index}")
+        self.add_note(f"a new tab was opened and is now the active one: tab {self.active_index}")
 
         def on_request(request: "VendorRequest") -> None:
             tab.record_activity()
@@ -326,11 +326,13 @@ class TabManager:
                 return
             if dialog.type == "prompt":
                 default = dialog.default_value[:_MAX_TEXT]
-                self.add_note(f"the page asked {text!r}; its own suggestion {default!r} was accepted")
+                self.add_note(
+                    f"the page asked {text!r}; the browser answered with the suggested text {default!r}"
+                )
             elif dialog.type == "beforeunload":
-                self.add_note("the page asked for confirmation before leaving it; it was left")
+                self.add_note("the page asked whether to leave it; the browser answered yes")
             else:
-                self.add_note(f"the page opened this {dialog.type}; OK was pressed: {text!r}")
+                self.add_note(f"the page opened the {dialog.type} {text!r}; the browser pressed OK")
             with self.translate_errors():
                 await dialog.accept(dialog.default_value if dialog.type == "prompt" else None)
 

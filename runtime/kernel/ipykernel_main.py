@@ -82,7 +82,7 @@ class CellOutput:
 
     def __init__(self) -> None:
         self._descriptor = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _MIN_OUTPUT_FD)
-        # Without a buffer, text precedes the output of a later child process. A fork does not repeat it.
+        # Without a buffer, the text appears before the output of a later child process, and only once after a fork.
         raw = io.FileIO(self._descriptor, "w", closefd=False)
         self._stream = UncloseableStream(raw, "utf-8", "backslashreplace", write_through=True)
 
@@ -98,7 +98,7 @@ class CellOutput:
 
 
 class ImageBuffer:
-    """Collects the images of one cell. If there are too many, keeps the largest ones."""
+    """Collects the images of one cell. If a cell shows too many images, keeps the largest ones."""
 
     def __init__(self) -> None:
         self._images: list[tuple[int, str, bytes]] = []
@@ -148,7 +148,7 @@ def collapse_traceback(traceback: list[str]) -> Iterator[str]:
         count = sum(1 for _ in repeats)
         yield from [entry] * min(count, 3)
         if count > 3:
-            yield f"  [the same frame {count - 3:,} more times]\n"
+            yield f"  [this frame is repeated {count - 3:,} more times]\n"
 
 
 def refuse_input(*_: object, **__: object) -> str:
@@ -179,7 +179,7 @@ def show_figures(images: ImageBuffer, output: CellOutput) -> None:
 def create_app(config: SessionConfig, output: CellOutput) -> Any:
     """Create Jupyter's kernel. It prints to the pipe and writes files only to its own directory."""
     os.environ["IPYTHONDIR"] = config["directory"]
-    sys.modules["debugpy"] = None  # type: ignore[assignment]  # 0.2 s, and a word about itself at each start
+    sys.modules["debugpy"] = None  # type: ignore[assignment]  # it takes 0.2 s and prints a message
     import zmq
     from ipykernel.displayhook import ZMQShellDisplayHook
     from ipykernel.ipkernel import IPythonKernel
@@ -221,7 +221,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
             if issubclass(etype, SystemExit):
                 code = getattr(evalue, "code", None)
                 self.failed = self.failed or code not in (None, 0)
-                output.write_line(f"[the cell ended itself: SystemExit({code!r}); the session goes on]")
+                output.write_line(f"[the cell exited with SystemExit({code!r}); the session continues]")
                 return
             self.failed = True
             output.write_line("\n".join(collapse_traceback(stb)))
@@ -246,7 +246,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                 output.write_line(f"[exit code {code}]")
 
         def set_next_input(self, text: str, replace: bool = False) -> None:
-            output.write_line(text)  # A magic could fill in the next input line, but the session has none.
+            output.write_line(text)  # The session has no input line that IPython could fill in.
 
     # Runs cells, and lets skills send requests to the host.
     class SkillKernel(IPythonKernel):
@@ -269,12 +269,12 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                 finally:
                     signal.signal(signal.SIGINT, signal.SIG_IGN)
             except (KeyboardInterrupt, asyncio.CancelledError):  # An interrupt outside of the cell's code.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # The interrupt may precede `finally`.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # The interrupt may come before `finally`.
                 shell.failed = True
                 output.write_line("KeyboardInterrupt")
                 reply = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
             if os.getpid() != pid:
-                os._exit(0)  # A forked child must not return: it would receive the session's messages.
+                os._exit(0)  # If a forked child returned, it would receive the session's messages.
             return {"ok": not shell.failed, **images.take(), **reply}
 
         raw_input = getpass = staticmethod(refuse_input)
@@ -299,7 +299,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
         def ask(self, modality: str, files: list[str], task: str = "", model: str | None = None) -> str:
             """Return the host's answer. If there is none, raise RuntimeError, which contains the reason."""
             if threading.current_thread() is not threading.main_thread():
-                raise RuntimeError("only the main thread of the session can ask the host")
+                raise RuntimeError("the host can be asked only from the main thread of the session")
             request = {"modality": modality, "files": list(files), "task": task, "model": model}
             reply = json.loads(self._send_request(HOST_REQUEST_PREFIX + json.dumps(request)))
             if reply["failed"]:
@@ -375,7 +375,7 @@ def main() -> None:
     sys.argv = [""]
     sys.dont_write_bytecode = True  # importing the repository's modules must not add files to its tree
     if ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-        sys.exit("error: this process cannot be tied to its parent")
+        sys.exit("error: the kernel does not support ending this process together with its parent")
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")  # When memory runs out, the kernel should kill this process before the server.
     version = "{}.{}".format(*sys.version_info)

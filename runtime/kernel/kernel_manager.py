@@ -173,7 +173,7 @@ class KernelManager:
             if self._cell is not None and self._session is not None:
                 await self._session.interrupt(self._cell)
                 self._session.process.take_output()
-                notes.append("the cell before this, which waited for a reply, was interrupted")
+                notes.append("the previous cell was still waiting for a reply and was interrupted")
                 self._cell = None
             if self._session is not None and self._session.process.ended.done():
                 notes.append("before this cell " + await self._discard(self._session))
@@ -195,8 +195,8 @@ class KernelManager:
             if earlier_output:
                 earlier_output += "" if earlier_output.endswith("\n") else "\n"
                 lines = earlier_output.count("\n")
-                count = "line comes" if lines == 1 else f"{lines} lines come"
-                notes.append(f"the first {count} from processes that earlier cells left running")
+                count = "line is" if lines == 1 else f"{lines} lines are"
+                notes.append(f"the first {count} output of processes that earlier cells have left running")
             self._cell = cell = Cell(notes, earlier_output, process.children())
             self._session.execute(cell, code)
             return await self._wait(self._session, cell, timeout)
@@ -209,7 +209,7 @@ class KernelManager:
     ) -> CellResult | HostRequest | ActionFailure:
         """Continue the cell that waits for this reply, for at most `timeout` seconds."""
         if self._cell is None or self._session is None:
-            return ActionFailure(reason="refused", message="no cell waits for a reply")
+            return ActionFailure(reason="refused", message="no cell is waiting for a reply")
         try:
             self._session.send_host_reply(self._cell, text, failed=failed)
             return await self._wait(self._session, self._cell, timeout)
@@ -241,7 +241,7 @@ class KernelManager:
             if not done:
                 await session.interrupt(cell)
                 suffix = "" if session.process.ended.done() else "; the session keeps its variables"
-                cell.notes.append(f"interrupted at its timeout of {timeout:g} s{suffix}")
+                cell.notes.append(f"the cell was interrupted at its timeout of {timeout:g} s{suffix}")
             elif not cell.reply.done():
                 request = _parse_host_request(cell.host_request.result())
                 if isinstance(request, HostRequest):
@@ -269,7 +269,7 @@ class KernelManager:
         self._session = None
         await session.close()
         return (
-            f"the Python session {session.process.exit_description}: its variables, functions and imports are lost; "
+            f"the Python session {session.process.exit_description}; all variables, functions and imports are lost; "
             f"the next cell starts a new one in {self._root}"
         )
 
@@ -294,8 +294,8 @@ def _message_content(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_host_request(prompt: str) -> HostRequest | str:
-    """Return the request of a skill, or the reason to reject the request. It must be checked, because any
-    code in the session can send a request.
+    """Return the request of a skill, or the reason to reject it. Requests must be checked, because any code in
+    the session can send them.
     """
     if not prompt.startswith(HOST_REQUEST_PREFIX):
         return "there is no standard input"
@@ -321,5 +321,7 @@ def _parse_images(reply: Mapping[str, Any], notes: list[str]) -> tuple[ImageData
     if isinstance(shown, int) and len(images) < shown < 1_000_000:
         limit = f"{MAX_IMAGES} images of at most {MAX_IMAGE_BYTES >> 20} MiB, {MAX_CELL_IMAGE_BYTES >> 20} MiB in total"
         numbers = ", ".join(map(str, images)) or "none"
-        notes.append(f"of its {shown} images you see {numbers}: a cell returns the largest {limit}")
+        notes.append(
+            f"the cell showed {shown} images, but only these are returned: {numbers} (at most {limit})"
+        )
     return tuple(images.values())

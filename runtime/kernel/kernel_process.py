@@ -24,8 +24,8 @@ from patchwright.runtime.output_text import CapturedOutput, OutputCapture, clip_
 IPYKERNEL_MAIN = Path(__file__).with_name("ipykernel_main.py")
 SKILLS_DIRECTORY = Path(__file__).parents[1] / "skills"
 PYTHON_MINOR_VERSIONS = range(9, 21)  # minor versions of Python 3 for which a kernel may be installed
-START_TIMEOUT = 12.0  # Seconds that one launch option may take to start. On an idle machine, it takes 0.6.
-# Number of processes, and of stray forks, that cells may leave running. A larger number means that there is a
+START_TIMEOUT = 12.0  # Maximum seconds for the start of a session. On an idle machine, it takes 0.6.
+# Maximum number of processes, and of stray forks, that cells may leave running. More of them are a sign of a
 # fork bomb.
 MAX_LEFT_RUNNING, MAX_STRAY_FORKS = 64, 8
 PIPE_BYTES = 1 << 20  # Maximum bytes that a cell may print before this process reads them.
@@ -51,28 +51,26 @@ class LaunchOption:
     """
 
     def describe(self, reason: str) -> str | None:
-        """Return a note about this option for the author of the cells, or None if no note is needed.
+        """Return a note for the model about the effects of this option, or None if no note is needed.
 
         `reason` says why the options that were tried earlier failed.
         """
         if self.is_isolated:
             version = "{}.{}".format(*sys.version_info)
             return (
-                f"the repository's Python cannot run this session ({reason}): it is Python {version} without the "
-                "repository's packages, which are available only with python3 in run_shell"
+                f"the repository's Python cannot run this session ({reason}), so the session uses Python {version} "
+                "without the repository's packages: to use these packages, run python3 with run_shell"
             )
         if self.own_packages_first:
             return (
-                f"this session does not start with the repository's packages ({reason}): IPython, tornado, traitlets, "
-                "zmq and their dependencies are the session's own, so test those with run_shell"
+                f"this session cannot start with the repository's packages ({reason}), so it uses its own IPython, "
+                "tornado, traitlets, zmq and their dependencies: test these packages with run_shell"
             )
         return None
 
 
 class KernelProcess:
-    """The process of a running session. Jupyter's channels to the process are elsewhere
-    (kernel_manager.py).
-    """
+    """The process of a running session. The module kernel_manager handles Jupyter's channels to it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", output: int, directory: Path) -> None:
         self._process = process
@@ -81,9 +79,9 @@ class KernelProcess:
         self._pipe: int | None = output
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        """Completes when the process has ended, whatever the reason."""
+        """Completes when the process has ended for any reason."""
         self.note: str | None = None
-        """A note about this session for the author of the cells. It is reported once."""
+        """A note for the model about this session. It is reported once."""
         self._killed = False
         self._pidfd = os.pidfd_open(process.pid)
         self._loop.add_reader(output, self._read)
@@ -160,7 +158,7 @@ class KernelProcess:
         if count <= MAX_LEFT_RUNNING and len(processes.find_stray_forks(pid)) <= MAX_STRAY_FORKS:
             return None
         processes.kill_session(pid, exclude=[pid])
-        return f"cells had left {count} processes running, too many: all of them were killed"
+        return f"cells had left too many processes running ({count}): all of them were killed"
 
     async def close(self) -> None:
         """Kill the process, and everything that the process and its cells have started."""

@@ -42,21 +42,23 @@ class CodeSearch:
         self._timeout = timeout
 
     async def search(self, action: SearchCode) -> TextResult:
-        """Return the results as text."""
+        """Run a search and return its results as text. Raises ToolInputError for an invalid request."""
         if action.what != "outline" and not action.query.strip():
             raise ToolInputError(
-                "malformed", f"query is empty: give the text or name to search for ({action.what})"
+                "malformed", f"query is empty, but a search for {action.what} needs a text or a name"
             )
         if "\0" in action.query:
             raise ToolInputError(
-                "malformed", "query cannot hold a NUL character: such files are not searched"
+                "malformed", "query must not contain a NUL character, because binary files are not searched"
             )
         if action.what == "text" and "\n" in action.query:
-            raise ToolInputError("malformed", "text is searched line by line: give one line as query")
+            raise ToolInputError(
+                "malformed", "query must be a single line, because text is searched line by line"
+            )
         top, glob = self._split_path(action.path)
         if action.what == "outline":
             if glob or not action.path:
-                raise ToolInputError("malformed", "an outline needs one file: give its path, without * or ?")
+                raise ToolInputError("malformed", "an outline needs the path of one file, without * or ?")
             self._paths.resolve_file(action.path)
         request = {
             "what": action.what,
@@ -84,7 +86,8 @@ class CodeSearch:
             raise ToolInputError("malformed", result.stderr.head.decode("utf-8", "replace").strip())
         if result.exit_code != 0:
             raise ToolInputError(
-                "io", "the search took too much time or memory: narrow it with path, or use a simpler pattern"
+                "io",
+                "the search took too much time or memory: search one directory (path), or use a simpler pattern",
             )
         return TextResult(text=result.stdout.head.decode("utf-8", "replace"))
 
@@ -98,7 +101,9 @@ class CodeSearch:
             path = path.removeprefix(f"{self._paths.root}/")
         if _GLOB_CHARACTERS.search(path) and not os.path.lexists(self._paths.root / path):
             if path.startswith(("/", "../")):
-                raise ToolInputError("refused", f"a glob is relative to {self._paths.root}: {path} is not")
+                raise ToolInputError(
+                    "refused", f"{path} must be relative to {self._paths.root}, because it is a glob"
+                )
             return "", path
         real = self._paths.resolve(path)
         try:

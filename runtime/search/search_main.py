@@ -100,18 +100,20 @@ class Search:
             pattern = re.compile(plain if literal else query, flags)
         except (re.error, OverflowError, RecursionError) as error:
             hits = self._find_lines(re.compile(plain, flags))
-            note = f"not a regular expression ({error}), so it was taken as plain text"
+            note = f"query is not a valid regular expression ({error}), so it was searched as plain text"
             return self._render(hits, "line", note)
         hits = self._find_lines(pattern)
         readings = [] if literal or plain == query else [("as plain text", re.compile(plain, flags))]
         if not ignore_case:
-            readings.append(("ignoring upper and lower case", re.compile(pattern.pattern, re.IGNORECASE)))
+            readings.append(
+                ("if upper and lower case are ignored", re.compile(pattern.pattern, re.IGNORECASE))
+            )
         for reading, lenient in readings:
             if hits or self.timed_out:
                 break
             if nearest := self._find_lines(lenient):
                 return self._render(
-                    nearest, "line", f"no line matches exactly; above are the matches {reading}"
+                    nearest, "line", f"no line matches the query exactly; the lines above match it {reading}"
                 )
         return self._render(hits, "line")
 
@@ -124,7 +126,7 @@ class Search:
         _, others = self._collect_definitions(similar_pattern, query)
         similar_hits = [line for _, line in sorted(others, key=lambda other: other[0])[:MAX_SIMILAR]]
         note = (
-            f"nothing is named exactly {printable_line(query)}; above are similar names"
+            f"no definition is named exactly {printable_line(query)}; the definitions above have similar names"
             if similar_hits
             else ""
         )
@@ -140,7 +142,7 @@ class Search:
                     break
         except SearchTimeout:
             self.timed_out = True
-        note = f"found by the name {printable_line(name)} alone, in any class or module" if owner else ""
+        note = f"the search was for {printable_line(name)} in any class or module" if owner else ""
         return self._render(hits, "line", note, self._unparsed_note(hits))
 
     def render_outline(self) -> str:
@@ -152,15 +154,15 @@ class Search:
         try:
             text = symbols.render_outline(source)
         except SearchTimeout:
-            _exit_malformed(f"{printable_line(path)} takes too long to parse: use view_file")
+            _exit_malformed(f"parsing {printable_line(path)} takes too long: use view_file")
         lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-        grammar = (
-            source.language
-            or "no grammar for this language: found with a pattern, which misses unusual forms"
-        )
+        grammar = source.language or "no parser for this language, so unusual definitions may be missing"
         head = f"[{search_results.display_path(path)}, {lines:,} lines; {grammar}]"
         if len(text) > search_results.MAX_CHARS:
-            text = text[: search_results.MAX_CHARS].rpartition("\n")[0] + "\n[there is more: use view_file]"
+            text = (
+                text[: search_results.MAX_CHARS].rpartition("\n")[0]
+                + "\n[the outline is too long and was cut: use view_file]"
+            )
         return f"{head}\n{text or '[no definitions]'}"
 
     def _collect_definitions(
@@ -219,10 +221,10 @@ class Search:
         signal.setitimer(signal.ITIMER_REAL, 0)
         large_files = [path for path, real in self.files if is_too_large(real)] if not self.timed_out else []
         names = ", ".join(map(search_results.display_path, large_files[:5]))
-        skipped = f"not searched, over {MAX_FILE_BYTES:,} bytes: {names}" if large_files else ""
+        skipped = f"files over {MAX_FILE_BYTES:,} bytes were not searched: {names}" if large_files else ""
         current = search_results.display_path(self.current_file)
         timeout_note = (
-            f"stopped at the time limit in {current}: narrow it with path, or use a simpler pattern"
+            f"stopped in {current} at the time limit: search one directory (path), or use a simpler pattern"
         )
         empty_note = f"no {noun} found in {self.searched_files:,} text files" if not hits else ""
         return search_results.render_results(
@@ -240,7 +242,9 @@ class Search:
         )
         if not suffixes:
             return ""
-        return f"no grammar for {', '.join(suffixes[:8])}: found with a pattern, not parsed"
+        return (
+            f"there is no parser for {', '.join(suffixes[:8])} files, so some results may be wrong or missing"
+        )
 
 
 def _is_plain(pattern: str) -> bool:

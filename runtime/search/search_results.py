@@ -12,7 +12,7 @@ MAX_CHARS = 28_000  # Maximum characters of all lines together. A result may hav
 MAX_COUNTED_LINES = 20_000  # A search stops when it has found this many lines.
 MAX_LINE_CHARS = 240  # Characters of one line that are shown.
 MAX_DIRECTORIES = 15
-# Maximum numbers of lines per file. If there are too many lines, they are tried in this order.
+# Maximum number of lines per file. The first number is used with which the result has at most MAX_LINES lines.
 _LINES_PER_FILE = (50, 20, 10, 5, 3, 2, 1)
 
 
@@ -31,7 +31,7 @@ class SearchHit:
 
 
 def render_results(lines: list[SearchHit], noun: str, *notes: str) -> str:
-    """Return the lines, followed by a summary. `noun` is the name of one result, in the singular."""
+    """Return the hits as text, followed by a summary. `noun` says what a hit is, such as `line` or `definition`."""
     files = Counter(line.path for line in lines)
     shown = _limit_per_file(lines, files)
     texts, length = [], 0
@@ -47,9 +47,9 @@ def render_results(lines: list[SearchHit], noun: str, *notes: str) -> str:
     plus = "+" if len(lines) >= MAX_COUNTED_LINES else ""
     summary = f"{_pluralize(len(lines), noun, plus)} in {_pluralize(len(files), 'file')}"
     if omitted:
-        texts.append(f"[{summary}, too many to show: {len(lines) - omitted} are shown above]")
+        texts.append(f"[{summary}; only {len(lines) - omitted} are shown above]")
         texts.append(f"[by directory: {_count_by_directory(files)}]")
-        texts.append("[narrow your search: a longer pattern, or a path]")
+        texts.append("[to narrow your search, use a longer pattern or set path]")
     elif lines:
         texts.append(f"[{summary}]")
     return "\n".join([*texts, *(f"[{note}]" for note in notes if note)])
@@ -70,7 +70,7 @@ def printable_line(text: str, max_chars: int = MAX_LINE_CHARS, around: int = 0) 
 
 
 def display_path(path: str) -> str:
-    """Return the path as a reader should see it."""
+    """Return a path without control characters and invalid bytes, so that it can be printed."""
     return printable_line(os.fsencode(path).decode("utf-8", "replace"), 4096)
 
 
@@ -97,8 +97,8 @@ def _render_hit(line: SearchHit) -> str:
 
 
 def _count_by_directory(files: Counter[str]) -> str:
-    """Count the files with hits in each directory two levels below the common parent of the files. The
-    largest count comes first.
+    """Return the number of hits in each directory, largest number first. The directories are those two levels
+    below the common parent of all files with hits.
     """
     directories = {path: path.split("/")[:-1] for path in files}
     extremes = zip(min(directories.values()), max(directories.values()), strict=False)

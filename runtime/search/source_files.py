@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MAX_FILE_BYTES = 2_000_000  # Maximum bytes of a file that is searched. Nobody writes larger files by hand.
+MAX_FILE_BYTES = 2_000_000  # Maximum bytes of a file that is searched. Larger files are usually generated.
 GIT_TIMEOUT = 10  # seconds for git
 MAX_FILES = 200_000  # Maximum number of files that are searched.
-# Directories that have many files, but are rarely of interest. They are skipped only if git does not select
-# the files.
+# Directories that have many files, but are rarely of interest. They are skipped only if the list of files
+# does not come from git.
 SKIPPED_DIRECTORIES = frozenset(
     {".git", ".hg", ".svn", ".tox", ".nox", ".venv", "__pycache__", "node_modules", ".mypy_cache"}
 )

@@ -60,7 +60,7 @@ async def test_unbalanced_input_is_reported_and_leaves_the_shell_usable(
     await shell(sandbox, "X=kept")
     ran = await shell(sandbox, command)
     assert ran.exit_code not in (0, None)
-    assert ran.note is not None and ran.note.startswith("bash cannot read the command")
+    assert ran.note is not None and ran.note.startswith("bash cannot parse the command")
     assert await printed(sandbox, "echo $X") == "kept\n"
 
 
@@ -100,7 +100,7 @@ async def test_a_timeout_brings_the_shell_back_with_its_state(sandbox: Sandbox, 
 async def test_a_shell_that_cannot_be_interrupted_is_replaced(sandbox: Sandbox) -> None:
     ran = await shell(sandbox, "trap '' INT; while :; do :; done", timeout=1)
     assert ran.exit_code is None
-    assert ran.note is not None and "a new one starts" in ran.note
+    assert ran.note is not None and "a new shell starts" in ran.note
     assert await printed(sandbox, "echo again") == "again\n"
 
 

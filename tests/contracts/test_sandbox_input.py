@@ -26,7 +26,7 @@ async def test_a_program_that_prompts_is_answered_until_it_ends(sandbox: Sandbox
     asking = "read -p 'name? ' name; echo hello $name; read -p 'age? ' age; echo $age; (exit 3)"
     first = await started(sandbox, asking)
     assert (first.output, first.exit_code) == ("name? ", None)
-    assert first.note == "the command still runs: continue with send_input"
+    assert first.note == "the command is still running: continue with send_input"
     second = await typed(sandbox, "Ada", timeout=1)
     assert (second.output, second.exit_code) == ("hello Ada\nage? ", None)
     third = await typed(sandbox, "36")
@@ -69,7 +69,7 @@ async def test_a_command_that_ignores_ctrl_c_is_killed(sandbox: Sandbox) -> None
     await started(sandbox, "trap '' INT; python3 -c 'while True: pass'")
     assert (await typed(sandbox, key="ctrl-c", timeout=1)).exit_code is None
     killed = await typed(sandbox, key="kill")
-    assert killed.note is not None and "killed, with everything it had started" in killed.note
+    assert killed.note is not None and "the command was killed with everything it had started" in killed.note
     assert await printed(sandbox, "echo again") == "again\n"
 
 
@@ -113,7 +113,7 @@ async def test_a_line_that_the_terminal_would_cut_is_refused(sandbox: Sandbox) -
 async def test_a_shell_that_ends_under_an_interactive_command_is_replaced(sandbox: Sandbox, end: str) -> None:
     await started(sandbox, f"read x; {end}")
     ended = await typed(sandbox, "go")
-    assert ended.note is not None and "a new one starts" in ended.note
+    assert ended.note is not None and "a new shell starts" in ended.note
     assert await printed(sandbox, "echo again") == "again\n"
 
 

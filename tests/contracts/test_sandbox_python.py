@@ -42,14 +42,14 @@ async def test_a_cell_past_its_timeout_is_interrupted_or_its_session_replaced(
     code = "print('begun'); subprocess.run('sleep 60 & echo $! > pid; wait', shell=True)"
     late = await ran(sandbox, code, timeout=1)
     assert late.output.startswith("begun\n") and "KeyboardInterrupt" in late.output and not late.ok
-    assert late.note == "interrupted at its timeout of 1 s; the session keeps its variables"
+    assert late.note == "the cell was interrupted at its timeout of 1 s; the session keeps its variables"
     assert await printed(sandbox, "grep -s '^State:.[RSD]' /proc/$(cat pid)/status | wc -l") == "0\n"
     assert (await ran(sandbox, "x")).output == "1\n"
     died = await ran(sandbox, "print('going'); os._exit(3)")
     assert (died.output, died.ok) == ("going\n", False)
     assert died.note is not None
     assert died.note.startswith(
-        "the Python session ended with status 3: its variables, functions and imports"
+        "the Python session ended with status 3; all variables, functions and imports"
     )
     assert "NameError: name 'x' is not defined" in (await ran(sandbox, "x")).output
 

@@ -50,4 +50,4 @@ async def test_a_flood_of_hits_is_cut_and_counted(sandbox: Sandbox) -> None:
     )
     result = await found(sandbox, "w")
     assert len(result) < 30_000
-    assert "[20,000+ lines in 2 files, too many to show: 51 are shown above]" in result
+    assert "[20,000+ lines in 2 files; only 51 are shown above]" in result

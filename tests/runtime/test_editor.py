@@ -29,7 +29,7 @@ def test_a_window_is_limited_in_characters(editor: Editor, root: Path) -> None:
 def test_one_enormous_line_is_shown_in_part_with_a_way_to_the_rest(editor: Editor, root: Path) -> None:
     (root / "min.js").write_text("y" * 100_000 + "\nend\n")
     text = editor.view(ViewFile(path="min.js")).text
-    assert "[the first 30,000 of 100,000 characters of this line; see more of it with " in text
+    assert "[the first 30,000 of the 100,000 characters of this line; to see more of it, use " in text
     assert "with sed -n 1p min.js | cut -c30001-60000]\n" in text
     assert text.endswith("[lines 1-1 of 2; the next are 2-2]")
 
@@ -43,7 +43,7 @@ def test_an_empty_file_and_an_empty_range_are_reported(editor: Editor, root: Pat
     (root / "empty").touch()
     assert editor.view(ViewFile(path="empty")).text == "[the file is empty]"
     (root / "two").write_text("1\n2\n")
-    with pytest.raises(ToolInputError, match="has 2 lines, none from 3 on"):
+    with pytest.raises(ToolInputError, match="has only 2 lines, so start cannot be 3"):
         editor.view(ViewFile(path="two", start=3))
     with pytest.raises(ToolInputError, match="before start"):
         editor.view(ViewFile(path="two", start=2, end=1))
@@ -69,7 +69,7 @@ def test_a_redirected_progress_bar_is_folded(editor: Editor, root: Path) -> None
     text = editor.view(ViewFile(path="log")).text
     assert text.splitlines()[:3] == [
         "     1\tstart",
-        "     2\t100% [101 earlier states of this line]",
+        "     2\t100% [101 earlier states of this line not shown]",
         "     3\tend",
     ]
 
@@ -84,7 +84,7 @@ def test_line_numbers_in_the_text_to_replace_are_pointed_out(editor: Editor, roo
 def test_a_match_with_other_whitespace_is_pointed_out(editor: Editor, root: Path) -> None:
     (root / "f.py").write_text("if x:\n        return   1\n")
     with pytest.raises(
-        ToolInputError, match="with other whitespace it is at line 1:\nif x:\n        return   1"
+        ToolInputError, match="line 1 has this text with different whitespace:\nif x:\n        return   1"
     ):
         editor.replace(ReplaceText(path="f.py", old="if x:\n    return 1", new=""))
 
@@ -92,10 +92,10 @@ def test_a_match_with_other_whitespace_is_pointed_out(editor: Editor, root: Path
 def test_similar_text_with_a_longer_last_word_does_not_match(editor: Editor, root: Path) -> None:
     (root / "f.py").write_text("        outcome = found.value\n")
     with pytest.raises(
-        ToolInputError, match=r"(?s)the lines most like it are:\n     1\t        outcome = found\.value$"
+        ToolInputError, match=r"(?s)These lines are similar to old:\n     1\t        outcome = found\.value$"
     ):
         editor.replace(ReplaceText(path="f.py", old="    outcome = found.val\n", new=""))
-    with pytest.raises(ToolInputError, match="the lines most like it are"):
+    with pytest.raises(ToolInputError, match="These lines are similar to old"):
         editor.replace(ReplaceText(path="f.py", old=" come  = found.value", new=""))
 
 
@@ -117,7 +117,7 @@ def test_text_is_inserted_after_the_given_line(editor: Editor, root: Path) -> No
     editor.insert(InsertText(path="f", line=1, text="one and a half"))
     editor.insert(InsertText(path="f", line=3, text="3\n"))
     assert (root / "f").read_text() == "1\none and a half\n2\n3\n"
-    with pytest.raises(ToolInputError, match="has 4 lines: insert after one of 0 to 4"):
+    with pytest.raises(ToolInputError, match="has 4 lines, so line must be from 0 to 4"):
         editor.insert(InsertText(path="f", line=5, text="x"))
 
 
@@ -128,14 +128,14 @@ def test_undo_reverts_edits_one_by_one_to_the_creation(editor: Editor, root: Pat
     assert (root / "f").read_text() == "1\n"
     editor.undo(UndoEdit(path="f"))
     assert not (root / "f").exists()
-    with pytest.raises(ToolInputError, match="no edit of f is left to undo"):
+    with pytest.raises(ToolInputError, match="there is no edit of f to undo"):
         editor.undo(UndoEdit(path="f"))
 
 
 def test_undo_does_not_overwrite_other_changes(editor: Editor, root: Path) -> None:
     editor.create(CreateFile(path="f", content="1\n"))
     (root / "f").write_text("by git\n")
-    with pytest.raises(ToolInputError, match="changed by something else"):
+    with pytest.raises(ToolInputError, match="f was changed after its last edit"):
         editor.undo(UndoEdit(path="f"))
     assert (root / "f").read_text() == "by git\n"
 

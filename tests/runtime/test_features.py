@@ -144,6 +144,6 @@ async def test_a_sandbox_without_features_names_the_setting(docker_sandboxes: Ma
         output = await sandbox.act(SearchCode(query="total", what="definitions"))
         assert isinstance(output, TextResult) and output.text == (
             "a.py:2: async def total(self):\n\n[1 definition in 1 file]\n"
-            "[no grammar for .py: found with a pattern, not parsed]"
+            "[there is no parser for .py files, so some results may be wrong or missing]"
         )
     await sandboxes.close()

@@ -100,7 +100,9 @@ async def test_missing_programs_are_reported(sandbox: Sandbox) -> None:
     result = await sandbox.act(StartProcess(name="x", argv=("no-such-program-here",)))
     assert isinstance(result, ActionFailure) and result.reason == "not_found"
     result = await sandbox.act(ProcessExchange(name="nobody"))
-    assert result == ActionFailure(reason="not_found", message="no program `nobody` was started")
+    assert result == ActionFailure(
+        reason="not_found", message="no program with the name `nobody` was started"
+    )
 
 
 async def test_at_most_eight_programs_run(sandbox: Sandbox) -> None:

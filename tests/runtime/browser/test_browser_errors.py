@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_sc
 @pytest.mark.parametrize(
     ("button", "note", "saw"),
     [
-        ("Alert", "the page opened this alert; OK was pressed: 'Saved 3 rows'", []),
-        ("Confirm", "the page opened this confirm; OK was pressed: 'Delete all?'", ["confirmed true"]),
+        ("Alert", "the page opened the alert 'Saved 3 rows'; the browser pressed OK", []),
+        ("Confirm", "the page opened the confirm 'Delete all?'; the browser pressed OK", ["confirmed true"]),
         (
             "Prompt",
-            "the page asked 'Your name?'; its own suggestion 'nobody' was accepted",
+            "the page asked 'Your name?'; the browser answered with the suggested text 'nobody'",
             ["prompted nobody"],
         ),
         ("Print", "", ["printed"]),
@@ -54,7 +54,7 @@ async def test_a_page_that_asks_before_leaving_is_left(web: Web) -> None:
     await web.open("trouble.html")
     await web.do("click({button 'Trap'})")
     assert (await web.open("answer.html")).title == "The answer"
-    assert "the page asked for confirmation before leaving it; it was left" in notes(web)
+    assert "the page asked whether to leave it; the browser answered yes" in notes(web)
 
 
 async def test_an_endless_script_is_stopped(web: Web) -> None:
@@ -70,7 +70,10 @@ async def test_a_call_on_a_page_that_hangs_times_out(web: Web) -> None:
     start = time.monotonic()
     error = await web.refused("click({button 'Soon'})\nnoop(200)\nfocus({button 'Confirm'})\nnoop(1)")
     assert time.monotonic() - start < 30
-    assert error.startswith("line 3: ") and "(1 more was not run): it did not finish within 10 s" in error
+    assert (
+        error.startswith("line 3: ")
+        and "(1 more call was not run): the call did not finish within 10 s" in error
+    )
     assert (await web.do("click({button 'Confirm'})")) == ["confirmed true"]
 
 
@@ -86,7 +89,7 @@ async def test_a_popup_becomes_the_active_tab(web: Web, opener: str, title: str)
     await web.do(f"click({{{opener}}})")
     assert web.page is not None and web.page.title == title
     assert [tab.active for tab in web.page.tabs] == [False, True]
-    assert notes(web) == "a tab opened and is now active: number 1"
+    assert notes(web) == "a new tab was opened and is now the active one: tab 1"
     assert (await web.use("tab_close()")).title == "Trouble"
 
 
@@ -110,7 +113,10 @@ async def test_tabs_have_a_limit(web: Web) -> None:
     assert "at most 20 tabs can be open: close one" in await web.refused("new_tab()")
     await web.open("trouble.html")
     page = await web.use(web.filled("click({link 'New tab'})"))
-    assert "another tab was closed: at most 20 can be open" in page.notes and len(page.tabs) == 20
+    assert (
+        "a new tab was closed at once, because at most 20 tabs can be open" in page.notes
+        and len(page.tabs) == 20
+    )
     page = await web.use("tab_close()\n" * 20)
     assert [tab.url for tab in page.tabs] == ["about:blank"]
 
@@ -134,11 +140,14 @@ async def test_tabs_have_a_limit(web: Web) -> None:
         ("https://192.168.0.1/", "this sandbox has no network"),
         ("http://169.254.169.254/latest/meta-data", "this sandbox has no network"),
         ("http://localhost:1/", "browsers refuse this port"),
-        ("http://localhost:1999/", "nothing listens there: check that the server runs, and on this port"),
+        (
+            "http://localhost:1999/",
+            "no server listens at this address: check that the server is running, and that it uses this port",
+        ),
         ("http://", "this is not a URL"),
-        ("{url}/round", "it redirects endlessly"),
-        ("{url}/to-file", "it redirects to a URL that is not http or https"),
-        ("{url}/private", "it requires a user name and a password"),
+        ("{url}/round", "the URL redirects endlessly"),
+        ("{url}/to-file", "the URL redirects to a URL that is not http or https"),
+        ("{url}/private", "the server requires a password"),
     ],
 )
 async def test_an_unsupported_url_yields_a_reason(web: Web, url: str, why: str) -> None:

@@ -44,8 +44,8 @@ async def test_a_turn_stops_at_the_first_failure_and_names_its_line(web: Web) ->
         "fill({textbox 'Name'}, 'Ada')\n\nclick('99999')\nclick({button 'Plain'})\nnoop()"
     )
     assert error == (
-        "line 3: `click('99999')` failed (2 more were not run): there is no element '99999' on this page now: "
-        "the tree shows the current ones"
+        "line 3: `click('99999')` failed (2 more calls were not run): there is no element '99999' on this page now: "
+        "choose an element of the current tree"
     )
     assert web.take_lines() == ["input name Ada"]
 
@@ -157,13 +157,16 @@ async def test_an_element_receives_the_events_of_a_call(web: Web, call: str, saw
 @pytest.mark.parametrize(
     ("call", "advice"),
     [
-        ("click({button 'Idle'})", "it is disabled: first fill in or choose whatever enables it"),
-        ("click({button 'Under'})", 'it is covered by <div id="cover">Banner</div>: close that element'),
-        ("fill({textbox 'Fixed'}, 'x')", "it is read-only"),
-        ("fill({button 'Plain'}, 'x')", "it accepts no text"),
-        ("fill({checkbox 'Agree'}, 'x')", "it accepts no text"),
-        ("check({button 'Plain'})", "it is not a checkbox or radio button: click it"),
-        ("select_option({button 'Plain'}, 'x')", "it is not a select element"),
+        ("click({button 'Idle'})", "the element is disabled: first use the control that enables it"),
+        (
+            "click({button 'Under'})",
+            'the element is covered by <div id="cover">Banner</div>: close what covers it',
+        ),
+        ("fill({textbox 'Fixed'}, 'x')", "the element is read-only"),
+        ("fill({button 'Plain'}, 'x')", "the element accepts no text"),
+        ("fill({checkbox 'Agree'}, 'x')", "the element accepts no text"),
+        ("check({button 'Plain'})", "the element is not a checkbox or radio button: click it"),
+        ("select_option({button 'Plain'}, 'x')", "the element is not a select element"),
         (
             "select_option({combobox 'Color'}, 'Blue')",
             "there is no such option; the options are ['Red', 'Green']",
@@ -171,7 +174,7 @@ async def test_an_element_receives_the_events_of_a_call(web: Web, call: str, saw
         ("press({button 'Plain'}, 'Entr')", "there is no such key: names are Enter, Tab"),
         (
             "click({button 'Vanish'})\nnoop(300)\nclick({button 'Vanish'})",
-            "it was removed from the page",
+            "the element was removed from the page",
         ),
     ],
 )

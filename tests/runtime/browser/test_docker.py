@@ -116,7 +116,7 @@ async def test_the_browser_trusts_the_operators_network_and_survives_a_page_that
     async with sandboxes.open(name) as sandbox:
         await serve(sandbox, served)
         page = await browse(sandbox, "goto('https://localhost:8443/')")
-        assert "its certificate is not trusted here" in (page.error or "")
+        assert "the server's certificate is not trusted" in (page.error or "")
 
         await trust(name, own)
         await run(sandbox, END_CHROMIUM)

@@ -73,7 +73,7 @@ IN_ORDER = [
     ("import asyncio; await asyncio.sleep(0); 3", "3\n"),
     ("from IPython.display import HTML; HTML('<b>bold</b>')", "<b>bold</b>\n"),
     ("{'a': [1, None]}", "{'a': [1, None]}\n"),
-    ("exit()", "[the cell ended itself: SystemExit(None); the session goes on]\n"),
+    ("exit()", "[the cell exited with SystemExit(None); the session continues]\n"),
     ("if pid := os.fork(): os.waitpid(pid, 0)\nprint('parent' if pid else 'child')", "child\nparent\n"),
 ]
 
@@ -91,7 +91,7 @@ async def test_a_cell_prints_in_order_whatever_the_previous_one_did(kernel: Kern
         ("input('name? ')", "EOFError: there is no standard input: put the value into the code"),
         ("breakpoint()", "RuntimeError: there is no standard input"),
         ("import pdb; pdb.set_trace()", "RuntimeError: there is no standard input"),
-        ("import sys; sys.exit(3)", "SystemExit(3); the session goes on"),
+        ("import sys; sys.exit(3)", "SystemExit(3); the session continues"),
         ("%nosuch", "Line magic function `%nosuch` not found"),
         ("1 +", "SyntaxError: invalid syntax"),
         ("def r(): r()\nr()", "more times]\n\nRecursionError: maximum recursion depth exceeded"),
@@ -129,7 +129,7 @@ async def test_output_between_cells_is_marked(kernel: KernelManager, tmp_path: P
     await until(path.exists)
     result = await ran(kernel, "print('now')")
     assert result.output == "late\nnow\n"
-    assert result.note == "the first line comes from processes that earlier cells left running"
+    assert result.note == "the first line is output of processes that earlier cells have left running"
 
 
 @shared
@@ -138,7 +138,9 @@ async def test_an_interrupt_stops_code_that_sleeps_awaits_or_computes(kernel: Ke
     for code in ("time.sleep(60)", "await asyncio.sleep(60)", "await asyncio.sleep(0)\nwhile True: pass"):
         result = await ran(kernel, code, timeout=0.5)
         assert not result.ok and result.seconds < 3
-        assert result.note == "interrupted at its timeout of 0.5 s; the session keeps its variables"
+        assert (
+            result.note == "the cell was interrupted at its timeout of 0.5 s; the session keeps its variables"
+        )
     assert (await ran(kernel, "kept")).output == "5\n"
 
 
@@ -205,7 +207,9 @@ async def test_the_largest_images_are_shown_and_the_others_named(kernel: KernelM
     result = await ran(kernel, code)
     assert "[image 4: image/png, 5,000,004 bytes]\n" in result.output
     assert sorted(len(picture.data) for picture in result.images) == [24, 34, 3_200_004, 3_500_004]
-    assert result.note is not None and result.note.startswith("of its 7 images you see 3, 5, 6, 7: ")
+    assert result.note is not None and result.note.startswith(
+        "the cell showed 7 images, but only these are returned: 3, 5, 6, 7 ("
+    )
 
 
 @shared
@@ -249,7 +253,7 @@ async def test_a_cell_without_a_reply_is_interrupted_by_the_next_one(kernel: Ker
     assert isinstance(result, HostRequest)
     output = await ran(kernel, "6")
     assert output.output == "6\n"
-    assert output.note == "the cell before this, which waited for a reply, was interrupted"
+    assert output.note == "the previous cell was still waiting for a reply and was interrupted"
 
 
 @shared
@@ -294,7 +298,7 @@ async def test_too_many_processes_left_by_a_cell_are_killed_and_the_session_stay
             await other.wait()
         many = await ran(kernel, "many = start(70); print('left')")
         assert many.output == "left\n" and many.ok
-        assert many.note == "cells had left 73 processes running, too many: all of them were killed"
+        assert many.note == "earlier cells had left too many processes running (73): all of them were killed"
         assert (await ran(kernel, "kept, {each.wait() for each in few + many}")).output == "(9, {-9})\n"
 
 
@@ -327,7 +331,7 @@ async def test_a_session_that_dies_is_reported_and_replaced(
         result = await ran(kernel, "1")
         assert result.output == "1\n"
         assert (result.note or "").startswith(
-            f"before this cell the Python session {expected}: its variables"
+            f"before this cell the Python session {expected}; all variables"
         )
 
 
@@ -362,7 +366,7 @@ async def test_a_package_that_breaks_the_session_is_replaced_with_a_note(
         result = await ran(kernel, "import tornado; 1")
         assert result.output == "1\n" and result.note is not None
         assert (
-            "does not start with the repository's packages (AttributeError: too old): IPython, tornado"
+            "cannot start with the repository's packages (AttributeError: too old), so it uses its own IPython"
             in result.note
         )
 
