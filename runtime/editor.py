@@ -237,7 +237,7 @@ def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
     if not shown:
         line = _to_valid_text(lines[start - 1])
         shown.append(
-            f"{start:6}\t{line[:MAX_CHARS]}\n[the first {MAX_CHARS:,} of the {len(line):,} characters of this line; "
+            f"{start:6}\t{line[:MAX_CHARS]}\n[the first {MAX_CHARS:,} of {len(line):,} characters of this line; "
         )
         shown.append(
             f"to see more of it, use sed -n {start}p {path} | cut -c{MAX_CHARS + 1}-{2 * MAX_CHARS}]\n"

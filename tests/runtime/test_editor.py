@@ -29,7 +29,7 @@ def test_a_window_is_limited_in_characters(editor: Editor, root: Path) -> None:
 def test_one_enormous_line_is_shown_in_part_with_a_way_to_the_rest(editor: Editor, root: Path) -> None:
     (root / "min.js").write_text("y" * 100_000 + "\nend\n")
     text = editor.view(ViewFile(path="min.js")).text
-    assert "[the first 30,000 of the 100,000 characters of this line; to see more of it, use " in text
+    assert "[the first 30,000 of 100,000 characters of this line; to see more of it, use " in text
     assert "with sed -n 1p min.js | cut -c30001-60000]\n" in text
     assert text.endswith("[lines 1-1 of 2; the next are 2-2]")
 
