@@ -147,7 +147,7 @@ async def test_a_retry_without_an_earlier_request_is_rejected(
     facts = await forge.get_repo_facts(job.repo)
     rejected = await check_admission(job, await forge.get_thread(job), facts, forge, settings)
     assert rejected == Rejected(
-        explanation="I know of no earlier request here that I could repeat. Tell me what to do."
+        explanation="I found no earlier request here that I could repeat. Tell me what to do."
     )
     await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
     assert await check_admission(job, await forge.get_thread(job), facts, forge, settings) is None

@@ -136,7 +136,7 @@ async def test_a_stop_reports_jobs_of_another_version_that_stay_queued(
     stopping = await scenario.request("@agent stop")
     assert scenario.replies[:-1] == (["I was stopped before I started."] if beside else [])
     assert scenario.replies[-1] == (
-        "I could not stop everything here: a worker of a different version has queued some of it. "
+        "I could not stop everything here: a different version of Patchwright queued some of the jobs. "
         "Comment `@agent stop` again after the operator has upgraded all workers to the same version."
     )
     known = await scenario.queue.get_record(stopping.id)

@@ -258,7 +258,7 @@ async def test_if_the_api_keeps_failing_the_commit_is_pushed(
     world.fail_next_request("POST", "/graphql", status=502, times=4)
     made = await publish(forge, clone, commit, parent)
     assert (made.sha, made.is_verified, repo.bare.branch_sha(BRANCH)) == (commit, False, commit)
-    assert "rejected it: `POST" in made.note.replace("\u200b", "")
+    assert "rejected the commit: `POST" in made.note.replace("\u200b", "")
 
 
 async def test_a_parent_missing_on_github_is_pushed_too(

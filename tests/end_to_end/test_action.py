@@ -39,8 +39,8 @@ async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
         assert code == 0, out + error
     stopped, refused, slip, helped = scenario.comments[1::2]
     assert stopped == (
-        "I run in a GitHub Actions workflow here, and a comment cannot stop it. Cancel it in [the list "
-        f"of workflow runs]({scenario.world.server_url}/acme/calc/actions): I save the work so far to a "
+        "I run in a GitHub Actions workflow here, which a comment cannot stop. Cancel the run in [the list "
+        f"of workflow runs]({scenario.world.server_url}/acme/calc/actions). I then save the work so far to a "
         "branch.\n"
     )
     assert refused.startswith("@stranger needs write access to start a run")

@@ -61,9 +61,10 @@ async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_
         "reporter: @agent run-ci",
         "patchwright[bot]: @reporter needs write access to start a run. A maintainer can add the label.",
         "maintainer: @agent run-ci [eyes]",
-        "patchwright[bot]: I pushed the empty commit ID to `patchwright/issue-1`. It does not say `[skip "
+        "patchwright[bot]: I pushed the empty commit ID to `patchwright/issue-1`. The commit message "
+        "does not contain `[skip "
         "ci]`, so continuous integration starts. If you squash and merge, remove `[skip ci]` from the "
-        "commit message, or GitHub skips it on `main` too.",
+        "commit message. Otherwise, GitHub skips continuous integration on `main` too.",
     ]
 
 

@@ -101,7 +101,8 @@ async def test_the_commit_for_an_outsiders_issue_is_held_until_a_writer_releases
         await scenario.world.redeliver(delivery)
         await asyncio.sleep(1)
     assert own_comments(pull)[1].startswith(
-        f"I pushed the empty commit {pull.head.sha[:12]} to `patchwright/issue-1`. It does not say `[skip "
+        f"I pushed the empty commit {pull.head.sha[:12]} to `patchwright/issue-1`. The commit message "
+        f"does not contain `[skip "
         "ci]`"
     )
     assert scenario.repo.bare.git("rev-list", f"{held}..{pull.head.sha}").decode().split() == [pull.head.sha]

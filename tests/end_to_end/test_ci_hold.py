@@ -85,9 +85,10 @@ async def test_a_writer_releases_a_held_commit_with_an_empty_commit(scenario: Sc
         scenario, pull
     )
     assert answers(pull) == [
-        f"I pushed the empty commit {after[:12]} to `patchwright/issue-1`. It does not say `[skip ci]`, "
+        f"I pushed the empty commit {after[:12]} to `patchwright/issue-1`. The commit message does not "
+        f"contain `[skip ci]`, "
         "so continuous integration starts. If you squash and merge, remove `[skip ci]` from the commit "
-        "message, or GitHub skips it on `main` too."
+        "message. Otherwise, GitHub skips continuous integration on `main` too."
     ]
     log = scenario.data / "runs" / job.id / "events.jsonl"
     log.unlink()  # killed before it could log the effect
@@ -141,7 +142,7 @@ async def test_a_release_on_a_protected_fork_is_left_to_its_author(scenario: Sce
     pull = scenario.world.create_pull(scenario.repo, "topic", by="contributor", title="Multiply", fork=fork)
     await is_not_released(
         scenario, pull,
-        "I cannot start it: the owner of the fork does not allow edits by maintainers. The pull "
+        "I cannot start continuous integration: the owner of the fork does not allow edits by maintainers. The pull "
         "request's author can start it by pushing a commit that does not say `[skip ci]`.",
     )  # fmt: skip
 
@@ -159,7 +160,9 @@ async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Sc
         assert isinstance(thread, PullRequest)
         gone = thread.model_copy(update={"head_repo": None, "is_same_repository": False})
         await run_ci(job, gone, await forge.get_repo_facts(job.repo), dependencies, forge)
-    assert answers(pull) == ["I cannot start it: the head repository or branch was deleted."]
+    assert answers(pull) == [
+        "I cannot start continuous integration: the head repository or branch was deleted."
+    ]
 
 
 async def test_a_release_with_the_workflow_token_reports_that_ci_does_not_start(scenario: Scenario) -> None:
@@ -172,7 +175,8 @@ async def test_a_release_with_the_workflow_token_reports_that_ci_does_not_start(
     scenario.environment["GITHUB_TOKEN"] = token
     await is_not_released(
         scenario, pull,
-        "I cannot start it: GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`, "
+        "I cannot start continuous integration: GitHub starts no workflows for commits that are pushed "
+        "with `GITHUB_TOKEN`, "
         "the only token I have. Close and reopen this pull request, or push a commit to its branch.",
     )  # fmt: skip
 
@@ -182,7 +186,7 @@ async def test_a_release_rejected_by_github_quotes_the_reason(scenario: Scenario
     scenario.repo.protect("patchwright/*", "Only people push here.")
     await is_not_released(
         scenario, pull,
-        "I cannot start it: GitHub rejected an empty commit on `patchwright/issue-1`: "
+        "I cannot start continuous integration: GitHub rejected an empty commit on `patchwright/issue-1`: "
         f"{scenario.world.server_url}/acme/calc.git rejected the push to patchwright/issue-1: remote: error: "
         "GH006: Protected branch update failed for refs/heads/patchwright/issue-1.",
     )  # fmt: skip
@@ -194,8 +198,9 @@ async def test_a_release_does_not_change_the_default_branch(scenario: Scenario) 
     scenario.repo.default_branch = "patchwright/issue-1"
     await is_not_released(
         scenario, pull,
-        ("I cannot start it: the head branch is the default branch of this repository, and I never push "
-         "to that."),
+        ("I cannot start continuous integration: the head branch is the default branch of this "
+         "repository, and I never push "
+         "to the default branch."),
     )  # fmt: skip
 
 
@@ -220,7 +225,7 @@ async def test_commits_on_a_held_commit_are_held_and_on_a_released_one_are_not(
     pull = open_held_pull(scenario)
     reply = await follow(scenario, pull)
     assert "[skip ci]" in message(scenario, pull)
-    assert ("CI is on hold (`[skip ci]`): the commit below it is on hold.") in reply
+    assert ("CI is on hold (`[skip ci]`): the parent commit is on hold.") in reply
     scenario.repo.commit("patchwright/issue-1", {"calc.py": WIP}, "A writer's own")
     reply = await follow(scenario, pull)
     assert "[skip ci]" not in message(scenario, pull) and "held" not in reply
@@ -241,9 +246,9 @@ async def test_a_push_with_the_workflow_token_reports_that_ci_does_not_start(
     (pull,) = publish_scenario.pulls
     assert "[skip ci]" not in message(publish_scenario, pull)
     notice = (
-        "GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`. To run them, close "
-        "and reopen this pull request, or push a commit to its branch. With the token of a GitHub App or "
-        "a personal access token, they start automatically."
+        "GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`. To run the workflows, close "
+        "and reopen this pull request, or push a commit to its branch. If I use the token of a GitHub App "
+        "or a personal access token, workflows start automatically."
     )
     assert (notice in pull.body) == workflows
 

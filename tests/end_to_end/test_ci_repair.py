@@ -210,7 +210,7 @@ async def test_a_push_during_a_repair_is_not_overwritten(untested_scenario: Scen
     assert isinstance(outcome, Reported)
     assert commit_message(scenario, pull) == "Mine\n"
     assert (
-        "I pushed nothing to this pull request: someone pushed to its branch while I worked, and I only "
+        "I pushed nothing to this pull request: someone pushed to the pull request's branch while I worked, and I only "
         "repair my own commits." in own_comments(pull)[0]
     )
 

@@ -66,8 +66,8 @@ SLIPS = {
     "@agent retyr": "`retyr` is not a command. Did you mean `retry`?",
     "@agent rebase": "this command works on pull requests only. Write it on the pull request.",
     "@agent run-ci": "this command works on pull requests only. Write it on the pull request.",
-    "@agent go": "I know of no plan that waits for approval here.",
-    "@agent resume": "I know of no stopped run here that I could resume.",
+    "@agent go": "I found no plan here that waits for approval.",
+    "@agent resume": "I found no stopped run here that I could resume.",
 }
 
 

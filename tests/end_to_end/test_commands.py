@@ -118,7 +118,9 @@ async def test_a_comment_during_a_run_reaches_the_agent_before_its_next_step_onc
         update={"id": message.trigger_id, "command": "keep the signature"}
     )
     outcome = await scenario.resolve(asked_again)  # even if a wiped queue has lost it
-    assert isinstance(outcome, Rejected) and outcome.explanation == ("the run in progress has read this.")
+    assert isinstance(outcome, Rejected) and outcome.explanation == (
+        "the run in progress has already read this message."
+    )
     assert len(scenario.endpoint.requests) == len(requests)
     assert [answer.split(".")[0] for answer in answers(scenario)] == [
         "I opened pull request #2",
@@ -164,7 +166,7 @@ async def test_help_and_a_stop_without_a_run_get_one_short_reply(scenario: Scena
         "| Command | What I do |\n"
         "|---|---|\n"
         "| the label `fix-me` | work on this issue and open a pull request with test results |\n"
-        "| `@agent` and a request | do it; during a run, I read it before my next step |\n"
+        "| `@agent` and a request | work on the request; during a run, I read the comment before my next step |\n"
         "| `@agent plan`, optionally with a request | reply with a plan and wait for approval |\n"
         "| `@agent go` | carry out my plan; you can add instructions |\n"
         "| `@agent explain`, optionally with a question | answer with links into the code; I change "
@@ -221,7 +223,7 @@ async def test_a_label_during_a_run_starts_nothing_and_a_later_one_does(
         return scenario.job().model_copy(update={"id": name, "label": "fix-me", "snapshot": pinned})
 
     outcome = await scenario.resolve(labeled("label-in-mid-run", requested_at - timedelta(seconds=10)))
-    assert outcome == Rejected(explanation="the run in progress has done this.")
+    assert outcome == Rejected(explanation="the run in progress has already handled this request.")
     assert scenario.comments == before
     later = await scenario.resolve(labeled("label-afterwards", datetime.now(UTC)))
     assert not isinstance(later, Rejected)

@@ -151,7 +151,7 @@ async def test_a_missing_app_permission_is_reported_with_its_page_and_a_retry_wo
     assert timeline(two) == [
         "maintainer: @agent fix it [eyes]",
         "patchwright[bot]: The GitHub App still needs `contents: write` here. See "
-        f"{comments} for how to grant it.",
+        f"{comments} for instructions.",
     ]
     assert len(server.model.requests) == request_count
     await server.world.add_comment(one, "@agent retry", by="maintainer")

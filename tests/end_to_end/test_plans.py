@@ -77,8 +77,8 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
         "**Risks:** None that I know of."
     )
     assert (
-        "To approve the plan, comment `@agent go`; you can add instructions. To change it, mention me "
-        "and say what to change: I reply with a new plan. The plan expires after 14 days."
+        "To approve the plan, comment `@agent go`; you can add instructions. To change the plan, mention me "
+        "and say what to change. I then reply with a new plan. The plan expires after 14 days."
     ) in posted
     assert "5 steps of `openai/scripted` · $0." in posted
     assert (scenario.repo.pulls, scenario.repo.branches) == ((), ("main",))
@@ -127,7 +127,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert configured is not None and str(configured.usd) == "1.50"  # the approval contained nothing else
 
     assert await rejection_text(scenario, "@agent go") == (
-        "I know of no plan that waits for approval here. Ask me for one with `plan`, or tell me what to do."
+        "I found no plan here that waits for approval. Ask me for one with `plan`, or tell me what to do."
     )
 
 

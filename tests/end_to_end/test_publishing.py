@@ -104,7 +104,7 @@ async def test_an_unsigned_commit_is_reported_and_still_has_the_bot_as_author(
     await publish_scenario.publish(file("run.sh", b"#!/bin/sh\n", "100755"))
     (pull,) = publish_scenario.pulls
     assert "This commit was pushed with git and is not signed by GitHub" in pull.body
-    assert "`run.sh` is or was not one" in pull.body
+    assert "`run.sh` is or was another kind of file" in pull.body
     bot = publish_scenario.world.user("patchwright[bot]")
     shown = publish_scenario.repo.bare.git("show", "-s", "--format=%an %ae", pull.head.sha).decode().strip()
     assert shown == f"{bot.login} {bot.id}+{bot.login}@users.noreply.127.0.0.1"

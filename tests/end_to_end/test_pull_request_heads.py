@@ -96,7 +96,7 @@ async def test_a_conflicting_push_is_not_overwritten_and_the_work_is_saved_elsew
     assert pull.head.sha == theirs[0]
     assert outcome.branch is not None and "a * b" in scenario.repo.read(outcome.branch, "calc.py")
     assert "my change conflicts with theirs" in status_comment(pull)
-    assert own_thread_replies(pull)[0][0].startswith("Not on this pull request yet:")
+    assert own_thread_replies(pull)[0][0].startswith("The change is not on this pull request yet:")
 
 
 async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested_scenario: Scenario) -> None:
@@ -116,7 +116,7 @@ async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested_scen
     outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported) and outcome.branch is not None
     assert pull.head.sha == before
-    assert "it was closed while I worked" in status_comment(pull)
+    assert "the pull request was closed while I worked" in status_comment(pull)
 
 
 async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(untested_scenario: Scenario) -> None:
@@ -132,7 +132,7 @@ async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(unteste
     )
     assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Reported)
     assert scenario.repo.bare.branch_sha("main") == before
-    assert "and I never push to that" in status_comment(pull)
+    assert "and I never push to the default branch" in status_comment(pull)
 
 
 async def test_a_protected_branch_is_not_pushed_to_and_the_work_is_saved_elsewhere(
@@ -150,7 +150,7 @@ async def test_a_protected_branch_is_not_pushed_to_and_the_work_is_saved_elsewhe
     assert isinstance(outcome, Reported) and outcome.branch is not None
     assert pull.head.sha == before
     assert "a * b" in scenario.repo.read(outcome.branch, "calc.py")
-    assert "GitHub rejected it" in status_comment(pull)
+    assert "GitHub rejected the push" in status_comment(pull)
 
 
 # --- forks ------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ async def test_a_fork_that_rejects_the_push_gets_the_patch_in_a_comment(
     outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported) and outcome.branch is None
     assert scenario.repo.branches == ("main",)
-    assert "GitHub rejected it" in status_comment(pull)
+    assert "GitHub rejected the push" in status_comment(pull)
     assert "+    return a * b" in status_comment(pull)
 
 
@@ -238,7 +238,7 @@ async def test_a_fork_without_maintainer_edits_gets_the_patch_in_a_comment(
     clone.git("read-tree", "topic")
     clone.git("apply", "--cached", stdin=(patch[1] + patch[2].partition("\n```")[0] + "\n").encode())
     assert b"+    return a * b" in clone.git("diff", "--cached", "topic")
-    assert own_thread_replies(pull)[0][0].startswith("Not on this pull request yet:")
+    assert own_thread_replies(pull)[0][0].startswith("The change is not on this pull request yet:")
     assert pull.review_threads[0].resolved_by is None
 
 

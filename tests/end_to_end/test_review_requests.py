@@ -147,7 +147,7 @@ async def test_a_thread_without_a_reply_is_requested_again_and_then_reported(
     )
     assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Published)
     assert "`thread_replies` does not answer them: 2." in str(scenario.endpoint.requests[-1]["messages"])
-    assert own_thread_replies(pull)[1] == ["I have no reply to this: the run ended without one."]
+    assert own_thread_replies(pull)[1] == ["The run ended without a reply to this comment."]
     assert pull.review_threads[1].resolved_by is None
 
 
@@ -169,11 +169,11 @@ async def test_a_change_that_breaks_a_test_is_not_pushed_and_resolves_no_thread(
     assert pull.head.sha == before
     assert outcome.branch is not None and "a * 3" in scenario.repo.read(outcome.branch, "calc.py")
     assert own_thread_replies(pull)[0][0].startswith(
-        "Not on this pull request yet: it would break tests that pass."
+        "The change is not on this pull request yet: the change would break tests that pass."
     )
     assert pull.review_threads[0].resolved_by is None
     assert status_comment(pull).startswith(
-        "I pushed nothing to this pull request: it would break tests that pass."
+        "I pushed nothing to this pull request: the change would break tests that pass."
     )
 
 
@@ -191,7 +191,7 @@ async def test_a_change_whose_own_test_fails_is_not_pushed(scenario: Scenario) -
     outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported)
     assert pull.head.sha == before
-    assert "its own tests fail: `tests/test_calc.py::test_mul`." in status_comment(pull)
+    assert "the change's own tests fail: `tests/test_calc.py::test_mul`." in status_comment(pull)
 
 
 async def test_without_a_change_every_thread_gets_a_reason(untested_scenario: Scenario) -> None:

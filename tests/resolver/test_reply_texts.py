@@ -297,7 +297,8 @@ def test_test_edits_are_listed_with_the_verdict() -> None:
             "The tests ran with the original version of `conftest.py`, because these files configure the "
             "test run."
         ),
-        "A second model (`second`) reviewed the issue and the change and does **not** approve it. Its review does "
+        "A second model (`second`) reviewed the issue and the change and does **not** approve the "
+        "change. Its review does "
         "not affect the verdict: It misses floats, says @\u200bteam.",
     ):
         assert expected in body

@@ -88,7 +88,7 @@ async def test_a_canceled_or_rejected_sign_in_can_be_repeated(
 ) -> None:
     browser = server.browser()
     for error, sentence, notice in (
-        ("access_denied", "You canceled on GitHub", False),
+        ("access_denied", "You canceled the sign-in on GitHub", False),
         ("application_suspended", "GitHub rejected this sign-in", True),
     ):
         there = await browser.get("/login/github", params={"back_to": RUN})

@@ -102,7 +102,7 @@ async def test_missing_permissions_are_reported_once_in_full(
         "The GitHub App still needs `contents: write` and `pull_requests: write` "
         "here. See "
         f"{installed.world.server_url}/acme/sample/issues/1#issuecomment-{installed.issues[0].comments[0].id} "
-        "for how to grant it."
+        "for instructions."
     )
     (logged,) = [line for line in caplog.records if line.message == "permissions missing"]
     assert (logged.__dict__["missing"], logged.__dict__["settings_url"]) == (

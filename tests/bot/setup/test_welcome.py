@@ -54,7 +54,7 @@ async def test_the_welcome_page_leads_to_the_first_pull_request_without_javascri
     async with server.started(), server.authorized_browser() as http:
         await http.get(await create_app(server, http))
         waiting = await wait_for_text(http, "Choose the repositories that the App may access.")
-        assert "GitHub offers only those of the App's owner" in visible_text(waiting)
+        assert "GitHub offers only repositories of the App's owner" in visible_text(waiting)
         assert "Sign in with GitHub to see the runs" in visible_text(waiting)
         (app,) = server.world.apps
         await http.post(f"{server.world.server_url}/apps/{app.slug}/installations/new")

@@ -129,7 +129,7 @@ async def test_a_wrong_state_and_a_used_manifest_code_are_rejected(
         conversion = f"{server.world.api_url}/app-manifests/{code}/conversions"
         assert (await http.post(conversion)).status_code == 201  # another person used the code
         used = await http.get(back)
-        assert (used.status_code, "delete it in its settings under Advanced" in parse_alert(used)) == (
+        assert (used.status_code, "Delete the App in its settings on GitHub" in parse_alert(used)) == (
             410,
             True,
         )
@@ -171,7 +171,10 @@ async def test_a_full_disk_loses_no_app(server: UnconfiguredServer) -> None:
         back = await create_app(server, http)
         with full_disk(server):
             late = await http.get(back)
-            assert (late.status_code, "The server still has it in memory" in parse_alert(late)) == (507, True)
+            assert (late.status_code, "The server still has the key in memory" in parse_alert(late)) == (
+                507,
+                True,
+            )
             assert (await http.post("/setup/retry")).status_code == 507
         directory = credential_store.store_path(server.data / "data").parent
         assert list(directory.iterdir()) == []  # no partial files

@@ -63,7 +63,7 @@ def test_the_notice_names_a_few_outsiders_and_counts_the_rest() -> None:
     assert "I read web pages or used external services." in CiHold(
         state="held", read_external_content=True
     ).render_notice("@bot")
-    assert "the commit below it is on hold." in CiHold(state="held", parent_held=True).render_notice("@bot")
+    assert "the parent commit is on hold." in CiHold(state="held", parent_held=True).render_notice("@bot")
     assert "I am configured to hold every commit." in CiHold(state="held").render_notice("@bot")
     assert STARTS.render_notice("@bot") == ""
 

@@ -31,34 +31,35 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "empty": "this repository has no commits. Push one and ask me again.",
     "gone": "this issue was deleted or transferred, or I have no access to it.",
     "pull_only": "this command works on pull requests only. Write it on the pull request.",
-    "no_plan": "I know of no plan that waits for approval here. Ask me for one with `plan`, or tell me "
+    "no_plan": "I found no plan here that waits for approval. Ask me for one with `plan`, or tell me "
     "what to do.",
     "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
     "`plan`, or tell me what to do.",
-    "not_stopped": "I know of no stopped run here that I could resume. Tell me what to do.",
-    "no_run": "I know of no earlier request here that I could repeat. Tell me what to do.",
-    "already_read": "the run in progress has read this.",
-    "already_done": "the run in progress has done this.",
+    "not_stopped": "I found no stopped run here that I could resume. Tell me what to do.",
+    "no_run": "I found no earlier request here that I could repeat. Tell me what to do.",
+    "already_read": "the run in progress has already read this message.",
+    "already_done": "the run in progress has already handled this request.",
     "nothing_asked": "there is no open review thread here, and you gave no instructions. Say in a review "
     "or a comment what I should change, and mention me.",
 }
 NOT_PUSHED = {
-    "regressed": "it would break tests that pass. 1 test fails",
-    "failing": "its own tests fail: 1 test fails.",
+    "regressed": "the change would break tests that pass. 1 test fails",
+    "failing": "the change's own tests fail: 1 test fails.",
     "fork": "the fork's owner does not allow edits by maintainers.",
-    "gone": "its head repository or branch was deleted.",
-    "closed": "it was closed while I worked.",
-    "default": "its head branch is the default branch of this repository, and I never push to that.",
-    "moved": "someone pushed to its branch while I worked, and my change conflicts with theirs.",
-    "moved_unproven": "someone pushed to its branch while I worked, and the publishing job does not run "
+    "gone": "the pull request's head repository or branch was deleted.",
+    "closed": "the pull request was closed while I worked.",
+    "default": "the pull request's head branch is the default branch of this repository, "
+    "and I never push to the default branch.",
+    "moved": "someone pushed to the pull request's branch while I worked, and my change conflicts with theirs.",
+    "moved_unproven": "someone pushed to the pull request's branch while I worked, and the publishing job does not run "
     "tests. Ask me again to start from the current commit.",
-    "moved_checks": "someone pushed to its branch while I worked, and I only repair my own commits.",
-    "moving": "its branch changes faster than I can test.",
+    "moved_checks": "someone pushed to the pull request's branch while I worked, and I only repair my own commits.",
+    "moving": "the pull request's branch changes faster than I can test.",
     "moved_merge": (
-        "someone pushed to its branch while I merged. Ask me again to merge into the current commit."
+        "someone pushed to the pull request's branch while I merged. Ask me again to merge into the current commit."
     ),
     "empty": "the run ended without a change to the code.",
-    "refused": "GitHub rejected it: 1 test fails",
+    "refused": "GitHub rejected the push: 1 test fails",
 }
 NO_PULL_REQUEST: dict[NoPullRequestReason, str] = {
     "closed": "the issue was closed while I worked on it.",
@@ -74,10 +75,10 @@ PUSHED_WITH_GIT = (
 UNSIGNED: dict[UnsignedReason, str] = {
     "merge": f"{PUSHED_WITH_GIT}does not create merge commits.",
     "name": f"{PUSHED_WITH_GIT}accepts only file names in UTF-8 (`7`).",
-    "mode": f"{PUSHED_WITH_GIT}writes regular files only (`7` is or was not one).",
+    "mode": f"{PUSHED_WITH_GIT}writes regular files only (`7` is or was another kind of file).",
     "files": f"{PUSHED_WITH_GIT}fails on this many files (7).",
     "size": f"{PUSHED_WITH_GIT}does not accept 7 MB.",
-    "refused": f"{PUSHED_WITH_GIT}rejected it: `7`.",
+    "refused": f"{PUSHED_WITH_GIT}rejected the commit: `7`.",
     "different": f"{PUSHED_WITH_GIT}created a commit that differs from the tested change.",
     "unsigned": "GitHub does not show this commit as verified (7).",
     "fork": "This commit was pushed to a fork with git and is not signed by GitHub.",
