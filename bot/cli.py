@@ -274,10 +274,10 @@ def _add_probe(commands: Subparsers) -> None:
         "test whether the model can drive the agent",
         "Ask the model and each fallback for one small tool call, and report whether it can drive the agent.\n"
         "Exits with 0 if all configured models can, otherwise with 3.\n\n"
-        "  patchwright probe --model anthropic/claude-sonnet-4-5",
+        "  patchwright probe --model anthropic/claude-sonnet-5",
         CHECK_EXIT_CODES,
     )
-    command.add_argument("--model", metavar="NAME", help="litellm name, such as anthropic/claude-sonnet-4-5")
+    command.add_argument("--model", metavar="NAME", help="litellm name, such as anthropic/claude-sonnet-5")
     command.add_argument(
         "--base-url", dest="model_base_url", metavar="URL", help="OpenAI-compatible endpoint"
     )
@@ -325,7 +325,7 @@ def _add_settings_options(
     group.add_argument(
         "--model",
         metavar="NAME",
-        help="litellm name, such as anthropic/claude-sonnet-4-5 [PATCHWRIGHT_MODEL]",
+        help="litellm name, such as anthropic/claude-sonnet-5 [PATCHWRIGHT_MODEL]",
     )
     group.add_argument(
         "--base-url",

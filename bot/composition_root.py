@@ -130,7 +130,7 @@ async def build_run_dependencies(
     """
     if settings.model is None:
         raise SettingsError(
-            "PATCHWRIGHT_MODEL is not set. Set it or pass --model, for example anthropic/claude-sonnet-4-5."
+            "PATCHWRIGHT_MODEL is not set. Set it or pass --model, for example anthropic/claude-sonnet-5."
         )
     check_models(settings, read_environment())
     check_data_directory(settings.data)

@@ -20,7 +20,7 @@ Label an issue, get a tested pull request. Get started:
   patchwright doctor                                 check what the server still needs
 
 `serve` lets you choose a model in your browser; `resolve` needs a model and its key, for example
-  export PATCHWRIGHT_MODEL=anthropic/claude-sonnet-4-5 ANTHROPIC_API_KEY=...
+  export PATCHWRIGHT_MODEL=anthropic/claude-sonnet-5 ANTHROPIC_API_KEY=...
 
 List all commands: patchwright --help. Show one with examples: patchwright COMMAND --help
 """

@@ -119,7 +119,7 @@ def _get_model_info(name: str) -> Mapping[str, Any]:
 
 
 class LitellmModel:
-    """A model by its litellm name, such as `anthropic/claude-sonnet-4-5` or `openai/gpt-5`.
+    """A model by its litellm name, such as `anthropic/claude-sonnet-5` or `openai/gpt-5`.
 
     - `base_url`: None uses the provider's default.
     - `api_key`: None lets litellm read the provider's environment variable.

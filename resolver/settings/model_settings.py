@@ -22,7 +22,7 @@ class ModelSettings(FrozenModel):
 
     model: str | None = None
     """Name of the model that does the work, as in litellm: the provider comes first, as in
-    `anthropic/claude-sonnet-4-5`.
+    `anthropic/claude-sonnet-5`.
     """
     model_base_url: str | None = None
     """URL of an OpenAI-compatible endpoint for all models of `model`'s provider. By default, Patchwright uses

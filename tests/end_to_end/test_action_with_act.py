@@ -106,7 +106,7 @@ async def test_the_two_job_example_opens_a_pull_request(
     home = tmp_path / "repository"
     (home / ".github/workflows").mkdir(parents=True)
     workflow = (ROOT / ".github/examples/two-jobs.yml").read_text()
-    workflow = workflow.replace("anthropic/claude-sonnet-4-5", "openai/scripted").replace(
+    workflow = workflow.replace("anthropic/claude-sonnet-5", "openai/scripted").replace(
         "          model-api-key:",
         f'          model-base-url: {scenario.endpoint.base_url}\n          cache: "false"\n          model-api-key:',
     )
