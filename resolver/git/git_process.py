@@ -110,7 +110,7 @@ async def run_git(
             arguments[0], exit_code, stderr[: 1 << 16].decode(errors="replace"), stdout[:MAX_STDOUT]
         )
     if len(stdout) > MAX_STDOUT:
-        raise GitFailed(arguments[0], exit_code, f"it printed more than {MAX_STDOUT} bytes")
+        raise GitFailed(arguments[0], exit_code, f"git printed more than {MAX_STDOUT} bytes")
     return stdout
 
 

@@ -13,7 +13,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 CONFLICT_EXIT_CODE = 1  # exit code of git merge-tree
 CONFLICT_MARKERS = "^(<<<<<<<|>>>>>>>)( |$)"
-MAX_CONFLICTS = 500  # Number of files. An agent cannot resolve conflicts in more files.
+MAX_CONFLICTS = 500  # maximum number of files with conflicts; an agent could not resolve more
 
 
 class MergeResult(FrozenModel):

@@ -23,8 +23,8 @@ async def push(
     """Moves `branch` of the repository at `url` from the commit `expected` to `commit`. If `expected` is
     None, the branch must not exist yet.
 
-    Does nothing if the branch is already at `commit`. Raises Forbidden if someone else moved the branch or
-    the server's rules reject the push, Unauthorized, NotFound, WorkspaceError.
+    Does nothing if the branch is already at `commit`. Raises Forbidden if someone else moved the branch or if
+    the server's rules reject the push. Also raises Unauthorized, NotFound and WorkspaceError.
     """
     reference = f"refs/heads/{branch}"
 

@@ -20,10 +20,12 @@ from patchwright.resolver.git.tree_transfer import send_tree, take_diff
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandbox
 
-MAX_FILES = 500_000  # Maximum number of paths that `list_files` returns. Tests beyond it are not found.
+MAX_FILES = 500_000  # Maximum number of paths that `list_files` returns. Tests at later paths are not found.
 MAX_READ_BYTES = 1_000_000  # bytes of one file that `read` returns
 MAX_LINK_LENGTH = 4096  # bytes; PATH_MAX on Linux
-APPLY_MEMORY = 2 << 30  # Bytes of memory. A compressed binary patch of 4 MB can expand to gigabytes.
+APPLY_MEMORY = (
+    2 << 30
+)  # Memory limit of `git apply` in bytes. A compressed patch of 4 MB can expand to gigabytes.
 HISTORY_DEPTH = 50  # Number of commits of history that are sent to a sandbox.
 ABSENT, SYMLINK, GITLINK = "000000", "120000", "160000"
 
@@ -86,8 +88,8 @@ class Workspace:
         self.config_source = config_source or self
         """The same repository at the commit that provides the settings, instructions and test commands.
 
-        If the base is a proposed change, this is another commit than the base, because the author of a change
-        must not set the rules for that change.
+        If the base contains a proposed change, this commit differs from the base, because the author of a
+        change must not set the rules for that change.
         """
 
     async def read(self, path: str, limit: int = MAX_READ_BYTES) -> str | None:
@@ -151,7 +153,9 @@ class Workspace:
         return {path: facts.split()[2].decode() for facts, path in await self._list_tree() if path in wanted}
 
     async def _list_tree(self) -> Iterator[tuple[bytes, str]]:
-        """Lists all paths at the base in git's order, as pairs of `mode type ID` and the path."""
+        """Lists all paths at the base in git's order. Each item is a pair of the text `mode type ID` and the
+        path.
+        """
         listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
         rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
         return ((facts, decode_path(name)) for facts, _, name in rows)
@@ -222,7 +226,7 @@ class Workspace:
         parents: tuple[str, ...] = (),
     ) -> str:
         """Commits the patch on top of the base and returns the commit ID. If `when` is given, equal arguments
-        result in equal IDs.
+        always result in the same ID.
 
         `author` is a name and an email address. By default, `when` is the current time, and the base is the
         only parent. Raises WorkspaceError.

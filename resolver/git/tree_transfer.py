@@ -176,7 +176,9 @@ async def fingerprint_tree(sandbox: Sandbox) -> str | None:
 
 
 async def _restore_objects(sandbox: Sandbox, git_dir: Path, base: str) -> None:
-    """Sends the objects of `base` again, to Patchwright's own directory in the sandbox."""
+    """Sends the git objects of `base` to the sandbox again, because the repository in the work tree may be
+    deleted or broken. The objects go to Patchwright's own directory in the sandbox.
+    """
     await _write_pack(sandbox, git_dir, base, base, history=1)
     result = await _run_script(sandbox, RESTORE_SCRIPT, (_transfer_dir(sandbox),), timeout=UNPACK_TIMEOUT)
     if result.exit_code != 0:
@@ -211,8 +213,8 @@ async def _write_pack(sandbox: Sandbox, git_dir: Path, base: str, tree: str, his
 
 
 async def _shallow_commits(git_dir: Path, base: str, history: int) -> list[str]:
-    """Returns the commits that would have no parents in a shallow clone with only the last `history`
-    commits.
+    """Returns the commits whose parents are missing if only the last `history` commits are sent to the
+    sandbox.
     """
     listed = await run_git("rev-list", "--parents", f"--max-count={history}", base, git_dir=git_dir)
     parents = {commit: rest for commit, *rest in (line.split() for line in listed.decode().splitlines())}
@@ -235,8 +237,8 @@ async def _latest_version_tag(git_dir: Path, base: str, history: int) -> bytes:
     nearest = ("describe", "--tags", "--abbrev=0", "--match=*[0-9]*", base)
     try:
         tag = f"refs/tags/{os.fsdecode(await run_git(*nearest, git_dir=git_dir)).rstrip()}"
-        # An annotated tag contains a name, which the repository's author can choose freely. No tag of this
-        # name may exist, or the name may be a path outside refs/tags.
+        # For an annotated tag, git prints the name inside the tag, which the tag's author can choose freely. It is
+        # possible that no tag has this name, or that the name is a path outside refs/tags.
         await run_git("show-ref", "--verify", "--quiet", tag, git_dir=git_dir)
         tagged = (
             await run_git("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}", git_dir=git_dir)

@@ -7,10 +7,11 @@ from patchwright.resolver.git.repository import Workspace
 
 
 async def describe_uncommitted_changes(workspace: Workspace, path: Path) -> str | None:
-    """Returns a sentence about the files in the work tree `path` that differ from the workspace's base.
+    """Returns a sentence that says how many files in the work tree `path` differ from the workspace's base.
+    Returns None if no file differs.
 
-    None: there are none. Uses the workspace's own git directory, so that no setting of the repository at
-    `path` starts a program.
+    The function uses the workspace's own git directory, so that no setting of the repository at `path` starts
+    a program.
     """
     if not (path / ".git").exists():
         return None  # a bare repository has no work tree

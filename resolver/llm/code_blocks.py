@@ -60,8 +60,8 @@ def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
 
 
 def _longest_fences(fences: list[re.Match[str]]) -> list[int]:
-    """Returns one length for each fence. Among this fence and all later fences, it is the length of the
-    longest fence that is alone on its line.
+    """Returns a list with one number per fence. The number is the length of the longest fence that is alone
+    on its line, among this fence and all later ones.
     """
     lengths: list[int] = []
     for fence in reversed(fences):

@@ -13,10 +13,10 @@ logger = logging.getLogger(__name__)
 class FallbackModel:
     """Tries several models in order until one replies.
 
-    A conversation stays with the model that replied last, even in a resumed run, so that this model can use
-    its prompt cache and its earlier reasoning. ContextOverflow is raised at once, because the caller must
-    shorten the prompt. If all models fail, the error is a ModelAccessDenied only if every provider denied
-    access.
+    A conversation stays with the model that replied last, even in a resumed run. This model can then use its
+    prompt cache and its earlier reasoning. ContextOverflow is raised at once, because the caller must shorten
+    the prompt. If all models fail, a ModelAccessDenied is raised if every provider denied access, and
+    otherwise another ModelError.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:

@@ -15,7 +15,7 @@ could be a decompression bomb.
 
 
 class ResponseTooLarge(httpx.TransportError):
-    """The response is larger than any model's reply can be."""
+    """The response is larger than any reply of a model can be."""
 
 
 class ResponseCapture:
@@ -32,7 +32,7 @@ class ResponseCapture:
 
     @property
     def problem(self) -> str | None:
-        """Says what went wrong in the transfer; None if no problem is known."""
+        """A clause that says what went wrong in the transfer; None if no problem is known."""
         if self.is_interrupted:
             return f"the response ended early after {len(self.body):,} bytes"
         return None
@@ -101,7 +101,7 @@ class _CapturingStream(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         capture = self._capture
-        capture.body.clear()  # this is another response, for example after a redirect
+        capture.body.clear()  # drop the body of an earlier response, such as a redirect
         capture.is_complete = False
         async for chunk in self._stream:
             capture.body += chunk

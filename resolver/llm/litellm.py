@@ -60,7 +60,7 @@ def _import_litellm() -> Any:
     litellm's types.
     """
     for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)  # litellm reads these only at import
+        os.environ.setdefault(name, value)  # litellm reads these variables only at import
     import litellm
 
     litellm.suppress_debug_info = True
@@ -119,17 +119,20 @@ def _get_model_info(name: str) -> Mapping[str, Any]:
 
 
 class LitellmModel:
-    """A model by its litellm name, such as `anthropic/claude-sonnet-5` or `openai/gpt-5`.
+    """A model that is called through litellm. Its name is litellm's name, such as
+    `anthropic/claude-sonnet-5`.
 
-    - `base_url`: None uses the provider's default.
-    - `api_key`: None lets litellm read the provider's environment variable.
-    - `timeout`: seconds from the request to the last byte of the reply.
-    - `ca_bundle`: CA certificates (PEM) that replace the system's.
-    - `supports_vision`: None looks it up in litellm's model table; unknown models count as text-only.
-    - `api`: "auto" uses OpenAI's Responses API for models offered only there and for OpenAI's own reasoning models,
-      and chat completions for all others.
-    - `effort`: the reasoning effort; None uses the provider's default.
-    - `price`: None uses the cost that the provider reports, or litellm's price table.
+    - `base_url` is the URL of the endpoint. If it is None, the provider's default is used.
+    - `api_key` is the provider's key. If it is None, litellm reads the provider's environment variable.
+    - `timeout` is the time limit in seconds, from the request to the last byte of the reply.
+    - `ca_bundle` is a file with CA certificates (PEM) that replace the system's certificates.
+    - `supports_vision` says whether the model accepts images. If it is None, litellm's model table decides;
+      models that are not in the table count as text-only.
+    - `api` is the API to use. "auto" selects OpenAI's Responses API for models that are available only there
+      and for OpenAI's own reasoning models. It selects chat completions for all other models.
+    - `effort` is the reasoning effort. If it is None, the provider's default is used.
+    - `price` is the price that the operator configured. If it is None, the cost comes from the provider or
+      from litellm's price table.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Masks secrets in what a model writes, before it is recorded, shown or executed."""
+"""Masks secrets in a model's replies before the replies are recorded, shown or executed."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,9 @@ from patchwright.resolver.security.masking import mask_value
 
 
 class MaskingModel(WrapperModel):
-    """A model whose replies contain no known secret: not in its text, reasoning or tool calls."""
+    """Wraps a model and masks known secrets in the texts and tool calls of its replies. If the reasoning
+    contains a secret, all reasoning is dropped.
+    """
 
     def __init__(self, model: Model, secrets: Secrets) -> None:
         super().__init__(model)
@@ -23,7 +25,7 @@ class MaskingModel(WrapperModel):
             update={
                 "text": self._secrets.mask(reply.text),
                 "tool_calls": tuple(self._mask_call(call) for call in reply.tool_calls),
-                # Providers reject signed blocks that were changed, so those with a secret are left out.
+                # Providers reject altered reasoning blocks, so the reasoning is dropped instead of masked.
                 "reasoning": reasoning if reasoning == reply.reasoning else (),
             }
         )

@@ -63,7 +63,7 @@ class AssistantMessage(FrozenModel):
     """Name of the model that wrote the message. An empty string allows any model to read the reasoning."""
 
     def get_reasoning_for(self, model_name: str) -> tuple[dict[str, Any], ...]:
-        """Returns the reasoning blocks if the model `model_name` wrote them; otherwise, returns none. The
+        """Returns the reasoning blocks, or no blocks if another model than `model_name` wrote them. The
         blocks are signed or encrypted, so no other model can use them.
         """
         return self.reasoning if self.model in ("", model_name) else ()
@@ -87,14 +87,15 @@ class Reply(FrozenModel):
     usage: ReplyUsage
     reasoning: tuple[dict[str, Any], ...] = ()
     truncated: bool = False
-    """True if the model reached its output limit; its last tool call may be incomplete."""
+    """True if the model reached its output limit. In that case, the last tool call may be incomplete."""
 
 
 class Model(Protocol):
-    """Replies to a conversation.
+    """A language model, which replies to a conversation.
 
-    Raises ModelError (`retryable` says whether the same request may succeed later), ModelAccessDenied if the
-    provider rejects the key, model name or account, and ContextOverflow if the prompt is too long.
+    Raises ModelError, whose `retryable` says whether the same request may succeed later. Raises
+    ModelAccessDenied if the provider rejects the key, model name or account. Raises ContextOverflow if the
+    prompt is too long.
     """
 
     @property

@@ -44,9 +44,10 @@ def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 async def check_endpoint(settings: Settings) -> None:
-    """Raises SettingsError if nothing listens at `model_base_url`, or if its host is unknown.
+    """Raises SettingsError if nothing listens at `model_base_url`, or if the host of this URL is unknown.
 
-    Does nothing if a proxy or a fallback model may reply instead. A slow endpoint is no error.
+    If a proxy is configured or another model can be called instead, the function does nothing. A slow
+    endpoint is no error.
     """
     url = urlsplit(settings.model_base_url or "")
     if not url.hostname or settings.model_fallbacks or _has_proxy(url.scheme, url.hostname):
@@ -89,7 +90,7 @@ def _configured_models(settings: Settings) -> Iterator[tuple[str, str]]:
 def _find_provider(setting: str, name: str) -> str:
     prefix, slash, _ = name.partition("/")
     if slash and prefix in KEY_VARIABLES:
-        return prefix  # needs no import of litellm, which takes seconds
+        return prefix  # avoids the import of litellm, which takes seconds
     from patchwright.resolver.llm.litellm import find_similar_models, get_provider
     from patchwright.resolver.llm.provider_errors import unknown_provider_message
 

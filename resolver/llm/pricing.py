@@ -100,13 +100,15 @@ def sum_usage(usages: Sequence[ReplyUsage]) -> ReplyUsage:
 
 
 def sum_failed_usage(failures: Sequence[ModelError]) -> ReplyUsage | None:
-    """Returns the total usage of the failed requests that were billed, or None if none were."""
+    """Returns the total usage of the failed requests that the provider billed. Returns None if it billed none
+    of them.
+    """
     billed = [failure.usage for failure in failures if failure.usage is not None]
     return sum_usage(billed) if billed else None
 
 
 def add_failed_usage(reply: Reply, failures: Sequence[ModelError]) -> Reply:
-    """Returns the reply. Its usage then includes the usage of earlier failed attempts."""
+    """Returns a copy of the reply whose usage includes the usage of earlier failed attempts."""
     failed_usage = sum_failed_usage(failures)
     return (
         reply
@@ -172,7 +174,7 @@ def _get_mapping(raw_usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]
 
 
 def _get_token_count(raw_usage: Mapping[str, Any], *names: str) -> int:
-    """Returns the first positive token count among the named fields, or 0 if none has a valid one."""
+    """Returns the first positive token count in the named fields, or 0 if no field contains one."""
     for name in names:
         value = raw_usage.get(name)
         if (

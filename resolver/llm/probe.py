@@ -59,7 +59,7 @@ async def probe_model(model: Model) -> ProbeResult:
             continue
         usages.append(reply.usage)
         if (reply_problem := _find_problem(reply)) is None:
-            reason = "it called the tool as instructed"
+            reason = "the model called the tool as instructed"
             return ProbeResult(
                 model=model.name,
                 tool_calling="native" if method == "native" else "text",
@@ -80,7 +80,7 @@ async def probe_model(model: Model) -> ProbeResult:
 def _find_problem(reply: Reply) -> str | None:
     """Returns what is wrong with a reply to the probe, or None if the reply is right."""
     if not reply.tool_calls:
-        return f"it answered without calling the tool: {' '.join(reply.text.split())[:200] or '(nothing)'}"
+        return f"the model answered without calling the tool: {' '.join(reply.text.split())[:200] or '(nothing)'}"
     call = reply.tool_calls[0]
     try:
         arguments = pydantic_core.from_json(call.arguments)

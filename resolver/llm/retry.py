@@ -109,7 +109,9 @@ class RetryingModel(WrapperModel):
 
 
 def _build_final_error(exc: ModelError, failures: Sequence[ModelError], seconds: float) -> ModelError:
-    """Adds the number of attempts, the requested wait and the total usage to the last failure."""
+    """Returns the last failure, with the number of attempts, the requested wait and the total usage added to
+    it.
+    """
     sentences = [str(exc)]
     if exc.retryable and len(failures) > 1:
         sentences.append(f"Tried {len(failures)} times in {seconds:.0f} s.")

@@ -16,8 +16,8 @@ from patchwright.resolver.llm.code_blocks import parse_code_blocks
 from patchwright.resolver.llm.model import RawToolCall, ToolSpec
 
 RESULT_PREFIX = "[result of "
-"""Begins the line above each tool result. If a model writes this prefix in its reply, the model makes up
-results.
+"""Prefix of the line above each tool result. If a model writes this prefix in its reply, the following result
+is made up.
 """
 
 CODE_BLOCK_TOOLS: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...] = (
@@ -26,9 +26,9 @@ CODE_BLOCK_TOOLS: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...] = (
     ("run_python", frozenset({"python", "py", "ipython"}), ("code",)),
     ("use_browser", frozenset({"browser"}), ("code",)),
 )
-"""How to read a fenced block in a reply that contains no other calls.
+"""Fenced blocks that are read as tool calls, if a reply contains no other calls.
 
-Each entry holds the tool to call, the languages of the blocks that call it, and the argument that takes the
+Each entry contains the tool, the languages of the blocks that call this tool, and the argument that gets the
 block's text. Only the first matching entry is used.
 """
 

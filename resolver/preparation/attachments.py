@@ -125,7 +125,7 @@ async def write_attachments(attachments: ThreadAttachments, sandbox: Sandbox) ->
 
 
 def attachments_directory(sandbox: Sandbox) -> str:
-    """Returns the directory of the attachments."""
+    """Returns the path of the directory in the sandbox that contains the attachments."""
     return f"{sandbox.scratch}/attachments"
 
 

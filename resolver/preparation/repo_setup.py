@@ -70,7 +70,9 @@ class RepoSetup(FrozenModel):
 
 
 class SetupFailed(ResolverError):
-    """A required setup command failed, or all programs are missing. The run continues without the setup."""
+    """A required setup command failed, or the sandbox lacks the programs of all commands. The run continues
+    without the setup.
+    """
 
 
 async def find_setup(workspace: Workspace, config: RepoConfig) -> RepoSetup | None:
@@ -196,8 +198,8 @@ def _uv_dev_dependencies(pyproject: dict[str, Any]) -> list[str]:
 
 
 def _is_installable(pyproject: dict[str, Any]) -> bool:
-    """Returns True if installing the project has an effect: it declares dependencies, or something that the
-    installation creates.
+    """Returns True if installing the project has an effect. This is the case if the project declares
+    dependencies, scripts or entry points, or uses Poetry.
     """
     project = get_table(pyproject, "project")
     keys = ("dependencies", "optional-dependencies", "dynamic", "scripts", "entry-points")
@@ -302,7 +304,7 @@ class _SetupRun:
         self.missing_programs: list[str] = []
         """Programs that are missing in the image."""
         self.failures: list[str] = []
-        """Why steps failed that are not required."""
+        """One reason for each failed step that is not required."""
         self.visits: tuple[ConnectionSummary, ...] = ()
 
     async def execute(self, sandbox: Sandbox) -> None:
@@ -324,8 +326,8 @@ class _SetupRun:
             self.visits += self._sandboxes.take_connections(self._name)
 
     async def _send_script(self, sandbox: Sandbox) -> None:
-        """Replaces the setup script with the maintainers' version. It does so only if the work tree contains
-        a proposed change.
+        """Replaces the setup script with the maintainers' version if the work tree contains a proposed
+        change.
         """
         rules = self._workspace.config_source
         if rules is self._workspace or (script := await rules.get_entry(SETUP_SCRIPT)) is None:

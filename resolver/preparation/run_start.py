@@ -104,8 +104,8 @@ async def select_image(
 
 
 def _dependency_source(started: RunStarted) -> str:
-    """Returns an identifier of the repository whose code determines the dependencies. An image layer that
-    code of a fork determined must not be used for other repositories.
+    """Returns an identifier of the repository whose code determines the dependencies. An image layer that was
+    built from a fork's code must not be used for other repositories.
     """
     thread = started.thread
     if isinstance(thread, PullRequest) and not thread.is_same_repository:

@@ -24,8 +24,8 @@ class SkillDoc:
 
     @property
     def is_reader(self) -> bool:
-        """True if the function reads documents or media. The tools do what the other functions do, so the
-        system prompt only names those.
+        """True if the function reads documents or media. The system prompt documents only these functions. It
+        only names the others, because the agent's tools do the same.
         """
         return self.name.startswith("parse_")
 

@@ -173,8 +173,8 @@ async def _resolve_symlink(workspace: Workspace, entry: TreeEntry) -> TreeEntry 
 
 
 def _decode_text(content: bytes | int | None) -> tuple[str | None, str | None]:
-    """Returns the text of a file, and what is wrong with the file. The text is None if it cannot be used; the
-    problem is None if there is none.
+    """Returns the text of a file and a description of its problem. The text is None if the file is unusable.
+    The problem is None if the file has none.
     """
     if content is None:
         return None, "is not in this clone: skipped"
@@ -202,8 +202,8 @@ def _find_reference(text: str, path: str, named: dict[str, list[str]]) -> str | 
 def _parse_skill(
     path: str, aliases: tuple[str, ...], text: str, earlier: Sequence[RepoSkill]
 ) -> tuple[RepoSkill | None, str | None]:
-    """Returns the skill in a file, and what is wrong with the file (None if nothing is wrong). The skill is
-    None if the file describes an unusable micro agent.
+    """Returns the skill in a file and a description of the file's problem. The skill is None if the file
+    describes an unusable micro agent. The problem is None if the file has none.
     """
     head, body = _split_front_matter(text)
     fields: dict[object, object] = {}
@@ -224,7 +224,9 @@ def _parse_skill(
         triggers=triggers,
         aliases=aliases,
     )
-    if fields.get("agent") is not True:  # in OpenHands' own files, this field names an agent
+    if (
+        fields.get("agent") is not True
+    ):  # in OpenHands' own files, the field `agent` contains the name of an agent
         return skill, problem
     try:
         return skill.model_copy(
@@ -241,11 +243,11 @@ def _parse_agent_form(
     if skill.name != name:
         raise ValueError("another file has the same name")
     if not _TOOL_NAME.fullmatch(name):
-        raise ValueError("its name must have at most 60 characters: letters, digits, `_` and `-`")
+        raise ValueError("the name must have at most 60 characters: letters, digits, `_` and `-`")
     if not skill.description or not skill.text:
-        raise ValueError("it has no description or no text")
+        raise ValueError("the description or the text is missing")
     if len(skill.text) > MAX_PROMPT:
-        raise ValueError(f"its text is longer than {MAX_PROMPT:,} characters")
+        raise ValueError(f"the text is longer than {MAX_PROMPT:,} characters")
     if sum(other.kind == "agent" for other in earlier) >= MAX_AGENTS:
         raise ValueError(f"{MAX_AGENTS} micro agents come before it")
     return parse_agent_schema(fields)
@@ -260,7 +262,7 @@ def _split_front_matter(text: str) -> tuple[str | None, str]:
 def _parse_front_matter(front_matter: str) -> dict[object, object]:
     """Parses front matter. Raises ValueError with the problem."""
     if len(front_matter) > MAX_FRONT_MATTER:
-        raise ValueError(f"it is longer than {MAX_FRONT_MATTER:,} characters")
+        raise ValueError(f"the front matter is longer than {MAX_FRONT_MATTER:,} characters")
     try:
         fields = yaml.safe_load(front_matter)
     except yaml.MarkedYAMLError as exc:

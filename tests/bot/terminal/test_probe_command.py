@@ -32,7 +32,7 @@ async def test_a_working_model_is_reported_in_one_line(tmp_path: Path) -> None:
     code, result = await patchwright(tmp_path, FIT, "--model", "openai/gpt-4o")
     assert code == 0
     assert result.startswith(
-        "openai/gpt-4o: works; it called the tool as instructed; it supports images; this test cost $0.0"
+        "openai/gpt-4o: works; the model called the tool as instructed; it supports images; this test cost $0.0"
     )
 
 
@@ -40,12 +40,12 @@ async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(
     code, result = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded")
     assert code == 3
     assert result.startswith(
-        "openai/recorded: DOES NOT WORK; it answered without calling the tool: I would rather talk; "
+        "openai/recorded: DOES NOT WORK; the model answered without calling the tool: I would rather talk; "
     )
     code, result = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded", "--json")
     assert code == 3
     (found,) = json.loads(result)["models"]
     assert (found["tool_calling"], found["reason"]) == (
         "none",
-        "it answered without calling the tool: I would rather talk.",
+        "the model answered without calling the tool: I would rather talk.",
     )

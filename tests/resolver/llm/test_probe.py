@@ -37,7 +37,7 @@ async def test_a_model_with_function_calling_passes_with_one_request() -> None:
     fit = await probe(turn_with_call("report_number", number=PROBE_NUMBER), sees=True)
     assert (fit.tool_calling, fit.reason, fit.supports_vision) == (
         "native",
-        "it called the tool as instructed",
+        "the model called the tool as instructed",
         True,
     )
     assert fit.usage is not None and 0 < fit.usage.prompt_tokens < 300
@@ -53,8 +53,8 @@ async def test_a_model_without_function_calling_passes_with_text_tools(
 @pytest.mark.parametrize(
     ("turn", "why"),
     [
-        (RecordedTurn("417."), "it answered without calling the tool: 417."),
-        (RecordedTurn(""), "it answered without calling the tool: (nothing)"),
+        (RecordedTurn("417."), "the model answered without calling the tool: 417."),
+        (RecordedTurn(""), "the model answered without calling the tool: (nothing)"),
         (turn_with_call("report_number", number=7), 'it called report_number with {"number": 7} instead'),
     ],
 )

@@ -102,9 +102,13 @@ async def test_a_file_for_another_programs_agent_stays_a_skill(found: Any) -> No
         ("{type: boolean}", "{type: yesno}", "its output: properties.complete.type: 'yesno' is not valid"),
         ("minLength: 1", "pattern: '(a+)+$'", "its input: `pattern` is not supported"),
         ("required: [symbol]", "required: [name]", "its input: `name` is required, but it is not a property"),
-        ("name: find-callers", "name: find.callers", "its name must have"),
-        ("description: Find every caller of one function.", "description:", "it has no description"),
-        ("Look with `search_code`", "x" * MAX_PROMPT, "its text is longer than 20,000 characters"),
+        ("name: find-callers", "name: find.callers", "the name must have"),
+        (
+            "description: Find every caller of one function.",
+            "description:",
+            "the description or the text is missing",
+        ),
+        ("Look with `search_code`", "x" * MAX_PROMPT, "the text is longer than 20,000 characters"),
     ],
 )
 async def test_a_broken_micro_agent_file_is_reported_once_and_skipped(
