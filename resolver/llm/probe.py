@@ -88,4 +88,4 @@ def _find_problem(reply: Reply) -> str | None:
         arguments = None
     if call.name == PROBE_TOOL.name and arguments == {"number": PROBE_NUMBER}:
         return None
-    return f"it called {call.name[:60]} with {call.arguments[:100]} instead"
+    return f"the model called {call.name[:60]} with {call.arguments[:100]} instead"

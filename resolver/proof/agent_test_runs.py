@@ -1,4 +1,4 @@
-"""Finds in a run's log which tests the agent ran itself, and what it edited after them. Pure."""
+"""Finds the agent's own test runs in a run's log, and its edits after them. All functions are pure."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from patchwright.resolver.events import Checkpoint, ModelReply, ToolResult, Traj
 from patchwright.runtime.actions import CreateFile, InsertText, ReplaceText, RunPython, RunShell, UndoEdit
 from patchwright.runtime.observations import CellResult, ShellResult
 
-MAX_SHOWN_COMMAND = 80  # Characters of a command that a message quotes.
+MAX_SHOWN_COMMAND = 80  # maximum characters of a command that a message quotes
 
 TEST_COMMANDS = re.compile(
     r"\b(pytest|py\.test|unittest|tox|nox|nose2|trial|jest|vitest|mocha|ava|tap|karma|playwright test"
@@ -20,16 +20,17 @@ TEST_COMMANDS = re.compile(
 
 
 def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
-    """Returns True if the present code has been tested.
+    """Returns True if the agent has not edited the code since one of its test runs.
 
-    Files that tests left behind do not count as code: deleting or restoring them is no edit.
+    Changes of files that a test run created or modified do not count as edits if they restore an earlier
+    state.
     """
     runs = _list_test_runs(trajectory, test_command)
     return bool(runs) and any(not _list_untested_files(trajectory, run, runs) for run in runs)
 
 
 def describe_missing_test_run(trajectory: Trajectory, test_command: str | None) -> str:
-    """Names the last edit, and the last test run before it."""
+    """Returns a sentence that names the agent's last edit and its last test run before that edit."""
     runs = _list_test_runs(trajectory, test_command)
     untested = _list_untested_files(trajectory, runs[-1], runs) if runs else None
     edit = _find_last_edit(trajectory, untested)
@@ -42,7 +43,7 @@ def describe_missing_test_run(trajectory: Trajectory, test_command: str | None) 
 
 
 class _TestRun(NamedTuple):
-    """A command that ran tests, with the changed files at its start and at its end."""
+    """A command that ran tests, with the changed files before and after the command."""
 
     command: str
     files_before: dict[bytes, bytes]
@@ -61,7 +62,7 @@ def _list_test_runs(trajectory: Trajectory, test_command: str | None) -> tuple[_
             case Checkpoint(patch=patch):
                 after = patch
             case ToolResult(call_id=call, observation=ShellResult() | CellResult()):
-                # The checkpoint of a call stands in the log before its result.
+                # The log contains the checkpoint of a call before the result of the call.
                 if command := _get_test_command(actions.get(call), test_command):
                     runs.append(_TestRun(command, _split_files(before), _split_files(after)))
                 before = after
@@ -85,14 +86,14 @@ def _get_test_command(action: object, test_command: str | None) -> str:
 
 
 def _split_files(patch: Patch | None) -> dict[bytes, bytes]:
-    """Returns the part of the diff for each changed file, by the first line of that part."""
+    """Splits a patch into one diff per changed file. The keys are the first lines of these diffs."""
     parts = re.split(rb"^(?=diff --git )", patch.diff if patch else b"", flags=re.MULTILINE)
     return {part.split(b"\n", 1)[0]: part for part in parts if part}
 
 
 def _list_untested_files(trajectory: Trajectory, run: _TestRun, runs: Sequence[_TestRun]) -> frozenset[bytes]:
-    """Returns the files that were edited after a test run. A file is not edited if it is in the state that it
-    had before or after this run, or in the state that it had before an earlier run changed it.
+    """Returns the files that were edited after a test run. A file counts as unedited if its present state is
+    the same as before or after this run, or the same as before another test run that changed the file.
     """
     present = _split_files(trajectory.last_checkpoint())
     return frozenset(
@@ -106,7 +107,9 @@ def _list_untested_files(trajectory: Trajectory, run: _TestRun, runs: Sequence[_
 
 
 def _find_last_edit(trajectory: Trajectory, files: frozenset[bytes] | None) -> str:
-    """Returns the call that last changed one of these files (None: any file); "" if it is unknown."""
+    """Returns a short description of the call that last changed one of these files, or "" if it is unknown.
+    If `files` is None, all files count.
+    """
     actions: dict[str, Action] = {}
     before: dict[bytes, bytes] = {}
     is_edited, found = False, ""

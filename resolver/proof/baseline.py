@@ -48,7 +48,7 @@ class BaselineCache:
     async def put(self, key: str, run: TestRun) -> None:
         try:
             await asyncio.to_thread(self._write, key, run)
-        except OSError as exc:  # if the disk is full, the next run only takes longer
+        except OSError as exc:  # a full disk is no error: the next run must then only repeat the tests
             logger.warning("baseline not cached", extra={"error": str(exc)})
 
     def _read(self, key: str) -> TestRun | None:
@@ -110,7 +110,7 @@ class BaselineRuns:
         timeout: int,
         cache: BaselineCache | None = None,
     ) -> None:
-        """Starts no test run yet.
+        """Prepares the test runs without starting one.
 
         `name` is the name of the agent's run. `timeout` is the time limit for one test run, in seconds. If
         `cache` is None, results are not stored.

@@ -35,7 +35,9 @@ _SUMMARY_LINE = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s\b.*$", re.MU
 
 
 class Canary(FrozenModel):
-    """A file with two tests whose names cannot be known in advance."""
+    """A test file with two canary tests. Their names are random, so that untrusted code cannot know them in
+    advance.
+    """
 
     path: str
     passing_name: str
@@ -79,7 +81,7 @@ class Canary(FrozenModel):
             return run.model_copy(update={"results": {}, "problem": problem})
         failed = sum(result == "failed" for result in run.results.values())
         if (printed := _count_printed_failures(run.output)) is not None and printed != failed:
-            problem = f"the report shows {failed} failures and the runner printed {printed}"
+            problem = f"the report shows {failed} failures, but the runner printed {printed}"
             return run.model_copy(update={"results": {}, "problem": problem})
         return run.model_copy(update={"results": results})
 

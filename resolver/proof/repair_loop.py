@@ -102,10 +102,10 @@ class RepairRounds:
 
 
 def _reported_verdicts(trajectory: Trajectory) -> list[tuple[Verdict, Patch | None, bool]]:
-    """Returns each verdict that the agent was told since the last message from a person.
+    """Returns each verdict that was reported to the agent since the last message from a person.
 
-    Each item is a tuple. It contains the verdict, the verified patch, and whether the work tree was reset to
-    the base commit before the agent was told.
+    Each item is a tuple of the verdict, the verified patch, and whether the work tree was reset to the base
+    commit before the report.
     """
     verdicts: list[tuple[Verdict, Patch | None, bool]] = []
     patch: Patch | None = None

@@ -51,8 +51,8 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
 
 
 def _blocks_fixed(verdict: Verdict) -> bool:
-    """Returns True if the verdict of one suite prevents the result `fixed`. The lack of a test for the fix
-    does not prevent it.
+    """Returns True if the verdict of one suite prevents the result `fixed`. A suite in which only a test for
+    the fix is missing does not prevent it.
     """
     runs = verdict.before, verdict.after
     blockers = (

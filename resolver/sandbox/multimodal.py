@@ -42,7 +42,7 @@ class Transcriber(Protocol):
     """Transcribes speech."""
 
     async def transcribe(self, recording: bytes, filename: str, model: str) -> Reply:
-        """Returns the transcript. The suffix of `filename` tells the format. Raises ModelError."""
+        """Returns the transcript. The suffix of `filename` specifies the audio format. Raises ModelError."""
 
 
 class RequestRejected(Exception):
@@ -61,7 +61,7 @@ class MultimodalModels:
     record_usage: Callable[[ReplyUsage], Awaitable[object]]
     """Records the usage of each reply."""
     check_limits: Callable[[], AgentStopped | None]
-    """Returns why the run must not make further requests, or None if it may."""
+    """Returns the reason why the run must not make further requests. Returns None if it may continue."""
 
     async def answer(self, request: HostRequest, sandbox: Sandbox) -> str:
         """Returns the model's answer. Raises RequestRejected."""
@@ -106,7 +106,7 @@ class MultimodalModels:
         model = request.model or self.transcription_models[0]
         if model not in self.transcription_models:
             raise RequestRejected(
-                f"the operator does not allow the model {model!r} here, only: {', '.join(self.transcription_models)}"
+                f"the operator does not allow the model {model!r}; allowed: {', '.join(self.transcription_models)}"
             )
         if len(request.files) != 1:
             raise RequestRejected("pass exactly one recording")
@@ -141,7 +141,7 @@ class MultimodalSandbox(WrapperSandbox):
             try:
                 if request_count == MAX_REQUESTS:
                     raise RequestRejected(
-                        f"a cell may make {MAX_REQUESTS} requests: continue in the next cell"
+                        f"a cell may make at most {MAX_REQUESTS} requests; continue in the next cell"
                     )
                 request_count += 1
                 answer = HostReply(

@@ -81,7 +81,7 @@ def load_secret_sources(path: Path | None, repo: Repo, environ: Mapping[str, str
             )
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise SettingsError(f"{path} cannot be read: {exc}. Correct or remove it.") from exc
+        raise SettingsError(f"{path} cannot be read: {exc}. Correct or remove this file.") from exc
     table: Any = next(
         (candidate for name, candidate in tables.items() if name.lower() == str(repo).lower()), {}
     )
@@ -164,5 +164,5 @@ def _check_value(text: str) -> str:
     SecretUnavailable if the value is too long.
     """
     if len(text) > MAX_VALUE_LENGTH:
-        raise SecretUnavailable("its value is too long")
+        raise SecretUnavailable("the value is too long")
     return text.rstrip("\r\n")

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SandboxSession:
-    """A sandbox, and whether it is the sandbox of an earlier process."""
+    """A sandbox, with information about the sandbox that the run used before."""
 
     sandbox: Sandbox
     is_adopted: bool = False

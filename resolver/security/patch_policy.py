@@ -23,8 +23,8 @@ from patchwright.runtime.frozen_model import FrozenModel
 MAX_SENTENCES = 10  # maximum number of sentences of one kind in a message
 
 PROTECTED_PATHS = (
-    (("*/.gitmodules", "*/.lfsconfig"), "it decides where git fetches other code from"),
-    (("/.github/workflows/*", "/.github/actions/*", "*/action.yml", "*/action.yaml"), "it runs in CI"),
+    (("*/.gitmodules", "*/.lfsconfig"), "this file decides from where git fetches other code"),
+    (("/.github/workflows/*", "/.github/actions/*", "*/action.yml", "*/action.yaml"), "this file runs in CI"),
     (
         (
             *("/.gitlab-ci.yml", "/.gitlab/*", "/.circleci/*", "/.travis.yml", "/.drone.yml", "/.cirrus.yml"),
@@ -37,9 +37,12 @@ PROTECTED_PATHS = (
                 "*/jenkinsfile",
             ),
         ),
-        "it runs in CI",
+        "this file runs in CI",
     ),
-    (("*/.husky/*", "*/.githooks/*", "*/.pre-commit-config.yaml", "*/lefthook.y*ml"), "it runs on a commit"),
+    (
+        ("*/.husky/*", "*/.githooks/*", "*/.pre-commit-config.yaml", "*/lefthook.y*ml"),
+        "this file runs on a commit",
+    ),
     (
         (
             *(
@@ -50,7 +53,7 @@ PROTECTED_PATHS = (
             ),
             *("*/renovate.json*", "*/.renovaterc*", "/.mergify.yml", "/.github/mergify.yml", "*/codeowners"),
         ),
-        "it configures what bots may do",
+        "this file configures what bots may do",
     ),
 )
 """Patterns for paths that only maintainers may change, each with the reason. The patterns are lowercase and
@@ -73,8 +76,8 @@ class PatchLimits(FrozenModel):
     bytes.
     """
     allowed_paths: tuple[str, ...] = ()
-    """Patterns for protected paths that the agent may nevertheless change, such as `.github/workflows/*`. The
-    case does not matter.
+    """Patterns for protected paths that the agent may change nevertheless, such as `.github/workflows/*`.
+    Upper and lower case are not distinguished.
     """
 
 
@@ -162,9 +165,9 @@ def _find_size_violations(changes: tuple[FileChange, ...], size: int, limits: Pa
     growth = sum(max(0, change.size - change.old_size) for change in changes)
     if max(size, growth) > limits.max_megabytes * 1e6:
         limit = f"the limit is {limits.max_megabytes:g} MB"
-        sentences.append(f"It adds {max(size, growth) / 1e6:.1f} MB; {limit}.")
+        sentences.append(f"The patch adds {max(size, growth) / 1e6:.1f} MB; {limit}.")
     if len(changes) > limits.max_files:
-        sentences.append(f"It touches {len(changes)} files; the limit is {limits.max_files}.")
+        sentences.append(f"The patch touches {len(changes)} files; the limit is {limits.max_files}.")
     return sentences
 
 
@@ -175,17 +178,17 @@ def _find_violation(change: FileChange, limits: PatchLimits) -> str | None:
     if change.old_mode == ABSENT and (strip_invisible(path) != path or any(map(_is_control_character, path))):
         return f"The name of {_escape_invisible(path)} contains invisible characters."
     if GITLINK in (change.mode, change.old_mode):
-        return f"{path} is a submodule: it includes code that this pull request would not show."
+        return f"{path} is a submodule, whose code this pull request would not show."
     if change.mode == SYMLINK and _points_outside(path, change.link_target or ""):
         target = _escape_invisible(change.link_target or "")
         return f"{path} is a symbolic link that points outside the repository, to {target}."
     if ".git" in normalized.split("/"):
-        return f"{path} belongs to git itself."
+        return f"{path} is in git's own directory."
     if any(fnmatchcase(normalized, f"/{pattern.lstrip('/')}".casefold()) for pattern in limits.allowed_paths):
         return None
     for patterns, reason in PROTECTED_PATHS:
         if any(fnmatchcase(normalized, pattern) for pattern in patterns):
-            return f"{path} is left to maintainers: {reason}."
+            return f"Only maintainers may change {path}, because {reason}."
     return None
 
 

@@ -37,12 +37,14 @@ REPORTS = re.compile(
     re.IGNORECASE,
 )
 PATTERNS = (
-    (IMMEDIATE_EXITS, True, "can end the process that runs it, tests or not"),
+    (IMMEDIATE_EXITS, True, "can end the process that runs it, even during tests"),
     (EXITS, False, "can end the process that runs it"),
     (IMPORTS, True, "can change what is loaded when code or tests start"),
     (REPORTS, True, "mentions how the test report is written"),
 )
-"""Tuples of a pattern, whether it also applies to test files, and the text of the note."""
+"""Tuples of three values: a pattern, whether the pattern also applies to test files, and the text of the
+note.
+"""
 
 
 async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...]) -> list[str]:
@@ -56,7 +58,7 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
         sentences += scan_added_lines(change.path, old, new)
     if skipped_count := len(files) - len(scanned):
         sentences.append(
-            f"{skipped_count} of the files were not scanned for such patterns: too many or too large."
+            f"{skipped_count} of the files were not scanned for such patterns, because there are too many files or they are too large."
         )
     return sentences
 
@@ -83,6 +85,6 @@ def scan_added_lines(path: str, old: str, new: str) -> list[str]:
 
 
 def _get_excerpt(match: re.Match[str]) -> str:
-    """Returns the match with the text around it in its line, clipped."""
+    """Returns the match with the surrounding text of its line, shortened to at most 80 characters."""
     line = match.string[max(0, match.start() - 30) : match.end() + 30]
     return clip_line(line.strip(), 80).replace("`", "'")

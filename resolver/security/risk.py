@@ -26,7 +26,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 Risk = Literal["low", "unknown", "medium", "high"]
 RISK_LEVELS: tuple[Risk, ...] = ("low", "unknown", "medium", "high")
-"""From lowest to highest. "unknown" means that the action could not be analyzed."""
+"""The risk ratings, from lowest to highest. "unknown" means that the action could not be analyzed."""
 
 
 class RiskRating(FrozenModel):
@@ -46,7 +46,7 @@ class RiskAnalyzer(Protocol):
 
 @runtime_checkable
 class RiskPolicy(Protocol):
-    """Allows or refuses a rated action. A policy cannot ask a person for permission, because nobody is
+    """Allows or refuses a rated action. A policy cannot ask a person for permission, because no person is
     available during a run.
     """
 
@@ -63,7 +63,7 @@ class ThresholdPolicy(FrozenModel):
 
 
 def get_highest_rating(*ratings: RiskRating) -> RiskRating:
-    """Returns the rating with the highest risk; the first one if several are equal."""
+    """Returns the rating with the highest risk. If several ratings have this risk, returns the first of them."""
     return max(ratings, key=lambda rating: RISK_LEVELS.index(rating.risk))
 
 
@@ -81,20 +81,20 @@ class RuleAnalyzer:
             case RunShell(command=command):
                 return self.rate_command(command)
             case SendInput(text=text) if text:
-                return RiskRating(risk="medium", reason="it types into a program")
+                return RiskRating(risk="medium", reason="the call sends input to a running program")
             case RunPython():
-                return RiskRating(risk="medium", reason="it runs code")
+                return RiskRating(risk="medium", reason="the call runs code")
             case CreateFile(path=path) | ReplaceText(path=path) | InsertText(path=path) | UndoEdit(path=path):
                 return self._rate_write(path)
             case UseBrowser() | CallTool() | SearchWeb():
-                return RiskRating(risk="medium", reason="it acts outside the work tree")
+                return RiskRating(risk="medium", reason="the call acts outside the work tree")
             case _:
                 return RiskRating(risk="low")
 
     def rate_command(self, command: str) -> RiskRating:
         """Returns the rating of the riskiest part of a command."""
         if ":(){" in command.replace(" ", ""):
-            return RiskRating(risk="high", reason="it is a fork bomb")
+            return RiskRating(risk="high", reason="the command is a fork bomb")
         if (parts := parse_programs(command)) is None:
             return RiskRating(risk="unknown", reason="the command could not be parsed")
         return get_highest_rating(RiskRating(risk="low"), *(self._rate_program(part) for part in parts))
@@ -102,9 +102,13 @@ class RuleAnalyzer:
     def _rate_program(self, program: ShellProgram) -> RiskRating:
         ratings = [self._rate_by_name(program), *(self._rate_write(path) for path in program.output_files)]
         if {"sudo", "doas"} & set(program.launchers):
-            ratings.append(RiskRating(risk="high", reason="it runs with another user's rights"))
+            ratings.append(RiskRating(risk="high", reason="the command runs with another user's rights"))
         if program.name in (*SHELLS, *_INTERPRETERS) and set(program.piped_from) & _DOWNLOAD_COMMANDS:
-            ratings.append(RiskRating(risk="high", reason=f"it runs what {program.piped_from[0]} downloaded"))
+            ratings.append(
+                RiskRating(
+                    risk="high", reason=f"the command runs code that `{program.piped_from[0]}` downloaded"
+                )
+            )
         return get_highest_rating(*ratings)
 
     def _rate_by_name(self, program: ShellProgram) -> RiskRating:
@@ -126,10 +130,10 @@ class RuleAnalyzer:
             return _rate_download(name, arguments)
         if name in ("kill", "pkill", "killall"):
             ends_all = any(word in ("-1", "1") for word in arguments[-1:])
-            return RiskRating(risk="high" if ends_all else "medium", reason="it ends processes")
+            return RiskRating(risk="high" if ends_all else "medium", reason="the command ends processes")
         if name in ("chmod", "chown"):
             return get_highest_rating(
-                RiskRating(risk="medium", reason="it changes permissions"),
+                RiskRating(risk="medium", reason="the command changes permissions"),
                 *map(self._rate_write, _get_paths(arguments)[1:]),
             )
         if name in _READ_COMMANDS:
@@ -146,18 +150,20 @@ class RuleAnalyzer:
         if outside:
             return RiskRating(
                 risk="high",
-                reason=f"it removes {outside[0].replace(EXPANSION, '...')}, outside the work tree",
+                reason=f"the command removes {outside[0].replace(EXPANSION, '...')}, outside the work tree",
             )
         if is_recursive and any(EXPANSION in path for path in arguments):
             return RiskRating(risk="unknown", reason="only the shell knows what is removed")
-        return RiskRating(risk="medium" if is_recursive else "low", reason="it removes directories")
+        return RiskRating(risk="medium" if is_recursive else "low", reason="the command removes directories")
 
     def _rate_read(self, name: str, arguments: tuple[str, ...]) -> RiskRating:
         for path in _get_paths(arguments):
             if any(pattern in path for pattern in _CREDENTIAL_PATHS):
-                return RiskRating(risk="high", reason=f"it reads {path[:80]}, where credentials are stored")
+                return RiskRating(
+                    risk="high", reason=f"the command reads {path[:80]}, where credentials are stored"
+                )
         if name == "find" and {"-delete", "-exec", "-execdir"} & set(arguments):
-            return RiskRating(risk="medium", reason="find runs or removes what it finds")
+            return RiskRating(risk="medium", reason="`find` deletes files or runs commands on them")
         if name == "sed" and any(word.startswith("-i") for word in arguments):
             return get_highest_rating(
                 RiskRating(risk="low"), *map(self._rate_write, _get_paths(arguments)[1:])
@@ -168,15 +174,15 @@ class RuleAnalyzer:
         if path in ("/dev/null", "/dev/stdout", "/dev/stderr") or path.isdigit():
             return RiskRating(risk="low")
         if "/.git/" in f"/{path}" or path.endswith("/.git"):
-            return RiskRating(risk="high", reason="it writes into git's own directory")
+            return RiskRating(risk="high", reason="the call writes into git's own directory")
         if self._is_outside(path):
             return RiskRating(
                 risk="high",
-                reason=f"it writes {path[:80].replace(EXPANSION, '...')}, outside the work tree",
+                reason=f"the call writes {path[:80].replace(EXPANSION, '...')}, outside the work tree",
             )
         return RiskRating(
             risk="unknown" if path.startswith(EXPANSION) else "low",
-            reason="only the shell knows where it writes",
+            reason="only the shell knows where the command writes",
         )
 
     def _is_outside(self, path: str) -> bool:

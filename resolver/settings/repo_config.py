@@ -57,14 +57,14 @@ async def read_repo_config(workspace: Workspace) -> ParsedRepoConfig:
     if (found := await workspace.get_entry(REPO_CONFIG_PATH)) is None:
         return ParsedRepoConfig()
     if found.mode == SYMLINK:
-        return _unreadable("it is a symbolic link, and I do not follow symbolic links")
+        return _unreadable("the file is a symbolic link, and I do not follow symbolic links")
     content = (await workspace.read_blobs([found.id], MAX_FILE_BYTES))[found.id]
     if isinstance(content, int):
-        return _unreadable(f"it has {content:,} bytes, more than the limit of {MAX_FILE_BYTES:,}")
+        return _unreadable(f"the file has {content:,} bytes, more than the limit of {MAX_FILE_BYTES:,}")
     try:
         text = content.decode()
     except UnicodeDecodeError as exc:
-        return _unreadable("it is not UTF-8", content.count(b"\n", 0, exc.start) + 1)
+        return _unreadable("the file is not UTF-8", content.count(b"\n", 0, exc.start) + 1)
     return parse_repo_config(text)
 
 
@@ -73,11 +73,11 @@ def parse_repo_config(text: str) -> ParsedRepoConfig:
     try:
         values = tomllib.loads(text)
     except RecursionError:
-        return _unreadable("its values are nested too deeply")
+        return _unreadable("the values are nested too deeply")
     except ValueError as exc:  # TOMLDecodeError, or a number with thousands of digits
         line = re.search(r"at line (\d+)", str(exc))
         message = re.sub(r"\s*\(at .*\)$", "", str(exc))[:200]
-        return _unreadable(f"it is not valid TOML: {message}", int(line[1]) if line else None)
+        return _unreadable(f"the file is not valid TOML: {message}", int(line[1]) if line else None)
     problems: list[ConfigProblem] = []
     lines = find_key_lines(text)
     while True:

@@ -102,7 +102,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     def _validate_url(cls, url: str | None) -> str | None:
         if url is not None and not re.match(r"https?://[^\s/]", url, re.IGNORECASE):
             # The message does not repeat the URL, because it may contain a password.
-            raise ValueError("it must start with https:// or http://")
+            raise ValueError("the URL must start with https:// or http://")
         return url
 
     @field_validator("private_key_file", "ca_bundle")

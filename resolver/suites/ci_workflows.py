@@ -15,7 +15,9 @@ MAX_FILES = 20
 MAX_BYTES = 100_000
 MAX_DEPTH = 40  # maximum nesting of collections
 MAX_JOBS, MAX_STEPS, MAX_LINES = 50, 100, 100
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # it loads only strings, lists and mappings
+_LOADER = getattr(
+    yaml, "CBaseLoader", yaml.BaseLoader
+)  # this loader creates only strings, lists and mappings
 _SIMPLE_COMMAND = re.compile(r"[^;&|<>()$`{}#*?~]{1,500}")
 
 

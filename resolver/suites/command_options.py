@@ -62,8 +62,8 @@ def _command_without_paths(command: str, runner_name: RunnerName) -> str | None:
     if runner is None or runner.select_tests is None or not _SIMPLE_COMMAND.fullmatch(command):
         return None
     if _PACKAGE_MANAGER.fullmatch(command):
-        # The paths in the script cannot be removed. Jest runs only tests that match both these paths and the
-        # selected ones. Other runners would run the tests of both.
+        # The script may contain paths, which cannot be removed here. Jest then runs only the selected tests that
+        # match these paths. Other runners would also run the unselected tests at these paths.
         return command if runner_name == "jest" else None
     start = runner.command_pattern.match(command)
     if start is None:

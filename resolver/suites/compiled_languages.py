@@ -9,7 +9,7 @@ from patchwright.resolver.suites.suite import Suite
 def _find_go_suite(project: ProjectDir) -> Suite | None:
     if "go.mod" not in project.files or not project.match_files(re.compile(r"(?:.*/)?[^/]+_test\.go")):
         return None
-    return project.make_suite("go test ./...", "go", "The go.mod here defines a module with tests.")
+    return project.make_suite("go test ./...", "go", "The file go.mod defines a module with tests.")
 
 
 def _find_cargo_suite(project: ProjectDir) -> Suite | None:
@@ -17,20 +17,20 @@ def _find_cargo_suite(project: ProjectDir) -> Suite | None:
         return None
     if "workspace" in parse_toml_or_empty(project.contents.get("Cargo.toml")):
         return project.make_suite(
-            "cargo test --workspace", "cargo", "The Cargo.toml here defines a workspace."
+            "cargo test --workspace", "cargo", "The file Cargo.toml defines a workspace."
         )
-    return project.make_suite("cargo test", "cargo", "The Cargo.toml here defines a crate.")
+    return project.make_suite("cargo test", "cargo", "The file Cargo.toml defines a crate.")
 
 
 def _find_java_suite(project: ProjectDir) -> Suite | None:
     if "pom.xml" in project.files:
         maven = "sh ./mvnw" if "mvnw" in project.files else "mvn"
-        return project.make_suite(f"{maven} test", "maven", "The pom.xml here defines a Maven project.")
+        return project.make_suite(f"{maven} test", "maven", "The file pom.xml defines a Maven project.")
     names = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
     if (build := next((name for name in names if name in project.files), None)) is None:
         return None
     gradle = "sh ./gradlew" if "gradlew" in project.files else "gradle"
-    return project.make_suite(f"{gradle} test", "gradle", f"The {build} here defines a Gradle project.")
+    return project.make_suite(f"{gradle} test", "gradle", f"The file {build} defines a Gradle project.")
 
 
 def _covers_always(project: ProjectDir) -> bool:

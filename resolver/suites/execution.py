@@ -153,7 +153,7 @@ async def _run_in_sandbox(
         results={} if problem else report.results,
         exit_code=result.exit_code,
         seconds=result.seconds,
-        # Without colors, and with the last state of a progress bar only.
+        # Remove colors, and keep only the last state of each progress bar.
         output=decode_output(output[-4 * MAX_OUTPUT_TAIL :].encode("utf-8", "replace"))[-MAX_OUTPUT_TAIL:],
         problem=problem,
     )
@@ -203,7 +203,7 @@ def _find_problem(
     advice = f"set `test_command` in {REPO_CONFIG_PATH}"
     match exit_code:
         case None:
-            return f"they did not finish within {timeout} s and were killed"
+            return f"the tests did not finish within {timeout} s and were killed"
         case _ if exit_code in NOT_STARTED_EXIT_CODES:
             return _explain_not_started(output, advice)
         case -9 | 137:

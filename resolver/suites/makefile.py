@@ -26,7 +26,7 @@ def find_suite(project: ProjectDir) -> Suite | None:
     if target is None:
         return None
     runner = detect_target_runner(project, f"make {target}")
-    return project.make_suite(f"make {target}", runner, f"The {name} here has the target `{target}`.")
+    return project.make_suite(f"make {target}", runner, f"The file {name} has the target `{target}`.")
 
 
 def detect_target_runner(project: ProjectDir, command: str) -> RunnerName:

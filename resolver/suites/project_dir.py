@@ -65,7 +65,7 @@ class ProjectDir:
 
 @dataclass(frozen=True)
 class LanguageSupport:
-    """How to find the tests of one language."""
+    """Functions and file name patterns that find the tests of one language."""
 
     language: Language
     manifests: re.Pattern[str]

@@ -63,7 +63,7 @@ def parse_junit_xml(content: bytes) -> RunnerReport:
 
 
 class _InvalidJUnitReport(Exception):
-    """The report contradicts itself or exceeds a limit; the message says how."""
+    """The report contradicts itself or exceeds a limit. The message describes the problem."""
 
 
 class _SuiteCounts:

@@ -31,7 +31,7 @@ from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
 logger = logging.getLogger(__name__)
 
-SANDBOX_FAILED = "Its sandbox failed before it could answer the question."
+SANDBOX_FAILED = "The investigator's sandbox failed before the question was answered."
 MAX_REPORT = 8_000
 """Maximum length of a report, in characters."""
 EXCLUDED_TOOLS = frozenset(edit.model_fields["kind"].default for edit in EDIT_ACTIONS)
@@ -120,8 +120,8 @@ class DelegateTool:
 
 
 def build_report_tools(form: AgentSchema | None = None) -> tuple[Tool, ...]:
-    """Returns those tools of an investigator that need no sandbox: think and report. `form` contains the
-    schema of the report.
+    """Returns the think tool and the report tool of an investigator. They need no sandbox. `form` contains
+    the schema of the report.
     """
     return (
         ActionTool(Think, _handle_think),

@@ -80,7 +80,7 @@ class FunctionTool:
             logger.warning("tool failed", extra={"tool": self.spec.name}, exc_info=exc)
             error = f"{type(exc).__name__}: {exc}"[:500]
             return ActionFailure(
-                reason="io", message=f"{self.spec.name} failed ({error}). Continue without it."
+                reason="io", message=f"{self.spec.name} failed ({error}). Continue without this tool."
             )
         return ExternalToolResult(text=clip(text, MAX_RESULT_LENGTH))
 
@@ -90,7 +90,7 @@ _TEXT_ADAPTER: TypeAdapter[str] = TypeAdapter(str)
 
 def _build_field(parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[Any, Any]:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.name not in hints:
-        raise TypeError(f"its argument {parameter.name} has no type annotation")
+        raise TypeError(f"the argument {parameter.name} has no type annotation")
     return hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default
 
 

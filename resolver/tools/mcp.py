@@ -53,7 +53,7 @@ async def connect_mcp_tools(
         yield ()
         return
     try:
-        import mcp  # noqa: F401  # late: 0.4 s
+        import mcp  # noqa: F401  # imported late, because the import takes 0.4 s
     except ImportError as exc:
         raise SettingsError(
             "MCP servers are configured, but `mcp` is not installed: pip install 'patchwright[mcp]'"
@@ -113,7 +113,7 @@ class McpTool:
             return _parse_result(await self._connection.call_tool(self._definition.name, action.arguments))
         except _ServerUnreachable as reason:
             return ActionFailure(
-                reason="io", message=f"{self.spec.name} failed: {reason}. Continue without it."
+                reason="io", message=f"{self.spec.name} failed: {reason}. Continue without this tool."
             )
 
 
@@ -192,7 +192,7 @@ class _Connection:
                 reason = (
                     _get_failure_reason(self._task)
                     if self._task.done()
-                    else f"it did not start within {START_TIMEOUT:g} s"
+                    else f"the server did not start within {START_TIMEOUT:g} s"
                 )
                 await self.close()
                 raise self._build_error(reason)
@@ -281,7 +281,7 @@ async def _relay_messages(sandbox: Sandbox, name: str, outgoing: Any, incoming: 
             await incoming.send(SessionMessage(message))
         if exchange.has_ended:
             details = f": {exchange.stderr.strip()[-300:]}" if exchange.stderr.strip() else ""
-            raise _ServerUnreachable(f"its program ended (exit code {exchange.exit_code}){details}")
+            raise _ServerUnreachable(f"the server's program ended (exit code {exchange.exit_code}){details}")
 
 
 def _get_failure_reason(task: "asyncio.Task[None]") -> str:

@@ -37,7 +37,9 @@ class McpEndpoint:
     ca_bundle: Path | None = None
 
     def build_client(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
-        """Returns a client whose connections all go to this endpoint's server, whatever the URL."""
+        """Returns an HTTP client that connects only to this endpoint's server, even if a URL names another
+        host.
+        """
         return httpx.AsyncClient(
             transport=_LimitedTransport(self.socket, self.ca_bundle),
             headers={"Accept-Encoding": "identity", **headers},
@@ -47,8 +49,8 @@ class McpEndpoint:
         )
 
     def take_denial(self) -> str | None:
-        """Returns why the proxy denied a connection since the last call of this method, or None if it denied
-        none. Clears the reason.
+        """Returns the reason for which the proxy denied a connection since the last call of this method.
+        Returns None if no connection was denied. Each reason is returned only once.
         """
         return next(
             (

@@ -26,7 +26,9 @@ class BlockedTool(WrapperTool):
 
 
 def apply_plan_mode(tools: Sequence[Tool], *, planning: bool) -> tuple[Tool, ...]:
-    """Blocks the tools that are not allowed before the plan's approval or, if `planning` is False, after it.
+    """Blocks the tools that the run must not use now. If `planning` is True, the plan is not approved yet,
+    and the tools that edit are blocked. If it is False, the plan is approved, and the tool that proposes a
+    plan is blocked.
 
     The tool definitions are the same before and after the approval, so the cached prompt prefix stays valid.
     """

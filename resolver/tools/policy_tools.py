@@ -56,7 +56,7 @@ class SelfRatingAnalyzer:
         rating = next(
             (risk for rated_action, risk in reversed(self._ratings) if rated_action == action), "unknown"
         )
-        return RiskRating(risk=rating, reason="this is your own rating")
+        return RiskRating(risk=rating, reason="you gave this rating yourself")
 
 
 class _RiskFieldTool:

@@ -36,7 +36,7 @@ def build_sandbox_tools(sandbox: Sandbox, features: Collection[SandboxFeature] =
 
 
 def add_note(observation: AnyObservation, note: str) -> AnyObservation:
-    """Adds a remark to the result of a command, a cell or an edit. The result itself stays as it is."""
+    """Appends a remark to the result of a command, a cell or an edit, and keeps the rest of the result."""
     match observation:
         case ShellResult() | CellResult():
             return observation.model_copy(update={"note": "; ".join(filter(None, (observation.note, note)))})

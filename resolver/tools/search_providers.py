@@ -186,7 +186,7 @@ class BraveApi:
     class Response(_ApiModel):
         type: Literal["search"]
         web: "BraveApi.Web | None" = None
-        """None if there are no results."""
+        """The web results; None if there are no results."""
 
     def build_request(self, query: str, key: str) -> ProviderRequest:
         return ProviderRequest(

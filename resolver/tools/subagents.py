@@ -55,8 +55,8 @@ class SubagentLauncher:
     async def start(
         self, action: Action, role: SubagentRole, task: str, model: Model, limits: Limits, **extra_fields: Any
     ) -> AsyncIterator[tuple[RunId, RunLog]]:
-        """Opens a new run for a task of the pending call. Its start is logged in the log of the parent run
-        and in its own log.
+        """Starts a subagent for one task of the pending call, and yields its run ID and its log. The start is
+        recorded in this log and in the log of the parent run.
 
         `extra_fields` are additional fields of SubagentStarted. Subagents that run in parallel must still be
         started one after the other.
@@ -111,6 +111,6 @@ class SubagentLauncher:
 
     @property
     def _subagent_depth(self) -> int:
-        """The nesting depth of this run's subagents."""
+        """The nesting depth of the subagents that this run starts."""
         started = self.log.trajectory.subagent_started
         return 1 + (started.depth if started else 1)

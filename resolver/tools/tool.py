@@ -195,7 +195,7 @@ def _format_errors(exc: ValidationError, parameters: dict[str, Any]) -> list[str
     return [
         _format_error(error, parameters)
         for error in errors
-        # A list whose items are invalid counts as too short.
+        # pydantic also reports a list with invalid items as too short, so only the errors of the items are kept.
         if not any(place[: len(error["loc"])] == error["loc"] != place for place in places)
     ][:5]
 
@@ -220,7 +220,9 @@ def _format_error(error: ErrorDetails, parameters: dict[str, Any]) -> str:
 
 
 def _list_fields(parameters: dict[str, Any], parents: Sequence[int | str]) -> tuple[str, ...]:
-    """Returns the names of the fields of the object at this place; the items of a list are numbers there."""
+    """Returns the names of the fields of a nested object. `parents` is the path to this object: field names,
+    and an index for each list item.
+    """
     schema = parameters
     for part in parents:
         schema = (

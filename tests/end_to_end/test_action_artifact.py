@@ -173,7 +173,7 @@ async def test_forbidden_files_are_removed_from_a_patch_marked_as_proven(
         "evil.yml"
         not in upload.scenario.repo.bare.git("ls-tree", "-r", "--name-only", "patchwright/issue-1").decode()
     )
-    assert "left to maintainers" in (upload.scenario.pulls[0].body or "")
+    assert "Only maintainers may change" in (upload.scenario.pulls[0].body or "")
 
 
 async def test_a_revoked_permission_publishes_nothing(upload: UploadedArtifact) -> None:

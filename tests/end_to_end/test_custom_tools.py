@@ -80,7 +80,7 @@ async def test_configured_mcp_servers_and_entry_point_tools_are_used_like_built_
     added, wrong, died, counted, misnamed = [result for _, result in results]
     assert added == ExternalToolResult(text="5")
     assert isinstance(wrong, ActionFailure) and wrong.reason == "malformed" and "`a`" in wrong.message
-    assert isinstance(died, ActionFailure) and "Continue without it" in died.message
+    assert isinstance(died, ActionFailure) and "Continue without this tool" in died.message
     assert counted == ExternalToolResult(text="2 files, key <secret-hidden>")
     assert isinstance(misnamed, ActionFailure) and "`count_files` takes one JSON object" in misnamed.message
     assert isinstance(results[0][0], CallTool)

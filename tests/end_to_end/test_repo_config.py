@@ -55,7 +55,7 @@ async def test_an_unreadable_file_is_reported_and_the_defaults_apply(
     await scenario.script_model(*FIX_TURNS)
     assert isinstance(await scenario.resolve(), Published)
     assert complaints(scenario) == [
-        "I cannot read `.github/patchwright.toml` (line 1): it is not valid TOML: Invalid value. I "
+        "I cannot read `.github/patchwright.toml` (line 1): the file is not valid TOML: Invalid value. I "
         "ignore the file."
     ]
 

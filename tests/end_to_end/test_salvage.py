@@ -255,7 +255,8 @@ async def test_forbidden_files_are_not_on_the_branch_and_the_comment_says_so(
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
     comment = await resolve_until_failure(polled_scenario, RecordedTurn("Fix.", FIX, workflow))
     assert (
-        "Not on the branch:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in comment
+        "Not on the branch:\n- Only maintainers may change .github/workflows/ci.yml, because this file runs in CI.\n"
+        in comment
     )
     assert polled_scenario.repo.bare.diff("main", BRANCH, "--name-only").split() == ["calc.py"]
 

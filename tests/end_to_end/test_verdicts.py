@@ -143,7 +143,7 @@ async def test_a_workflow_change_is_excluded_and_the_rest_is_verified_and_publis
     changed = scenario.repo.bare.diff("main", scenario.pull.head.sha, "--name-only").split()
     assert changed == ["calc.py", "tests/test_calc.py"]
     assert (
-        "- Left out, and not tested: .github/workflows/ci.yml is left to maintainers: it runs in CI.\n"
+        "- Left out, and not tested: Only maintainers may change .github/workflows/ci.yml, because this file runs in CI.\n"
         in str(scenario.pull.body)
     )
 
@@ -174,7 +174,7 @@ async def test_a_change_to_only_a_workflow_is_only_reported(scenario: Scenario) 
     assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
     (comment,) = scenario.comments
     assert comment.startswith("**No pull request:** the repository's policy does not allow this change.")
-    assert ".github/workflows/ci.yml is left to maintainers: it runs in CI." in comment
+    assert "Only maintainers may change .github/workflows/ci.yml, because this file runs in CI." in comment
 
 
 async def test_a_requester_without_write_access_gets_only_a_reply(scenario: Scenario) -> None:

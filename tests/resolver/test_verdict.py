@@ -217,7 +217,7 @@ def test_several_suites_are_as_bad_as_the_worst_and_one_can_show_the_fix() -> No
 
 
 ABSENT = run(exit_code=1, problem="pytest is not installed")
-HUNG = run(exit_code=None, problem="they did not finish within 9 s and were killed")
+HUNG = run(exit_code=None, problem="the tests did not finish within 9 s and were killed")
 EMPTY = run(exit_code=5, problem="pytest found no tests")
 
 

@@ -266,7 +266,7 @@ def parse_json_lines(content: bytes, root: str) -> RunnerReport:
     collected = ReportBuilder(root)
     *tests, last = content.splitlines() or [b""]
     if not last.startswith(b'{"tests":'):
-        raise InvalidReport("the test report ends before the tests did")
+        raise InvalidReport("the test report ends before the last test")
     for line in tests:
         test = _TestLine.model_validate_json(line)
         name = collected.test_id(test.file, test.name) if test.name else collected.relative_path(test.file)

@@ -20,7 +20,7 @@ ID_SEPARATOR = "::"
 
 
 class InvalidReport(Exception):
-    """The report contradicts itself or exceeds a limit. The message is a clause that says how."""
+    """The report contradicts itself or exceeds a limit. The message is a clause that describes the problem."""
 
 
 class LenientModel(BaseModel):

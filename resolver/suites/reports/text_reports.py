@@ -46,7 +46,7 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
             _enter_level(levels, depth)
             levels[-1].add(point, subtests)
     if len(levels) > 1:
-        raise InvalidReport("the test report ends before the tests did")
+        raise InvalidReport("the test report ends before the last test")
     return _build_report(levels[0], root)
 
 
@@ -76,11 +76,13 @@ def parse_tape(content: bytes, root: str) -> RunnerReport:
 
 
 class _TapLevel:
-    """The test points at one depth. A test point one level up summarizes them."""
+    """The test points at one level of indentation. Together they are the subtests of one test point at the
+    level above.
+    """
 
     def __init__(self) -> None:
         self.points: list[tuple[tuple[str, ...], TestStatus, str]] = []
-        """Path of names from this level, outcome, diagnostic."""
+        """Tuples of the names from this level down to the test, the outcome, and the diagnostic."""
         self.count = 0
         self.planned: int | None = None
         self._last_has_subtests = False
@@ -179,7 +181,7 @@ def parse_cargo(content: bytes, root: str) -> RunnerReport:
             collected.check_totals(totals, dict(zip(totals, counts.values(), strict=True)))
             counts = {}
     if expected or counts:
-        raise InvalidReport("the test report ends before the tests did")
+        raise InvalidReport("the test report ends before the last test")
     return collected.build()
 
 

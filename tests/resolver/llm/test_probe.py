@@ -55,7 +55,10 @@ async def test_a_model_without_function_calling_passes_with_text_tools(
     [
         (RecordedTurn("417."), "the model answered without calling the tool: 417."),
         (RecordedTurn(""), "the model answered without calling the tool: (nothing)"),
-        (turn_with_call("report_number", number=7), 'it called report_number with {"number": 7} instead'),
+        (
+            turn_with_call("report_number", number=7),
+            'the model called report_number with {"number": 7} instead',
+        ),
     ],
 )
 async def test_a_model_that_does_neither_fails_with_the_reason(turn: RecordedTurn, why: str) -> None:

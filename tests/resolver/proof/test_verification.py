@@ -136,7 +136,7 @@ async def test_a_patch_that_makes_the_suite_hang_is_a_regression(open_verifier) 
     assert verdict.kind == "regressed"
     assert verdict.reason == (
         "The tests ran without the patch, but failed twice to run with it: "
-        "they did not finish within 4 s and were killed."
+        "the tests did not finish within 4 s and were killed."
     )
 
 

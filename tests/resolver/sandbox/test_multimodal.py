@@ -229,7 +229,7 @@ async def test_a_cell_can_use_only_allowed_transcription_models(
         RequestingSandbox(files, wanted),
         multimodal_models(vision_model(endpoint), transcriber=transcriber_for(endpoint)),
     )
-    assert output == "!the operator does not allow the model 'dearest/of-all' here, only: whisper-1\n"
+    assert output == "!the operator does not allow the model 'dearest/of-all'; allowed: whisper-1\n"
     assert endpoint.received_body == b""
 
 
@@ -293,7 +293,7 @@ async def test_a_cell_can_make_a_limited_number_of_requests(files: Sandbox) -> N
     )
     assert output.splitlines() == [
         *(f"Look {n}" for n in range(MAX_REQUESTS)),
-        f"!a cell may make {MAX_REQUESTS} requests: continue in the next cell",
+        f"!a cell may make at most {MAX_REQUESTS} requests; continue in the next cell",
     ]
 
 

@@ -85,31 +85,33 @@ async def test_a_submodule_is_rejected(check) -> None:
         b"\\ No newline at end of file\n", b""
     )
     assert (await check(gitlink)).violations == (
-        "vendored is a submodule: it includes code that this pull request would not show.",
+        "vendored is a submodule, whose code this pull request would not show.",
     )
 
 
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        (".gitmodules", "it decides where git fetches other code from"),
-        ("sub/.lfsconfig", "it decides where git fetches other code from"),
-        (".github/workflows/ci.yml", "it runs in CI"),
-        (".GitHub/Workflows/ci.yml", "it runs in CI"),
-        (".github/actions/setup/run.sh", "it runs in CI"),
-        ("action.yml", "it runs in CI"),
-        (".gitlab-ci.yml", "it runs in CI"),
-        (".circleci/config.yml", "it runs in CI"),
-        ("ci/Jenkinsfile", "it runs in CI"),
-        (".husky/pre-commit", "it runs on a commit"),
-        (".pre-commit-config.yaml", "it runs on a commit"),
-        (".github/patchwright.toml", "it configures what bots may do"),
-        (".github/dependabot.yml", "it configures what bots may do"),
-        ("docs/CODEOWNERS", "it configures what bots may do"),
+        (".gitmodules", "this file decides from where git fetches other code"),
+        ("sub/.lfsconfig", "this file decides from where git fetches other code"),
+        (".github/workflows/ci.yml", "this file runs in CI"),
+        (".GitHub/Workflows/ci.yml", "this file runs in CI"),
+        (".github/actions/setup/run.sh", "this file runs in CI"),
+        ("action.yml", "this file runs in CI"),
+        (".gitlab-ci.yml", "this file runs in CI"),
+        (".circleci/config.yml", "this file runs in CI"),
+        ("ci/Jenkinsfile", "this file runs in CI"),
+        (".husky/pre-commit", "this file runs on a commit"),
+        (".pre-commit-config.yaml", "this file runs on a commit"),
+        (".github/patchwright.toml", "this file configures what bots may do"),
+        (".github/dependabot.yml", "this file configures what bots may do"),
+        ("docs/CODEOWNERS", "this file configures what bots may do"),
     ],
 )
 async def test_protected_paths_are_left_to_maintainers(check, path: str, why: str) -> None:
-    assert (await check(new_file(path))).violations == (f"{path} is left to maintainers: {why}.",)
+    assert (await check(new_file(path))).violations == (
+        f"Only maintainers may change {path}, because {why}.",
+    )
 
 
 async def test_a_workflow_cannot_be_deleted(repository: Repository, workspaces: WorkspaceFactory) -> None:
@@ -117,7 +119,9 @@ async def test_a_workflow_cannot_be_deleted(repository: Repository, workspaces: 
     repository.git("rm", "--quiet", ".github/workflows/ci.yml")
     async with workspaces.local(repository.path) as workspace:
         contents = await check_patch(workspace, Patch(base_sha=base, diff=raw_diff(repository)))
-    assert contents.violations == (".github/workflows/ci.yml is left to maintainers: it runs in CI.",)
+    assert contents.violations == (
+        "Only maintainers may change .github/workflows/ci.yml, because this file runs in CI.",
+    )
 
 
 @pytest.mark.parametrize("letter", ["\u202e", "\u3164", "\ufe01"], ids=ascii)
@@ -135,14 +139,14 @@ async def test_five_thousand_files_are_too_many(check, repository: Repository) -
     for number in range(5000):
         repository.write(f"many/{number}.txt", f"{number}\n")
     contents = await check()
-    assert contents.violations == ("It touches 5000 files; the limit is 100.",)
+    assert contents.violations == ("The patch touches 5000 files; the limit is 100.",)
 
 
 @pytest.mark.parametrize("content", [os.urandom(6_000_000), bytes(50_000_000)], ids=["random", "zeros"])
 async def test_too_many_bytes_are_rejected_even_if_compressible(check, repository, content: bytes) -> None:
     repository.write("big.bin", content)
     (sentence,) = (await check()).violations
-    assert sentence.startswith("It adds ") and sentence.endswith(" MB; the limit is 4 MB.")
+    assert sentence.startswith("The patch adds ") and sentence.endswith(" MB; the limit is 4 MB.")
 
 
 async def test_a_patch_that_inflates_to_gigabytes_ends_at_a_limit(check, repository: Repository) -> None:
@@ -194,7 +198,7 @@ def filter_changes(repository: Repository, workspaces: WorkspaceFactory):
     return part
 
 
-WORKFLOW = ".github/workflows/ci.yml is left to maintainers: it runs in CI."
+WORKFLOW = "Only maintainers may change .github/workflows/ci.yml, because this file runs in CI."
 
 
 async def test_forbidden_changes_are_removed_with_the_reason(filter_changes, repository: Repository) -> None:
@@ -244,7 +248,7 @@ async def test_a_patch_beyond_the_limits_becomes_empty(filter_changes, repositor
         repository.write(f"{number}.py", "")
     assert (await filter_changes(PatchLimits(max_files=4)))[0].removed == ()
     kept, _ = await filter_changes(PatchLimits(max_files=3))
-    assert (kept.patch.is_empty, kept.removed) == (True, ("It touches 4 files; the limit is 3.",))
+    assert (kept.patch.is_empty, kept.removed) == (True, ("The patch touches 4 files; the limit is 3.",))
 
 
 async def test_removed_changes_do_not_count_toward_the_limits(filter_changes, repository: Repository) -> None:
@@ -252,7 +256,9 @@ async def test_removed_changes_do_not_count_toward_the_limits(filter_changes, re
     repository.write("a.py", "x = 2\n")
     kept, files = await filter_changes()
     assert files == ("a.py",)
-    assert kept.removed == (".github/workflows/big.yml is left to maintainers: it runs in CI.",)
+    assert kept.removed == (
+        "Only maintainers may change .github/workflows/big.yml, because this file runs in CI.",
+    )
 
 
 async def test_the_operator_can_allow_paths_and_raise_limits(filter_changes, repository: Repository) -> None:

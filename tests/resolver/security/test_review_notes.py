@@ -8,9 +8,9 @@ from patchwright.resolver.security.review_notes import scan_added_lines
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("    os._exit(0)", "can end the process that runs it, tests or not"),
-        ("import atexit", "can end the process that runs it, tests or not"),
-        ("at_exit { exit!(true) }", "can end the process that runs it, tests or not"),
+        ("    os._exit(0)", "can end the process that runs it, even during tests"),
+        ("import atexit", "can end the process that runs it, even during tests"),
+        ("at_exit { exit!(true) }", "can end the process that runs it, even during tests"),
         ("sys.exit(main())", "can end the process that runs it"),
         ("process.exit(0)", "can end the process that runs it"),
         ("os.Exit(0)", "can end the process that runs it"),
@@ -32,7 +32,7 @@ def test_a_moved_line_is_not_noted() -> None:
 
 def test_an_additional_line_of_the_same_kind_is_noted() -> None:
     assert scan_added_lines("cli.py", "os._exit(0)\n", "os._exit(0)\nos._exit(0)\n") == [
-        "cli.py, line 2, can end the process that runs it, tests or not: `os._exit(0)`"
+        "cli.py, line 2, can end the process that runs it, even during tests: `os._exit(0)`"
     ]
 
 

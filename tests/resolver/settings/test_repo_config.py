@@ -82,11 +82,11 @@ def test_invalid_tables_are_removed_and_the_others_stay() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "wrong"),
     [
-        ('branch = "x"\nthis is no TOML', 2, "it is not valid TOML: Expected"),
-        ('a = "x', None, "it is not valid TOML: "),
-        ("a = " + "[" * 60_000, None, "its values are nested too deeply"),
-        ("a = " + "9" * 60_000, None, "it is not valid TOML: Exceeds the limit"),
-        ('a = 1\na = 2\nbranch = "x"', 2, "it is not valid TOML: Cannot overwrite a value"),
+        ('branch = "x"\nthis is no TOML', 2, "the file is not valid TOML: Expected"),
+        ('a = "x', None, "the file is not valid TOML: "),
+        ("a = " + "[" * 60_000, None, "the values are nested too deeply"),
+        ("a = " + "9" * 60_000, None, "the file is not valid TOML: Exceeds the limit"),
+        ('a = 1\na = 2\nbranch = "x"', 2, "the file is not valid TOML: Cannot overwrite a value"),
     ],
 )
 def test_invalid_toml_gives_the_defaults(text: str, line: int | None, wrong: str) -> None:
@@ -118,9 +118,9 @@ def test_line_numbers_skip_multi_line_strings() -> None:
 @pytest.mark.parametrize(
     ("content", "wrong", "line"),
     [
-        (b'branch = "x"\n# caf\xe9\n', "it is not UTF-8", 2),
-        (b"#" * 10_000_000, "it has 10,000,000 bytes, more than the limit of 65,536", None),
-        (b"\xff\xfe\x00b", "it is not UTF-8", 1),
+        (b'branch = "x"\n# caf\xe9\n', "the file is not UTF-8", 2),
+        (b"#" * 10_000_000, "the file has 10,000,000 bytes, more than the limit of 65,536", None),
+        (b"\xff\xfe\x00b", "the file is not UTF-8", 1),
     ],
 )
 async def test_a_binary_or_large_file_is_reported(
@@ -144,7 +144,7 @@ async def test_a_symbolic_link_is_not_followed_and_a_missing_file_is_valid(tmp_p
     repository.commit({})
     async with WorkspaceFactory(tmp_path / "cache").local(repository.path) as workspace:
         (fault,) = (await read_repo_config(workspace)).problems
-    assert fault.message == "it is a symbolic link, and I do not follow symbolic links"
+    assert fault.message == "the file is a symbolic link, and I do not follow symbolic links"
 
 
 async def test_a_file_of_the_maximum_size_is_read(tmp_path: Path) -> None:

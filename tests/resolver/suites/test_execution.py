@@ -101,7 +101,7 @@ async def test_a_failed_test_run_says_why_and_what_to_do(open_verifier, files, c
 async def test_a_suite_that_hangs_is_killed_at_its_limit(open_verifier) -> None:
     async with open_verifier({"test_a.py": "import time\ndef test_a(): time.sleep(600)\n"}) as verifier:
         run = await verifier.run(seconds=2)
-    assert (run.exit_code, run.problem) == (None, "they did not finish within 2 s and were killed")
+    assert (run.exit_code, run.problem) == (None, "the tests did not finish within 2 s and were killed")
     assert run.seconds < 10
 
 

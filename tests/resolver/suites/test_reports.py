@@ -112,7 +112,7 @@ def test_an_invalid_report_raises_an_expected_error(read, content: bytes) -> Non
 def test_our_own_reporters_write_the_number_of_tests() -> None:
     line = b'{"file": "/w/a.rb", "name": "A#t", "result": "failed", "message": "no"}\n'
     assert json_reports.parse_json_lines(line + b'{"tests":1}\n', "/w").results == {"a.rb::A#t": "failed"}
-    with pytest.raises(InvalidReport, match="ends before the tests did"):
+    with pytest.raises(InvalidReport, match="ends before the last test"):
         json_reports.parse_json_lines(line, "/w")
     with pytest.raises(InvalidReport, match="claims 2 tests and shows 1"):
         json_reports.parse_json_lines(line + b'{"tests":2}\n', "/w")
@@ -188,9 +188,9 @@ def test_tap_counts_subtests(text: str, results: dict[str, str]) -> None:
     [
         ("1..3\nok 1\nok 2\n", "plans 3 tests and shows 2"),
         ("    1..2\n    ok 1\nok 1 - a\n", "plans 2 tests and shows 1"),
-        ("ok 1 - a\n    ok 1 - b\n", "ends before the tests did"),
+        ("ok 1 - a\n    ok 1 - b\n", "ends before the last test"),
         ("ok 1\nBail out! no database\n", "bailed out .Bail out! no database"),
-        ("                ok 1 - deep\n", "ends before the tests did"),
+        ("                ok 1 - deep\n", "ends before the last test"),
         (f"{' ' * 4000}ok 1 - deep\n", "invalid nesting"),
     ],
 )
@@ -274,7 +274,7 @@ def test_only_the_announced_cargo_results_count() -> None:
     [
         (CARGO.replace("1 failed", "0 failed"), "claims 0 failures and shows 1"),
         (CARGO.replace("running 1", "running 2") + CARGO, "1 of the started tests did not finish"),
-        (CARGO[:200], "ends before the tests did"),
+        (CARGO[:200], "ends before the last test"),
     ],
 )
 def test_contradictory_cargo_output_is_rejected(text: str, problem: str) -> None:

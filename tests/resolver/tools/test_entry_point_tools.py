@@ -110,7 +110,7 @@ async def test_a_bug_in_the_function_is_an_observation(
     tools = ToolRegistry([FunctionTool(look_up, sandbox), FunctionTool(nothing, sandbox)])
     result = await tools.execute(tools.parse(call("look_up", key="x")))
     assert result == ActionFailure(
-        reason="io", message="look_up failed (KeyError: 'x'). Continue without it."
+        reason="io", message="look_up failed (KeyError: 'x'). Continue without this tool."
     )
     assert [record.getMessage() for record in caplog.records] == ["tool failed"]
     assert isinstance(await tools.execute(tools.parse(call("nothing"))), ActionFailure)

@@ -68,7 +68,7 @@ async def test_a_server_that_dies_is_restarted_for_the_next_call(sandbox: Sandbo
         tools = ToolRegistry(found)
         result = await call_tool(tools, "numbers_die")
         assert isinstance(result, ActionFailure)
-        assert result.message.startswith("numbers_die failed: its program ended (exit code 3)")
+        assert result.message.startswith("numbers_die failed: the server's program ended (exit code 3)")
         assert await call_tool(tools, "numbers_add", a=1, b=1) == ExternalToolResult(text="2")
 
 
@@ -97,7 +97,7 @@ async def test_only_the_configured_tools_are_offered(sandbox: Sandbox) -> None:
         (McpServer(command=("no-such-program-here",)), "cannot be started"),
         (
             McpServer(command=("sh", "-c", "echo broken >&2; exit 4")),
-            "its program ended (exit code 4): broken",
+            "the server's program ended (exit code 4): broken",
         ),
         (McpServer(url="http://127.0.0.1:9/mcp"), ""),
     ],
