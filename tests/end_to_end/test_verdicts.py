@@ -143,8 +143,8 @@ async def test_a_workflow_change_is_excluded_and_the_rest_is_verified_and_publis
     changed = scenario.repo.bare.diff("main", scenario.pull.head.sha, "--name-only").split()
     assert changed == ["calc.py", "tests/test_calc.py"]
     assert (
-        "- Left out, and not tested: Only maintainers may change .github/workflows/ci.yml, because this file runs in CI.\n"
-        in str(scenario.pull.body)
+        "- Left out, and not tested: Only maintainers may change .github/workflows/ci.yml, because this file "
+        "runs in CI.\n" in str(scenario.pull.body)
     )
 
 

@@ -87,7 +87,8 @@ async def test_an_endless_suite_is_untested_and_leaves_no_processes(open_verifie
         verdict = await verifier.verdict({"calc.py": FIXED}, seconds=5)
     assert (verdict.kind, verdict.reason) == (
         "untested",
-        "The tests could not be run, with the patch or without it: the tests did not finish within 5 s and were killed.",
+        "The tests could not be run, with the patch or without it: the tests did not finish within 5 s and were "
+        "killed.",
     )
     numbers = start.read_text().split()
     assert numbers
