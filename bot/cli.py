@@ -16,6 +16,7 @@ from patchwright.bot.terminal.help_screens import (
     exit_codes_help,
 )
 from patchwright.bot.terminal.help_screens import add_command as _command
+from patchwright.runtime import VERSION
 
 JSON_ERROR_HELP = "also print a fatal error as one JSON object"
 
@@ -387,9 +388,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complete(parser)
     options = parser.parse_args(arguments)
     if options.version:
-        from importlib.metadata import version
-
-        print(f"patchwright {version('patchwright')}")
+        print(f"patchwright {VERSION}")
         return 0
     if options.command is None:
         print(GETTING_STARTED, end="")

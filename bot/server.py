@@ -14,7 +14,6 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import urlsplit
 
 from patchwright.bot.child_process import WORKER_READY_PREFIX, stop_process, with_parent_death_signal
@@ -34,6 +33,7 @@ from patchwright.bot.webhooks.receiver import AsgiApp, GetEndpoint, Receiver
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ def _health_endpoints(
     stores: RedisStores, deliveries: Mapping[tuple[str, str], int]
 ) -> dict[str, GetEndpoint]:
     async def alive() -> tuple[int, str, bytes]:
-        return _json_response(200, {"version": _version()})
+        return _json_response(200, {"version": VERSION})
 
     async def ready() -> tuple[int, str, bytes]:
         workers, github_failure = 0, None
@@ -208,9 +208,7 @@ def _health_endpoints(
         # An outage of GitHub does not affect readiness, because restarting or isolating this server would not
         # help.
         details = {"github": github_failure is None}
-        return _json_response(
-            200 if all(checks.values()) else 503, {"version": _version(), **checks, **details}
-        )
+        return _json_response(200 if all(checks.values()) else 503, {"version": VERSION, **checks, **details})
 
     async def metrics() -> tuple[int, str, bytes]:
         from patchwright.bot.observe.metrics import CONTENT_TYPE, MetricsSnapshot, render_metrics
@@ -237,13 +235,6 @@ def _health_endpoints(
 
 def _json_response(status: int, content: Mapping[str, object]) -> tuple[int, str, bytes]:
     return status, "application/json", json.dumps(content).encode()
-
-
-def _version() -> str:
-    try:
-        return version("patchwright")
-    except PackageNotFoundError:  # Patchwright is not installed; this is a checkout.
-        return "unknown"
 
 
 async def _supervise_worker(

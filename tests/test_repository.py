@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from patchwright.runtime import VERSION
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("bot", "demo", "resolver", "runtime", "templates")
@@ -30,9 +33,24 @@ def tracked(*directories: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the release workflow makes: from the sdist."""
     directory = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    source = directory / f"patchwright-{VERSION}"
+    for target, place in (("sdist", ROOT), ("wheel", source)):
+        build = [
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "--target",
+            target,
+            "--directory",
+            str(directory),
+        ]
+        subprocess.run(build, cwd=place, check=True, capture_output=True)
+        if target == "sdist":
+            with tarfile.open(f"{source}.tar.gz") as archive:
+                archive.extractall(directory, filter="data")
     (built,) = directory.glob("*.whl")
     return built
 
@@ -44,10 +62,21 @@ def test_the_wheel_contains_every_file_of_the_packages(wheel: Path) -> None:
 
 def test_the_wheel_contains_only_the_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names} == {"patchwright", "patchwright-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {"patchwright", f"patchwright-{VERSION}.dist-info"}
     inside = {name.split("/")[1] for name in names if name.startswith("patchwright/")}
     assert inside == {*PACKAGES, "__init__.py", "__main__.py"}
     assert [name for name in names if "__pycache__" in name] == []
+
+
+def test_the_readme_on_pypi_links_to_the_files_of_this_version(wheel: Path) -> None:
+    metadata = zipfile.ZipFile(wheel).read(f"patchwright-{VERSION}.dist-info/METADATA").decode()
+    readme = metadata.partition("\n\n")[2]
+    targets = re.findall(r"\]\(([^)]+)\)", readme)
+    repository = "https://github.com/patchwright/patchwright"
+    assert f"{repository}/blob/v{VERSION}/docs/self-hosting.md" in [
+        each.partition("#")[0] for each in targets
+    ]
+    assert [each for each in targets if not each.startswith(("https://", "#"))] == []
 
 
 # The commands
@@ -226,4 +255,8 @@ def test_ci_runs_on_several_systems_with_and_without_an_engine() -> None:
     slow, bare = (workflow["jobs"][name]["steps"][-1]["run"] for name in ("slow-test", "bare-test"))
     assert slow == "script/test-all"
     assert "docker exec --user dev" in bare and bare.endswith('script/test"')
-    assert set(workflow[True]) == {"push", "pull_request"}  # YAML 1.1 reads the key `on` as true
+    assert set(workflow[True]) == {
+        "push",
+        "pull_request",
+        "workflow_call",
+    }  # YAML 1.1 reads the key `on` as true

@@ -14,7 +14,7 @@ from patchwright.bot.jobs import Failed, JobResult
 from patchwright.bot.observe.spans import ReadLog, Span, build_spans
 from patchwright.resolver.domain import Job, JobId, Outcome, RunId
 from patchwright.resolver.errors import LogError, SettingsError
-from patchwright.resolver.settings.effective_settings import get_version
+from patchwright.runtime import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -54,9 +54,7 @@ class Tracer:
             ) from exc
         self._read_log = read_log
         self._exporter = OTLPSpanExporter()
-        resource = Resource.create(
-            {"service.version": get_version(), "patchwright.metrics_label": metrics_label}
-        )
+        resource = Resource.create({"service.version": VERSION, "patchwright.metrics_label": metrics_label})
         # True if OTEL_SERVICE_NAME is not set, so that the default name is used.
         is_unnamed = str(resource.attributes["service.name"]).startswith("unknown_service")
         self._resource = resource.merge(Resource({"service.name": "patchwright"})) if is_unnamed else resource

@@ -26,8 +26,9 @@ from patchwright.resolver.run_events import RunConfigured, SubagentStarted
 from patchwright.resolver.run_log import parse_trajectory
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.security.masking import mask_trajectory
-from patchwright.resolver.settings.effective_settings import dump_recorded_settings, get_version
+from patchwright.resolver.settings.effective_settings import dump_recorded_settings
 from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime import VERSION
 from patchwright.runtime.frozen_model import FrozenModel
 
 MANIFEST_FILE, EVENTS_FILE = "artifact.json", "events.jsonl"
@@ -132,7 +133,7 @@ def _with_own_settings(settings: Settings, entry: Entry) -> Entry:
     """
     if not isinstance(entry.event, RunConfigured):
         return entry
-    own = {"version": get_version(), "settings": dump_recorded_settings(settings), "repository": {}}
+    own = {"version": VERSION, "settings": dump_recorded_settings(settings), "repository": {}}
     return entry.model_copy(update={"event": entry.event.model_copy(update=own)})
 
 

@@ -2,7 +2,6 @@
 left out.
 """
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pydantic import JsonValue, TypeAdapter
@@ -12,6 +11,7 @@ from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.settings.settings import RepoConfig, Settings
+from patchwright.runtime import VERSION
 from patchwright.runtime.egress.policy import Origin
 
 UNRECORDED_SETTINGS = frozenset(
@@ -44,7 +44,7 @@ def build_run_configured(deps: RunDependencies, repository: RepoConfig) -> RunCo
     values.
     """
     return RunConfigured(
-        version=get_version(),
+        version=VERSION,
         models={purpose: model.name for purpose, model in vars(deps.models).items()},
         steps=deps.settings.max_steps,
         seconds=deps.settings.timeout,
@@ -84,11 +84,3 @@ def _host_and_port(url: str | None) -> str | None:
     except ValueError:
         return "(not a plain URL)"
     return f"{origin.host}:{origin.port}"
-
-
-def get_version() -> str:
-    """Returns the installed version of Patchwright, or "unknown"."""
-    try:
-        return version("patchwright")
-    except PackageNotFoundError:  # run from a checkout without installation
-        return "unknown"

@@ -7,8 +7,10 @@ const { createLinter } = await import(pathToFileURL(`${place}/node.mjs`));
 const lint = await createLinter();
 let found = 0;
 for (const file of files) {
-  // This build is older than that runner.
-  const text = (await readFile(file, "utf8")).replaceAll("ubuntu-24.04", "ubuntu-20.04");
+  // This build is older than that runner and that permission. check-jsonschema knows both.
+  const text = (await readFile(file, "utf8"))
+    .replaceAll("ubuntu-24.04", "ubuntu-20.04")
+    .replaceAll("attestations: write", "# attestations: write");
   for (const each of lint(text, ".github/workflows/workflow.yml")) {
     console.log(`${file}:${each.line}:${each.column}: ${each.message} [${each.kind}]`);
     found += 1;

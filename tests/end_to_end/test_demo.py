@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.runtime import VERSION
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.redis
 
@@ -68,7 +70,7 @@ async def test_without_an_engine_the_demo_prints_a_notice_and_continues(short_tm
 @pytest.mark.slow
 async def test_the_wheel_runs_the_demo_in_an_empty_environment(short_tmp: Path) -> None:
     python = short_tmp / "empty" / "bin" / "python"
-    wheel = short_tmp / "patchwright-0.1.0-py3-none-any.whl"
+    wheel = short_tmp / f"patchwright-{VERSION}-py3-none-any.whl"
     commands: tuple[tuple[str, ...], ...] = (
         (sys.executable, "-m", "venv", str(short_tmp / "empty")),
         (str(python), "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(short_tmp), str(ROOT)),

@@ -18,13 +18,13 @@ from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.effective_settings import (
     UNRECORDED_SETTINGS,
     build_run_configured,
-    get_version,
     record_settings,
 )
 from patchwright.resolver.settings.settings import RepoConfig, Settings, build_settings
 from patchwright.resolver.summary import summarize_run
 from patchwright.resolver.viewer.run_html import render_run_html
 from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.runtime import VERSION
 from patchwright.runtime.local_sandboxes import LocalSandboxes
 from tests.resolver.git_repository import HOST_ENVIRONMENT
 from tests.resolver.sample_runs import RUN, full_run, run_of, started
@@ -63,7 +63,7 @@ def test_automatic_settings_are_recorded_with_their_effective_values(tmp_path: P
     }
     configured = build_run_configured(build_deps(tmp_path, values), RepoConfig(test_command="make check"))
     assert (configured.version, configured.steps, configured.usd, configured.seconds) == (
-        get_version(),
+        VERSION,
         7,
         Decimal("0.5"),
         60,

@@ -27,11 +27,6 @@ from patchwright.runtime.image_build import make_browser, make_bundle
 LAYER = RuntimeLayer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:1")
 
 
-def test_the_version_is_that_of_the_package() -> None:
-    project = Path(__file__).parents[3] / "pyproject.toml"
-    assert tomllib.loads(project.read_text())["project"]["version"] == VERSION
-
-
 def test_the_content_tag_does_not_depend_on_times() -> None:
     before = LAYER.content_tag
     os.utime(RUNTIME_PACKAGE / "shell.py")
