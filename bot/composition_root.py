@@ -58,9 +58,9 @@ def read_settings(
     """Loads the settings from saved setup data, the settings file, the environment and `overrides`, in this
     order. Each source overrides the earlier ones.
 
-    `config` is the settings file. If `config` is None, `patchwright.toml` in `directory` is read. If
-    `directory` is None, neither `patchwright.toml` nor saved setup data is read. A workflow passes None for
-    `directory`, because its checkout is not trusted. Raises SettingsError if a value is invalid.
+    `config` is the settings file. If `config` is None, reads `patchwright.toml` in `directory`. If `directory`
+    is None, too, reads no settings file and no saved setup data. A workflow passes None for `directory`,
+    because its checkout is not trusted. Raises SettingsError if a value is invalid.
     """
     values: dict[str, Any] = {"data": default_data_directory(environ), **read_fallback_variables(environ)}
     from_file = read_toml(config) if config else _read_config_file(directory) if directory else {}
@@ -180,7 +180,7 @@ async def build_run_dependencies(
 async def open_forge(
     settings: Settings, pace: "RequestPolicy | None" = None, write_limiter: "WriteLimiter | None" = None
 ) -> AsyncIterator["GitHubForge"]:
-    """Opens the GitHub client. Raises SettingsError if neither an App nor a token is configured."""
+    """Opens the GitHub client. Raises SettingsError if no App and no token is configured."""
     from patchwright.bot.github.auth import RequestPolicy
     from patchwright.bot.github.forge import GitHubForge
 
@@ -205,7 +205,7 @@ def _github_access(settings: Settings) -> "AppAuth | TokenAuth":
         return AppAuth(settings.app_id, key, allows_workflows(settings.allowed_paths))
     if settings.app_id:
         raise SettingsError(
-            "PATCHWRIGHT_APP_ID is set, but neither PATCHWRIGHT_PRIVATE_KEY nor PATCHWRIGHT_PRIVATE_KEY_FILE. "
+            "PATCHWRIGHT_APP_ID is set, but PATCHWRIGHT_PRIVATE_KEY and PATCHWRIGHT_PRIVATE_KEY_FILE are not. "
             "Set one of them to the App's private key (PEM)."
         )
     if settings.github_token:

@@ -44,7 +44,7 @@ def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> Secrets:
 def read_private_key(settings: Settings) -> SecretStr | None:
     """Returns the App's private key from the setting, or from the configured file.
 
-    Returns None if neither is set. Raises SettingsError if the file is unreadable.
+    Returns None if no key is configured. Raises SettingsError if the file is unreadable.
     """
     if settings.private_key or settings.private_key_file is None:
         return settings.private_key

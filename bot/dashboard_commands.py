@@ -1,7 +1,7 @@
 """Converts dashboard commands into trigger requests. A dashboard command is a press of a button on a run's
 page.
 
-The trigger requests resemble those of commands in comments, but each affects only one run.
+A dashboard command works like the command of the same name in a comment, but affects only one run.
 """
 
 from datetime import datetime
@@ -19,12 +19,12 @@ accepts only known events.
 
 
 class DashboardCommand(FrozenModel):
-    """The press of a button on a run's page in the dashboard."""
+    """A command that a person gave with a button on a run's page in the dashboard."""
 
     id: JobId
-    """An id that is unique per page load, so that a double click counts once."""
+    """An id that is unique for each time the page is loaded, so that a double click sends only one command."""
     run: RunId
-    """The run on whose page the button is."""
+    """The run whose page contains the button."""
     verb: Literal["stop", "retry"]
     repo: Repo
     number: int

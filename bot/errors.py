@@ -2,7 +2,7 @@
 
 ForgeError (resolver)
 ├── ForgeUnavailable      no usable response; for a write, it is unknown whether it happened
-├── Preempted             a more urgent write comes first; this one may be dropped
+├── Preempted             a more urgent write goes first; the caller may drop this write
 └── UnprocessableRequest  GitHub understood the request and rejects it; a retry does not help
 Forbidden (resolver)
 └── PermissionNotGranted  the owner has not granted the permission that this needs

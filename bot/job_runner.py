@@ -138,8 +138,8 @@ def is_retryable(error: Exception) -> bool:
 
 
 def unwrap_exception_group(error: Exception) -> Exception:
-    """Returns the error inside nested exception groups, if each group contains only one error. A task group,
-    for example, raises such a group.
+    """Returns the error inside nested exception groups, if each group contains only one error. A task group
+    raises such groups.
     """
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]

@@ -91,7 +91,7 @@ class JobRecord(FrozenModel):
     job: Job
     state: Literal["queued", "running", "completed"] = "queued"
     tries: int = 0
-    """Number of tries, without those that ended in a Retry whose `counts_as_try` is False."""
+    """Number of tries. A try that ended in a Retry with `counts_as_try=False` is not included."""
     result: Annotated[JobResult, Field(discriminator="kind")] | None = None
     """None until the job is completed."""
     urgent: bool = True

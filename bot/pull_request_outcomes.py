@@ -1,5 +1,5 @@
-"""Records whether the bot's pull requests were merged or closed, and whether anyone else had added commits to
-them.
+"""Records whether the bot's pull requests were merged or closed, and whether they contain commits by other
+people.
 """
 
 import re

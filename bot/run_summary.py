@@ -56,7 +56,9 @@ class RunSummary(FrozenModel):
     url: str = ""
     """URL of the pull request or the comment that contains the result."""
     pull_outcome: PullOutcome | None = None
-    """The outcome of the run's pull request. None if the pull request is open, or if there is none."""
+    """The outcome of the run's pull request. None if the pull request is open, or if the run has no pull
+    request.
+    """
 
     def with_result(self, result: JobResult) -> "RunSummary":
         """Returns a copy that contains the result of the job. If the job failed, the verdict stays the

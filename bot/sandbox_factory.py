@@ -35,9 +35,11 @@ def build_sandbox_spec(settings: Settings) -> SandboxSpec:
 async def build_ready_sandboxes(
     settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
 ) -> "Sandboxes":
-    """Returns sandboxes that are ready to use: Docker sandboxes, or local ones if the settings say so.
+    """Returns sandboxes that are ready to use: Docker sandboxes, or local sandboxes if the settings choose
+    them.
 
-    If Docker is unavailable, local sandboxes do not replace it. Raises EngineUnavailable or ImageUnavailable.
+    If Docker is unavailable, raises an error instead of using local sandboxes: EngineUnavailable or
+    ImageUnavailable.
     """
     sandboxes = build_sandboxes(settings, environ, notify)
     await prepare_sandboxes(sandboxes, settings)
@@ -47,7 +49,7 @@ async def build_ready_sandboxes(
 def build_sandboxes(
     settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
 ) -> "Sandboxes":
-    """Returns Docker sandboxes, or local ones if the settings say so. They are not prepared yet."""
+    """Returns Docker sandboxes, or local sandboxes if the settings choose them. They are not prepared yet."""
     if settings.sandbox == "local":
         return _build_local_sandboxes(settings, environ)
     return build_docker_sandboxes(settings, environ, notify, settings.warm_pool)

@@ -44,8 +44,8 @@ STABLE_SECONDS = 60.0  # After a worker has run this long, the restart delay sta
 
 
 def require_webhook_secret(settings: Settings) -> str:
-    """Returns the webhook secret, or "" if the server polls instead. Raises SettingsError if the settings
-    choose neither.
+    """Returns the webhook secret, or "" if the server polls GitHub without a webhook. Raises SettingsError if
+    the settings contain no webhook secret and do not enable polling.
     """
     secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
     if not secret and not settings.poll:

@@ -23,11 +23,12 @@ from patchwright.resolver.domain import Repo, User
 from patchwright.resolver.errors import RateLimited
 from patchwright.resolver.forge import Permission
 
-QUEUE_POLL_SECONDS = 0.05  # How long a ticket that is not first in the queue waits until it asks again.
+# Time between two calls of `try_acquire` for a ticket that is not first in the queue.
+QUEUE_POLL_SECONDS = 0.05
 # Time after which a lock expires. It must not be longer than the time after which another worker takes over
 # the jobs of a dead worker.
 LOCK_SECONDS = 30.0
-# Maximum time until a ticket asks again. By asking, the caller shows that it is alive.
+# Maximum time between two calls of `try_acquire` for a ticket. Each call shows that the caller is alive.
 MAX_WAIT_SECONDS = 1.0
 
 
@@ -65,11 +66,11 @@ class WriteLimiter(Protocol):
     """Queues writes separately for each installation or token (`credential`). No method raises."""
 
     async def try_acquire(self, credential: str, ticket: str, priority: Priority, interval: float) -> float:
-        """Returns 0 if the caller with this ticket may write now. Otherwise returns how many seconds the
-        caller must wait before it asks again.
+        """Returns 0 if the caller with this ticket may write now. Otherwise returns how many seconds the caller
+        must wait before the next call.
 
-        After returning 0, blocks other tickets for `interval` seconds. A ticket gets its place in the queue
-        with its first call. Tickets with the priority PROGRESS are not queued.
+        A result of 0 blocks other tickets for `interval` seconds. A ticket gets its place in the queue with its
+        first call. Tickets with the priority PROGRESS are not queued.
         """
 
     async def withdraw(self, credential: str, ticket: str) -> None:

@@ -59,8 +59,8 @@ class LogReader:
         secrets: Secrets,
         read_archive: ReadArchive | None = None,
     ) -> None:
-        """`read_archive` reads logs that are neither in Redis nor on this machine's disk. It is None if there
-        is no archive.
+        """`read_archive` is called for a log that is missing in Redis and on this machine's disk. It is None if
+        there is no archive.
         """
         self.streams = streams
         self._archive = read_archive

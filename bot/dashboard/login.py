@@ -73,9 +73,7 @@ def _render_login(request: Request, back_to: str, problem: LoginProblem | None) 
 
 
 class TokenLogin:
-    """Signs in the operator by token. Delays the response to a wrong token, but not the response to the right
-    one.
-    """
+    """Signs in the operator by token. If the token is wrong, delays the response."""
 
     def __init__(self) -> None:
         self._pending_wrong = 0

@@ -91,7 +91,7 @@ class RunStatistics:
     merged: int = 0
     closed: int = 0
     zero_touch: int = 0
-    """Number of pull requests that were merged without commits by anyone but Patchwright."""
+    """Number of merged pull requests that contain only commits by Patchwright."""
     usd: float = 0.0
     unpriced: int = 0
     """Number of runs whose complete cost is unknown, because a model has no known price."""

@@ -222,7 +222,7 @@ _EXEC_FIELDS: Mapping[str, Callable[[Any], bool]] = {
 _DROPPED_FIELDS = {
     "Container",
     "detachKeys",
-}  # The client sends both, but the engine needs neither: the path already names the container.
+}  # The client sends both fields, but the URL already names the container.
 
 
 def _check_exec_create(route_match: RouteMatch) -> AllowedRequest | str:

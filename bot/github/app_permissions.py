@@ -78,7 +78,7 @@ class AppPermissions:
         return True
 
     async def is_own_installation(self, repo: Repo, installation_id: int) -> bool:
-        """Returns whether this installation is the one that gives the App access to the repository.
+        """Returns True if this installation gives the App access to the repository.
 
         Also returns True if the App has no installation in the repository, or if the bot uses a token instead
         of an App. Raises ForgeError.
@@ -124,8 +124,8 @@ class AppPermissions:
         return await self._rest.get_as_app(InstallationResponse, *repo_path(repo), "installation")
 
     async def find_notice(self, missing: MissingPermissions, repo: Repo) -> PermissionNotice | None:
-        """Returns an earlier notice that lists exactly these permissions, or None if there is none or it has
-        expired.
+        """Returns an earlier notice that lists exactly these permissions. Returns None if there is no such
+        notice, or it has expired.
 
         Raises QueueDown.
         """

@@ -97,8 +97,8 @@ def _create_client(auth: Any, api_url: str, ssl_context: ssl.SSLContext, timeout
         ssl_verify=ssl_context,
         auto_retry=False,
         http_cache=False,
-        # By default, githubkit uses one cache for the whole process. Its cache keys include neither the base
-        # URL nor the App's key.
+        # By default, githubkit uses one cache for the whole process. Its cache keys do not include the base
+        # URL or the App's key.
         cache_strategy=MemCacheStrategy(),
     )
 

@@ -1,7 +1,7 @@
 """Reads the reviews of a pull request on GitHub, and replies to them.
 
-This module uses GraphQL, because REST returns neither whether a thread is resolved, nor the ID for resolving
-it, nor when a comment was edited.
+This module uses GraphQL, because REST lacks three values: whether a thread is resolved, the ID for resolving the
+thread, and the time of a comment's last edit.
 """
 
 from collections.abc import Awaitable, Callable, Iterable

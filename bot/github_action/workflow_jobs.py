@@ -62,9 +62,9 @@ async def run_workflow_job(
 ) -> int:
     """Handles the event of a workflow and returns the exit code.
 
-    With `resolve_directory`, only resolves, and saves the artifact in that directory. With
-    `publish_directory`, only publishes the artifact in that directory. If the event contains no request,
-    needs neither a model nor a container engine. Raises SettingsError.
+    With `resolve_directory`, only resolves, and saves the artifact in that directory. With `publish_directory`,
+    only publishes the artifact in that directory. If the event contains no request, uses no model and no
+    container engine. Raises SettingsError.
     """
     environ = composition_root.read_environment()
     secrets = collect_secrets(settings, environ)

@@ -58,8 +58,8 @@ class Archive:
         self._protocols = {protocol} if isinstance(protocol, str) else set(protocol)
 
     def store(self, run: RunId, content: bytes) -> None:
-        """Stores the log of a run. If the archive contains a longer log of this run, renames that one instead
-        of replacing it.
+        """Stores the log of a run. If the archive already contains a longer log of this run, renames the longer
+        log instead of replacing it.
 
         Raises ArchiveDown.
         """

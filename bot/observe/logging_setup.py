@@ -24,8 +24,8 @@ _log_context: ContextVar[Mapping[str, str] | None] = ContextVar("log_context", d
 
 @contextlib.contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Adds fields to all records that are logged in the block, including those of libraries and of tasks that
-    start in the block.
+    """Adds fields to all log records that are created in the block. These include the records of libraries, and
+    of tasks that start in the block.
     """
     token = _log_context.set({**(_log_context.get() or {}), **fields})
     try:

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class ErrorIsolation:
-    """Lets one loop over several resources skip those that fail."""
+    """Lets a loop over several resources skip the resources that fail."""
 
     def __init__(self, *fatal_errors: type[ForgeError]) -> None:
         """RateLimited and the errors in `fatal_errors` are not caught, and end the loop."""

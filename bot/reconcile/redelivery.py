@@ -68,7 +68,7 @@ class DeliveryHistory(GitHubResponse):
 
 
 class StateStore(Protocol):
-    """Stores values that outlive a worker. Both methods may raise QueueDown."""
+    """Stores values that remain when a worker ends. Both methods may raise QueueDown."""
 
     async def load(self, name: str) -> bytes | None: ...
 
@@ -256,7 +256,7 @@ class OwnWebhooks:
 
     async def redeliver(self, now: datetime) -> bool:
         """Asks GitHub to send the failed deliveries of every webhook again. Returns True if more redeliveries
-        are due than were requested.
+        may be due than were requested.
 
         Raises RateLimited and QueueDown, and ForgeError if GitHub itself is down.
         """

@@ -192,8 +192,8 @@ class ArqQueue:
                 await self._retry_until_done(self._release_orphans)
             while True:
                 await self._retry_until_done(self._requeue_open_jobs)
-                # After a Redis error, an arq worker ends with wrong counters. A new arq worker replaces the
-                # old one, whose running jobs continue.
+                # After a Redis error, an arq worker ends with wrong counters. A new arq worker replaces it,
+                # and its running jobs continue.
                 worker = self.build_worker(handler, on_unreadable)
                 try:
                     await worker.main()

@@ -75,7 +75,7 @@ class Quotas:
                 is_counted, count = await pipe.execute()
             if is_counted or count >= MAX_REFUSALS:
                 return bool(is_counted)
-            # Concurrent requests can exceed the limit, each by one.
+            # Each concurrent request can exceed the limit by one.
             async with self._redis.pipeline(transaction=True) as pipe:
                 pipe.sadd(key, job)
                 pipe.expire(key, RETENTION_DAYS * 24 * 3600)

@@ -108,9 +108,7 @@ class SharedRunIndex:
             )
 
     async def add_missing(self, directory: str, summaries: Iterable[RunSummary]) -> None:
-        """Adds those runs of the directory that the index does not contain. Then marks the directory as
-        indexed.
-        """
+        """Adds the runs of the directory that are missing in the index. Then marks the directory as indexed."""
         for summary in summaries:
             if await self.get(summary.run) is None:
                 await self.put(summary)

@@ -109,8 +109,8 @@ class SharedLogStore:
                 await shared.release()
 
     def read(self, run: RunId) -> Trajectory:
-        """Returns the log of the run. Reads the log from Redis if it is longer there than on disk, otherwise
-        from disk. If it is in neither place, reads it from the archive.
+        """Returns the log of the run. Reads the longer of the two copies in Redis and on disk. If both are
+        missing, reads the log from the archive.
 
         Blocks. Raises LogError.
         """
@@ -234,8 +234,7 @@ class SharedRunLog:
                 log.warning("archive unavailable, run starts over", extra={"run": self._run})
         local = self._file.trajectory.entries
         if shared[: len(local)] != local[: len(shared)] or len(shared) > len(local):
-            # the stream replaces the file, because others may have read the stream, but nobody has read the
-            # file
+            # the stream replaces the file, because other processes may have read the stream, but not the file
             self._file.replace_entries(shared)
         self._stream_length = len(shared)
         await self._sync_stream()
@@ -264,7 +263,7 @@ class SharedRunLog:
         async with self._sync_lock:
             try:
                 length = await self._append_missing()
-                # Nobody holds the lease if it has expired or Redis was wiped.
+                # No worker holds the lease if it has expired or Redis was wiped.
                 if length == NO_LEASE and await self._acquire_lease():
                     length = await self._append_missing()
                 if length >= 0 and length != len(self._file.trajectory):

@@ -140,7 +140,7 @@ class SharedWriteLimiter:
             with redis_errors():
                 result = await shared()
         except QueueDown as exc:
-            if not self._is_redis_down:  # logged once, because each write asks several times
+            if not self._is_redis_down:  # logged once, because each write tries several times
                 log.warning("write limits apply to this process only", extra={"reason": str(exc)})
             self._is_redis_down = True
             return await local()

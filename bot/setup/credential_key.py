@@ -26,7 +26,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 KEYRING_SERVICE = "patchwright"
 MIN_KEY_LENGTH = 32
-"""Characters. `openssl rand -base64 32` prints 44."""
+"""The minimum number of characters of a key. `openssl rand -base64 32` prints 44 characters."""
 MAX_KEY_BYTES = 10_000
 HOW_TO_SET = (
     "set PATCHWRIGHT_CREDENTIALS_KEY_FILE to a file in a private directory that is kept across restarts"
@@ -34,19 +34,21 @@ HOW_TO_SET = (
 
 
 class KeySettings(FrozenModel):
-    """Where the operator keeps the key. If both are None, the default places are used."""
+    """The operator's settings for the encryption key: the key itself, or the file that contains it. If no
+    setting is configured, the default places are used.
+    """
 
     key: SecretStr | None = None
     file: Path | None = None
 
 
 def key_settings(settings: ServerSettings) -> KeySettings:
-    """Returns where the operator keeps the key."""
+    """Returns the operator's settings for the encryption key."""
     return KeySettings(key=settings.credentials_key, file=settings.credentials_key_file)
 
 
 def read_key_settings(values: Mapping[str, Any]) -> KeySettings:
-    """Returns where the operator keeps the key, from settings that are not validated yet. Raises
+    """Returns the operator's settings for the encryption key, from settings that are not validated yet. Raises
     SettingsError.
     """
     names = {"credentials_key": "key", "credentials_key_file": "file"}

@@ -13,7 +13,7 @@ async def offer_local_sandbox(settings: Settings, environ: Mapping[str, str]) ->
     """Offers the local sandbox to the person at the terminal if Docker is unavailable. If the person agrees,
     returns settings with the local sandbox.
 
-    Otherwise returns the settings unchanged. Asks only if the settings allow both kinds of sandbox.
+    Otherwise returns the settings unchanged. Asks only if the settings allow both Docker and the local sandbox.
     """
     if settings.sandbox != "auto" or requires_docker(settings):
         return settings

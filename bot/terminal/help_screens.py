@@ -136,8 +136,8 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Adds a command and returns its parser.
 
-    `description` ends with an example. `exit_codes` are those that only this command has. `has_settings` is
-    True if the command reads settings.
+    `description` ends with an example. `exit_codes` explains the exit codes that only this command has.
+    `has_settings` is True if the command reads settings.
     """
     return commands.add_parser(
         name,
@@ -149,6 +149,8 @@ def add_command(
 
 
 def exit_codes_help(extra: Mapping[int, str]) -> str:
-    """Returns the help text that explains the exit codes of all commands, and those in `extra`."""
+    """Returns the help text that explains the exit codes of all commands, together with the exit codes in
+    `extra`.
+    """
     meanings = {0: "done", **extra, **COMMON_EXIT_CODES}
     return "exit codes:\n" + "".join(f"  {code:<4} {meaning}\n" for code, meaning in meanings.items())

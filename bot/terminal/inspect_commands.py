@@ -1,4 +1,4 @@
-"""Commands that read runs from the local disk or the archive. They use neither a model nor a sandbox."""
+"""Commands that read runs from the local disk or the archive. They use no model and no sandbox."""
 
 import argparse
 import os
@@ -100,7 +100,7 @@ def write_view(
 
 
 def export_run(run: RunId, options: argparse.Namespace, logs: StoredRuns, secrets: Secrets) -> None:
-    """Writes the events of a run, followed by those of its subagents, as JSON lines."""
+    """Writes the events of a run, and then the events of its subagents, as JSON lines."""
     lines = _export_lines(run, logs.read(run), logs, secrets, set())
     if options.out:
         _write_atomically(Path(options.out), "".join(lines))

@@ -283,7 +283,7 @@ def render_frame(
 
 
 def _plan_lines(items: tuple[PlanItem, ...], max_lines: int, width: int, style: Style) -> Iterator[str]:
-    """Yields the items of the plan. If they do not all fit, yields only those around the current item."""
+    """Yields the items of the plan. If not all items fit, yields only the items around the current one."""
     doing = next((n for n, item in enumerate(items) if item.status in ("doing", "open")), 0)
     first = max(0, min(doing - max_lines // 2, len(items) - max_lines))
     for item in items[first : first + max_lines]:

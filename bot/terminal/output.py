@@ -75,7 +75,7 @@ def print_stderr(line: str) -> None:
 
 
 def tests_table(verdict: Verdict) -> str:
-    """Returns a small text table of the test runs: one before the patch, one after it."""
+    """Returns a small text table that compares the test runs before and after the patch."""
     if verdict.before is None or verdict.after is None:
         return "no test results"
     rows = [("", "before", "after")]

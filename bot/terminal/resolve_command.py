@@ -127,8 +127,8 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
         raise UsageError(f"--out works only with a local repository; the run {run} opens a pull request")
     if options.answer:
         raise UsageError(
-            f"The run {run} asked in {started.thread.url}. Answer there with a comment that starts with "
-            f"{settings.mention}"
+            f"The run {run} asked its question in {started.thread.url}. Answer with a comment there "
+            f"that starts with {settings.mention}"
         )
     return await _resolve_on_forge(started.job, options, settings, earlier)
 

@@ -57,8 +57,8 @@ class RunListEntry(FrozenModel):
     pull_request: str | None = None
     cost_usd: float | None = None
     cost_usd_at_least: float | None = None
-    """Lower bound of the cost. It is set instead of `cost_usd` if the price of a model is unknown. If both
-    are None, no price is known.
+    """Lower bound of the cost, if the price of a model is unknown; `cost_usd` is then None. If both fields are
+    None, no price is known.
     """
     steps: int = 0
     updated_at: datetime

@@ -73,7 +73,7 @@ def display_width(text: str) -> int:
 
 
 def truncate(text: str, width: int) -> str:
-    """Returns one line of at most `width` cells. A text that is longer ends in `…`."""
+    """Returns one line of at most `width` cells. If the text is longer, the line ends with `…`."""
     line = " ".join(text.split())
     if len(line) <= width and display_width(line) <= width:
         return line
