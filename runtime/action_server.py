@@ -9,8 +9,8 @@ The agent's commands run as the same user as this process. A hostile command can
 or connect to the same socket itself. It cannot read the key: the host deletes the key file before the first
 command runs, and other processes of this user cannot read this process's memory. Even so, the host trusts no
 response. Each response must have one of our types, stay within limits of size and time, and match its
-request. Otherwise, the host raises a typed error. At worst, a response gives a false account of this
-container, which a hostile command could do anyway.
+request. Otherwise, the host raises a typed error. At worst, a response contains false
+information about this container, which a hostile command could produce anyway.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ class ActionServer:
                 writer.close()
 
         async with await asyncio.start_unix_server(admit, f"\0{name}"):
-            while connections or loop.time() - last_contact < HOST_TIMEOUT:  # noqa: ASYNC110  # a clock ends it, no event
+            while connections or loop.time() - last_contact < HOST_TIMEOUT:  # noqa: ASYNC110  # no event ends it
                 await asyncio.sleep(1)
 
     def _hello(self, key: str = "") -> Hello:

@@ -150,8 +150,8 @@ class CreateFile(FrozenModel):
 class ReplaceText(FrozenModel):
     """Replace one piece of text in a file. `old` must occur exactly once, so include enough lines around it.
 
-    Returns the diff of the edit. If the edit adds a syntax error to a Python or JavaScript file, the
-    result names the error and its line.
+    Returns the diff of the edit. If a Python or JavaScript file has a syntax error after the edit,
+    the result names the error and its line.
     """
 
     kind: Literal["replace_text"] = "replace_text"

@@ -163,4 +163,4 @@ async def copy_stream(source: asyncio.StreamReader, target: asyncio.StreamWriter
         if target.can_write_eof():
             target.write_eof()
     except OSError:
-        target.close()  # The target must be able to tell a broken connection from a regular end.
+        target.close()  # The target must be able to distinguish a broken connection from a regular end.

@@ -80,7 +80,7 @@ class SandboxLost(SandboxError):
 
 
 class OutOfMemory(SandboxLost):
-    """The kernel killed the sandbox at its memory limit. The run may continue from its last checkpoint."""
+    """The kernel killed the sandbox at its memory limit. A retry would reach the limit again."""
 
     retryable = False
 

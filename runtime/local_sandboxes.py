@@ -19,7 +19,7 @@ from patchwright.runtime.executor import Executor
 from patchwright.runtime.features import ALL_FEATURES, SandboxFeature, SandboxFeatures
 from patchwright.runtime.sandbox import CA_VARIABLES, INDEX_VARIABLES, Sandbox, Sandboxes
 
-# The only variables of the host's environment that commands see. Any other variable may be secret. The
+# Commands see only these variables of the host's environment, because any other variable may be secret. The
 # location of the TLS certificates is not secret, and commands need it in closed networks.
 ALLOWED_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", *CA_VARIABLES)
 
@@ -27,8 +27,8 @@ ALLOWED_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", *CA_VARIABLES)
 class LocalSandboxes:
     """Opens sandboxes on this machine, each in a temporary directory.
 
-    Their commands can read and do everything that this user can. They are only kept from seeing the
-    environment variables of this process.
+    Commands in these sandboxes have all permissions of this user. They only get a clean environment, without the
+    other variables of this process.
     """
 
     kind: Literal["docker", "local"] = "local"
@@ -47,7 +47,7 @@ class LocalSandboxes:
         harmless are passed on.
 
         `ca_bundle` and `package_index` are the operator's settings. They override the variables of the host.
-        The sandboxes have those of the `features` that are installed.
+        From `features`, the sandboxes have the features that are installed on this machine.
         """
         self.features = tuple(feature for feature in features if _is_available(feature, host_env.get("PATH")))
         self._parent = parent
@@ -86,7 +86,7 @@ class LocalSandboxes:
         self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
     ) -> Sandboxes:
         raise LayerRejected(
-            "the local sandbox stores no layers: it has only what is installed on this machine"
+            "the local sandbox stores no layers: it can use only what is installed on this machine"
         )
 
     async def prepare(self) -> None:

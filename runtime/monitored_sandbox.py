@@ -63,7 +63,7 @@ class DiskMonitor:
             try:
                 size = await self._measure()
             except EngineUnavailable:
-                size = 0  # If the engine still does not respond then, the next action raises this error.
+                size = 0  # If the engine remains unavailable, the next action raises this error.
             if size is None:
                 return
             if size > self._limit * _MIB:

@@ -43,8 +43,8 @@ class EditResult(FrozenModel):
 
 
 class ExecuteResult(FrozenModel):
-    """Result of a program. The output is raw bytes. Of each stream, at most 4 MiB are kept: its head and its
-    tail.
+    """Result of a program. The output is raw bytes. If a stream has more than 4 MiB, only its head and tail are
+    kept.
     """
 
     kind: Literal["execute_result"] = "execute_result"
@@ -176,8 +176,8 @@ class ProcessOutput(FrozenModel):
     exit_code: int | None
     """Exit code of the program. None if the program is still running or its exit code is unknown."""
     stderr: str
-    """Standard error output since the last exchange, shortened if it is long. If the program was killed, the
-    reason instead.
+    """Standard error output since the last exchange, shortened if it is long. If Patchwright killed the program,
+    this is the reason.
     """
 
 

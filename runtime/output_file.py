@@ -30,7 +30,7 @@ class OutputFiles:
         if path is None:
             return None
         part = "the first and last parts" if captured.cut_bytes else "all"
-        return f"{path} holds {part} of this output"
+        return f"{path} contains {part} of this output"
 
     def _write(self, content: bytes) -> Path | None:
         while len(self._files) >= MAX_FILES:

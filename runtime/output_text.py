@@ -21,7 +21,7 @@ _OVERSTRUCK = re.compile("[^\n\x08]\x08")
 
 @dataclass(frozen=True, slots=True)
 class CapturedOutput:
-    """The head and the tail of a stream. The part between them was dropped: `cut_bytes` bytes, which contain
+    """The head and the tail of a stream. The part between them was dropped; it had `cut_bytes` bytes and
     `cut_lines` newlines.
     """
 

@@ -234,7 +234,7 @@ class RemoteSandbox:
                 self._transport.disconnect()
                 raise
             except asyncio.CancelledError:
-                # The response to this action must not be taken for the response to the next action.
+                # The response to this action must not be mistaken for the response to the next action.
                 self._transport.disconnect()
                 raise
 

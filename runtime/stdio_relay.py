@@ -1,5 +1,5 @@
-"""Relays standard input and output to a server in the same container. It is the end of the exec transport in
-the container.
+"""Relays standard input and output to a server in the same container. The host starts this program through
+`docker exec`.
 
 By default, the server is the action server. An argument can name another socket. The engine starts the relay
 as the container's root. No command can become this user, and the server accepts no other user. The relay

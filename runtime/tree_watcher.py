@@ -40,9 +40,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class TreeWatcher:
-    """Tells different states of one work tree apart, without reading its files. Only one task at a time may
-    use it.
-    """
+    """Detects whether one work tree has changed, without reading its files. Only one task at a time may use it."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.fsencode(root)
@@ -179,7 +177,7 @@ def _read_event_masks(inotify: int) -> set[int]:
 
 
 def _is_directory_change(mask: int) -> bool:
-    """Return True if a new directory may not be watched yet, or if a watched one may have left the tree."""
+    """Return True if the event may have added a directory to the tree, or removed one from it."""
     if mask & _ISDIR and mask & (_CREATE | _MOVED_FROM | _MOVED_TO):
         return True
     return bool(mask & (_OVERFLOW | _UNMOUNT | _DELETE_SELF | _MOVE_SELF))

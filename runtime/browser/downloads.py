@@ -47,7 +47,7 @@ class Downloads:
         if self._running:
             await asyncio.wait(self._running, timeout=timeout)
         if self._running:
-            self._add_note(f"{len(self._running)} downloads are unfinished: wait with noop()")
+            self._add_note(f"{len(self._running)} download(s) are not finished yet: wait with noop()")
 
     async def close(self) -> None:
         for task in self._running:
@@ -63,14 +63,15 @@ class Downloads:
                     with self._translate_errors():
                         await download.cancel()
                     self._add_note(
-                        f"the download of {name} was canceled: over {MAX_IN_PROGRESS_BYTES // 1_000_000} MB"
+                        f"the download of {name} was canceled because it exceeded "
+                        f"{MAX_IN_PROGRESS_BYTES // 1_000_000} MB"
                     )
                     return
             path = download_task.result()
             size = path.stat().st_size
             if size + _directory_size(self._directory) > MAX_SAVED_BYTES:
                 path.unlink()
-                self._add_note(f"the download of {name} was not saved: with it, {self._directory} would exceed "
+                self._add_note(f"the download of {name} was not saved, because {self._directory} would exceed "
                            f"{MAX_SAVED_BYTES // 1_000_000} MB")  # fmt: skip
                 return
             self._directory.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ def check_capacity(min_free_memory_mb: int, min_free_disk_mb: int, docker_root: 
     if shortages:
         raise InsufficientResources(
             f"this machine has no room for another sandbox: {', '.join(shortages)}; "
-            "wait until other runs end, run fewer at once, or free memory or disk space"
+            "wait until other runs end, run fewer jobs at the same time, or free memory or disk space"
         )
 
 

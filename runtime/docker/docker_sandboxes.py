@@ -94,7 +94,7 @@ class DockerSandboxes:
         self._pool = WarmPool(warm_pool_size, self._start_warm, refill_delay=REFILL_DELAY)
         self._connection_logs: dict[str, ConnectionLog] = {}
         self._ready: tuple[Engine, str] | None = None
-        # If False, the engine belongs to another object, and this object cannot build its image again.
+        # If False, another object created the engine and closes it, and this object cannot build its image again.
         self._owns_engine = True
         self._prepare_lock = asyncio.Lock()
         self._docker_root: Path | None = None
@@ -151,7 +151,7 @@ class DockerSandboxes:
 
     async def content_digest(self) -> str | None:
         engine, tag = await self.prepare()
-        # The id is returned, because another setup may have stored different content under the same tag.
+        # This is the id and not the tag, because another setup may have stored different content under this tag.
         image = await engine.find_image(tag)
         return image.id if image else None
 

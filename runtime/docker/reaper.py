@@ -18,13 +18,13 @@ OWNER_LABEL = "io.patchwright.owner"
 RUN_LABEL = "io.patchwright.run"
 DEADLINE_LABEL = "io.patchwright.deadline"
 SOCKET_DIR_LABEL = "io.patchwright.socket-dir"
-"""Label that contains the id of the sandbox's socket directory. The name of that directory contains the
-current owner.
+"""Label with the id of the sandbox's socket directory. The directory's name contains the id of the process that
+currently owns the sandbox.
 """
 ADOPTABLE_LABEL = "io.patchwright.adoptable"
 """Label whose value is `yes` if another process may adopt the sandbox after its owner was killed."""
 SWEEP_INTERVAL = 10.0  # seconds between two sweeps; each sweep sends one request to the engine
-# seconds until a container that has exited is removed, if nobody can check whether its owner is alive
+# seconds until a container that has exited is removed, if it is unknown whether its owner is alive
 EXITED_GRACE = 5.0
 # seconds in which a sandbox may be adopted; its server gives up after HOST_TIMEOUT
 ADOPTION_GRACE = HOST_TIMEOUT + 5.0
@@ -37,15 +37,15 @@ class Reaper:
         """`adoption_grace` is the number of seconds in which another process may adopt a sandbox. The time
         starts when the sandbox is first seen without its owner.
 
-        `exited_grace` is the number of seconds until a sandbox that has exited is removed, if nobody can
-        check whether its owner is alive.
+        `exited_grace` is the number of seconds until a sandbox that has exited is removed, if it is unknown
+        whether its owner is alive.
         """
         self._adoption_grace = adoption_grace
         self._exited_grace = exited_grace
         self._orphans: dict[str, float] = {}
 
     async def reap(self, engine: Engine) -> int:
-        """Remove the sandboxes that nobody can use any more. Return how many were removed."""
+        """Remove orphaned and expired sandboxes. Return how many were removed."""
         reaped = 0
         kept: set[str] = set()
         containers = await engine.list_containers(OWNER_LABEL)
@@ -82,8 +82,9 @@ class Reaper:
 
 
 def find_owner(labels: Mapping[str, str]) -> str:
-    """Return the owner of a container. This is the owner of its socket directory, or its creator if that
-    directory is gone.
+    """Return the id of the process that owns a container.
+
+    This is the owner of its socket directory. If the directory is gone, it is the creator of the container.
     """
     directory = socket_dir.SocketDir.find(labels.get(SOCKET_DIR_LABEL, ""))
     return directory.owner if directory is not None else labels.get(OWNER_LABEL, "")

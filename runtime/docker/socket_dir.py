@@ -1,4 +1,4 @@
-"""Directories on the host that contain the sockets of sandboxes. Their names contain their owners.
+"""Directories on the host that contain the sockets of sandboxes. Each name contains the id of the owner process.
 
 A process that adopts a sandbox renames the sandbox's directory. If several processes try this, only one
 succeeds. The container still sees the directory, because a mount does not depend on the directory's name.
@@ -40,7 +40,7 @@ class SocketDir:
 
     @classmethod
     def find(cls, id: str) -> "SocketDir | None":
-        """Return the directory with this id, no matter who owns it."""
+        """Return the directory with this id, whichever process owns it, or None if it does not exist."""
         if not re.fullmatch("[0-9a-f]{8}", id):
             return None
         return next((directory for directory in _list_all() if directory.id == id), None)

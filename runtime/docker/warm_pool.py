@@ -1,4 +1,4 @@
-"""A warm pool. It starts items in advance that take long to start, so that they are available at once."""
+"""A warm pool: it starts sandboxes in advance, so that a run does not have to wait for their start."""
 
 import asyncio
 import logging
@@ -10,11 +10,11 @@ from patchwright.runtime.errors import SandboxError
 
 log = logging.getLogger(__name__)
 
-MAX_AGE = 1800.0  # maximum age in seconds; too little of an older item's lifetime is left
+MAX_AGE = 1800.0  # maximum age in seconds; an older item would soon reach the end of its lifetime
 
 
 class PoolItem(Protocol):
-    """An item of a warm pool. The item may have died after its start. Its user must close it."""
+    """An item of a warm pool, such as a sandbox. The caller that takes the item must close it."""
 
     async def is_alive(self) -> bool: ...
     async def close(self) -> None: ...
@@ -33,8 +33,8 @@ class WarmPool(Generic[_Item]):
         max_age: float = MAX_AGE,
         refill_delay: float = 0.0,
     ) -> None:
-        """`refill_delay` is the number of seconds until an item that was taken is replaced. During this time,
-        the item's user can start work undisturbed.
+        """`refill_delay` is the number of seconds until an item that was taken is replaced. During this time, no
+        start of another item slows down the work with the taken item.
         """
         self._size = size
         self._start = start
@@ -53,8 +53,8 @@ class WarmPool(Generic[_Item]):
             task.add_done_callback(self._starting.discard)
 
     async def take(self) -> _Item | None:
-        """Return an item that is ready and alive. Return None if there is none; the caller must then start
-        one.
+        """Return an item that is ready and alive. If there is none, return None; the caller must then start an
+        item itself.
         """
         try:
             while self._ready:
@@ -78,7 +78,7 @@ class WarmPool(Generic[_Item]):
     async def _start_item(self) -> None:
         try:
             item = await self._start()
-        # the next `open` starts a sandbox itself, and reports the failure if it fails, too
+        # The next caller of `open` starts a sandbox itself. If this fails, too, that caller gets the error.
         except SandboxError as error:
             log.warning("warm sandbox not started", extra={"error": str(error)[:500]})
             return

@@ -45,14 +45,16 @@ def main() -> None:
 
 def _print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     message = " ".join(str(error).split())[:300]
-    reason = "it needs too much memory" if isinstance(error, MemoryError) else message or kind.__name__
-    print(f"it cannot be read: {reason}", file=sys.stderr)
+    reason = (
+        "the conversion needs too much memory" if isinstance(error, MemoryError) else message or kind.__name__
+    )
+    print(f"the file cannot be read: {reason}", file=sys.stderr)
 
 
 def _check_size(file: str) -> Path:
     path = Path(file)
     if (size := path.stat().st_size) > MAX_FILE_BYTES:
-        raise ValueError(f"it has {size:,} bytes, more than {MAX_FILE_BYTES:,}")
+        raise ValueError(f"its size of {size:,} bytes exceeds the limit of {MAX_FILE_BYTES:,} bytes")
     return path
 
 
@@ -66,7 +68,7 @@ def _print_blocks(convert: Callable[[Path], Iterator[str]], path: Path) -> None:
         text = ("\n" if number else "") + block.replace("\0", "\ufffd").rstrip() + "\n"
         out.write(text[:remaining])
         if (remaining := remaining - len(text)) < 0:
-            out.write(f"\n[cut off after {MAX_CHARS:,} characters]\n")
+            out.write(f"\n[the text was cut after {MAX_CHARS:,} characters]\n")
             break
     out.flush()
 

@@ -41,7 +41,7 @@ class DocumentReader:
     def to_markdown(self, real: Path, name: str) -> str | None:
         """Return a document as Markdown, or the description of a media file. Return None for a text file.
 
-        `name` is the path of the file as the model knows it.
+        `name` is the path that the model gave for the file.
         """
         with real.open("rb") as file:
             head = file.read(HEADER_BYTES)
@@ -51,14 +51,16 @@ class DocumentReader:
             return None
         if kind == "ipynb" and not self.features.has("documents"):
             return None  # A notebook can be read as JSON.
-        hint = "; for the JSON use cat in run_shell" if kind == "ipynb" else ""
+        hint = "; to see the JSON, use cat in run_shell" if kind == "ipynb" else ""
         return (
             f"[{name} as Markdown, converted from {kind}{hint}]\n\n{self._convert_cached(kind, real, name)}"
         )
 
     def _describe_media(self, media: MediaFile, size: int, name: str) -> str:
         pixels = f", {media.size[0]} x {media.size[1]} pixels" if media.size else ""
-        hint = f"; in run_python, {_SKILL_BY_KIND[media.kind]}({name!r}) asks a model about its contents"
+        hint = (
+            f"; to ask a model about its contents, call {_SKILL_BY_KIND[media.kind]}({name!r}) in run_python"
+        )
         return f"[{name}: {media.media_type}{pixels}, {size:,} bytes{hint if self.features.has('kernel') else ''}]"
 
     def _convert_cached(self, kind: str, real: Path, name: str) -> str:
@@ -84,7 +86,7 @@ class DocumentReader:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise ToolInputError("io", f"{name} was not read within {CONVERTER_TIMEOUT} s") from None
+            raise ToolInputError("io", f"{name} could not be read within {CONVERTER_TIMEOUT} s") from None
         if completed.returncode < 0:
             raise ToolInputError(
                 "too_large", f"reading {name} exceeds the limit of time or memory for a document"

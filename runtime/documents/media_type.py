@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-# Number of bytes to read. Only in a JPEG file with a large preview may the image size come later.
+# Number of bytes to read. They contain the image size of almost all files, but a JPEG file may have a large
+# preview before it.
 HEADER_BYTES = 1 << 16
 
 MediaKind = Literal["image", "audio", "video"]

@@ -45,9 +45,9 @@ class OfficePackage:
             with self.archive.open(name) as packed:
                 data = packed.read(MAX_PART_BYTES + 1)
         except KeyError:
-            raise UnreadableDocument(f"it has no part {name}") from None
+            raise UnreadableDocument(f"the part {name} is missing") from None
         if len(data) > MAX_PART_BYTES:
-            raise UnreadableDocument(f"its part {name} has more than {MAX_PART_BYTES:,} bytes")
+            raise UnreadableDocument(f"the part {name} has more than {MAX_PART_BYTES:,} bytes")
         root: Element = ElementTree.fromstring(data)
         return root
 

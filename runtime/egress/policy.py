@@ -41,20 +41,20 @@ DENIAL_MESSAGES: dict[DenialReason, str] = {
     "unlisted": "it is not on the allowlist (setting `allowed_hosts`)",
     "literal": "it is not a public host name",
     "private": "it resolves to an address that is not public (setting `allowed_addresses`)",
-    "port": "only ports 443 (TLS) and 80 (plain GET) are open",
+    "port": "only the ports 443 (TLS) and 80 (unencrypted GET) are allowed",
     "sni": "the TLS handshake does not name the requested host",
     "upload": "the upload limit is reached (setting `max_upload_mb`)",
-    "method": "plain HTTP may only read: GET and HEAD, without a body",
+    "method": "unencrypted HTTP allows only GET and HEAD requests without a body",
     "unknown": "its name does not resolve",
     "unreachable": "it does not respond",
 }
-"""For each reason of a denial, the message that follows a colon. The policy causes all denials except the
-last two.
+"""The message for each denial reason. It is shown after the host and a colon, as in `example.org: it does not
+respond`. The reasons `unknown` and `unreachable` are network errors; the others come from the policy.
 """
 
 
 class EgressDenied(Exception):
-    """The connection is not possible, because the policy denies it or an error occurred."""
+    """The proxy cannot open a connection, because the policy denies it or a network error occurred."""
 
     def __init__(self, reason: DenialReason) -> None:
         super().__init__(DENIAL_MESSAGES[reason])
@@ -75,9 +75,7 @@ class EgressPolicy(FrozenModel):
     public_endpoints: frozenset[tuple[str, int]] = frozenset()
     """Like `trusted_endpoints`, but these servers must have public addresses."""
     allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Networks whose addresses count as public. Closed networks that contain mirrors of public hosts need
-    this.
-    """
+    """Networks whose addresses count as public, for closed networks that contain mirrors of public hosts."""
     max_upload_bytes: int = Field(default=10 * _MIB, ge=0)
     """Total bytes that one sandbox may send."""
 
@@ -370,8 +368,9 @@ def merge_summaries(summaries: Iterable[ConnectionSummary]) -> tuple[ConnectionS
 
 
 def denial_note(denied: dict[str, DenialReason]) -> str | None:
-    """Return a note for the agent about the connections that were denied during its command, or None if there
-    are none.
+    """Return a note for the agent about the connections that were denied during its command.
+
+    Returns None if no connection was denied.
     """
     if not denied:
         return None
@@ -380,5 +379,7 @@ def denial_note(denied: dict[str, DenialReason]) -> str | None:
     ]
     denials = "; ".join(f"the sandbox refused a connection to {host}: {why}" for host, why, _, _ in reasons)
     settings = ", ".join(dict.fromkeys(setting.rstrip(")") for _, _, _, setting in reasons if setting))
-    operator = f" (only the operator can change that: setting {settings})" if settings else ""
-    return f"{denials}{operator}; work without it, and report it if a check needed it"
+    operator = f" (only the operator can allow this, with the setting {settings})" if settings else ""
+    return (
+        f"{denials}{operator}; continue without this connection, and say in your report if a check needed it"
+    )

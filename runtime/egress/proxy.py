@@ -115,7 +115,7 @@ class EgressProxy:
                 task.cancel()
             await asyncio.gather(*canceled, return_exceptions=True)
             self.close()
-            path.unlink(missing_ok=True)  # noqa: ASYNC240  # one entry of a directory of ours
+            path.unlink(missing_ok=True)  # noqa: ASYNC240  # removing one file is fast
 
     def close(self) -> None:
         """Release the proxy's threads."""
@@ -134,7 +134,7 @@ class EgressProxy:
             async with asyncio.timeout(CONNECTION_TIMEOUT):
                 await self._answer(client, initial_data, origin)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # One side is gone, or has sent nothing for too long.
+            pass  # The client or the server has disconnected, or has sent nothing for too long.
         except (MalformedRequest, asyncio.LimitOverrunError):
             with contextlib.suppress(OSError):
                 await asyncio.sleep(DENIAL_DELAY)
@@ -167,7 +167,7 @@ class EgressProxy:
             server[1].close()
 
     def _record_denial(self, request: ProxyRequest, denial: EgressDenied) -> None:
-        # Only a denial that is new is logged. Otherwise, one line per connection could fill the disk.
+        # Equal denials are logged only once, because a line for each connection could fill the disk.
         if self.connection_log.record(request.host, request.port, denial.reason, count=1):
             log.info(
                 "egress denied", extra={"host": request.host, "port": request.port, "reason": denial.reason}

@@ -128,7 +128,7 @@ class _PageReader:
         if count < len(lines):
             limit = self._snapshot_options.max_chars
             self._notes.append(
-                f"The tree is cut at {limit:,} characters: {count:,} of {len(lines):,} lines are shown."
+                f"The tree was cut at {limit:,} characters: {count:,} of {len(lines):,} lines are shown."
             )
         shown = [line.node for line in lines[:count] if line.node is not None and line.node in reached]
         screenshot, marks = self._mark_screenshot(
@@ -167,7 +167,7 @@ class _PageReader:
         frames = find_frame_owners(snapshot)
         if (left_out := len(snapshot["documents"]) - 1 - len(frames)) > 0:
             self._notes.append(
-                f"{left_out:,} of the page's frames are not shown: it has more than {MAX_FRAMES}."
+                f"{left_out:,} of the page's frames are not shown, because the page has more than {MAX_FRAMES} frames."
             )
         answers = await gather_answers(
             self._send("DOM.getBoxModel", {"backendNodeId": owner}) for owner in frames.values()
@@ -196,7 +196,7 @@ class _PageReader:
             self._notes.append(f"{facts.unread_frames} of the page's frames could not be read.")
         if reading.quoter.hidden_count:
             self._notes.append(
-                f"{reading.quoter.hidden_count:,} invisible characters were left out of its texts."
+                f"{reading.quoter.hidden_count:,} invisible characters of the page were left out."
             )
         return reading, [
             line for line in lines if line.in_view

@@ -1,7 +1,7 @@
 """Skills: sixteen functions that are predefined in the IPython session, in the package `agentskills`.
 
-They run on the repository's own Python, 3.9 or newer, so this package needs only the standard library and
-imports nothing of ours by its full name. A skill prints its result, or a message that says what to do
+They run on the repository's own Python, 3.9 or newer. This package therefore needs only the standard library, and
+its modules import each other only by relative names. A skill prints its result, or a message that says what to do
 instead.
 """
 
@@ -10,7 +10,7 @@ from .file_search import find_file, search_dir, search_file
 from .multimodal import parse_audio, parse_image, parse_video
 from .window_editor import create_file, edit_file, goto_line, open_file, scroll_down, scroll_up
 
-__all__ = [  # noqa: RUF022 - in the order in which they are told
+__all__ = [  # noqa: RUF022 - in the order in which the prompt lists them
     "open_file",
     "goto_line",
     "scroll_down",

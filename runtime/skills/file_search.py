@@ -27,7 +27,7 @@ MAX_COUNTED_HITS = 10_000  # hits at which a search stops
 MAX_HIT_CHARS = 200  # characters of a line that are printed
 SEARCH_TIMEOUT = 30  # seconds for one search
 SKIPPED_DIRECTORIES = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"})
-_NARROW_HINT = "narrow your search: a longer search_term, or a directory further down"
+_NARROW_HINT = "narrow your search: use a longer search_term or a subdirectory"
 
 
 @print_errors
@@ -118,9 +118,9 @@ def _walk_files(top: Path) -> Iterator[Path]:
 
 
 def _find_hits(path: Path, wanted: bytes, *, required: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines that contain the text.
+    """Yield the number and the text of each line that contains `wanted`.
 
-    With `required`, raises SkillError if the file cannot be searched; otherwise yields nothing.
+    If the file cannot be searched, raises SkillError if `required` is True, and otherwise yields nothing.
     """
     try:
         if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:

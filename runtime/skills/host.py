@@ -65,7 +65,7 @@ def convert_document(*arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RuntimeError(f"the document converter could not be run: {error}") from error
     if completed.returncode < 0:
-        raise RuntimeError("reading it exceeds the limit of time or memory for a document")
+        raise RuntimeError("reading the file exceeds the limit of time or memory for a document")
     if completed.returncode:
         raise RuntimeError(completed.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
     return completed.stdout.decode("utf-8", "replace")

@@ -21,10 +21,10 @@ MAX_SCRIPT_BYTES = 2 << 20  # bytes of a script that node checks
 
 
 def find_new_syntax_error(path: Path, before: bytes | None, after: bytes) -> str | None:
-    """Return the syntax error that an edit added to a file, with its line. None if it added none.
+    """Return the syntax error that a file has after an edit, with its line, or None if it has no error.
 
-    `before` is None for a new file. A script that node could not parse before the edit (JSX, Flow) is not
-    checked.
+    `before` is the content before the edit; None for a new file. Returns None for a script that node could not
+    parse before the edit, because it may be JSX or Flow.
     """
     error = find_syntax_error(path, after)
     if error is None or not before or path.suffix not in JAVASCRIPT_SUFFIXES:
@@ -33,8 +33,8 @@ def find_new_syntax_error(path: Path, before: bytes | None, after: bytes) -> str
 
 
 def find_syntax_error(path: Path, data: bytes) -> str | None:
-    """Return the syntax error of the source, with its line. None if there is no error, or no checker for the
-    file.
+    """Return the first syntax error of a file, with its line. Return None if the file has no error, or if its type
+    cannot be checked.
     """
     if path.suffix in PYTHON_SUFFIXES:
         return _check_python(data)
@@ -61,13 +61,13 @@ def _check_python(data: bytes) -> str | None:
 
 
 def _check_javascript(node: str, suffix: str, data: bytes) -> str | None:
-    # A package.json decides whether a `.js` file is CommonJS or an ES module, so only an error in both
-    # counts.
+    # A package.json decides whether a `.js` file is CommonJS or an ES module. So the file has an error only if
+    # it is invalid as both.
     error = None
     for script_suffix in (".cjs", ".mjs") if suffix == ".js" else (suffix,):
         if (kind_error := _run_node(node, script_suffix, data)) is None:
             return None
-        # As CommonJS, an ES module fails just because it is a module. The other error is the real one.
+        # If the file is an ES module, its error as CommonJS only says that. Use its error as a module instead.
         if error is None or any(message in error for message in _MODULE_ERRORS):
             error = kind_error
     # A `<` where a value should be is JSX, which node cannot parse.

@@ -16,7 +16,7 @@ Skill = TypeVar("Skill", bound=Callable[..., None])
 
 
 class SkillError(Exception):
-    """The skill cannot do this; the message says what to do instead."""
+    """The skill failed. The message explains why, and usually what to do instead."""
 
 
 def print_errors(skill: Skill) -> Skill:
@@ -55,10 +55,10 @@ def require_file(path: object, name: str = "path") -> Path:
     """Return the absolute path of a regular file. Raises SkillError if there is none."""
     real = require_path(path, name)
     if real.is_dir():
-        raise SkillError(f"{path} is a directory: name a file in it")
+        raise SkillError(f"{path} is a directory: give the path of a file in it")
     if not real.exists():
         raise SkillError(
-            f"{path} does not exist (looked in {os.getcwd()}): find_file({real.name!r}) looks for it"
+            f"{path} does not exist (looked in {os.getcwd()}): search for it with find_file({real.name!r})"
         )
     if not real.is_file():
         raise SkillError(f"{path} is not a regular file")
@@ -72,7 +72,7 @@ def require_path(path: object, name: str = "path") -> Path:
 
 
 def display_path(path: Path) -> str:
-    """Return the path as shown to a reader: relative if it is below the working directory."""
+    """Return the path to print: relative if it is below the working directory, otherwise absolute."""
     try:
         return printable_line(str(path.relative_to(os.getcwd())))
     except ValueError:

@@ -136,23 +136,25 @@ def edit_file(start: int, end: int, content: str) -> None:
     error = find_new_syntax_error(real, before, after)
     if error and find_syntax_error(real, before) is None:
         print(f"[the edit was rejected because it would add a syntax error to {display_path(real)}: {error}]")
-        print("[the rejected result; correct the content and call edit_file again with the same lines:]")
+        print(
+            "[correct the content and call edit_file again with the same lines. The file after the rejected edit:]"
+        )
         _print_lines(_split_lines(after), start - CONTEXT_LINES, start + line_count - 1 + CONTEXT_LINES)
         return
     real.write_bytes(after)  # in place, which preserves mode and links
     print(f"[{display_path(real)}: lines {start}-{end} became {pluralize(line_count, 'line')}]")
     if error:
-        print(f"[the file had a syntax error before, and has one now: {error}]")
+        print(f"[the file had a syntax error before this edit and still has one: {error}]")
     _print_window(_split_lines(after), start + line_count // 2 - WINDOW_LINES // 2)
 
 
 def current_file() -> Path | None:
-    """Return the open file."""
+    """Return the path of the open file, or None if no file is open."""
     return _state.path
 
 
 def _read_current() -> tuple[Path, list[str]]:
-    """Return the open file and its current lines on disk."""
+    """Return the path of the open file and its lines, read from disk."""
     if _state.path is None:
         raise SkillError("no file is open: call open_file(path) first")
     real = require_file(_state.path)
@@ -180,13 +182,13 @@ def _split_lines(data: bytes) -> list[str]:
 
 
 def _replace_lines(before: bytes, start: int, end: int, content: str) -> tuple[bytes, int]:
-    """Return the file with the lines replaced and its line ends preserved, and the number of new lines."""
+    """Replace lines of a file and keep its line ends. Return the new bytes and the number of new lines."""
     body = before.decode("utf-8", "surrogateescape")
     lines = _split_keeping_ends(body)
     ending = "\r\n" if "\r\n" in body else "\n"
     new_lines = content.replace("\r\n", "\n").split("\n") if content else []
     if new_lines and not new_lines[-1]:
-        new_lines.pop()  # content that ends with a line end
+        new_lines.pop()  # the content ends with a line end
     replacement = [line + ending for line in new_lines]
     if replacement and end >= len(lines) and body and not body.endswith("\n"):
         replacement[-1] = replacement[-1][: -len(ending)]  # the file had no line end at its end
@@ -203,12 +205,12 @@ def _split_keeping_ends(body: str) -> list[str]:
 def _require_line(line: object, lines: list[str], real: Path) -> int:
     number = require_integer("line_number", line)
     if not 1 <= number <= len(lines):
-        raise SkillError(f"{display_path(real)} has no line {number}: it has lines 1 to {len(lines)}")
+        raise SkillError(f"{display_path(real)} has no line {number}: use a line from 1 to {len(lines)}")
     return number
 
 
 def _print_window(lines: list[str], start: int) -> None:
-    """Print and store the window that begins at this line, moved to fit into the file."""
+    """Print the window that begins at this line, and store its position. Moves the window if it exceeds the file."""
     assert _state.path is not None
     _state.start = start = max(1, min(start, len(lines) - WINDOW_LINES + 1))
     end = min(start + WINDOW_LINES - 1, len(lines))

@@ -77,7 +77,7 @@ async def test_a_timeout_kills_grandchildren_and_returns_what_was_printed(sandbo
     assert ran.exit_code is None
     assert ran.output == "begun\n"
     assert ran.note is not None and "killed at its timeout of 1 s" in ran.note
-    assert "give it a longer timeout (up to 1,800 s)" in ran.note and "in the background" in ran.note
+    assert "set a longer timeout (up to 1,800 s)" in ran.note and "in the background" in ran.note
     after = await shell(sandbox, "echo $X; kill -0 $(cat a) $(cat b)")
     assert after.output.startswith("kept\n") and after.output.count("No such process") == 2
 

@@ -123,7 +123,7 @@ async def test_a_shell_that_ends_under_an_interactive_command_is_replaced(sandbo
 async def test_clipped_output_is_complete_in_a_scratch_file(sandbox: Sandbox) -> None:
     ran = await shell(sandbox, "seq 20000")
     path = f"{sandbox.scratch}/output-1.txt"
-    assert ran.note == f"{path} holds all of this output"
+    assert ran.note == f"{path} contains all of this output"
     whole = await sandbox.act(ReadBytes(path=path))
     assert isinstance(whole, FileContent)
     assert whole.content == b"".join(b"%d\n" % n for n in range(1, 20001))
@@ -133,7 +133,7 @@ async def test_a_line_of_a_hundred_megabytes_is_cut_and_the_shell_continues(sand
     ran = await shell(sandbox, "head -c 100000000 /dev/zero | tr '\\0' x; echo", timeout=60)
     assert len(ran.output) < 30_200
     assert "from inside line 1 to inside line 1 of 1 left out: 99,970,001 characters" in ran.output
-    assert ran.note is not None and ran.note.endswith("holds the first and last parts of this output")
+    assert ran.note is not None and ran.note.endswith("contains the first and last parts of this output")
     assert await printed(sandbox, "echo next") == "next\n"
 
 

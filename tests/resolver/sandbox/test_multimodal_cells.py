@@ -96,7 +96,7 @@ async def test_unsupported_media_are_reported_in_the_cell(sandbox: Sandbox) -> N
     )
     assert "[parse_image: absent.png does not exist" in output
     assert "report.pdf is not a supported image (png, jpg, gif, webp)]" in output
-    assert "[parse_video: it cannot be read: " in output
+    assert "[parse_video: the file cannot be read: " in output
     output = await cell(sandbox, "parse_audio('shot.png'); parse_video('clip.mp4', frame_interval=0)")
     assert "[parse_audio: no transcription model is configured" in output
     assert "[parse_video: frame_interval must be at least 1, not 0]" in output

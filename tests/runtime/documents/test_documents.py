@@ -119,7 +119,7 @@ def test_a_notebook_shows_its_cells_and_says_how_to_see_the_json(root: Path, edi
     ]
     (root / "a.ipynb").write_text(json.dumps({"cells": cells}))
     text = view(editor, "a.ipynb")
-    assert "for the JSON use cat" in text
+    assert "to see the JSON, use cat" in text
     assert (
         "# Bars\n\n[cell 2]\n```\nplot()\n```\n\n[output]\n```\n<Figure>\n```\n\n[output: image/png]" in text
     )
@@ -137,8 +137,8 @@ def test_images_audio_and_videos_are_described(root: Path, editor: Editor) -> No
     sample_documents.wav(root / "said.wav")
     sample_documents.video(root / "clip.mp4", 2)
     assert "shot.png: image/png, 640 x 480 pixels, " in view(editor, "shot.png")
-    assert "parse_audio('said.wav') asks a model" in view(editor, "said.wav")
-    assert "parse_video('clip.mp4') asks a model" in view(editor, "clip.mp4")
+    assert "ask a model about its contents, call parse_audio('said.wav')" in view(editor, "said.wav")
+    assert "ask a model about its contents, call parse_video('clip.mp4')" in view(editor, "clip.mp4")
 
 
 def test_an_unsupported_kind_of_file_is_reported(root: Path, editor: Editor) -> None:
@@ -227,7 +227,7 @@ def test_an_unsuitable_file_yields_a_message(
     assert callable(skill)
     (root / "wrong").write_text("It only says that it is one.")
     skill("wrong")
-    assert f"[{skill.__name__}: it cannot be read: " in capsys.readouterr().out
+    assert f"[{skill.__name__}: the file cannot be read: " in capsys.readouterr().out
     skill("absent")
     assert f"[{skill.__name__}: absent does not exist" in capsys.readouterr().out
     skill(".")
@@ -251,8 +251,9 @@ def test_a_zip_bomb_is_refused(root: Path, editor: Editor) -> None:
     ):
         for _ in range(100):
             part.write(b" " * (1 << 20))
-    assert "bomb.docx looks like docx, but it cannot be read: its part word/document.xml has more than" in (
-        refused(editor, "bomb.docx")
+    assert (
+        "bomb.docx looks like docx, but the file cannot be read: the part word/document.xml has more than"
+        in (refused(editor, "bomb.docx"))
     )
 
 
@@ -272,7 +273,7 @@ def test_a_presentation_with_circular_or_missing_references_is_read(root: Path, 
         ),
     }
     sample_documents.archive(root / "a.pptx", parts)
-    assert "it has no part" in refused(editor, "a.pptx")
+    assert "is missing" in refused(editor, "a.pptx")
 
 
 def limited(code: str) -> tuple[int, str]:
@@ -294,9 +295,12 @@ converter.main()
 
 def test_the_program_ends_at_its_limits() -> None:
     assert limited("    while True: pass\n    yield")[0] == -14  # SIGALRM
-    assert limited("    yield 'x' * (600 << 20)") == (1, "it cannot be read: it needs too much memory\n")
+    assert limited("    yield 'x' * (600 << 20)") == (
+        1,
+        "the file cannot be read: the conversion needs too much memory\n",
+    )
     code, length = limited("    while True: yield 'x' * 100_000")
-    assert (code, int(length)) == (0, 2_000_000 + len("\n[cut off after 2,000,000 characters]\n"))
+    assert (code, int(length)) == (0, 2_000_000 + len("\n[the text was cut after 2,000,000 characters]\n"))
 
 
 def test_the_program_is_started_without_the_environment(root: Path) -> None:

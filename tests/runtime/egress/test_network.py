@@ -232,7 +232,8 @@ async def test_a_listed_host_is_read_and_another_is_named_to_the_agent(
         assert "403 github.com: it is not on the allowlist (setting `allowed_hosts`)" in ran.output
         assert ran.note == (
             "the sandbox refused a connection to github.com: it is not on the allowlist (only the operator can "
-            "change that: setting `allowed_hosts`); work without it, and report it if a check needed it"
+            "allow this, with the setting `allowed_hosts`); continue without this connection, and say in your report "
+            "if a check needed it"
         )
         assert (await sh(sandbox, "true")).note is None
         again = await sh(sandbox, FETCH.format("https://github.com/x"))

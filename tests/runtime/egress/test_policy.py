@@ -220,7 +220,8 @@ def test_the_agent_is_told_the_denied_host_and_the_setting() -> None:
     assert denial_note({}) is None
     assert denial_note({"github.com": "unlisted"}) == (
         "the sandbox refused a connection to github.com: it is not on the allowlist (only the operator can "
-        "change that: setting `allowed_hosts`); work without it, and report it if a check needed it"
+        "allow this, with the setting `allowed_hosts`); continue without this connection, and say in your report "
+        "if a check needed it"
     )
 
 

@@ -109,7 +109,9 @@ async def test_a_flood_of_output_costs_no_memory_and_is_saved_to_a_file(kernel: 
     result = await ran(kernel, "for _ in range(50): print('x' * 10**7)", timeout=100)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
     assert len(result.output) < 31_000 and result.ok
-    assert result.note is not None and result.note.endswith("holds the first and last parts of this output")
+    assert result.note is not None and result.note.endswith(
+        "contains the first and last parts of this output"
+    )
 
 
 @shared

@@ -178,7 +178,7 @@ async def test_a_viewport_over_the_limit_is_cut_at_a_line(page_session: PageSess
     snapshot = await page_session.read(max_chars=500)
     assert len(snapshot.tree) <= 500
     assert snapshot.tree.split("\n")[-1] == "\t[16] button '015', clickable"
-    assert snapshot.notes[-1] == "The tree is cut at 500 characters: 17 of 301 lines are shown."
+    assert snapshot.notes[-1] == "The tree was cut at 500 characters: 17 of 301 lines are shown."
 
 
 async def test_values_and_states_are_shown(page_session: PageSession) -> None:

@@ -104,7 +104,7 @@ parse_image("long.py")
     assert ran.stderr == ""
     assert window(ran.stdout) == (150, 249)
     assert ran.stdout.endswith(
-        "[goto_line: long.py has no line 0: it has lines 1 to 250]\n"
+        "[goto_line: long.py has no line 0: use a line from 1 to 250]\n"
         "[parse_image: no model is available in this session]\n"
     )
 
@@ -129,8 +129,8 @@ def test_a_file_opens_around_a_line(printed: Printed) -> None:
     ("path", "line", "text"),
     [
         ("nothing.py", None, "[open_file: nothing.py does not exist (looked in "),
-        (".", None, "[open_file: . is a directory: name a file in it]"),
-        ("long.py", 251, "[open_file: long.py has no line 251: it has lines 1 to 250]"),
+        (".", None, "[open_file: . is a directory: give the path of a file in it]"),
+        ("long.py", 251, "[open_file: long.py has no line 251: use a line from 1 to 250]"),
         ("long.py", "12", "[open_file: line_number must be an integer, not '12']"),
         ("", None, "[open_file: path must be the path of a file, not '']"),
         ("a\0b", None, "[open_file: path must be the path of a file, not 'a\\x00b']"),
@@ -158,7 +158,7 @@ def test_goto_line_moves_the_window_and_rejects_invalid_lines(printed: Printed) 
     assert window(printed()) == (80, 179)
     for wrong in (0, -3, 251):
         skills.goto_line(wrong)
-        assert printed() == f"[goto_line: long.py has no line {wrong}: it has lines 1 to 250]\n"
+        assert printed() == f"[goto_line: long.py has no line {wrong}: use a line from 1 to 250]\n"
 
 
 def test_the_window_scrolls_by_a_hundred_lines_within_the_file(printed: Printed) -> None:
@@ -262,7 +262,7 @@ def test_a_file_with_a_syntax_error_can_be_fixed_in_steps(tree: Path, printed: P
     skills.open_file("broken.py")
     skills.edit_file(1, 1, "def f():")
     assert (
-        "[the file had a syntax error before, and has one now: '(' was never closed, line 2: return (1]"
+        "[the file had a syntax error before this edit and still has one: '(' was never closed, line 2: return (1]"
         in printed()
     )
     skills.edit_file(2, 2, "    return 1")
