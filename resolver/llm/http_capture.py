@@ -72,8 +72,8 @@ _CURRENT: ContextVar[ResponseCapture | None] = ContextVar("response_capture", de
 
 
 async def request_uncompressed(request: httpx.Request) -> None:
-    """Request hook: asks for an uncompressed response, because the size of a compressed one cannot be
-    limited.
+    """Request hook: asks for an uncompressed response, because the hooks cannot limit the size of
+    decompressed data.
     """
     request.headers["accept-encoding"] = "identity"
 

@@ -84,7 +84,7 @@ def estimate_usage(
 
 
 def sum_usage(usages: Sequence[ReplyUsage]) -> ReplyUsage:
-    """Adds up usages. The model name of the sum is that of the last usage."""
+    """Adds up several usages. The sum has the model name of the last one."""
     total = Usage()
     for usage in usages:
         total = total.add(usage)

@@ -10,9 +10,10 @@ ModelPurpose = Literal["act", "condense", "browse", "review", "vision"]
 
 
 class ModelRouter:
-    """Presents several models as one model. `choose` returns the key of the model that gets a conversation.
+    """Selects one of several models for each conversation. `choose` returns the key of the selected model.
 
-    The usage of each reply names the model that wrote the reply. The router has the name of its first model.
+    The usage of each reply contains the name of the selected model. The name of the router itself is that of
+    the first model.
     """
 
     def __init__(self, models: Mapping[str, Model], choose: Callable[[Sequence[ChatMessage]], str]) -> None:
@@ -63,7 +64,7 @@ class RunModels:
 
     @classmethod
     def with_default(cls, default: Model, others: Mapping[ModelPurpose, Model]) -> "RunModels":
-        """Returns the models of a run. `default` serves each purpose for which no model is given."""
+        """Returns the models of a run. If no model is given for a purpose, `default` is used."""
         return cls(
             act=default,
             condense=others.get("condense", default),

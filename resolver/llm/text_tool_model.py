@@ -38,8 +38,8 @@ class TextToolModel(WrapperModel):
 def to_text_conversation(
     messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
 ) -> tuple[ChatMessage, ...]:
-    """Returns the conversation with its calls and results as plain text. Its system prompt describes the
-    tools.
+    """Converts a conversation to plain text. Tool calls and results become text, and the system prompt
+    describes the tools.
     """
     specs = {tool.name: tool for tool in tools}
     tool_texts = prompt_texts.render_text_tools(tools)

@@ -68,8 +68,8 @@ NO_ATTACHMENTS = ThreadAttachments()
 async def fetch_attachments(thread: Thread, repo: Repo, forge: Forge) -> ThreadAttachments:
     """Fetches the files that are linked in the visible text of a thread.
 
-    Each file gets a unique name. Later calls give the file the same name, even if another file can no longer
-    be fetched.
+    Each file gets a unique name. In later calls, a file keeps its name even if another file can no longer be
+    fetched.
     """
     texts = (thread.body, *(comment.body for comment in thread.comments))
     links = (
@@ -132,7 +132,7 @@ def attachments_directory(sandbox: Sandbox) -> str:
 def _make_attachment(url: str, data: bytes, number: int) -> Attachment | str:
     media_type, suffix = _detect_media_type(data)
     if not media_type:
-        return f"{_shorten_url(url)}: not an image, a PDF or a text file."
+        return f"{_shorten_url(url)} is not an image, a PDF or a text file."
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", unquote(basename(urlsplit(url).path)))[-60:].lstrip(".-") or "file"
     name = stem if not suffix or stem.lower().endswith(suffix) else stem + suffix
     return Attachment(name=f"{number}-{name}", media_type=media_type, data=data)

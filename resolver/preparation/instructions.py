@@ -1,5 +1,5 @@
-"""Selects the repository's instructions for the first message. The message contains the text of some within a
-token budget, and only lists the others.
+"""Selects the repository's instructions for the first message. The message contains the text of some
+instructions, up to a limit in tokens. It only lists the others.
 """
 
 from patchwright.resolver.domain import Thread
@@ -38,7 +38,7 @@ class PromptInstructions(FrozenModel):
 
     @property
     def has_more_to_read(self) -> bool:
-        """True if `read_skill` can return more than the first message contains."""
+        """True if the first message omits some instructions that the tool `read_skill` can return."""
         return bool(self.omitted or self.listed or self.nested) or any(
             skill.text.cut_characters for skill in self.included
         )

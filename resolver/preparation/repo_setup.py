@@ -290,7 +290,7 @@ async def install_dependencies(
 
 
 class _SetupRun:
-    """One run of a setup, in the sandbox that becomes the layer."""
+    """One run of a repository's setup, in the sandbox whose content becomes the image layer."""
 
     def __init__(
         self, workspace: Workspace, setup: RepoSetup, sandboxes: Sandboxes, name: str, deadline: float

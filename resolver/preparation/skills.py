@@ -110,7 +110,7 @@ async def load_skills(workspace: Workspace) -> RepoSkills:
     entries = [entry for entry in entries if entry.path.isprintable()]
     if len(entries) > MAX_FILES:
         problems.append(
-            f"{len(entries) - MAX_FILES} more instruction files; only the first {MAX_FILES} are read."
+            f"{len(entries) - MAX_FILES} instruction files are ignored; only the first {MAX_FILES} are read."
         )
     by_content: dict[str, list[TreeEntry]] = {}
     for entry in entries[:MAX_FILES]:

@@ -15,8 +15,8 @@ MAX_SHARE = 0.5  # maximum share of all test files; if more are affected, no tes
 COMMON_STEMS = frozenset(
     {"__init__", "__main__", "index", "main", "mod", "lib", "utils", "util", "helpers", "types"}
 )
-"""Names of files (without suffix) that tests do not import by that name. The name of the file's directory is
-used instead.
+"""Common file names (without suffix) by which tests do not import a file. For such a file, the name of its
+directory is searched instead.
 """
 
 
@@ -67,8 +67,8 @@ def _import_names(path: str) -> tuple[str, ...]:
 
 
 def _subject_stem(test: str) -> str:
-    """Returns the name (without suffix) of the file that a test file tests, according to the name of the test
-    file.
+    """Returns the name (without suffix) of the code file that a test file probably tests. For example,
+    `test_parser.py` yields `parser`.
     """
     stem = PurePosixPath(test).name.partition(".")[0]
     return re.sub(r"^test_|^Test(?=[A-Z])|[_-](test|tests|spec)$|(?<=[a-z])(Tests?|IT)$", "", stem)

@@ -78,7 +78,9 @@ def _lint_file(file: _FileDiff) -> Iterator[str]:
 
 
 def _is_whitespace_only(file: _FileDiff) -> bool:
-    """Returns True if only whitespace changed. In Python, YAML and Markdown, indentation is significant."""
+    """Returns True if only whitespace changed. In Python, YAML and Markdown files, a changed indentation is a
+    real change.
+    """
     if PurePosixPath(file.path).suffix in (".py", ".yml", ".yaml", ".md"):
         return [line.rstrip() for line in file.added if line.strip()] == [
             line.rstrip() for line in file.removed if line.strip()

@@ -58,7 +58,7 @@ async def verify_merge(
 
 
 def combine_runs(head: TestRun, base: TestRun) -> TestRun:
-    """Merges both runs into one. In the result, a test passed if it passed in at least one of the runs."""
+    """Merges two test runs into one. In the result, a test passed if it passed in at least one of the runs."""
     passed = {
         test: "passed" for run in (base, head) for test, result in run.results.items() if result == "passed"
     }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render_verification_failed(verdict: Verdict) -> str:
-    """Renders the message that tests which passed before fail with the patch, or that the patch's own tests
+    """Renders the message that verification failed, because the patch breaks tests or because its own tests
     fail.
     """
     return render("prompts/verification_failed.md.j2", verdict=verdict)

@@ -12,9 +12,10 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
     """Merges the verdicts of several suites on one patch.
 
     The most severe kind of verdict counts. From most to least severe, the kinds are regressed, untested,
-    unproven, fixed and empty. There are two exceptions. If one suite is untested and another suite has a
-    verdict of another kind, the result is `unproven` instead of `untested`. A suite that is `unproven` only
-    because no test in it shows the fix does not prevent `fixed`.
+    unproven, fixed and empty. There are two exceptions. First, if only some of the suites are untested and
+    none is regressed, the result is `unproven`. Second, if one suite is `fixed`, the result can be `fixed`
+    although another suite is `unproven`. This requires that the other suite only lacks a test that shows the
+    fix.
     """
     if len(verdicts) == 1:
         return verdicts[0]
@@ -51,8 +52,8 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
 
 
 def _blocks_fixed(verdict: Verdict) -> bool:
-    """Returns True if the verdict of one suite prevents the result `fixed`. A suite in which only a test for
-    the fix is missing does not prevent it.
+    """Returns True if the verdict of one suite prevents the result `fixed`. The lack of a test that shows the
+    fix is no obstacle.
     """
     runs = verdict.before, verdict.after
     blockers = (

@@ -52,8 +52,8 @@ async def find_weakened_tests(
 
 
 def compare_test_file(path: str, old: str, new: bytes) -> str | None:
-    """Returns a sentence that says how a test file checks less than before. Returns None if it checks at
-    least as much.
+    """Returns a sentence that says which checks a test file lost. Returns None if the file still checks at
+    least as much as before.
     """
     text = new.decode(errors="replace")
     before, after = _count_assertions(path, old, text)

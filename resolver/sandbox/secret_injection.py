@@ -160,7 +160,7 @@ def _command_source(command: str) -> SecretSource:
 
 
 def _check_value(text: str) -> str:
-    """Returns a secret's value without a line break at its end, which files and programs add. Raises
+    """Removes the line break that files and programs add at the end of a secret's value. Raises
     SecretUnavailable if the value is too long.
     """
     if len(text) > MAX_VALUE_LENGTH:

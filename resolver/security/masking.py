@@ -15,8 +15,8 @@ def mask_trajectory(trajectory: Trajectory, secrets: Secrets) -> Trajectory:
 
 
 def mask_model(value: Value, secrets: Secrets) -> Value:
-    """Returns a copy with the secrets in every string and bytes value masked, except in fields with literal
-    types.
+    """Returns a copy of the model with the secrets masked in all string and bytes values. Fields with literal
+    types are not changed.
     """
     fields = type(value).model_fields
     literal_fields = {name for name, field in fields.items() if get_origin(field.annotation) is Literal}

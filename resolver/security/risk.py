@@ -39,7 +39,9 @@ class RiskRating(FrozenModel):
 
 @runtime_checkable
 class RiskAnalyzer(Protocol):
-    """Rates actions. The same action always gets the same rating, without side effects."""
+    """Rates the risk of actions. The same action always gets the same rating, and rating it has no side
+    effects.
+    """
 
     def rate(self, action: Action) -> RiskRating: ...
 
@@ -186,8 +188,8 @@ class RuleAnalyzer:
         )
 
     def _is_outside(self, path: str) -> bool:
-        """Returns True if a path may lead out of the agent's own directories. The working directory can be
-        any directory below these.
+        """Returns True if a path may be outside the agent's own directories. A relative path is relative to
+        an unknown directory, which can be any directory below them.
         """
         if path.startswith("~"):
             return True

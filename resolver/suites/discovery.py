@@ -36,8 +36,8 @@ MAX_TEST_FILES_READ = 5  # maximum number of test files that are read
 
 
 async def find_suites(workspace: Workspace, config: RepoConfig) -> Suites:
-    """Returns all test suites of the repository at the base commit. There are none if the repository has no
-    tests.
+    """Returns all test suites of the repository at the base commit. The result is empty if the repository has
+    no tests.
     """
     files = await workspace.list_files()
     ids = await workspace.get_blob_ids(_paths_to_read(files))
@@ -155,8 +155,8 @@ def _find_language_suites(
 
 
 def _assign_files(files: Iterable[str], directories: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Assigns each file to the nearest of these directories above the file. The file's path is relative to
-    that directory.
+    """Assigns each file to the nearest of these directories that contains it. The paths in the result are
+    relative to that directory.
     """
     if len(directories) == 1:
         return {directories[0]: tuple(files)}

@@ -90,7 +90,7 @@ def _suite_from_script(project: ProjectDir, scripts: dict[str, str], name: str, 
             f"{subject} {_display_name(test_script.runner)}.",
         )
     return project.make_suite(
-        _standalone_command(test_script), test_script.runner, f"{subject} this as its test step."
+        _standalone_command(test_script), test_script.runner, f"{subject} this command as its test step."
     )
 
 

@@ -30,8 +30,8 @@ def find_suite(project: ProjectDir) -> Suite | None:
 
 
 def detect_target_runner(project: ProjectDir, command: str) -> RunnerName:
-    """Returns the runner that `make test` starts. Returns "none" unless environment variables alone can make
-    this runner report each test.
+    """Returns the runner that `make test` starts, if environment variables can make this runner report each
+    test. Otherwise, returns "none".
     """
     target = re.fullmatch(r"make(?: -\S+)* ([\w.-]+)", command.strip())
     if target is None:

@@ -111,5 +111,5 @@ def get_table(values: object, *keys: str) -> dict[str, Any]:
 
 
 def summarize_files(names: tuple[str, ...]) -> str:
-    """Returns a text with the first file name and the number of the other files."""
+    """Returns a short text about a list of files, such as `a.py and 2 more`."""
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]

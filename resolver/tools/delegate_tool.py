@@ -200,8 +200,8 @@ def merge_results(results: Sequence[SubagentResult]) -> SubagentResult:
 
 
 def _find_report(trajectory: Trajectory) -> str | None:
-    """Returns the report that ended the run, or None if there is none. The report counts even if the process
-    was killed before it logged the stop.
+    """Returns the report that ended the run, or None if there is none. The report also counts if the process
+    was killed before the end of the run was logged.
     """
     if trajectory.agent_stopped is not None and trajectory.agent_stopped.reason != "finished":
         return None

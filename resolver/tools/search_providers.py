@@ -66,7 +66,7 @@ class ProviderRequest:
 
 
 class SearchApi(Protocol):
-    """One provider's API: builds requests and parses responses, without the network."""
+    """Builds the requests to one provider's API and parses the responses. It does not access the network."""
 
     name: str
     base_url: str

@@ -51,8 +51,8 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
 
 
 def parse_tape(content: bytes, root: str) -> RunnerReport:
-    """Parses TAP as tape prints it. A test is a heading together with all assertions below this heading. The
-    assertions rarely have names.
+    """Parses the output of the JavaScript runner tape, which prints TAP. A test is a heading together with
+    all assertions below this heading. The assertions rarely have names.
     """
     collected, heading, count, planned = ReportBuilder(root), "", 0, None
     for line in content.decode(errors="replace").splitlines():
@@ -117,8 +117,8 @@ class _TapLevel:
 
 
 def _enter_level(levels: list[_TapLevel], depth: int) -> None:
-    """Moves to this depth. Several levels may be added at once, because a report may begin with nested
-    subtests.
+    """Adds levels until the last one has this depth. Several levels may be added at once, because a report
+    may begin with nested subtests. Raises InvalidReport if the depth is not valid.
     """
     while len(levels) <= depth <= MAX_DEPTH:
         levels.append(_TapLevel())

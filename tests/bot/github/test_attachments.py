@@ -175,7 +175,7 @@ async def test_attachments_are_classified_by_content(world: FakeGitHub, forge: G
         ("3-trace.log", "text/plain"),
     ]
     assert [shown.data for shown in attachments.images] == [png()]
-    assert attachments.problems == (f"{program}: not an image, a PDF or a text file.",)
+    assert attachments.problems == (f"{program} is not an image, a PDF or a text file.",)
 
 
 async def test_hidden_attachments_are_not_downloaded(world: FakeGitHub, forge: GitHubForge) -> None:

@@ -246,7 +246,7 @@ async def test_fields_of_wrong_types_are_ignored(found) -> None:
 async def test_a_thousand_files_are_not_all_read(found) -> None:
     skills = await found({f"p{n}/AGENTS.md": f"{n}" for n in range(220)})
     assert len(skills.skills) == 200
-    assert skills.problems == ("20 more instruction files; only the first 200 are read.",)
+    assert skills.problems == ("20 instruction files are ignored; only the first 200 are read.",)
     text = written(render_skills(skills))
     assert "(150 more are not named here.)" in text
 
