@@ -47,7 +47,7 @@ class MultiAgentModel(RecordedModel):
         messages = api_format.parse_messages(request)
         first = _text(next(message["content"] for message in messages if message["role"] == "user"))
         if first.startswith("# Instructions"):
-            (step,) = re.findall(r"You are at step (\d+) of", first)
+            (step,) = re.findall(r"This is step (\d+) of", first)
             self.prompts.append(first)
             turn, calls, reply = int(step), (), RecordedTurn(self._browsing[int(step) - 1](first))
         else:

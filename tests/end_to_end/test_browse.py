@@ -60,7 +60,7 @@ class BrowsingScript:
             return
         goal = prompt[prompt.index("# Goal:") : prompt.index("# Action Space")]
         (says,) = (says for word, says in self._tasks.items() if word in goal)
-        (step,) = re.findall(r"You are at step (\d+) of", prompt)
+        (step,) = re.findall(r"This is step (\d+) of", prompt)
         self.prompts.append(prompt)
         message = {"role": "assistant", "content": says[int(step) - 1](prompt)}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}

@@ -86,7 +86,7 @@ async def test_two_investigators_work_in_parallel_and_the_run_continues_with_the
     names = {tool["function"]["name"] for tool in prompted.tools}
     assert {"run_shell", "view_file", "think", "report"} <= names
     assert not names & {"create_file", "replace_text", "insert_text", "delegate", "browse", "finish", "ask"}
-    assert prompted.text.startswith("You find something out")
+    assert prompted.text.startswith("You answer a question about one repository for another agent")
 
 
 @pytest.mark.slow

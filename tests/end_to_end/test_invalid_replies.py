@@ -81,7 +81,7 @@ async def test_a_run_survives_invalid_replies_and_explains_each_one(
         "3",
     ]
     assert messages_from(scenario, "program")[0].startswith(
-        "Your reply had no tool call, so nothing was done"
+        "Your reply contained no tool call, so nothing was done"
     )
     crowd = [
         result

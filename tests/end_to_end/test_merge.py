@@ -52,7 +52,7 @@ async def test_a_merge_conflict_is_resolved_on_request_and_verified_on_both_side
     before = outcome.verdict.before
     assert before is not None
     assert {"tests/test_head.py::test_head", "tests/test_base.py::test_base"} <= before.results.keys()
-    assert "  calc.py\n" in initial_prompt(scenario).partition("conflict markers are in them:")[2]
+    assert "  calc.py\n" in initial_prompt(scenario).partition("contain git's conflict markers:")[2]
     assert status_comment(pull).startswith(
         f"I merged `main` at {base[:12]} and resolved the conflicts. The commit is "
     )
@@ -74,7 +74,7 @@ async def test_a_request_with_a_merge_is_a_commit_on_top_of_it(
     assert "a * b" in scenario.repo.read("topic", "calc.py")
     assert scenario.repo.read("topic", "notes.txt") == "new\n"
     assert own_thread_replies(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
-    assert "was merged into this pull request without a conflict" in initial_prompt(scenario)
+    assert "was merged into this pull request without conflicts" in initial_prompt(scenario)
 
 
 async def test_a_merge_does_not_touch_open_threads(make_scenario: Callable[..., Scenario]) -> None:

@@ -105,7 +105,7 @@ async def test_the_initial_prompt_contains_the_review_the_conversation_and_the_d
         "stranger (may not write to the repository):\n> This adds.",
         "maintainer (may write to the repository):\n> Agreed: it must multiply.",
         "## Thread 2: calc.py:14\n",
-        "wrote in the review that started you:\n> @agent fix neg",
+        "wrote in the review that started this run:\n> @agent fix neg",
         "Work through thread 2.",
     ):
         assert line in text, line
@@ -282,12 +282,14 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     assert isinstance(outcome, Published) and outcome.number == pull.number
     text = initial_prompt(scenario)
     assert set(finish_takes(scenario)) == {"cause", "change", "testing", "thread_replies"}
-    assert "A run of this program opened this pull request. Its tests said: untested." in text
+    assert "A run of this program opened this pull request. The verdict of its tests: untested." in text
     assert text.count("The sign was wrong in add().") == text.count("> The sign was wrong in add().") == 1
-    assert "\nAn earlier run of this program opened it, from `patchwright/issue-1` into `main`:\n" in text
-    assert "> Fixes #1\n(Left out of it: that run's account, which is told below.)\n" in text
-    assert text.count("# The issue that it answers: #1\n\n> add(2, 3) gives -1\n") == 1
-    assert "Opened by reporter (may not write to the repository):\n> It should give 5.\n\n# What was" in text
+    assert "\nOpened by an earlier run of this program, from `patchwright/issue-1` into `main`:\n" in text
+    assert "> Fixes #1\n(The summary of that run was left out here; it follows below.)\n" in text
+    assert text.count("# The issue that it fixes: #1\n\n> add(2, 3) gives -1\n") == 1
+    assert (
+        "Opened by reporter (may not write to the repository):\n> It should give 5.\n\n# Earlier runs" in text
+    )
     assert "How the agent worked" in pull.body and "How the agent worked" not in text
     assert scenario.repo.read(pull.head_ref, "calc.py").startswith("def add(a, b):\n    return b + a\n")
     assert len(scenario.repo.pulls) == 1
@@ -309,7 +311,7 @@ async def test_a_foreign_pull_request_has_no_previous_run(untested_scenario: Sce
     review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
     await scenario.script_model(RecordedTurn("No.", finish_with_replies((1, False, "No."))))
     await scenario.resolve(request_job(scenario, pull, review))
-    assert "What was done here before" not in initial_prompt(scenario)
+    assert "Earlier runs on this pull request" not in initial_prompt(scenario)
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_every_line_of_untrusted_text_is_quoted() -> None:
         (
             ("go mod download", "npm ci"),
             None,
-            "Skipped in the setup, because the image has no such program: go.",
+            "The image lacks these programs, so the setup skipped the commands that need them: go.",
         ),
     ],
 )
@@ -71,7 +71,7 @@ def test_a_missing_setup_program_is_mentioned_once(
     )
     text = written(issue(), prepared=prepared)
     assert expected in text
-    assert text.count("the image has no") + text.count("The image lacks") == 1
+    assert text.count("The image lacks") == 1
 
 
 def test_setup_warnings_are_in_the_prompt() -> None:
@@ -152,9 +152,9 @@ def test_a_baseline_in_which_no_test_passes_shows_the_output() -> None:
         output="PackageNotFoundError: No package metadata was found for calc\n",
     )
     text = written(issue(), suite=SUITE, before=before)
-    assert "On the untouched code no test passed: 2 failed (1.2 s)." in text
+    assert "On the untouched code, no test passed: 2 failed (1.2 s)." in text
     assert "No package metadata was found for calc" in text and "nothing can be proven" in text
-    assert "there is no need" not in prompt_texts.render_baseline(before)
+    assert "you need not repeat" not in prompt_texts.render_baseline(before)
 
 
 def test_a_baseline_without_results_shows_the_output() -> None:
@@ -168,7 +168,7 @@ def test_a_baseline_without_results_shows_the_output() -> None:
     )
     text = written(issue(), suite=SUITE, before=before)
     assert "gave no result: the command wrote no test report." in text
-    assert "Image and settings are for the maintainers to fix and not part of your change." in text
+    assert "The image and the settings are not part of your change; the maintainers fix them." in text
     assert "x\nPluginValidationError: no argument 'path'\n" in text
     assert "nothing can be proven" in text
     assert len(text) < 4_000

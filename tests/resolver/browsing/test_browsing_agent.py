@@ -39,7 +39,7 @@ async def test_the_prompt_shows_the_last_page_and_one_line_per_earlier_page(tmp_
     _, model = await run_browse_task(tmp_path, FakeBrowserSandbox(*pages, ANSWERED), *script)
     prompt = model.requests[6][-1].text
     assert [prompt.count(f"tree of page {n}") for n in range(6)] == [0, 0, 0, 0, 0, 1]
-    assert prompt.count("[this page is not shown any more]") == 4
+    assert prompt.count("[this page is no longer shown]") == 4
     assert [f"Thought {n}." in prompt and f"click('{n}')" in prompt for n in range(5)] == [True] * 5
     child = FileLogStore(tmp_path).read(RunId("job-7-browse-1"))
     trees = [
@@ -59,7 +59,7 @@ async def test_the_prompt_can_show_several_pages(tmp_path: Path) -> None:
     child = FileLogStore(tmp_path).read(RunId("job-7-browse-1"))
     prompt = build_prompt(child, pages_in_prompt=3)[-1].text
     assert [prompt.count(f"tree of page {n}") for n in range(6)] == [0, 0, 0, 0, 1, 1]
-    assert prompt.count("[this page is not shown any more]") == 3
+    assert prompt.count("[this page is no longer shown]") == 3
 
 
 async def test_a_model_with_vision_gets_the_last_screenshot_only(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_a_model_with_vision_gets_the_last_screenshot_only(tmp_path: Path)
     for request in model.requests[1:3]:
         system, prompt = request
         assert isinstance(system, SystemMessage) and isinstance(prompt, UserMessage)
-        assert prompt.images == (PIXEL,) and "The picture with this message" in prompt.text
+        assert prompt.images == (PIXEL,) and "The picture in this message" in prompt.text
         assert "you cannot see" not in prompt.text
 
 
@@ -82,7 +82,7 @@ async def test_a_model_without_vision_is_not_told_of_screenshots(tmp_path: Path)
     assert not any(use.snapshot.screenshot for use in box.used)
     prompt = model.requests[1][-1]
     assert isinstance(prompt, UserMessage) and not prompt.images and "picture" not in prompt.text
-    assert "says nothing about colors" in prompt.text and "report that you cannot see them" in prompt.text
+    assert "does not show colors" in prompt.text and "report that you cannot see them" in prompt.text
 
 
 async def test_page_content_stays_inside_its_fence(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ async def test_the_only_url_of_a_task_is_opened_before_the_first_reply(tmp_path:
     assert isinstance(answer, SubagentResult)
     assert [use.code for use in box.used[:2]] == ["", 'goto("http://localhost:8000/größe?a=b")']
     first = model.requests[1][-1].text
-    assert "Click me" in first and "You are at step 1 of" in first
+    assert "Click me" in first and "This is step 1 of" in first
     assert answer.guessed_urls == ()
 
 

@@ -198,7 +198,7 @@ async def test_a_guessed_url_is_noted_on_the_page_and_in_the_report(tmp_path: Pa
     assert isinstance(answer, SubagentResult) and answer.guessed_urls == ("http://localhost:8000/price-list",)
     notes = model.requests[2][-1].text.partition("# Notes")[2].partition("# Previous")[0]
     assert "- the server responded with status 404 Not Found\n" in notes
-    assert "- nobody named the address http://localhost:8000/price-list" in notes
+    assert "- you made up the address http://localhost:8000/price-list" in notes
     assert "> http://localhost:8000/price-list\n" in render_observation(answer)
 
 

@@ -310,7 +310,7 @@ async def test_listed_skills_are_shown_with_their_description(found) -> None:
     skills = await found({".agents/skills/r/SKILL.md": REVIEW, "src/AGENTS.md": "Below."})
     text = written(render_skills(skills))
     assert "\n  release-notes: How a change is announced.\n" in text
-    assert "before you change anything below it:\n  src/AGENTS.md\n" in text
+    assert "before you change anything there:\n  src/AGENTS.md\n" in text
     assert "One line each" not in text
 
 
@@ -363,7 +363,7 @@ async def test_a_long_skill_is_read_page_by_page(found) -> None:
         assert len(page) < MAX_RESULT_LENGTH + 300
         _head, *body = page.splitlines()
         line = 0
-        if body[-1].startswith("[it goes on"):
+        if body[-1].startswith("[the text continues"):
             line = int(body.pop().rstrip("]").split()[-1])
         text += "\n".join(body) + "\n"
     assert text.splitlines() == lines

@@ -140,7 +140,7 @@ async def test_browsing_stops_at_its_step_limit_and_reports_the_last_page(tmp_pa
     answer, model = await run_browse_task(tmp_path, FakeBrowserSandbox(*pages), *script, max_steps=4)
     assert isinstance(answer, SubagentResult) and answer.status == "unfinished"
     assert "limit on model replies is reached (4)" in answer.text and "Thought 3." in answer.text
-    assert "You are at step 1 of at most 4." in model.requests[1][-1].text
+    assert "This is step 1 of at most 4." in model.requests[1][-1].text
     assert "Report now" in model.requests[2][-1].text
 
 

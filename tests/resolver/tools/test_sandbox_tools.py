@@ -35,9 +35,13 @@ def test_a_tool_is_mentioned_only_if_it_is_offered(tool: str) -> None:
 
 
 def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
-    for count, expected in ((0, "What you install"), (1, "at most once."), (3, "at most 3 times.")):
+    for count, expected in (
+        (0, "The packages that you install"),
+        (1, "at most once."),
+        (3, "at most 3 times."),
+    ):
         prompt = prompt_texts.render_system_prompt("/w", "/s", "docker", "open", max_repairs=count)
-        assert expected in prompt and ("you are told which" in prompt) == (count > 0)
+        assert expected in prompt and ("you get the names of these tests" in prompt) == (count > 0)
 
 
 def test_the_system_prompt_forbids_weakening_tests() -> None:
@@ -47,7 +51,7 @@ def test_the_system_prompt_forbids_weakening_tests() -> None:
 @pytest.mark.parametrize(
     ("network", "reach"),
     [
-        ("none", "can open only what you serve here yourself"),
+        ("none", "can open only pages that you serve here yourself"),
         ("allowlist", "can open the hosts that the sandbox may reach"),
         ("open", "can open public sites"),
     ],
@@ -58,7 +62,7 @@ def test_the_system_prompt_states_what_the_browser_can_reach(network: NetworkMod
 
 def test_on_a_local_machine_the_browser_is_for_local_pages() -> None:
     text = prompt_texts.render_system_prompt("/w", "/s", "local", "open", ("browser",))
-    assert "can open only what you serve here yourself" in text and "public" not in text
+    assert "can open only pages that you serve here yourself" in text and "public" not in text
 
 
 def test_on_a_pull_request_the_prompt_states_the_test_baseline() -> None:
