@@ -1,4 +1,4 @@
-"""Runs the recommended workflow of .github/examples with act on the local Docker engine."""
+"""Runs the workflow with two jobs of .github/examples with act on the local Docker engine."""
 
 import asyncio
 import json
