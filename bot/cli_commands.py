@@ -35,7 +35,7 @@ OPERATOR_ERRORS = (
     SettingsError, UsageError, RepositoryUnusable, ModelAccessDenied, NotFound, Unauthorized, Forbidden,
     EngineUnavailable, ImageUnavailable,
 )  # fmt: skip
-"""Errors that only the operator can fix: by changing the command, the settings or the permissions."""
+"""Errors that the operator must fix by changing the command, the settings or the permissions."""
 ERROR_HINTS = {
     Unauthorized: "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key.",
     Forbidden: "The token needs read and write access to contents, issues and pull requests of the repository.",
@@ -49,7 +49,7 @@ SETTINGS_OPTIONS = {
 }  # fmt: skip
 """Maps the name of each setting to its command-line option."""
 READ_ONLY_COMMANDS = frozenset({"runs", "view", "export", "replay", "probe", "doctor", "completion"})
-"""Commands that only print information."""
+"""The names of the commands that only print information and change nothing."""
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.text.template_renderer import render_reply
 
 DailyLimit = Literal["user_runs_per_day", "repository_runs_per_day", "usd_per_day"]
-"""The name of a setting that limits the runs or the cost of one day."""
+"""The name of a setting that limits the number or the cost of the runs of one day."""
 
 
 def over_limit_text(reason: DailyLimit, limit: int | Decimal) -> str:

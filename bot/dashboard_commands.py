@@ -29,7 +29,7 @@ class DashboardCommand(FrozenModel):
     repo: Repo
     number: int
     requester: User | None
-    """None for the operator, who has every permission."""
+    """The user who pressed the button; None for the operator, who has every permission."""
     requested_at: datetime
 
     def to_trigger_request(self) -> TriggerRequest:

@@ -37,7 +37,7 @@ class Preempted(ForgeError):
     def __init__(self, retry_after: float) -> None:
         super().__init__("a more urgent write to GitHub comes first")
         self.retry_after = retry_after
-        """Seconds after which a write may be possible."""
+        """The number of seconds after which the write may be possible."""
 
 
 class GitHubDown(Exception):

@@ -69,7 +69,7 @@ class Answered(FrozenModel):
 
     kind: Literal["answered"] = "answered"
     run: JobId | None = None
-    """The run that received the message. None if the job was a command."""
+    """The run that received the job's message. None if the job was a command."""
 
 
 JobResult: TypeAlias = Published | Reported | Rejected | InputRequired | Failed | Canceled | Answered
@@ -93,11 +93,11 @@ class JobRecord(FrozenModel):
     tries: int = 0
     """Number of tries. A try that ended in a Retry with `counts_as_try=False` is not included."""
     result: Annotated[JobResult, Field(discriminator="kind")] | None = None
-    """None until the job is completed."""
+    """The result of the job; None until the job is completed."""
     urgent: bool = True
-    """True if a person is waiting for the job. Urgent jobs run first."""
+    """True if a person is waiting for the job. Urgent jobs run before other jobs."""
     requested_at: datetime | None = None
-    """When a person or an event requested the job; None if unknown."""
+    """The time when a person or an event requested the job; None if unknown."""
 
     def with_next_try(self) -> "JobRecord":
         return self.model_copy(update={"state": "running", "tries": self.tries + 1})
@@ -127,11 +127,11 @@ class UnreadableJob(FrozenModel, extra="ignore"):
 
 
 UnreadableJobListener: TypeAlias = Callable[[UnreadableJob], Coroutine[Any, Any, None]]
-"""Function that is called with each queued job that this version cannot read. It must not raise."""
+"""A function that is called with each queued job that this version cannot read. It must not raise."""
 
 
 JobHandler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, JobResult | Retry]]
-"""Function that runs a job. The second argument is the number of the try, counted from 1. A try whose worker
+"""A function that runs a job. Its second argument is the number of the try, counted from 1. A try whose worker
 was killed counts, too.
 """
 

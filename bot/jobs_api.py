@@ -41,7 +41,7 @@ class JobRequest(FrozenModel):
     number: int = Field(ge=1)
     """The number of the issue or pull request."""
     command: str = Field(default="", max_length=MAX_COMMAND_CHARS)
-    """The command as a person would write it in a comment, but without the mention."""
+    """The command, written as in a comment but without the mention of the bot."""
     id: str | None = None
     """The idempotency key: a second request with the same key creates no second job. If the key is None, the
     server creates one.

@@ -22,8 +22,7 @@ RunState = Literal[
     "canceled",
     "stopped",
 ]
-"""The state of a run. `stopped` means that the log ends without an outcome, so that the run can be resumed.
-"""
+"""The state of a run. `stopped` means that the run ended without an outcome and can be resumed."""
 MAX_TITLE_CHARS = 200
 
 
@@ -33,18 +32,18 @@ class RunSummary(FrozenModel):
     run: RunId
     state: RunState
     fault: Fault | None = None
-    """The cause of the failure; None if the run did not fail or the cause is unknown."""
+    """The cause of the run's failure; None if the run did not fail or the cause is unknown."""
     repository: str = ""
     number: int = 0
     title: str = ""
     requester: str = ""
     """Login of the user who requested the run; "" for the operator."""
     verdict: str = ""
-    """The kind of the verdict; "" if there is none."""
+    """The kind of the verdict on the patch; "" if there is no verdict."""
     cost_usd: float = 0.0
-    """The known cost in dollars."""
+    """The known cost of the run in dollars."""
     is_cost_known: bool = True
-    """False if the price of a model is unknown."""
+    """False if the cost is incomplete, because the price of a model is unknown."""
     tokens: int = 0
     seconds: float = 0.0
     """How long the run has worked, in seconds."""

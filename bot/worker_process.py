@@ -39,8 +39,8 @@ ResultListener = Callable[[JobId, JobResult], Awaitable[Usage | None]]
 """Receives the result of a job, possibly twice. Returns the usage of the job, or None if the usage is unknown.
 """
 Watcher = Callable[[TriggerHandler, str], Coroutine[Any, Any, None]]
-"""Finds events that no delivery reported, and passes them to the handler. Runs until canceled. The arguments
-are the handler and the worker's name.
+"""Finds events that no delivery reported, and passes them to the handler (first argument). The second argument
+is the name of the worker. Runs until canceled.
 """
 
 # How long running jobs may take to save their work. The server kills a worker after 40 s.

@@ -15,8 +15,8 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import Forbidden, NotFound
 
 ACTIONS_APP = "github-actions"
-"""The slug of the App behind GitHub Actions. Each check run of this App represents one workflow job, and has
-the same id as the job.
+"""The slug of the GitHub App that creates the check runs of GitHub Actions. Each of these check runs represents
+one workflow job, and has the same id as the job.
 """
 OWN_CHECK_NAME = "patchwright"
 """The name of the check run that reports Patchwright's own run."""

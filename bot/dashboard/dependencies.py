@@ -39,10 +39,12 @@ class DashboardDependencies:
     live_runs: LiveRuns
     access_control: AccessControl
     oauth: GitHubOAuth | None
-    """None if nobody can sign in with GitHub."""
+    """The client for sign-in with GitHub; None if sign-in with GitHub is not configured."""
     operator_token: str
     """Token with which the operator signs in; "" if the operator cannot sign in."""
     public_url: str
-    """The base URL that people open, without a trailing slash; "" if any host is accepted."""
+    """The base URL of the dashboard, without a trailing slash. If it is "", people may use any host name of the
+    server.
+    """
     delivery_counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of webhook deliveries since the process started, by event and result."""

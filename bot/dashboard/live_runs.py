@@ -45,12 +45,14 @@ class RunPageView:
 
     content: RunFragments
     last_entry: int
-    """Number of the last entry shown; -1 if there is none."""
+    """The number of the last log entry on the page; -1 if the page shows no entries."""
     is_over: bool
     is_truncated: bool
-    """True if the log is longer than the part that is shown."""
+    """True if the page shows only the start of the log, because the log is too long."""
     continued_in: RunId | None
-    """The earlier run that this job continued, whose log contains the work; None if there is none."""
+    """The earlier run that this job resumed; None if the job did not resume a run. The log of the earlier run
+    contains the work.
+    """
 
 
 class LiveRuns:
@@ -154,11 +156,11 @@ class FollowedRun:
         self.trajectory = Trajectory()
         self.subagents: dict[RunId, Trajectory] = {}
         self.is_ready = False
-        """True once the existing entries are read."""
+        """True after all entries that existed at the start have been read."""
         self.remaining_bytes = 0
         """Number of bytes of the log that may still be shown; -1 if the rest of the log is hidden."""
         self.is_done = False
-        """True once the log is no longer followed."""
+        """True after this object has stopped following the log."""
         self._is_over_now = False
         self._log_reader = log_reader
         self._is_over = is_over

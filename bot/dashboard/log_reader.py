@@ -42,7 +42,7 @@ class LoadedLog:
 
     trajectory: Trajectory
     stream_position: bytes
-    """ID of the last Redis stream entry read."""
+    """The id of the last entry that was read from the Redis stream."""
     subagents: dict[RunId, Trajectory]
     """The logs of the run's subagents, including the subagents of subagents."""
     remaining_bytes: int

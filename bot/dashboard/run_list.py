@@ -94,7 +94,7 @@ class RunStatistics:
     """Number of merged pull requests that contain only commits by Patchwright."""
     usd: float = 0.0
     unpriced: int = 0
-    """Number of runs whose complete cost is unknown, because a model has no known price."""
+    """Number of runs whose complete cost is unknown, because the price of a model is unknown."""
 
     def add(self, run: RunSummary) -> None:
         self.runs += 1
@@ -129,7 +129,7 @@ class RunListPage:
     runs: tuple[RunSummary, ...]
     statistics: RunStatistics
     repositories: tuple[str, ...]
-    """Repositories to choose from in the filter."""
+    """The repositories that the filter offers for selection."""
     page_count: int
     unchecked_repositories: int
     """Number of repositories whose access level is not known yet. The next page view checks more of them."""

@@ -23,7 +23,7 @@ RejectionReason = Literal[
     "write_access_required",
 ]  # fmt: skip
 LoginProblem = Literal["canceled", "session_expired", "state_mismatch", "rejected", "wrong_token"]
-"""Reason why the sign-in page is shown again."""
+"""The reason why the sign-in page is shown again after a failed sign-in."""
 CommandVerb = Literal["stop", "retry"]
 
 STATIC_FILES = {
@@ -39,7 +39,7 @@ class PageContext:
     """Values that every page uses."""
 
     base: str
-    """Path prefix of the dashboard, without a trailing slash."""
+    """The path with which all paths of the dashboard start, without a trailing slash."""
     session: Session | None
 
 

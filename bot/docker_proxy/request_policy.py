@@ -42,23 +42,23 @@ class EngineRequest(NamedTuple):
     target: str
     """Path and query."""
     body: bytes = b""
-    """Empty for streamed requests, whose bodies are not checked."""
+    """The body of the request. It is empty if the body is forwarded as a stream, without checks."""
 
 
 class Decision(NamedTuple):
     """The decision about a request."""
 
     rejection: str = ""
-    """Why the request is rejected; "" if it is allowed. An allowed request is still rejected if Patchwright
-    did not create its `owned_object`.
+    """The reason why the request is rejected; "" if these rules allow it. The proxy also rejects an allowed
+    request if Patchwright did not create its `owned_object`.
     """
     owned_object: tuple[ObjectKind, str] | None = None
     """The name or ID of the container or exec instance that the request uses. Patchwright must have created
     it.
     """
     build_request: Callable[[str], EngineRequest] = lambda owned: EngineRequest("", "")
-    """Returns the request to forward, given the full ID of the owned object. A name would be unsafe, because
-    it could move to another object before the request arrives.
+    """Returns the request to forward to the engine, given the full ID of the owned object. A name would be
+    unsafe, because another object could get this name before the request arrives.
     """
 
 
@@ -66,7 +66,7 @@ class RouteMatch(NamedTuple):
     """A request that matches a route."""
 
     name: str
-    """The variable part of the path."""
+    """The variable part of the request's path, for example the name of a container."""
     query: Query
     body: bytes
 
@@ -78,13 +78,11 @@ class AllowedRequest(NamedTuple):
     body: bytes = b""
     owned_object: tuple[ObjectKind, str] | None = None
     owned_query: Callable[[str], Query] = lambda owned: {}
-    """Returns the query parameters that identify the owned object. The argument is the full ID of that
-    object.
-    """
+    """Given the full ID of the owned object, returns the query parameters that identify this object."""
 
 
 RouteCheck: TypeAlias = Callable[[RouteMatch], AllowedRequest | str]
-"""Returns the allowed request, or the reason for the rejection."""
+"""Checks a request. Returns the allowed request, or the reason for the rejection as a text."""
 
 
 class Route(NamedTuple):

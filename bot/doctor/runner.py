@@ -20,7 +20,7 @@ class CheckResult(FrozenModel):
     state: CheckState
     detail: str
     fix: str = ""
-    """How to fix the problem; "" if nothing is wrong."""
+    """How to fix the problem that the check found; "" if the check passed."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class DoctorCheck:
     OSError.
     """
     fix: str
-    """How to fix the problem if `run` raised an error or timed out."""
+    """The advice on how to fix the problem if the check raised an error or timed out."""
     timeout_seconds: float = 30.0
 
 

@@ -24,7 +24,7 @@ class MissingPermissions(FrozenModel):
 
     installation: int
     permissions: tuple[str, ...]
-    """The names and levels as GitHub's pages show them, such as `contents: write`."""
+    """The names and levels of the missing permissions as on GitHub's pages, such as `contents: write`."""
     settings_url: str
     """URL of the page on which the owner grants the permissions."""
 
@@ -33,10 +33,10 @@ class PermissionNotice(FrozenModel):
     """A comment that lists missing permissions."""
 
     job_id: str
-    """The job whose thread contains the comment."""
+    """The id of the job in whose thread the comment was posted."""
     permissions: tuple[str, ...]
     url: str
-    """URL of the comment; empty if none could be posted."""
+    """The URL of the comment; "" if the comment could not be posted."""
 
 
 class NoticeStore(Protocol):

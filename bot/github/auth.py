@@ -30,14 +30,14 @@ class RequestPolicy:
     """Rate and retry limits. Source: docs.github.com, best practices for using the REST API."""
 
     write_interval: float = 1.0
-    """Minimum time between two writes, in seconds."""
+    """Minimum time between two writes to GitHub, in seconds."""
     initial_backoff: float = 0.5
-    """Seconds between the first and the second attempt. The wait doubles with each further attempt, and
-    varies randomly.
+    """Seconds between the first and the second attempt of a request. The wait doubles with each further
+    attempt, and varies randomly.
     """
     max_rate_limit_wait: float = 60.0
-    """Maximum number of seconds to wait for the end of a rate limit. If the wait is longer, raises
-    RateLimited.
+    """Maximum number of seconds that a request waits for the end of a rate limit. If the wait would be longer,
+    the request raises RateLimited.
     """
     timeout: float = 30.0
     """A request fails if GitHub sends no data for this many seconds."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 TAG_PREFIX = "<!-- patchwright:"
-"""The first characters of every tag."""
+"""The first characters of every hidden tag in the bot's comments."""
 IN_PROGRESS = "in-progress"
 
 

@@ -99,8 +99,8 @@ class GitHubForge:
         self._check_runs = CheckRuns(self._rest, self._create_once)
         self._comments = Comments(self._rest, self._threads, self._get_identity, self._create_once)
         self.outbox: CommentOutbox | None = None
-        """Stores final texts until GitHub has accepted them. If it is None, a text that GitHub refuses is
-        lost.
+        """Stores the final text of each job until GitHub accepts it. If the outbox is None, a text that GitHub
+        rejects is lost.
         """
 
     async def __aenter__(self) -> Self:

@@ -31,12 +31,12 @@ class GitHubRequest:
 
     method: str
     url: str
-    """Relative to the API's URL, or absolute."""
+    """The URL of the request. It may be absolute, or relative to the URL of GitHub's API."""
     params: Mapping[str, str] = field(default_factory=dict)
     json: Mapping[str, object] | None = None
     etag: str = ""
-    """ETag of an earlier response. If the resource has not changed, GitHub does not send it again, and the
-    request does not count toward the rate limit.
+    """The ETag of an earlier response. If the resource has not changed since then, GitHub sends an empty
+    response, which does not count toward the rate limit.
     """
 
 

@@ -61,7 +61,7 @@ class ResultPage(Generic[T]):
     data: T
     etag: str
     next_query: Mapping[str, str] | None
-    """The query of the next page; None for the last page."""
+    """The query parameters of the next page; None if this is the last page."""
 
 
 class RestClient:

@@ -80,8 +80,8 @@ class _Author(GitHubResponse):
     login: str
     type: str = Field(alias="__typename")
     id: int = Field(default=GHOST.id, alias="databaseId")
-    """GraphQL returns no ID for some authors, such as organizations. They get the ID of GHOST, and are never
-    trusted.
+    """The author's user id. GraphQL returns no id for some authors, such as organizations. These authors get
+    the id of GHOST, and are never trusted.
     """
 
 
@@ -93,7 +93,7 @@ class _AuthoredText(GitHubResponse):
     author: _Author | None
     created_at: datetime
     published_at: datetime | None
-    """None for a draft, which only its author sees."""
+    """The time when the text was published. It is None for a draft, which only its author sees."""
     edited_at: datetime | None
 
     @property

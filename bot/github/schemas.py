@@ -102,7 +102,7 @@ class PullRequestBranch(GitHubResponse):
     ref: str
     sha: str
     repo: RepositoryResponse | None
-    """None if the fork was deleted."""
+    """The branch's repository; None if the fork was deleted."""
 
 
 class PullRequestResponse(GitHubResponse):
@@ -115,7 +115,7 @@ class PullRequestResponse(GitHubResponse):
     draft: bool = False
     html_url: str
     maintainer_can_modify: bool = False
-    """GitHub sends this field only if a single pull request is requested, not in lists."""
+    """True if maintainers may push to the branch. GitHub does not send this field in lists of pull requests."""
     head: PullRequestBranch
     base: PullRequestBranch
 
@@ -132,9 +132,9 @@ class ClosedPullRequestResponse(PullRequestResponse):
 
 class PermissionResponse(GitHubResponse):
     permission: str
-    """The legacy level: admin, write, read or none."""
+    """The permission in GitHub's older system: admin, write, read or none."""
     role_name: str = ""
-    """The name of the role. Organizations can define roles of their own."""
+    """The name of the role. An organization can define its own roles."""
     user: Account | None = None
 
 
@@ -173,7 +173,7 @@ class Verification(GitHubResponse):
 
 class ComparisonResponse(GitHubResponse):
     status: str
-    """Position of the second commit relative to the first: identical, ahead, behind or diverged."""
+    """The result of comparing two commits: the second one is identical, ahead, behind or diverged."""
 
 
 class GraphQLError(GitHubResponse):

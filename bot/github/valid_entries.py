@@ -37,4 +37,4 @@ def _entry_name(entry: object) -> str:
 
 
 ValidEntries: TypeAlias = Annotated[tuple[T, ...], WrapValidator(drop_invalid_entries)]
-"""The type of a list in a response. Invalid entries are left out."""
+"""A list in a GitHub response. Parsing leaves out the entries that are invalid."""

@@ -11,7 +11,9 @@ from patchwright.resolver.forge import TRIGGER_PERMISSIONS
 from patchwright.resolver.request import plan_texts
 
 CommandHandler = Callable[[Job], Awaitable[bool]]
-"""Replies to a command. Returns True if it posted a reply; then no run is needed. May raise ForgeError."""
+"""Replies to a command in a comment. Returns True if it posted a reply, so that no run is needed. May raise
+ForgeError.
+"""
 
 
 def build_command_handler(forge: CommentForge, triggers: Triggers, server_url: str) -> CommandHandler:

@@ -45,15 +45,14 @@ from patchwright.runtime.errors import SandboxError
 Writer: TypeAlias = Callable[[str], object]
 
 OUTPUTS = ("outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens", "run-page")
-"""The outputs of the step, with the names that action.yml declares. A missing value is written as ""."""
+"""The names of the step's outputs, which action.yml declares. A missing value is written as ""."""
 
 NO_VALUES: Mapping[str, str] = MappingProxyType({})
 
 MAX_EVENT_BYTES = 26 * 2**20  # maximum bytes of the event; GitHub sends webhook payloads of at most 25 MB
 
 CANCEL_TIMEOUT_SECONDS = 7.0
-"""How long it may take to report that the workflow was canceled. The runner kills the process soon after this
-time.
+"""Time limit for reporting that the workflow was canceled. The runner kills the process soon after this time.
 
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-cancellation
 """

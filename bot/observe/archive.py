@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 LOG_FILE_NAME = "events.jsonl"
 OBJECT_STORES = frozenset({"abfs", "adl", "az", "gcs", "gs", "oci", "oss", "s3", "s3a"})
-"""File systems without directories. On these, creating a directory would create a bucket."""
+"""Storage systems that have no directories. Creating a directory on them would create a bucket."""
 
 # How long a run must be idle before it is archived. A run that continues later is archived again.
 IDLE_SECONDS = 30.0

@@ -26,8 +26,7 @@ Patchwright.
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 EXTERNAL_FAULTS: frozenset[Fault] = frozenset({"provider", "settings"})
-"""Causes outside this deployment. Failures with these causes say nothing about the deployment's reliability.
-"""
+"""Causes of failures outside this deployment. Such failures do not show whether the deployment is reliable."""
 
 _FAULT_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
     (ModelError, "provider"),

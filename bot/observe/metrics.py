@@ -40,15 +40,17 @@ class MetricsSnapshot(FrozenModel):
     """The values to render."""
 
     deliveries: Mapping[tuple[str, str], int]
-    """Deliveries by event and result, since the process started."""
+    """The number of deliveries since the process started, by event and result."""
     counts: Mapping[str, Mapping[str, float]]
-    """The counts as `Counters.fetch_counts` returns them."""
+    """The counts, in the form that `Counters.fetch_counts` returns."""
     inbox_size: int
-    """Deliveries that are not processed yet."""
+    """The number of stored deliveries that are not processed yet."""
     jobs: Mapping[str, int]
     """Open jobs by state."""
     oldest_job_seconds: float
-    """Seconds for which the first queued job has waited for a worker; 0 if no job is waiting."""
+    """The number of seconds for which the first job in the queue has waited for a worker; 0 if no job is
+    waiting.
+    """
     workers: int
 
 

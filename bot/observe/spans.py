@@ -42,16 +42,16 @@ class Span(FrozenModel):
     """One timed operation of a run."""
 
     id: str
-    """The span's id. It is unique in its trace, and the same each time the log is read."""
+    """The span's id, which is unique in its trace. The same log always leads to the same ids."""
     parent: str | None
-    """None for the root span."""
+    """The id of the parent span; None for the root span."""
     name: str
     start: datetime
     end: datetime
     attributes: Attributes = Field(default_factory=dict)
     kind: Literal["internal", "client"] = "internal"
     failure: str = ""
-    """The kind of failure that ended the operation; "" if it succeeded."""
+    """The kind of failure that ended the operation; "" if the operation succeeded."""
 
 
 def build_spans(
@@ -112,11 +112,11 @@ class _SpanBuilder:
     def __init__(self, run: RunId, started_at: datetime) -> None:
         self._run = run
         self._last_event_at = started_at
-        """When the previous event ended."""
+        """The time when the previous event ended."""
         self._work_ended_at = started_at
-        """When the agent stopped or its verification completed."""
+        """The time when the agent stopped, or when the verification of its patch completed."""
         self._tests_ready_at = started_at
-        """When tests could start."""
+        """The time from which the tests could run."""
         self._open_step: Span | None = None
         self._calls: dict[str, ToolCall] = {}
 

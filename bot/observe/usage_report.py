@@ -20,7 +20,7 @@ class UsageReport(FrozenModel):
     `cached` ones.
     """
     repairs: int = 0
-    """How often the patch went back to the agent for repair."""
+    """The number of times that the patch was returned to the agent for repair."""
     fixes_checks: bool = False
     """True if failed checks on one of Patchwright's commits started the job."""
     provider_failed: bool = False

@@ -18,7 +18,7 @@ class ErrorIsolation:
         """RateLimited and the errors in `fatal_errors` are not caught, and end the loop."""
         self._fatal_errors: tuple[type[ForgeError], ...] = (RateLimited, *fatal_errors)
         self.should_retry = False
-        """True if a resource was skipped that should be retried soon."""
+        """True if the loop skipped a resource that should be retried soon."""
 
     @contextlib.contextmanager
     def isolate(self, resource: str) -> Iterator[None]:

@@ -59,9 +59,7 @@ class PollResult:
     etag: str
     events: list[MissedEvent] = field(default_factory=list)
     own_comments: dict[str, bool] = field(default_factory=dict)
-    """The tags of the bot's own comments. The value of a tag is True if the run of its comment is in
-    progress.
-    """
+    """The tags of the bot's own comments. The value of a tag is True if the comment's run is in progress."""
     should_retry: bool = False
     """True if a thread could not be read and should be retried soon."""
 
@@ -112,7 +110,7 @@ class ReviewResponse(GitHubResponse):
     body: str | None = None
     user: Account | None = None
     submitted_at: datetime | None = None
-    """None for a draft review, which only its author sees."""
+    """The time when the review was submitted. It is None for a draft, which only its author sees."""
 
 
 class Poller:

@@ -124,17 +124,17 @@ class Reconciler:
             ),
         )
         self._next_poll: datetime | None = None
-        """The time of the next poll of all repositories. None means that it is due now."""
+        """The time of the next poll of all repositories. None means that this poll is due now."""
         self._has_polled = False
         """True if this process has already polled all repositories."""
         self._wiped_at: datetime | None = None
-        """When this process last noticed that Redis was wiped. Deliveries of earlier events may have been
-        lost then.
+        """The time when this process last noticed that Redis was wiped. Deliveries of earlier events may have
+        been lost.
         """
         self._has_more = False
         """True if there are failed deliveries whose redelivery has not been requested yet."""
         self._failure: PollFailure | None = None
-        """The failure of the last poll; None if it succeeded."""
+        """The failure of the last poll; None if the last poll succeeded."""
 
     async def run(self) -> None:
         """Polls until canceled."""

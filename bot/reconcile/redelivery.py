@@ -30,7 +30,7 @@ MAX_REDELIVERIES = 8  # maximum number of times that one delivery is sent again
 FIRST_WAIT = timedelta(minutes=1)  # time between a failed attempt and its redelivery; doubled each time
 MAX_PER_ROUND = 50  # maximum number of redeliveries requested in a row; each request takes about a second
 TRIGGER_ACTIONS = frozenset({"labeled", "created", "submitted"})
-"""Actions that can start a run. Redeliveries of these events are requested first."""
+"""The actions of events that can start a run. Redeliveries of these events are requested first."""
 
 
 class DeliveryAttempt(GitHubResponse):
@@ -62,9 +62,9 @@ class DeliveryHistory(GitHubResponse):
 
     failed: dict[str, FailedDelivery] = Field(default_factory=dict)
     read_until: datetime | None = None
-    """The time up to which the list of attempts has been read."""
+    """The time up to which GitHub's list of delivery attempts has been read."""
     last_success_at: datetime | None = None
-    """When a delivery last succeeded."""
+    """The time of the last successful delivery."""
 
 
 class StateStore(Protocol):
@@ -252,7 +252,7 @@ class OwnWebhooks:
         self._redelivery = redelivery
         self._redeliveries: list[Redelivery] = []
         self._list_expires_at: datetime | None = None
-        """The time at which to list the webhooks again; None means now."""
+        """The time at which the webhooks must be listed again; None means now."""
 
     async def redeliver(self, now: datetime) -> bool:
         """Asks GitHub to send the failed deliveries of every webhook again. Returns True if more redeliveries

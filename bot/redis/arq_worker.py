@@ -23,7 +23,8 @@ JOB_TIMEOUT_SECONDS = 7 * 24 * 3600
 MAX_TRIES = 1_000_000
 EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000  # arq's default would drop a job after a day in the queue
 PAUSE_MARKER = b"paused"
-"""The value of a paused job's lease. It means that no worker runs the job, but the job must not start yet."""
+"""The value of a job's lease while the job is paused. A paused job must not start, and no worker is running it.
+"""
 QUEUE_READ_LIMIT = 1_000_000  # with arq's default of 100, running jobs could hide jobs that wait
 
 
@@ -70,7 +71,7 @@ class QueueWorker(ArqWorker):
         # while the job runs.
         self.in_progress_timeout_s = lease_seconds
         self.pauses: dict[str, float] = {}
-        """For each job that is being returned to the queue, its pause in seconds."""
+        """Maps each job that is being returned to the queue to the length of its pause in seconds."""
 
     async def start_jobs(self, job_ids: list[bytes]) -> None:
         keys = [in_progress_key_prefix.encode() + job for job in job_ids]

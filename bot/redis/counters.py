@@ -17,12 +17,12 @@ METRICS_LABELS_KEY = "patchwright:metrics_labels"  # set: all metrics labels tha
 COUNTED_JOBS_KEY = "patchwright:counted_jobs"  # set: ids of the jobs whose results are counted
 PULL_OUTCOMES_KEY = "patchwright:pull_outcomes"  # hash: Patchwright's pull request -> its outcome
 DURATION_BUCKETS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
-"""Upper bounds of the run duration histogram, in seconds."""
+"""Upper bounds of the buckets in the histogram of run durations, in seconds."""
 
 
 PullOutcome = Literal["untouched", "merged", "closed"]
-"""The outcome of a pull request. "untouched": merged, and all commits are Patchwright's. "merged": merged,
-and some commits are by others. "closed": closed without a merge.
+"""The outcome of a pull request. "untouched": merged, and all commits are by Patchwright. "merged": merged with
+commits by other people. "closed": closed without a merge.
 """
 
 

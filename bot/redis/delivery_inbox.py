@@ -28,9 +28,9 @@ class StoredDelivery(FrozenModel):
     """A webhook delivery as it was received. Its signature is verified."""
 
     entry_id: str
-    """The id of the stream entry, which is not GitHub's delivery id."""
+    """The id of the entry in the Redis stream. GitHub's delivery id is a different id."""
     guid: str
-    """GitHub's delivery id. A delivery that GitHub sends again has the same id."""
+    """GitHub's id of the delivery. If GitHub sends a delivery again, the id stays the same."""
     event: str
     body: bytes
 

@@ -22,7 +22,7 @@ class EngineStatus(FrozenModel):
     """The state of the container engine on one host."""
 
     problem: str
-    """The error message; "" if the engine works."""
+    """The error message of the container engine; "" if the engine works."""
     checked_at: float
     """Seconds since 1970."""
 

@@ -15,10 +15,10 @@ class DailyUsage(FrozenModel):
     """The number of jobs that started today, and the dollars that were spent today (UTC)."""
 
     user_jobs: int
-    """Jobs that the current job's requester started, including the current job."""
+    """Number of jobs that the requester of the current job started today, including the current job."""
     repository_jobs: int
     usd: Decimal
-    """The known cost of all jobs."""
+    """The known cost of all jobs today, in dollars."""
 
 
 class Quotas:

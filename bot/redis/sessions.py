@@ -30,7 +30,7 @@ class DashboardUser(FrozenModel):
 
     login: str
     id: int | None
-    """The GitHub user id. None for the operator, who has every permission."""
+    """The user's id on GitHub. None for the operator, who has every permission."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Session:
     token: str
     """The user's GitHub token for this app; "" for the operator, who has none."""
     csrf_token: str
-    """The CSRF token. Every form must contain it, as a proof that the dashboard created the form."""
+    """The CSRF token. Every form contains this token, which proves that the dashboard created the form."""
     expires_at: float
     """Seconds since 1970."""
 

@@ -20,11 +20,11 @@ class UnpostedComment(FrozenModel):
     number: int
     tag: JobId
     body: str | None
-    """The final text; None while the comment shows the job as in progress."""
+    """The final text of the comment. It is None while the comment shows the job as in progress."""
     since: datetime
-    """When the text was written (UTC)."""
+    """The time when the text was written (UTC)."""
     attempts: int = 0
-    """How often posting the text was tried again."""
+    """The number of repeated attempts to post the text."""
     next_attempt: datetime
 
     @property

@@ -38,8 +38,8 @@ APP_PERMISSIONS = {
 `workflows` is left out, because patches must not change the workflows that CI runs.
 """
 SUBSCRIBED_EVENTS = HANDLED_EVENTS - {"installation", "installation_repositories"}
-"""The events in the manifest. The two events about installations must not be listed in a manifest, because
-GitHub sends them to every App.
+"""The events to which the App subscribes. The manifest must not list the two events about installations,
+because GitHub sends them to every App.
 """
 
 

@@ -19,7 +19,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 log = logging.getLogger(__name__)
 
 IDENTITY_SETTINGS = ("app_id", "private_key", "private_key_file", "github_token")
-"""If any of these settings is configured, the saved App is not used."""
+"""The settings that configure a GitHub identity. If any of them is set, the saved App is not used."""
 GITHUB_URL_SETTINGS = ("github_api_url", "github_graphql_url", "github_server_url")
 PRIVATE_DIRECTORY_MODE = 0o700
 MAX_FILE_BYTES = 100_000
@@ -44,7 +44,7 @@ class RegisteredApp(FrozenModel):
     client_secret: str = Field(repr=False)
     private_key: str = Field(repr=False)
     webhook_secret: str | None = Field(repr=False)
-    """None if the App has no webhook, so that the server polls."""
+    """The webhook's secret. None if the App has no webhook, so that the server polls GitHub."""
     server: GitHubServer
     public_url: str | None
     """URL under which people open the server; None if unknown.

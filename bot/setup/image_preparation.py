@@ -17,7 +17,7 @@ class ImagePreparation:
     """Progress of the image build."""
 
     status: str = ""
-    """The current step, or the reason why the build failed; "" if nothing is being built."""
+    """The current step of the image build, or the reason why it failed; "" if no image is being built."""
 
 
 @asynccontextmanager

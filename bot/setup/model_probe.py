@@ -23,7 +23,7 @@ class ModelProbeResult:
     """Result of a model test."""
 
     error: str | None = None
-    """Why the model does not work; None if it works."""
+    """The reason why the model does not work; None if the model works."""
     has_known_price: bool = True
     """False if the price of the model is unknown."""
 

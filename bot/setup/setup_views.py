@@ -30,7 +30,7 @@ class StepFailure:
     problem: SetupProblem
     detail: str = ""
     retry_url: str = ""
-    """URL that repeats the step; "" if there is none."""
+    """The URL that repeats the failed step; "" if the step cannot be repeated."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class SetupStep:
     is_done: bool
     detail: str = ""
     url: str = ""
-    """URL of the page on which a person completes the step."""
+    """The URL of the page on which a person completes the step."""
     error: str = ""
     """The reason why the step is not complete yet, for example an error; "" if unknown."""
     run: RunSummary | None = None

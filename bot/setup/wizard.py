@@ -42,7 +42,7 @@ SESSION_COOKIE = "patchwright-setup"
 HANDOVER_DELAY_SECONDS = 0.3
 WRONG_CODE_DELAY_SECONDS = 1.0  # delay of the response to a wrong code
 REMEMBERED_FIELDS = ("model", "base_url", "server_url", "organization", "public_url", "reach")
-"""Form fields that keep their values when the browser comes back. No field in this list is secret."""
+"""The form fields whose values are kept for the next visit of the page. No field in this list is secret."""
 _PROBLEM_STATUS: Mapping[SetupProblem, int] = {
     "app_not_saved": 507, "data_not_writable": 507, "expired_code": 403, "github_unavailable": 502,
     "invalid_address": 400, "invalid_model_address": 400, "login_required": 401, "manifest_code_expired": 410,
@@ -88,7 +88,7 @@ class SetupWizard:
         self._unsaved_app: RegisteredApp | None = None
         self._lock = asyncio.Lock()
         self.done = asyncio.Event()
-        """Set after everything is saved and the last response is sent."""
+        """This event is set after everything is saved and the last response is sent."""
 
     # --- the steps ------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ HANDLED_EVENTS = frozenset(
         *("check_run", "check_suite", "workflow_run", "status"),
     }
 )
-"""Events that can start, change or stop a run. Deliveries of other events are answered and ignored."""
+"""Events that can start, change or stop a run. Deliveries of other events get a response and are ignored."""
 
 
 class UnreadableDelivery(Exception):
@@ -61,10 +61,10 @@ class LabelAdded(FrozenModel):
     number: int
     label: str
     occurred_at: str
-    """The thread's `updated_at`, as GitHub wrote it. The value differs each time the label is added."""
+    """The thread's `updated_at`, in GitHub's format. The value differs each time the label is added."""
     sender: Sender
     installation_id: int | None
-    """None if the webhook belongs to the repository instead of an App."""
+    """The id of the App installation; None if the webhook belongs to the repository."""
     snapshot: ThreadContent | None = None
     """The title and body of the thread at the time of the event; None if unknown."""
 
@@ -77,7 +77,7 @@ class LabelRemoved(FrozenModel):
     number: int
     label: str
     occurred_at: str
-    """The time of the event, as GitHub wrote it."""
+    """The time of the event, in GitHub's format."""
     sender: Sender
 
 
@@ -86,7 +86,7 @@ class HeadBranch(FrozenModel):
 
     name: str
     is_same_repository: bool
-    """False for the branch of a fork."""
+    """True if the branch is in the repository itself; False if it is in a fork."""
     author_id: int | None
     """The user id of the pull request's author; None if the account was deleted."""
 
@@ -99,9 +99,9 @@ class ThreadClosed(FrozenModel):
     number: int
     reason: Literal["closed", "merged", "deleted", "transferred"]
     occurred_at: str
-    """The time of the event, as GitHub wrote it."""
+    """The time of the event, in GitHub's format."""
     head_branch: HeadBranch | None
-    """None for an issue."""
+    """The head branch of the pull request; None for an issue."""
 
 
 class InstallationChanged(FrozenModel):
@@ -110,11 +110,11 @@ class InstallationChanged(FrozenModel):
     kind: Literal["installation_changed"] = "installation_changed"
     installation_id: int
     is_access_removed: bool
-    """True if the App lost access."""
+    """True if the App lost access to the repositories."""
     repositories: tuple[Repo, ...]
-    """The affected repositories; empty if all repositories of the installation are affected."""
+    """The affected repositories; empty if the event affects all repositories of the installation."""
     permissions: dict[str, str]
-    """The permissions after the change."""
+    """The permissions of the installation after the change."""
     settings_url: str
     """URL of the page on which the owner changes the installation; "" if unknown."""
 
@@ -141,11 +141,11 @@ class CommentCreated(FrozenModel):
     body: str
     sender: Sender
     app_names: frozenset[str]
-    """The id, client id and slug of the App that wrote on behalf of the sender; empty if there is none."""
+    """The id, client id and slug of the App that wrote the comment for the sender; empty if no App wrote it."""
     installation_id: int | None
-    """None if the webhook belongs to the repository instead of an App."""
+    """The id of the App installation; None if the webhook belongs to the repository."""
     occurred_at: str = ""
-    """The time of the event, as GitHub wrote it."""
+    """The time of the event, in GitHub's format."""
     snapshot: ThreadContent | None = None
     """The title and body of the thread at the time of the event; None if unknown."""
 
@@ -158,15 +158,15 @@ class ReviewSubmitted(FrozenModel):
     repo_id: int
     number: int
     review_id: int | None
-    """The id of the review. A single inline comment or a reply in a thread has its own review."""
+    """The id of the review. Every single inline comment, and every reply in a thread, has its own review."""
     review_comment_id: int | None
     """The id of the inline comment; None if the event is about the review's own text."""
     body: str
     sender: Sender
     installation_id: int | None
-    """None if the webhook belongs to the repository instead of an App."""
+    """The id of the App installation; None if the webhook belongs to the repository."""
     occurred_at: str = ""
-    """The time of the event, as GitHub wrote it."""
+    """The time of the event, in GitHub's format."""
     snapshot: ThreadContent | None = None
     """The title and body of the thread at the time of the event; None if unknown."""
 
@@ -252,7 +252,7 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
 
 
 ACCESS_REMOVED_ACTIONS = frozenset({"deleted", "suspend", "removed"})
-"""Actions of installation events that mean that the App lost access."""
+"""The actions of installation events which show that the App lost access."""
 
 
 def _make_label_added(

@@ -90,7 +90,7 @@ class DeliveryOrigin(PayloadModel):
 
 class CheckSuite(PayloadModel):
     head_branch: str | None
-    """None if the commit belongs to a fork or to no branch."""
+    """The branch of the checked commit; None if the commit belongs to a fork or to no branch."""
     head_sha: str
 
 
@@ -150,7 +150,7 @@ CHECKS_PAYLOADS: dict[tuple[str, str], type[ChecksPayload]] = {
     ("workflow_run", "completed"): WorkflowRunPayload,
     ("status", ""): StatusPayload,
 }
-"""The payload model for each event and action."""
+"""Maps each event and action to the model of its payload."""
 
 
 class IssuePayload(RepositoryPayload):
@@ -202,7 +202,7 @@ class IdOnly(PayloadModel):
 class PullRef(PayloadModel):
     ref: str
     repo: IdOnly | None = None
-    """None if the fork was deleted."""
+    """The branch's repository; None if the fork was deleted."""
 
 
 class ClosedPull(ThreadDetails):

@@ -68,9 +68,9 @@ class Receiver:
         self.endpoints: Mapping[str, GetEndpoint] = {}
         """Further GET endpoints, by path."""
         self.mounted_apps: Mapping[str, AsgiApp] = {}
-        """Other applications, by the first path segment that they serve, such as `/jobs`."""
+        """Other applications. The key is the first segment of their paths, such as `/jobs`."""
         self.fallback_app: AsgiApp | None = None
-        """The application for all other paths. If it is None, requests for them get status 404."""
+        """The application for all other paths. If it is None, requests for other paths get status 404."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -37,18 +37,18 @@ class Triggers(FrozenModel):
     label: str = "fix-me"
     mention: str = "@agent"
     app_id: str | None = None
-    """The id or client id of this deployment's App. None if the deployment uses a token."""
+    """The id or client id of this deployment's App; None if the deployment uses a token."""
 
 
 class TriggerRequest(NamedTuple):
     """A request by a user, and where on GitHub it was made."""
 
     job: Job
-    """The requested job. If the command needs no run, as `stop` does, the job only identifies the request."""
+    """The requested job. A command such as `stop` needs no run; its job only identifies the request."""
     request: Request
     """The parsed command."""
     requested_at: datetime | None
-    """When the user made the request; None if unknown."""
+    """The time when the user made the request; None if unknown."""
     resource_path: tuple[str, ...]
     """The comment or thread that the bot reacts to, as the part of its API path after the repository. () if the
     bot cannot add a reaction.
