@@ -30,7 +30,7 @@ def validate_template(template: str) -> str:
     if fields - set(PLACEHOLDERS) or any(spec or conversion for *_, spec, conversion in parts):
         raise ValueError("the only placeholders are {number}, {slug} and {run}")
     if not fields & {"number", "run"}:
-        raise ValueError("it must contain {number} or {run}, so that every issue gets its own branch")
+        raise ValueError("the name must contain {number} or {run}, so that every issue gets its own branch")
     if not is_branch_name(name := template.format(**dict.fromkeys(PLACEHOLDERS, "1"))):
         raise ValueError(f"{name} is not a valid branch name")
     return template

@@ -39,7 +39,7 @@ class GitFailed(WorkspaceError):
 
     def __init__(self, command: str, exit_code: int | None, stderr: str, stdout: bytes = b"") -> None:
         self.exit_code = exit_code
-        """The exit code; None after a timeout."""
+        """The exit code of git; None if git timed out."""
         self.stderr = stderr
         self.stdout = stdout
         """Standard output, at most MAX_STDOUT bytes."""

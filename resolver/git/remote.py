@@ -104,9 +104,9 @@ def _explain_failure(exc: GitFailed, url: str, credentials: Credentials | None) 
     stderr = exc.stderr.lower()
     if "error: 401" in stderr or "could not read username" in stderr or "authentication failed" in stderr:
         problem = (
-            "rejected the token: it is invalid or expired"
+            "rejected the token, which is invalid or expired"
             if credentials
-            else "requires a token, and none is set"
+            else "requires a token, but no token is set"
         )
         return Unauthorized(f"{url} {problem}.")
     if "error: 403" in stderr:

@@ -21,9 +21,10 @@ KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
     "xai": ("XAI_API_KEY",),
 }
-"""The variables from which litellm reads the API keys of the common providers; one of them must be set.
+"""Maps common providers to the variables from which litellm reads the API key. One variable of each used
+provider must be set.
 
-Other providers are not checked: some need no key, and some accept other credentials than a key.
+Other providers are not checked, because some need no key and some accept other credentials.
 """
 
 MODEL_SETTINGS = (
@@ -63,7 +64,7 @@ async def check_endpoint(settings: Settings) -> None:
         reason = "connection refused" if isinstance(exc, ConnectionRefusedError) else _reason(exc)
         raise SettingsError(
             f"The model's endpoint {url.hostname} cannot be reached ({reason}). "
-            f"Check {environment_variable('model_base_url')} and that the endpoint runs."
+            f"Check {environment_variable('model_base_url')}, and check that the endpoint is running."
         ) from exc
     writer.close()
     with suppress(OSError):

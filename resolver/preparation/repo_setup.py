@@ -54,8 +54,8 @@ class InstallStep(FrozenModel):
     command: str
     """Shell command. It runs as root in the repository's root directory."""
     program: str | None = None
-    """The program that the command needs. If it is missing, the step is skipped. None if a maintainer wrote
-    the command, because such a step always runs.
+    """The program that the command needs. If the program is missing, the step is skipped. The value is None
+    for a command that a maintainer wrote, because such a command always runs.
     """
     required: bool = True
     """True if the whole setup fails when this step fails. If it is False, the failure is only reported."""

@@ -243,13 +243,13 @@ def _parse_agent_form(
     if skill.name != name:
         raise ValueError("another file has the same name")
     if not _TOOL_NAME.fullmatch(name):
-        raise ValueError("the name must have at most 60 characters: letters, digits, `_` and `-`")
+        raise ValueError("the name may contain only letters, digits, `_` and `-`, and at most 60 characters")
     if not skill.description or not skill.text:
         raise ValueError("the description or the text is missing")
     if len(skill.text) > MAX_PROMPT:
         raise ValueError(f"the text is longer than {MAX_PROMPT:,} characters")
     if sum(other.kind == "agent" for other in earlier) >= MAX_AGENTS:
-        raise ValueError(f"{MAX_AGENTS} micro agents come before it")
+        raise ValueError(f"only the first {MAX_AGENTS} micro agents are used")
     return parse_agent_schema(fields)
 
 

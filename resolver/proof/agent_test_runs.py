@@ -38,7 +38,7 @@ def describe_missing_test_run(trajectory: Trajectory, test_command: str | None) 
         return f"The repository's tests were not run after the last edit{f' (`{edit}`)' if edit else ''}."
     return (
         "The repository's tests were not run after the last edit: "
-        f"`{_clip_command(runs[-1].command)}` ran before {f'`{edit}`' if edit else 'it'}."
+        f"`{_clip_command(runs[-1].command)}` ran before {f'`{edit}`' if edit else 'that edit'}."
     )
 
 

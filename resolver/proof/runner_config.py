@@ -139,6 +139,6 @@ _TEST_CONFIG_READERS = {
     "setup.cfg": _setup_cfg_test_config,
     "package.json": _package_json_test_config,
 }
-"""Functions that return the test configuration in a manifest, by file name. They return None if the manifest
-is invalid.
+"""Functions that extract the test configuration from a manifest, by the manifest's file name. They return
+None if the manifest is invalid.
 """

@@ -72,8 +72,8 @@ class PatchLimits(FrozenModel):
     max_files: int = Field(default=100, ge=1)
     """Maximum number of changed paths."""
     max_megabytes: float = Field(default=4, gt=0)
-    """Maximum size of the diff, and maximum size of the data that it adds to the tree. 1 MB is 1,000,000
-    bytes.
+    """Maximum size of the diff in megabytes (1,000,000 bytes). The same limit applies to the data that the
+    diff adds to the tree.
     """
     allowed_paths: tuple[str, ...] = ()
     """Patterns for protected paths that the agent may change nevertheless, such as `.github/workflows/*`.
@@ -108,7 +108,9 @@ class PatchCheck(FrozenModel):
     files: tuple[str, ...]
     """Changed paths."""
     violations: tuple[str, ...] = ()
-    """One sentence for each violation. The patch may be published only if there are none."""
+    """One sentence for each violation of the policy. The patch may be published only if there is no
+    violation.
+    """
     notes: tuple[str, ...] = ()
     """One sentence for each change that a reviewer should look at."""
 

@@ -58,7 +58,8 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
         sentences += scan_added_lines(change.path, old, new)
     if skipped_count := len(files) - len(scanned):
         sentences.append(
-            f"{skipped_count} of the files were not scanned for such patterns, because they are too many or too large."
+            f"{skipped_count} changed files were not scanned for code that can deceive test runs, "
+            "because they are too many or too large."
         )
     return sentences
 

@@ -24,7 +24,7 @@ class McpServer(FrozenModel):
     @model_validator(mode="after")
     def _validate_transport(self) -> "McpServer":
         if bool(self.command) == bool(self.url):
-            raise ValueError("a server has either a command or a url")
+            raise ValueError("set either `command` or `url`, and not both")
         if self.url:
             Origin.from_url(self.url)
         return self

@@ -43,7 +43,7 @@ class _TestScript:
     """The single command that starts the tests."""
     runner: RunnerName
     is_last: bool
-    """True if arguments added to the script reach this command."""
+    """True if arguments that are appended to the script are passed to this command."""
     has_only_lint_before: bool
     """True if everything that the script runs before this command is a linter."""
 

@@ -23,8 +23,8 @@ class DeclaredCommand:
     command: str
     runner: RunnerName
     source: str
-    """The place of the command in the file, as the subject of a sentence. For example, "The target `test` of
-    the Makefile".
+    """A phrase that says where the command is in the file, such as "The target `test` of the Makefile". It is
+    the subject of a sentence.
     """
 
     @property

@@ -20,11 +20,11 @@ RunnerName = Literal[
     "junit",
     "none",
 ]
-"""Names of test runners. Some do not name one program:
+"""Names of test runners. These three names do not stand for one program:
 
-- `tap` is any runner that writes the Test Anything Protocol.
-- `junit` is a command that writes a JUnit XML report to `$PATCHWRIGHT_REPORT`.
-- `none` is a command of which only the exit code counts.
+- `tap` stands for all runners that write the Test Anything Protocol.
+- `junit` stands for a command that writes a JUnit XML report to `$PATCHWRIGHT_REPORT`.
+- `none` stands for a command whose exit code is the only result.
 """
 
 Language = Literal["python", "javascript", "go", "rust", "java", "ruby", "make"]
@@ -45,4 +45,4 @@ RUNNER_LANGUAGES: dict[RunnerName, Language] = {
     "rspec": "ruby",
     "minitest": "ruby",
 }
-"""The language of a runner's tests; other runners support any language."""
+"""Maps runners to the language of their tests. All other runners support any language."""

@@ -25,10 +25,11 @@ class RunnerReport(FrozenModel):
     """The parsed report of a test runner."""
 
     results: dict[str, TestStatus] = Field(default_factory=dict)
-    """Outcome per test id.
+    """Outcome of each test, by test id.
 
-    An id has pytest's form (`tests/test_x.py::test_y[1]`) if the report names the file, else
-    `classname::name`. A test file that could not be collected is an error, and its id is only the path.
+    If the report names the file of a test, the id has pytest's form, such as `tests/test_x.py::test_y[1]`.
+    Otherwise, the id is `classname::name`. A test file that could not be collected has the outcome "error",
+    and its id is only the path.
     """
     messages: dict[str, str] = Field(default_factory=dict)
     """Message of each failure or error, by test id. Only the last MAX_MESSAGE characters of a message are
@@ -89,13 +90,13 @@ class _SuiteCounts:
         for key, number in actual.items():
             if self.claimed.get(key, number) != number:
                 raise _InvalidJUnitReport(
-                    f"the test report claims {self.claimed[key]} {key} and shows {number}"
+                    f"the test report claims {self.claimed[key]} {key}, but contains {number}"
                 )
         tests = self.claimed.get("tests", self.cases)
         # If a test fails and its teardown has an error, the report contains two elements. Some runners count
         # these as one test, others as two.
         if not len(self.ids) <= tests <= self.cases:
-            raise _InvalidJUnitReport(f"the test report claims {tests} tests and shows {self.cases}")
+            raise _InvalidJUnitReport(f"the test report claims {tests} tests, but contains {self.cases}")
 
 
 class _JUnitTarget:

@@ -19,8 +19,8 @@ class Suite(FrozenModel):
     command_reason: str
     """How this command was chosen, in one sentence for the log and the pull request."""
     directory: str = ""
-    """Path from the repository's root, such as `packages/a`. The suite's test ids begin with it. An empty
-    string means the root.
+    """Path of the suite's directory from the repository's root, such as `packages/a`. An empty string means
+    the root. The ids of the suite's tests begin with this path.
     """
     suffixes: tuple[str, ...] = ()
     """Suffixes of the source files that these tests cover, such as `.py`. If there are no suffixes, the tests

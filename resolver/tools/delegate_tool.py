@@ -35,7 +35,9 @@ SANDBOX_FAILED = "The investigator's sandbox failed before the question was answ
 MAX_REPORT = 8_000
 """Maximum length of a report, in characters."""
 EXCLUDED_TOOLS = frozenset(edit.model_fields["kind"].default for edit in EDIT_ACTIONS)
-"""Tools that an investigator does not get. Its shell can still write, but its sandbox is discarded."""
+"""Tools that an investigator does not get. It can still change files with its shell, but its sandbox is
+discarded.
+"""
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ class SubagentLauncher:
     """Log of the parent run."""
     logs: LogStore
     limits: Limits
-    """Limits of the parent run. Its subagents share half of what is left, so that the parent can always
-    finish.
+    """Limits of the parent run. Its subagents share half of the remaining budget, so that the parent can
+    always finish.
     """
 
     def allocate_limits(self, max_steps: int, subagents: int = 1) -> Limits | ActionFailure:

@@ -176,7 +176,7 @@ async def test_a_missing_model_ends_the_command_with_an_error(
     assert code == 2
     assert notice == (
         "The model's endpoint 127.0.0.1 cannot be reached (connection refused). "
-        "Check PATCHWRIGHT_MODEL_BASE_URL and that the endpoint runs."
+        "Check PATCHWRIGHT_MODEL_BASE_URL, and check that the endpoint is running."
     )
     assert error == f"patchwright: {notice}\n"
     assert scenario.runs == ()

@@ -73,7 +73,7 @@ class ReportBuilder:
         """
         for name, number in actual.items():
             if claimed.get(name) not in (None, number):
-                raise InvalidReport(f"the test report claims {claimed[name]} {name} and shows {number}")
+                raise InvalidReport(f"the test report claims {claimed[name]} {name}, but contains {number}")
 
     def build(self, output: str | None = None) -> RunnerReport:
         return RunnerReport(results=self._results, messages=self._messages, output=output)

@@ -71,7 +71,7 @@ def parse_tape(content: bytes, root: str) -> RunnerReport:
         elif line.startswith("Bail out!"):
             raise InvalidReport(f"the tests bailed out ({line[:200]})")
     if planned != count:
-        raise InvalidReport(f"the test report plans {planned or 'no'} tests and shows {count}")
+        raise InvalidReport(f"the test report plans {planned or 'no'} tests, but contains {count}")
     return collected.build()
 
 
@@ -113,7 +113,7 @@ class _TapLevel:
 
     def check_plan(self) -> None:
         if self.planned not in (None, self.count):
-            raise InvalidReport(f"the test report plans {self.planned} tests and shows {self.count}")
+            raise InvalidReport(f"the test report plans {self.planned} tests, but contains {self.count}")
 
 
 def _enter_level(levels: list[_TapLevel], depth: int) -> None:

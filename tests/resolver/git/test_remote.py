@@ -85,8 +85,8 @@ async def test_many_runs_can_clone_the_same_repository_at_once(world, repo, tmp_
             "The repository {url} does not exist, or the token has no access to it.",
         ),
         ("acme/sample", "main", "stranger", NotFound, "The repository {url} does not exist, or"),
-        ("acme/sample", "main", None, Unauthorized, "{url} requires a token, and none is set."),
-        ("acme/sample", "main", "!", Unauthorized, "{url} rejected the token: it is invalid or expired."),
+        ("acme/sample", "main", None, Unauthorized, "{url} requires a token, but no token is set."),
+        ("acme/sample", "main", "!", Unauthorized, "{url} rejected the token, which is invalid or expired."),
         (
             "acme/empty",
             "main",

@@ -102,7 +102,7 @@ async def test_a_file_for_another_programs_agent_stays_a_skill(found: Any) -> No
         ("{type: boolean}", "{type: yesno}", "its output: properties.complete.type: 'yesno' is not valid"),
         ("minLength: 1", "pattern: '(a+)+$'", "its input: `pattern` is not supported"),
         ("required: [symbol]", "required: [name]", "its input: `name` is required, but it is not a property"),
-        ("name: find-callers", "name: find.callers", "the name must have"),
+        ("name: find-callers", "name: find.callers", "the name may contain only"),
         (
             "description: Find every caller of one function.",
             "description:",
@@ -136,7 +136,7 @@ async def test_duplicate_names_and_too_many_micro_agents_are_reported(found: Any
     ]
     assert [problem.partition(" (")[2] for problem in skills.problems] == [
         "another file has the same name): skipped.",
-        "10 micro agents come before it): skipped.",
+        "only the first 10 micro agents are used): skipped.",
     ]
 
 
