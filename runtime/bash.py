@@ -64,7 +64,7 @@ class Bash:
         self._unsent_keys = bytearray()
         self._marker = b""
         self._held_back: dict[int, bytes] = {}
-        """For each descriptor, the last bytes that were read if they may be the beginning of the marker."""
+        """For each descriptor, the last bytes that were read, as long as they may be the beginning of the marker."""
         self._completion: asyncio.Future[int | None] = self._loop.create_future()
         self._pty_closed = asyncio.Event()
         self._modes = termios.tcgetattr(pty)
@@ -124,7 +124,7 @@ class Bash:
         itself has ended.
 
         An interactive command uses the terminal, to which `type_keys` writes. Any other command has empty
-        input, and a pipe for its output. No other command gets the variables in `secret_env`.
+        input, and a pipe for its output. Only this command gets the variables in `secret_env`.
         """
         # After variable assignments, use `command` instead of `builtin`: with `builtin`, bash 5.2 would not
         # pass the variables to the programs that `eval` starts.
@@ -155,8 +155,8 @@ class Bash:
         return self._completion
 
     async def interrupt(self, completion: "asyncio.Future[int | None]", background: Iterable[int]) -> None:
-        """Kill the command and everything that it started, except `background`. bash then returns to its
-        prompt.
+        """Kill the command and everything that it started, but not the processes in `background`. bash then
+        returns to its prompt.
         """
         deadline = self._loop.time() + INTERRUPT_TIMEOUT
         while not completion.done() and self._loop.time() < deadline:

@@ -60,8 +60,8 @@ class SandboxFeatures:
         return directory if directory.is_dir() else None
 
     def documents_command(self) -> tuple[str, ...] | None:
-        """Return the first words of the command that starts the document converter. The arguments of the
-        converter follow. Return None if the converter is not installed.
+        """Return the command that starts the document converter, without the converter's own arguments. Return
+        None if the converter is not installed.
 
         The command needs no environment variables, so that a project's own Python can start the converter,
         too.

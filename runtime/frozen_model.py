@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class FrozenModel(BaseModel):
-    """A value. It is immutable, equal to another value with the same content, and rejects unknown fields.
+    """Base class of immutable values. Two values with equal fields are equal. Unknown fields are rejected.
 
     Numbers must be finite, because JSON has no infinite numbers. Otherwise, an infinite number from a sandbox
     could be written to a log, but the log could not be read back.

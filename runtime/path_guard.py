@@ -34,7 +34,7 @@ class PathGuard:
     def resolve(self, path: str) -> Path:
         """Return the real path of a file. The file need not exist.
 
-        Raises ToolInputError if the path, after all links are followed, is in neither the work tree nor the
+        Follows all symbolic links. Raises ToolInputError if the result is outside of the work tree and the
         scratch directory.
         """
         if "\0" in path:

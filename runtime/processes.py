@@ -110,15 +110,15 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def kill_descendants(pid: int, exclude: Iterable[int] = ()) -> None:
-    """Kill all descendants, including those that are forked meanwhile. Do not kill the processes in `exclude`
-    or their descendants.
+    """Kill all descendants of a process, including those that are forked during this call. Do not kill the
+    processes in `exclude` or their descendants.
     """
     _kill_all(lambda: [child for child in descendant_pids(pid, exclude) if start_time(child) is not None])
 
 
 def kill_session(sid: int, exclude: Iterable[int] = ()) -> None:
-    """Kill all processes of a session, including those that are forked meanwhile. Do not kill the processes
-    in `exclude`.
+    """Kill all processes of a session, including those that are forked during this call. Do not kill the
+    processes in `exclude`.
     """
     excluded = set(exclude)
     _kill_all(lambda: [pid for pid in session_pids(sid) if pid not in excluded])

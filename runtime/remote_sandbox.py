@@ -103,8 +103,9 @@ class SandboxTransport(Protocol):
         """Return the live connection. Raises TimeoutError if there is none within `timeout` seconds."""
 
     def disconnect(self, connection: StreamPair | None = None) -> None:
-        """Close this connection. If it is None, close the current one. Does nothing if a newer connection has
-        replaced `connection`. The server may connect again.
+        """Close `connection`, or the current connection if `connection` is None. The server may connect again.
+
+        Does nothing if a newer connection has already replaced `connection`.
         """
 
 
@@ -124,7 +125,7 @@ class SocketTransport:
     @classmethod
     @asynccontextmanager
     async def listen(cls, directory: Path, key: str | None = None) -> AsyncIterator["SocketTransport"]:
-        """Listen in a directory that only the other side can enter.
+        """Listen on a socket in this directory. Only the container may have access to the directory.
 
         The key is written to a file next to the socket, where the server can read it. The file is deleted
         after the server has sent the key. If `key` is given, no file is written, because the server already
@@ -134,8 +135,8 @@ class SocketTransport:
         if key is None:
             _write_key(directory / KEY_FILE, transport.key)
         server = await asyncio.start_unix_server(transport._authenticate, directory / SOCKET_NAME)
-        # The user of the sandbox must be able to connect. Only those who may enter the directory can reach
-        # the socket.
+        # The user of the sandbox must be able to connect. Only users with access to the directory can reach the
+        # socket.
         os.chmod(directory / SOCKET_NAME, 0o666)  # noqa: S103
         try:
             yield transport
@@ -147,7 +148,7 @@ class SocketTransport:
 
     @property
     def key(self) -> str:
-        """The key of the socket. Another process needs it to take over from this one."""
+        """The key of the socket. Another host process needs it to take over the sandbox."""
         return self._key
 
     async def get_connection(self, timeout: float) -> StreamPair:
@@ -202,8 +203,8 @@ class RemoteSandbox:
     ) -> None:
         """`find_failure` returns the reason if the sandbox is no longer running, otherwise None.
 
-        `grace` is how many seconds longer than an action's own timeout to wait. `previous` is the server's
-        hello message if this process takes over from another one. It names the last requests of that process.
+        `grace` is the number of seconds to wait after an action's own timeout. `previous` is the server's hello
+        message if this process takes over from another process. It names the last requests of that process.
         """
         self._transport = transport
         self._root = root

@@ -27,7 +27,7 @@ INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
 """Environment variables that name the Python package index."""
 
 current_call_id: ContextVar[str] = ContextVar("call", default="")
-"""Id of the agent's tool call to which the current action belongs; empty if it belongs to none."""
+"""Id of the agent's tool call to which the current action belongs; empty if it belongs to no tool call."""
 
 
 class SandboxSpec(FrozenModel):

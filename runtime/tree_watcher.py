@@ -55,8 +55,8 @@ class TreeWatcher:
         self._lock = threading.Lock()  # When a task is canceled, its walk continues in a thread.
 
     async def fingerprint(self) -> str | None:
-        """Return a fingerprint of the tree, or None if it is unknown. It equals an earlier fingerprint only
-        if nothing has changed since that one.
+        """Return a fingerprint of the tree, or None if changes cannot be detected. Two fingerprints are equal only
+        if nothing has changed between them.
 
         Take the fingerprint before you scan the tree. If the tree changes during the scan, the next
         fingerprint then differs.
@@ -90,8 +90,8 @@ class TreeWatcher:
         return self._is_complete and all(mask & _IGNORED for mask in masks)
 
     def _watch_directories(self) -> None:
-        """Watch all directories of the tree, and no others. Directories that are already watched stay watched
-        without interruption.
+        """Watch all directories of the tree, and stop watching directories that have left it. Directories that
+        are already watched stay watched without interruption.
         """
         with self._lock:
             if self._has_given_up:

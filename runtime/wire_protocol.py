@@ -37,7 +37,7 @@ class Hello(FrozenModel):
     last_request_id: int = Field(default=0, ge=0, le=1 << 53)
     """Id of the last request that the server received. A host process that takes over uses the next id."""
     call_id: str = Field(default="", max_length=200)
-    """Id of the agent's last tool call that sent a request; empty if none has yet."""
+    """Id of the agent's last tool call that sent a request; empty if no tool call has sent one yet."""
     call_request_id: int = Field(default=0, ge=0, le=1 << 53)
     """Id of the last request for that tool call. The server keeps the result of this request."""
     process_limits: str = Field(default="", max_length=8192)
@@ -54,7 +54,7 @@ class ActionRequest(FrozenModel):
     id: int = Field(ge=1)
     action: SandboxAction
     call_id: str = ""
-    """Id of the agent's tool call to which the action belongs; empty if it belongs to none."""
+    """Id of the agent's tool call to which the action belongs; empty if it belongs to no tool call."""
 
 
 class ActionResponse(FrozenModel):

@@ -32,7 +32,7 @@ class RequiredAccess:
 
 
 def authenticate(authorization: str | None, state: GitHubState) -> Token | GitHubApp | OAuthClient | None:
-    """Returns the token, App or OAuth client whose credentials a request contains, or None if it has none.
+    """Returns the token, App or OAuth client whose credentials a request contains, or None without credentials.
 
     Raises ApiError 401 if the credentials are invalid.
     """

@@ -94,11 +94,11 @@ class FakeGitHub:
         return self._state.find_or_create_user(login)
 
     def rename_user(self, login: str, new: str) -> None:
-        """Gives a user another login: the id stays, the old login becomes free."""
+        """Changes a user's login. The id stays the same, and the old login becomes available."""
         self.user(login).login = new
 
     def delete_user(self, login: str) -> None:
-        """Deletes a user's account; what the user wrote stays, without an author."""
+        """Deletes a user's account. The issues and comments of the user stay, without an author."""
         self._state.delete_user(self.user(login))
 
     def create_repository(
@@ -169,7 +169,7 @@ class FakeGitHub:
         self._server.oauth.signed_in_user = self.user(login)
 
     def create_installation_token(self, installation: Installation) -> str:
-        """Creates a token like that of an Actions run: valid for the installation's repositories, for 3600 s."""
+        """Creates a token for the installation's repositories that expires after 3600 s, as in an Actions run."""
         ids = frozenset(repo.id for repo in installation.repositories)
         return self._state.create_installation_token(installation, ids, installation.app.permissions).value
 

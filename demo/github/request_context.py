@@ -1,4 +1,4 @@
-"""A REST request to the fake server: what its handler can use, and the response."""
+"""Classes for REST requests to the fake server: the request, its context for the handler, and the response."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -57,13 +57,13 @@ def node_id(kind: str, number: int) -> str:
 
 
 def legacy_permission(role: Role) -> str:
-    """Returns the value for GitHub's `permission` field, which has only four values. `role_name` has all six."""
+    """Converts a role to the old `permission` field, which has four values. The field `role_name` has six."""
     return {"maintain": "write", "triage": "read"}.get(role, role)
 
 
 @dataclass(frozen=True)
 class Serializer:
-    """Serializes objects; holds the two base URLs that the JSON's links begin with."""
+    """Converts objects of the fake server to JSON. The links in the JSON begin with one of two base URLs."""
 
     api_url: str
     web_url: str

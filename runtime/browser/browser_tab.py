@@ -42,7 +42,7 @@ class BrowserTab:
     has_bids: bool = False
     """True if the elements of the tab's document have bids. The model names elements by their bids."""
     document_times: deque[float] = field(default_factory=lambda: deque(maxlen=_NAVIGATION_LOOP_COUNT))
-    """When the newest documents since the last call were shown, on the event loop's clock."""
+    """Times at which the tab showed new documents since the last call, on the event loop's clock."""
     unreleased_documents: int = 0
     """Number of documents shown since the last garbage collection. Chromium may still keep them in memory."""
     target_id: str = ""

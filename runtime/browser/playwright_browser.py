@@ -118,8 +118,8 @@ class Browser:
         features: SandboxFeatures,
         load_timeout: float = LOAD_TIMEOUT,
     ) -> None:
-        """`load_timeout` is the number of seconds that a server may take to respond. Its page may then take
-        the same time to load.
+        """`load_timeout` is the maximum number of seconds for a server to respond, and then again for its page to
+        load.
         """
         self._load_timeout = load_timeout
         self._paths = PathGuard(root, scratch)

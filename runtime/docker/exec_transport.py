@@ -37,9 +37,7 @@ _STDOUT = 1  # stream number in the engine's frames
 
 
 class ExecStream(Protocol):
-    """The engine's client returns an attached stream, which this protocol describes. It behaves like a
-    socket.
-    """
+    """The stream that the engine's client returns for an attached process. It behaves like a socket."""
 
     def recv(self, size: int, /) -> bytes: ...
     def sendall(self, data: bytes, /) -> object: ...

@@ -48,7 +48,7 @@ from patchwright.runtime.wire_protocol import KEY_FILE, SOCKET_NAME
 log = logging.getLogger(__name__)
 
 TransportKind = Literal["socket", "exec"]
-# seconds until the server in the container says hello; on an idle machine, this takes 0.3
+# maximum seconds until the server in the container sends its hello message; on an idle machine, it takes 0.3
 STARTUP_TIMEOUT = 60.0
 # seconds to wait for the unfinished action of a process that was killed, if no tool call will ask for its
 # result

@@ -73,7 +73,7 @@ def _ssh_command(url: str, socket: Path) -> list[str]:
         raise EngineUnavailable(f"write the engine's URL as ssh://user@host:22, not {url}")
     remote_socket = unquote(parts.path) if parts.path.strip("/") else _REMOTE_SOCKET
     options = [
-        *("-o", "BatchMode=yes"),  # ssh must not ask anything, because nobody can answer
+        *("-o", "BatchMode=yes"),  # ssh must not prompt, because no user could answer
         *("-o", "ExitOnForwardFailure=yes"),
         *("-o", "ServerAliveInterval=15"),
         *("-T", "-L", f"{socket}:{remote_socket}"),

@@ -137,9 +137,8 @@ def make_relocatable(install_dir: Path, browser: Path, package_root: Path, patch
     node = browser / "lib" / "playwright" / "driver" / "node"
     programs = [*(chromium / name for name in CHROMIUM_PROGRAMS), node]
     paths = f"LD_LIBRARY_PATH={':'.join(map(str, search))}"
-    subprocess.run(
-        ["env", paths, package_root / "usr/bin/strip", node], check=True
-    )  # 33 of its 150 MB are symbols
+    # 33 of the 150 MB of this program are debug symbols.
+    subprocess.run(["env", paths, package_root / "usr/bin/strip", node], check=True)
     needing = [*programs, *chromium.glob("*.so*"), *native.iterdir(), *(browser / "lib").rglob("*.so")]
     copy_libraries(
         needing, native, provided=[install_dir / "lib", *(browser / "lib").glob("*.libs")], search_dirs=search

@@ -83,7 +83,7 @@ def preload() -> None:
 
 
 class Screenshot:
-    """A screenshot that Chromium made, decoded. Raises ValueError if the bytes are not an image."""
+    """A decoded screenshot of a page. Raises ValueError if the bytes are not an image."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

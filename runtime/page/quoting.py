@@ -1,4 +1,4 @@
-"""Quotes text from a page on one line. So a page can neither add lines to the tree nor hide text in it."""
+"""Quotes text from a page on one line. So a page cannot add lines to the tree, and cannot hide text in it."""
 
 import re
 from dataclasses import dataclass

@@ -15,12 +15,12 @@ GENERIC_ROLES = frozenset(
     "code Abbr Ruby RubyAnnotation Section MenuListPopup rowgroup LayoutTable LayoutTableRow LayoutTableCell "
     "Details Pre FigcaptionCaption time".split()
 )
-"""Roles that carry no information. If an element with such a role has no name, it gets no line. Its content
-still gets lines.
+"""Roles that carry no information. An element with such a role and without a name is left out of the tree, but its
+content is included.
 """
 
 IGNORED_ROLES = frozenset({"InlineTextBox", "LineBreak", "ListMarker", "StaticText"})
-"""Roles of decoration, and of parts of texts. The reader gets the texts themselves from the text nodes."""
+"""Roles of decorations and of parts of texts. They are left out, because texts are read from the text nodes."""
 
 INLINE_TAGS = frozenset(
     "A ABBR B BDI BDO CITE CODE DATA DEL DFN EM FONT I INS KBD LABEL MARK Q S SAMP SLOT SMALL SPAN STRONG SUB SUP "

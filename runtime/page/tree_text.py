@@ -75,7 +75,7 @@ class _LineContext:
 class TreeReader:
     """Reads the lines of a page once, from the page's layout and its accessibility tree.
 
-    If an element has no node in the accessibility tree, it gets no line. Its content still gets lines.
+    An element without a node in the accessibility tree is left out, but its content is included.
     """
 
     def __init__(

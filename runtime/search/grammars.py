@@ -173,8 +173,8 @@ class Definition:
 
     name: str
     owner: str
-    """The owner that the definition itself names (a receiver, `Class::`). Empty if only the position of the
-    definition shows the owner.
+    """The class or type that the definition itself names, as in `Class::method` or in a Go receiver. Empty if
+    it does not name one.
     """
     first_line: int
     last_line: int

@@ -50,7 +50,7 @@ class SelectedFiles:
     root: Path
     names: tuple[str, ...]
     note: str = ""
-    """A remark about the selection, for the reader of the results. Empty if there is none."""
+    """A note for the model about the selection of the files. Empty if no note is needed."""
 
     def __iter__(self) -> Iterator[tuple[str, Path]]:
         return ((name, self.root / name) for name in self.names)

@@ -12,9 +12,8 @@ from patchwright.runtime.search.grammars import Definition
 from patchwright.runtime.search.search_results import SearchHit, printable_line
 
 MAX_SIGNATURE_CHARS = 160  # characters of a definition's first line
-MAX_SCOPE_CHARS = (
-    200  # Maximum characters of the names of enclosing definitions; longer texts lose their beginning.
-)
+# Maximum characters of the names of enclosing definitions. If they are longer, their beginning is cut off.
+MAX_SCOPE_CHARS = 200
 MAX_USES = 5_000  # Maximum number of uses of one name that are examined in one file.
 MAX_OUTLINE_DEPTH = 20  # Maximum number of indentation levels in an outline.
 

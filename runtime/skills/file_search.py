@@ -34,8 +34,8 @@ _NARROW_HINT = "narrow your search: use a longer search_term or a subdirectory"
 def search_dir(search_term: str, dir_path: str = "./") -> None:
     """Print `file:line: text` for each line that contains the text, in text files below the directory.
 
-    At most 100 lines are printed. The text is not a pattern. Skipped: .git, node_modules, __pycache__ and
-    files over 5 MB.
+    Prints at most 100 lines. The text is searched literally, not as a pattern. Files in .git, node_modules and
+    __pycache__, and files over 5 MB, are skipped.
 
     (A skill because: skipping irrelevant files and limiting the output takes more than a line of code.)
     """
@@ -58,13 +58,15 @@ def search_dir(search_term: str, dir_path: str = "./") -> None:
 
 @print_errors
 def search_file(search_term: str, file_path: str | None = None) -> None:
-    """Print the numbered lines of a file that contain the text, at most 100. Default: the open file.
+    """Print the lines of a file that contain the text, with line numbers, at most 100.
+
+    Without file_path, searches the open file.
 
     (A skill because: ad-hoc code does not know which file is open.)
     """
     needle = os.fsencode(require_text("search_term", search_term))
     if file_path is None and current_file() is None:
-        raise SkillError("no file is open: name one as file_path, or call open_file(path) first")
+        raise SkillError("no file is open: set file_path, or call open_file(path) first")
     path = require_file(current_file() if file_path is None else file_path, "file_path")
     hits = 0
     for number, line in _find_hits(path, needle, required=True):

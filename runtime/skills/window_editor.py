@@ -51,7 +51,7 @@ _state = _EditorState()
 
 @print_errors
 def open_file(path: str, line_number: int | None = None) -> None:
-    """Open a text file and print a window of 100 numbered lines, around line_number if given.
+    """Open a text file and print a window of 100 numbered lines. If line_number is given, the window is around it.
 
     The file stays open for goto_line, scroll_down, scroll_up, edit_file and search_file.
 
@@ -108,7 +108,9 @@ def create_file(filename: str) -> None:
         with real.open("x", encoding="utf-8") as file:
             file.write("\n")
     except FileExistsError:
-        raise SkillError(f"{filename} exists: open_file({str(filename)!r}) and edit_file change it") from None
+        raise SkillError(
+            f"{filename} exists: to change it, use open_file({str(filename)!r}) and edit_file"
+        ) from None
     _state.path = real
     _print_window([""], 1)
 
@@ -118,7 +120,8 @@ def edit_file(start: int, end: int, content: str) -> None:
     """Replace lines start to end (inclusive) of the open file with content, and print the new window.
 
     Use the line numbers of the last printed window. Empty content deletes the lines. An edit that would add a
-    syntax error to Python or JavaScript is rejected: the error is printed with its line.
+    syntax error to Python or JavaScript is rejected, and the error is printed with
+    its line.
 
     (A skill because: replacing exact lines is easy to get wrong in code, and the syntax is checked.)
     """
@@ -128,7 +131,7 @@ def edit_file(start: int, end: int, content: str) -> None:
         raise SkillError(f"content must be text, not {content!r:.100}")
     if not 1 <= start <= end <= len(lines):
         raise SkillError(
-            f"there are no lines {start} to {end} in {display_path(real)}: use 1 <= start <= end <= {len(lines)}. "
+            f"{display_path(real)} has no lines {start} to {end}: use 1 <= start <= end <= {len(lines)}. "
             "Nothing was changed"
         )
     before = real.read_bytes()

@@ -201,7 +201,9 @@ def test_a_new_file_is_created_and_open(tree: Path, printed: Printed) -> None:
 def test_an_existing_file_is_not_overwritten(tree: Path, printed: Printed) -> None:
     before = (tree / "long.py").read_text()
     skills.create_file("long.py")
-    assert printed().startswith("[create_file: long.py exists: open_file('long.py') and edit_file change it]")
+    assert printed().startswith(
+        "[create_file: long.py exists: to change it, use open_file('long.py') and edit_file]"
+    )
     assert (tree / "long.py").read_text() == before
     skills.create_file("long.py/inside.py")
     assert printed().startswith("[create_file: ")
