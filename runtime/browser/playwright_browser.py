@@ -1,7 +1,7 @@
 """Chromium in the sandbox, with one browser context per run. Only this module uses Playwright directly.
 
-Chromium starts with the first call. Only then is Playwright imported, from the directory of the feature. The
-other browser modules use Playwright's types under the names `Vendor*`.
+Chromium starts with the first call. Playwright is also imported at that time, from the directory of the feature.
+The other browser modules use Playwright's types under the names `Vendor*`.
 """
 
 import asyncio

@@ -229,7 +229,7 @@ def test_an_edit_outside_of_the_file_changes_nothing(
     printed()
     skills.edit_file(start, end, "y = 0")
     assert printed() == (
-        f"[edit_file: there are no lines {start} to {end} in long.py: use 1 <= start <= end <= 250. "
+        f"[edit_file: long.py has no lines {start} to {end}: use 1 <= start <= end <= 250. "
         "Nothing was changed]\n"
     )
     assert (tree / "long.py").read_bytes() == before
@@ -351,9 +351,7 @@ def test_a_search_without_a_hit_a_term_or_a_directory_says_so(printed: Printed) 
 
 def test_a_file_is_searched_by_name_or_because_it_is_open(tree: Path, printed: Printed) -> None:
     skills.search_file("x99 ")
-    assert (
-        printed() == "[search_file: no file is open: name one as file_path, or call open_file(path) first]\n"
-    )
+    assert printed() == "[search_file: no file is open: set file_path, or call open_file(path) first]\n"
     skills.search_file("x99 ", "long.py")
     assert printed() == "99: x99 = 99\n['x99 ' in long.py: 1 hit]\n"
     skills.open_file("long.py")
