@@ -19,7 +19,7 @@ _NOISE = re.compile(
 _FIXES = (
     (
         re.compile(r"no apt-get|needs 3\.11|has Python"),
-        "use a base image with Python 3.11, bash and git, or pull debian:bookworm-slim, from which they can be copied",
+        "use a base image with Python 3.11, bash and git, or pull debian:bookworm-slim, which can provide them",
     ),
     (
         re.compile(r"certificate.verify|self.signed|\[SSL", re.IGNORECASE),

@@ -20,7 +20,7 @@ def check_capacity(min_free_memory_mb: int, min_free_disk_mb: int, docker_root: 
     systems other than Linux, and for an engine in a VM.
     """
     shortages = [
-        f"{free:,} MiB of {resource} are free, and {setting} is {required:,}"
+        f"only {free:,} MiB of {resource} are free, but {setting} is {required:,}"
         for resource, free, setting, required in (
             ("memory", available_memory_mb(), "`min_free_memory_mb`", min_free_memory_mb),
             ("disk", available_disk_mb(docker_root), "`min_free_disk_mb`", min_free_disk_mb),

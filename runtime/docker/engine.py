@@ -91,7 +91,7 @@ class Engine:
         return sorted(map(parse_listed_image, listed), key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
-        """Remove a tag, and an image without other tags. Return False if the image is in use or gone."""
+        """Remove a tag, and its image if that has no other tags. Return False if the image is in use or gone."""
 
         def remove() -> bool:
             import docker.errors
@@ -215,7 +215,7 @@ class Engine:
             raise
 
     async def rename(self, container: str, name: str, own_labels: Collection[str]) -> None:
-        """Rename a container. Replaces another one with the new name if it has all labels in `own_labels`."""
+        """Rename a container. Removes another container with the new name if it has all labels in `own_labels`."""
         await _run_in_thread(
             lambda: self._replace_by_name(name, own_labels, partial(self._client.rename, container, name))
         )

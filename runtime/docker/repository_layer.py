@@ -49,14 +49,14 @@ done
 
 
 def repository_layer_tag(image: str, key: str) -> str:
-    """Return the tag of the layer that `setup` with this key creates on top of an image."""
+    """Return the tag of the repository layer for a base image and the key of a setup."""
     return f"{REPOSITORY_LAYERS}:{hash_files({'image': image.encode(), 'key': key.encode()})}"
 
 
 async def build_repository_layer(
     container: SandboxContainer, tag: str, repository: str, setup: SetupCallback
 ) -> None:
-    """Run `setup` in a container that was started for it. Store the result as an image with the tag `tag`.
+    """Run `setup` in this container, and store the result as an image with the tag `tag`.
 
     Raises LayerRejected if the setup changed our files, SandboxError, and any error of `setup`.
     """

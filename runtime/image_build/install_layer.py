@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def replace_code(install_dir: Path) -> None:
-    """Replace our code of an earlier build by the new code."""
+    """Replace Patchwright's code from an earlier build by the new code."""
     shutil.rmtree(install_dir / "app", ignore_errors=True)
     shutil.move(install_dir / "new" / "app", install_dir / "app")
     compileall.compile_dir(install_dir / "app", quiet=2)

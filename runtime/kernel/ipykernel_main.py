@@ -253,7 +253,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
         shell_class = SkillShell
 
         def pre_handler_hook(self) -> None:
-            """Do nothing. Jupyter's own method would lose the message on an interrupt outside of a cell."""
+            """Do nothing. With Jupyter's own method, an interrupt outside of a cell would lose the message."""
 
         post_handler_hook = pre_handler_hook
 

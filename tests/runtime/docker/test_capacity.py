@@ -19,14 +19,14 @@ def test_this_machine_has_one_mib_free(tmp_path: Path) -> None:
 
 def test_missing_memory_is_named_with_its_setting(tmp_path: Path) -> None:
     with pytest.raises(
-        InsufficientResources, match=r"[\d,]+ MiB of memory are free, and `min_free_memory_mb` is 1,099,"
+        InsufficientResources, match=r"[\d,]+ MiB of memory are free, but `min_free_memory_mb` is 1,099,"
     ):
         capacity.check_capacity(ENDLESS, 0, tmp_path)
 
 
 def test_missing_disk_space_is_named_with_its_setting(tmp_path: Path) -> None:
     with pytest.raises(
-        InsufficientResources, match=r"[\d,]+ MiB of disk are free, and `min_free_disk_mb` is 1,099,"
+        InsufficientResources, match=r"[\d,]+ MiB of disk are free, but `min_free_disk_mb` is 1,099,"
     ):
         capacity.check_capacity(0, ENDLESS, tmp_path)
 
