@@ -47,7 +47,7 @@ FINAL_ACTIONS = (Ask, Finish, ProposePlan, Report)
 # log longer.
 MAX_CALLS = 32
 NOT_SAVED = (
-    "As long as it is so large, it is not part of your work: delete what is too large, or move it away"
+    "Your changes are not saved while they are too large: delete the large files, or move them elsewhere"
 )
 # Maximum characters of a reply's text. The rest is cut, because every later prompt contains the text again.
 MAX_THOUGHT = 100_000

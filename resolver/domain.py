@@ -84,7 +84,7 @@ class Job(FrozenModel):
         return parse_request(self.command)
 
     def is_covered_by(self, run: "Job") -> bool:
-        """Returns True if this job asks for nothing beyond the request of the job `run` on the same issue.
+        """Returns True if this job requests nothing more than the job `run` on the same issue.
 
         Returns False if a label triggered both jobs, because the second label requests another run.
         """
@@ -255,7 +255,7 @@ class Verdict(FrozenModel):
     - regressed: a test that passed at base fails twice with the patch, and the patch did not change that
       test.
     - fixed: nothing regressed, and a test that failed at base passes because the patch changes the tested code.
-    - unproven: everything else. One case is a patch that changes tests and fails only their base version. Its
+    - unproven: all other cases. For example, the patch changes tests, and only their base version fails. Such a
       change of behavior may be intended, so a person has to decide.
 
     `review` adds an opinion and decides nothing.
@@ -268,13 +268,13 @@ class Verdict(FrozenModel):
     missing: tuple[str, ...] = ()
     """Tests that passed at base but were skipped or not run with the patch."""
     modified_tests_failing: tuple[str, ...] = ()
-    """Tests that the patch changes or deletes. Their old version passed at base and fails with the patch."""
+    """Tests that the patch changes or deletes. Their old version passes at base and fails with the patch."""
     new_tests_at_base: dict[str, TestStatus] = Field(default_factory=dict)
-    """Results of the patch's tests on the code at base, without those that are the same for the old tests."""
+    """Results of the patch's tests on the base code. Results that equal those of the old tests are left out."""
     patch_tests_failing: tuple[str, ...] = ()
-    """Tests from the patch that fail twice with it."""
+    """Tests from the patch that failed with the patch in two runs."""
     weakened_tests: tuple[str, ...] = ()
-    """Checks that the patch weakens in existing test files: one sentence for each file."""
+    """One sentence for each existing test file in which the patch weakens checks."""
     deleted_test_files: tuple[str, ...] = ()
     """Test files that the patch deletes."""
     reverted_test_config: tuple[str, ...] = ()
@@ -285,7 +285,7 @@ class Verdict(FrozenModel):
     review: ModelReview | None = None
     """A second model's opinion, if one was requested."""
     reason: str = ""
-    """Why the verdict is not better than this kind, in one sentence."""
+    """Why the verdict has this kind and not a better one, in one sentence."""
     before: TestRun | None = None
     after: TestRun | None = None
 
@@ -351,7 +351,7 @@ class PullRequestSpec(FrozenModel):
 
 
 class Published(FrozenModel):
-    """The pull request is open; the forge confirmed it."""
+    """The outcome of a job whose pull request is open. The forge confirmed that it is open."""
 
     kind: Literal["published"] = "published"
     url: str
@@ -364,7 +364,7 @@ class Published(FrozenModel):
 
 
 class Reported(FrozenModel):
-    """There was nothing to propose, and a comment in the thread explains the reason."""
+    """The outcome of a job that opened or changed no pull request. A comment in the thread explains the reason."""
 
     kind: Literal["reported"] = "reported"
     url: str
@@ -375,14 +375,14 @@ class Reported(FrozenModel):
 
 
 class Rejected(FrozenModel):
-    """The job was not admitted. `explanation` is a text for the person who triggered it."""
+    """The outcome of a job that was not admitted. `explanation` is a text for the person who triggered the job."""
 
     kind: Literal["rejected"] = "rejected"
     explanation: str
 
 
 class InputRequired(FrozenModel):
-    """The run waits for the answer to a question that it posted in the thread."""
+    """The outcome of a job that waits for the answer to a question in the thread."""
 
     kind: Literal["input_required"] = "input_required"
     url: str

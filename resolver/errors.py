@@ -6,14 +6,14 @@ ResolverError
 │   ├── Forbidden          our token lacks a permission; an operator must act
 │   │   └── BranchMoved    somebody else moved the branch; it is left unchanged
 │   ├── Unauthorized       our token is unknown or expired
-│   └── NotFound           no such repository, issue or pull request, or our token may not see it
+│   └── NotFound           no such repository, issue or pull request, or our token cannot see it
 ├── ModelError             the model gave no usable reply; `retryable` says whether to try again
 │   ├── ModelConnectionFailed no connection to the provider can be opened
 │   ├── ModelBusy          rate limit or overload; `retry_after` is the provider's requested wait
 │   ├── ModelAccessDenied  wrong key or model name; retrying does not help, an operator must act
 │   │   ├── ModelUnreachable no connection could be opened before the first reply
 │   │   └── QuotaExceeded  the account has no credit
-│   ├── ContentFiltered    the provider's filter rejects the prompt or holds back the reply
+│   ├── ContentFiltered    the provider's filter rejects the prompt or withholds the reply
 │   └── ContextOverflow    the prompt is longer than the model's context window
 ├── SettingsError          an operator must change a setting; the message names the key and the fix
 ├── UsageError             an invalid command-line argument
@@ -74,7 +74,7 @@ class Unauthorized(ForgeError):
 
 
 class NotFound(ForgeError):
-    """The resource does not exist, or our token may not see it."""
+    """The resource does not exist, or our token cannot see it."""
 
     retryable = False
 
@@ -122,11 +122,13 @@ class ModelAccessDenied(ModelError):
 
 
 class ModelConnectionFailed(ModelError):
-    """No connection to the model's endpoint can be opened. It may be possible later."""
+    """No connection to the model's endpoint can be opened. A later attempt may succeed."""
 
 
 class ModelUnreachable(ModelAccessDenied):
-    """No connection to the model's endpoint could be opened before its first reply: its URL is probably wrong."""
+    """No connection to the model's endpoint could be opened before the model's first reply. The URL is probably
+    wrong.
+    """
 
 
 class QuotaExceeded(ModelAccessDenied):
@@ -134,7 +136,7 @@ class QuotaExceeded(ModelAccessDenied):
 
 
 class ContentFiltered(ModelError):
-    """The provider's filter rejects the prompt or holds back the reply."""
+    """The provider's filter rejects the prompt or withholds the reply."""
 
     retryable = False
 

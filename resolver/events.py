@@ -1,7 +1,8 @@
 """The events of a run. A run is its append-only log of events.
 
 The agent, the limits, the cost, the summary, the progress report and the resume logic depend only on this
-log. Order and time are stored in the log entries, not in the events, so that equal events compare equal.
+log. Order and time are stored in the log entries, not in the events. Events with the same content therefore
+compare equal.
 """
 
 from collections.abc import Iterator
@@ -127,7 +128,7 @@ class ModelReply(FrozenModel):
 
 
 class ToolResult(FrozenModel):
-    """The result of a tool call. Each call has exactly one."""
+    """The result of a tool call. Each call has exactly one result."""
 
     kind: Literal["tool_result"] = "tool_result"
     call_id: str
@@ -135,7 +136,7 @@ class ToolResult(FrozenModel):
 
 
 class AuxiliaryModelCall(FrozenModel):
-    """A model call that is not part of the conversation, such as a review, or that failed."""
+    """A model call that failed, or that is not part of the conversation, such as a review."""
 
     kind: Literal["auxiliary_model_call"] = "auxiliary_model_call"
     purpose: Literal["vision", "condense", "review", "failed"]

@@ -69,7 +69,8 @@ def find_missing_steps(
     found: list[str] = []
     if pull_request and (unanswered := list_unanswered_threads(pull_request, last_finish(trajectory))):
         found.append(
-            f"These review threads wait, and `thread_replies` does not answer them: {', '.join(map(str, unanswered))}."
+            "These review threads wait for a reply, but `thread_replies` contains none for them: "
+            f"{', '.join(map(str, unanswered))}."
         )
     if failed := _failures_alongside_finish(trajectory):
         names = ", ".join(f"`{name}`" for name in failed[:MAX_SHOWN_POINTS])
@@ -150,7 +151,7 @@ def last_finish(trajectory: Trajectory) -> Finish | None:
     """Returns the latest finish call before the current verdict, or the latest of the run if there is no
     verdict. Returns None if there is no finish call.
     """
-    # A run that a person continued may come to a verdict that equals an earlier one.
+    # If a person continues a run, its new verdict may be equal to an earlier one.
     messages = [
         n
         for n, e in enumerate(trajectory)

@@ -107,7 +107,9 @@ class Forge(Protocol):
         """Returns the current state of the thread, and whether `branch` still contains the commit `base`."""
 
     async def get_bot_user(self, repo: Repo) -> User | None:
-        """Returns the account that our writes appear under; None if it cannot be determined."""
+        """Returns the account that the forge shows as the author of our writes. Returns None if the account is
+        unknown.
+        """
 
     async def push_commit(
         self,

@@ -96,10 +96,10 @@ MISSING_RESULT = "[the answer to this call was not recorded]"
 def build_messages(trajectory: Trajectory) -> tuple[ChatMessage, ...]:
     """Returns the conversation so far in the form that providers accept.
 
-    After each reply come the results of its calls, in the order of the calls, and then the messages that
-    arrived during the calls. Sent messages must not change before the next condensation. Therefore, while
+    Each reply is followed by the results of its calls, in the order of the calls, and then by the messages
+    that arrived during the calls. Sent messages must not change before the next condensation. Therefore, while
     calls of the last reply are pending, that reply and the later messages are left out. After a condensation,
-    a summary replaces the dropped replies, but neither prompts nor messages from people.
+    a summary replaces the dropped replies. Prompts and messages from people are never dropped.
     """
     return Conversation().build_messages(trajectory)
 
@@ -341,9 +341,9 @@ def _observation_text(observation: AnyObservation) -> str:
         case PageSnapshot():
             return _page_text(observation)
         case HostRequest(modality=modality, files=files, task=task):
-            return f"[the cell waits for a look at {len(files)} file(s) ({modality}): {task}]"
+            return f"[the cell waits for the description of {len(files)} file(s) ({modality}): {task}]"
         case ExternalToolResult(text=text, ok=ok):
-            return _end_with_newline(text or "[nothing]") + ("" if ok else "[the tool says that it failed]")
+            return _end_with_newline(text or "[nothing]") + ("" if ok else "[the tool reported a failure]")
         case SubagentResult():
             return prompt_texts.render_subagent_result(observation)
         case TextResult(text=text) | Acknowledgment(text=text):

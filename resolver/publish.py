@@ -197,7 +197,7 @@ async def explain_how_to_open(spec: PullRequestSpec, forge: Forge, settings: Set
 async def report_without_patch(
     job: Job, agent_stopped: AgentStopped, trajectory: Trajectory, forge: Forge
 ) -> Rejected | InputRequired | Reported | None:
-    """Completes the job if there is nothing to publish; otherwise returns None.
+    """Completes the job and returns its outcome if there is nothing to publish. Otherwise, returns None.
 
     There is nothing to publish if the requester has lost the permission, if the agent has a question or
     proposes a plan, or if the job only asked for an answer.

@@ -61,7 +61,9 @@ def replay_run(trajectory: Trajectory) -> Iterator[ReplayedStep]:
 
 
 def messages_at(trajectory: Trajectory, entry: int) -> tuple[ChatMessage, ...]:
-    """Returns the messages of the request to which the log entry at position `entry` is the reply."""
+    """Returns the messages of one request. The model's reply to this request is the log entry at position
+    `entry`.
+    """
     earlier = Trajectory(trajectory.entries[:entry])
     build: Callable[[Trajectory], tuple[ChatMessage, ...]] = messages.build_messages
     if trajectory.subagent_started is not None and trajectory.subagent_started.role == "browse":

@@ -314,8 +314,8 @@ async def attempt_patch(
         )
 
     def get_baseline_message() -> Message | None:
-        """Returns a message with the test results at base. Returns None if the tests still run or the initial
-        prompt already contained the results.
+        """Returns a message with the test results at base. Returns None if the tests are still running,
+        or if the initial prompt already contained the results.
         """
         if not log.trajectory.is_baseline_pending or (run := get_baseline()) is None:
             return None

@@ -57,7 +57,7 @@ _FILLER_WORDS = re.compile(
     r"|main|master|base|branch|merge|pull request|pr|now|again|thanks?)\b|\W",
     re.IGNORECASE,
 )
-"""Words that add nothing to a request to merge."""
+"""Words that may accompany a request to merge. They do not request other work."""
 
 
 async def resolve_pull_request(
@@ -203,7 +203,7 @@ async def _report_up_to_date(job: Job, pull: PullRequest, forge: Forge) -> Repor
 
 @dataclass(frozen=True)
 class _VerificationSetup:
-    """The data for testing the repository. The test suites are those of the base branch."""
+    """The data that is needed to test the repository. The test suites are those of the base branch."""
 
     suites: Suites
     sandboxes: Sandboxes

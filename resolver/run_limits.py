@@ -11,7 +11,7 @@ from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolR
 from patchwright.runtime.frozen_model import FrozenModel
 
 EARLY_STOPS: frozenset[StopReason] = frozenset({"limit", "stuck", "canceled", "error"})
-"""The reasons of stops that were not decided by the agent."""
+"""The reasons for which a run stops without the agent's decision."""
 NOTICE_STEPS = 5
 """The model is told when this many replies are left."""
 
@@ -20,15 +20,15 @@ class Limits(FrozenModel):
     """The limits of one run."""
 
     steps: int = Field(default=100, ge=1)
-    """Replies of the model."""
+    """Maximum number of replies of the model."""
     seconds: float = Field(default=3600.0, gt=0)
-    """Seconds of work since the first event. If the process was killed, the time until the run was resumed
-    does not count.
+    """Maximum seconds of work since the first event. If the process was killed, the time until the run was
+    resumed does not count.
     """
     usd: Decimal = Field(default=Decimal("2.00"), gt=0)
-    """Dollars, as far as the model's price is known."""
+    """Maximum cost in dollars. Calls with an unknown price do not count."""
     tokens: int | None = Field(default=None, ge=1)
-    """Tokens of prompts, including cached ones, and of completions. None means no limit."""
+    """Maximum tokens of prompts (including cached ones) and completions. None means no limit."""
 
 
 def usage_since_resume(trajectory: Trajectory) -> Usage:

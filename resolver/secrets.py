@@ -80,11 +80,11 @@ class Secrets:
     def mask(self, text: bytes) -> bytes: ...
 
     def mask(self, text: str | bytes) -> str | bytes:
-        """Returns the text with each secret replaced by `<secret-hidden>`. In a string, the parts of a secret
-        at the cuts of truncated text are replaced, too.
+        """Returns the text with each secret replaced by `<secret-hidden>`. If a string was truncated within a
+        secret, the remaining part of the secret is replaced, too.
 
-        Invisible characters within a secret do not protect it. In bytes, they are ignored only if the bytes
-        are UTF-8 text.
+        A secret is also found if invisible characters were inserted into it. In bytes, it is then found only
+        if the bytes are UTF-8 text.
         """
         if isinstance(text, bytes):
             for encoded in self._encoded:

@@ -87,7 +87,9 @@ def check_stuck_without_nudge(trajectory: Trajectory) -> AgentStopped | None:
     """
     if (pattern := _match_pattern(_exchanges(trajectory))) is None:
         return None
-    return AgentStopped(reason="stuck", detail=f"It was stuck ({pattern.kind}, {pattern.times} times).")
+    return AgentStopped(
+        reason="stuck", detail=f"The agent was stuck ({pattern.kind}, {pattern.times} times)."
+    )
 
 
 def count_silent_replies(trajectory: Trajectory) -> int:
@@ -142,8 +144,8 @@ def _is_wait(action: Action) -> bool:
 def _exchanges(trajectory: Trajectory) -> list[Exchange]:
     """Returns the calls with their results since the last nudge or instruction, newest first.
 
-    At most as many calls as the longest pattern needs are returned, so that a long run is not read again at
-    each step.
+    The number of returned calls is limited to what the longest pattern needs. Otherwise, each step of a long
+    run would read the whole run again.
     """
     found: list[Exchange] = []
     results: dict[str, AnyObservation] = {}

@@ -17,11 +17,11 @@ class PatchTests:
     files_only: bool
     """True if only `files` were run; False if all tests were run."""
     after: TestRun
-    """Run with the whole patch, except its changes to the test configuration."""
+    """The run with the whole patch, except its changes to the test configuration."""
     after_rerun: TestRun | None = None
     """A second run that includes at least the tests that failed in `after`; None if none failed."""
     before: TestRun | None = None
-    """Run on the code at base; None if this run is not needed. Tests with errors are marked as skipped,
+    """The run on the code at base; None if it is not needed. Tests with errors are marked as skipped,
     unless the error occurred because code from the patch is missing.
     """
     before_rerun: TestRun | None = None
@@ -39,19 +39,19 @@ class Evidence:
     """The test runs that the verdict on one suite is based on."""
 
     before: TestRun
-    """The repository's own tests at base."""
+    """The run of the repository's own tests at base."""
     after: TestRun
-    """The repository's own tests in their base version, run on the patch's code."""
+    """The run of the base version of the repository's own tests on the patch's code."""
     before_rerun: TestRun | None = None
-    """A second run at base. It includes the tests that pass only at base, and some of those that pass only
-    with the patch (`verification.MAX_CONFIRMED`). None if no result differs or a second run is impossible.
+    """A second run at base. It includes the tests that pass only at base, and at most MAX_CONFIRMED tests
+    that pass only with the patch. None if no result differs or if a second run is impossible.
     """
     after_rerun: TestRun | None = None
     """A second run with the patch. It includes the tests of `before_rerun`, or all tests if single tests
     cannot be selected.
     """
     full_patch: TestRun | None = None
-    """Run with the whole patch, including its tests and test configuration. It includes at least the tests
+    """The run with the whole patch, including its tests and test configuration. It includes at least the tests
     that passed in `before` and fail in `after`. None if it is not needed, or if the patch changes neither
     tests nor test configuration.
     """
@@ -108,7 +108,7 @@ def get_test_file(test: str) -> str:
 
 def get_test_status(run: TestRun, test: str) -> TestStatus | None:
     """Returns the result of a test. If its file could not be collected, returns the result of the file.
-    Returns None if there is neither.
+    Returns None if the test and its file have no result.
     """
     return run.results.get(test) or run.results.get(get_test_file(test))
 
@@ -181,7 +181,7 @@ def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind,
         change = "passed without the patch and failed with it"
         return (
             "unproven",
-            f"{_format_tests(verdict.modified_tests_failing)} {change}, as written before the patch changed the tests.",
+            f"In the old version of the tests, {_format_tests(verdict.modified_tests_failing)} {change}.",
         )
     if verdict.missing:
         return (
@@ -218,11 +218,11 @@ def _reason_unproven(evidence: Evidence, reverted_config: tuple[str, ...]) -> st
         and patch_tests.before
         and any(patch_tests.before.results.get(test) == "passed" for test in new)
     ):
-        return "The patch's own tests also pass without the rest of it, so they do not show the fix."
+        return "The patch's own tests also pass without the rest of the patch, so they do not show the fix."
     if before.failed_count and not before.passed_count and not evidence.after.passed_count:
         cause = "they may need something that the sandbox lacks, such as a network or a service"
         return f"All tests fail without the patch and with it: {cause}."
-    return "No test that failed without the patch passes with it, so none shows the fix."
+    return "No test that failed without the patch passes with it, so no test shows the fix."
 
 
 def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
@@ -329,7 +329,7 @@ def _repository_failures(before: TestRun, patch_tests: PatchTests) -> frozenset[
 
 
 def _compare_exit_codes(evidence: Evidence, reverted_config: tuple[str, ...]) -> tuple[VerdictKind, str]:
-    """Decides the kind for a command that reports no individual tests."""
+    """Decides the kind of verdict if the test command reports no individual tests."""
     before, after = evidence.before, evidence.after
     ok = before.exit_code == 0, after.exit_code == 0
     if ok == (True, False):
@@ -355,7 +355,7 @@ def _compare_exit_codes(evidence: Evidence, reverted_config: tuple[str, ...]) ->
 
 
 def _explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:
-    """Decides the kind if at least one side has no test results."""
+    """Decides the kind of verdict if there are no test results with the patch, without it, or both."""
     before, after, after_rerun = evidence.before, evidence.after, evidence.after_rerun
     if before.problem and after.problem:
         return "untested", f"The tests could not be run, with the patch or without it: {before.problem}."

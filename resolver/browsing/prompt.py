@@ -137,7 +137,7 @@ def find_schema_error(trajectory: Trajectory, page: PageSnapshot) -> str:
 
 
 def _find_failure(trajectory: Trajectory, page: PageSnapshot) -> str | None:
-    """Returns what went wrong with the calls that led to this page, or None."""
+    """Returns the error of the calls that led to this page, or None if there was no error."""
     if page.error is None and (problem := find_schema_error(trajectory, page)):
         return subagent_texts.render_schema_error(problem)
     return page.error

@@ -29,9 +29,9 @@ MAX_THREAD_COMMENTS = 12  # Number of the latest comments of a thread that are s
 MAX_EARLIER_RUNS = 3  # Number of the latest runs that are shown.
 MAX_RUNS_READ = 10
 CLOSING_REFERENCE = re.compile(r"^Fixes #(\d{1,9})$", re.MULTILINE)
-"""Matches the line in the body of a pull request by the bot that names the issue."""
+"""Matches the line that names the issue. The bot writes this line into the body of its pull requests."""
 SUMMARY_SECTION = re.compile(r"^\*\*What was wrong:\*\* .*?(?=^Fixes #\d+\s*\Z|\Z)", re.MULTILINE | re.DOTALL)
-"""Matches the part of the same body that describes the work, from the summary to the list of steps."""
+"""Matches the description of the work in the body of the bot's pull requests, from the summary to the steps."""
 
 
 class ReviewThreadContext(FrozenModel):
@@ -52,7 +52,7 @@ class CurrentDiff(FrozenModel):
     """The diff of a pull request; very large diffs are only partly shown."""
 
     merge_base: str
-    """ID of the commit where the pull request's branch left its base branch."""
+    """ID of the commit where the pull request's branch diverged from its base branch."""
     has_merge_base: bool
     """True if the sandbox's git history contains that commit."""
     files: str
@@ -102,8 +102,8 @@ class PullRequestContext(FrozenModel):
     """The issue that the pull request's body names; None if there is none or the token cannot read it."""
 
     def strip_own_summary(self, body: str) -> str:
-        """Returns the pull request's body. If `earlier_runs` contains the run that wrote the bot's summary in
-        it, this summary is removed.
+        """Returns the pull request's body. The bot's summary is removed from the body if `earlier_runs` contains
+        the run that wrote the summary.
         """
         has_summary = any(run.opened_pull_request and run.cause for run in self.earlier_runs)
         return SUMMARY_SECTION.sub("", body, count=1) if has_summary else body

@@ -85,7 +85,7 @@ class PushResult:
     location: BranchLocation | CommentLocation | None = None
     """The place where the change was published; None if it was not published."""
     reason: str = ""
-    """Why the change is not on the pull request, in a sentence; empty if it is."""
+    """Why the change is not on the pull request, in a sentence; empty if the change is there."""
     has_moved: bool = False
     """True if someone else pushed to the branch in the meantime."""
 

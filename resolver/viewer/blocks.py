@@ -146,7 +146,7 @@ class ImageCollection:
         self._included: frozenset[str] | None = None
 
     def add(self, picture: ImageData, caption: str, item_id: str) -> ImageBlock:
-        """Adds an image. The id is that of the item that shows the image."""
+        """Adds an image. `item_id` is the id of the timeline item that shows the image."""
         key = hashlib.sha256(picture.data).hexdigest()
         _, first = self._pictures.setdefault(key, (picture, item_id))
         return ImageBlock(key, caption, first)
@@ -193,7 +193,7 @@ def escape_invisible(text: str) -> str:
 
 
 class _EscapeTable(dict[int, int | str]):
-    """A translation table that fills itself on lookup."""
+    """A table for `str.translate`, which computes an entry when it is first needed."""
 
     def __missing__(self, code: int) -> int | str:
         category = unicodedata.category(chr(code))

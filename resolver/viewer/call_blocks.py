@@ -1,4 +1,4 @@
-"""Renders a tool call and its result as title, blocks and summary. Text is not repeated in them."""
+"""Renders a tool call and its result as a title, blocks and a summary, without repeating any text."""
 
 import json
 from typing import Literal
@@ -59,7 +59,7 @@ MAX_CLIPPED_TITLE_LENGTH = 100  # characters of a call's title if a block below 
 
 
 def get_item_kind(action: Action) -> ItemKind:
-    """Returns the kind of a call. Readers can filter the timeline by it."""
+    """Returns the kind of a call. Readers can filter the timeline by kind."""
     match action:
         case RunShell() | SendInput() | RunPython():
             return "command"
@@ -96,7 +96,7 @@ def render_call_title(action: Action) -> str:
 
 
 def build_call_blocks(action: Action, limit: int, *, is_failed: bool) -> tuple[Block, ...]:
-    """Returns the blocks that show what the title of a call omits.
+    """Returns the blocks with the details of a call that its title omits.
 
     If `is_failed` is True, the result of an edit contains no diff, so the arguments of the edit are shown.
     """

@@ -140,7 +140,7 @@ class RunFragments:
     because `main` contains these parts.
     """
     main: str
-    """Everything else, with the timeline last."""
+    """All other parts of the page. The timeline comes last."""
 
 
 def render_fragments(
@@ -165,7 +165,7 @@ def render_fragments(
 
 
 def render_progress(run: RunId, trajectory: Trajectory, max_text_length: int) -> RunFragments:
-    """Renders those fragments of a live run that still change, except the timeline."""
+    """Renders the fragments of a live run that can still change, without the timeline."""
     view = _build_view(run, trajectory, (), max_text_length)
     context = _build_context(view, ImageCollection(), is_live=True)
     header, sidebar = (_render(f"viewer/{name}.html.j2", context) for name in ("header", "sidebar"))

@@ -146,7 +146,7 @@ async def test_a_thread_without_a_reply_is_requested_again_and_then_reported(
         RecordedTurn("Fix.", MUL), RecordedTurn("Done.", silent), RecordedTurn("So.", silent)
     )
     assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Published)
-    assert "`thread_replies` does not answer them: 2." in str(scenario.endpoint.requests[-1]["messages"])
+    assert "`thread_replies` contains none for them: 2." in str(scenario.endpoint.requests[-1]["messages"])
     assert own_thread_replies(pull)[1] == ["The run ended without a reply to this comment."]
     assert pull.review_threads[1].resolved_by is None
 

@@ -129,8 +129,8 @@ async def test_a_change_that_is_too_large_is_reported_beside_the_output_and_can_
     message = model.requests[1][-1]
     assert isinstance(message, ToolMessage)
     assert message.text == (
-        "make build\n[The change is larger than 4 MB. Some of its paths: build/. As long as it is so large, it is not "
-        "part of your work: delete what is too large, or move it away]\n[exit code 0, 0.1 s, in /workspace]"
+        "make build\n[The change is larger than 4 MB. Some of its paths: build/. Your changes are not saved while "
+        "they are too large: delete the large files, or move them elsewhere]\n[exit code 0, 0.1 s, in /workspace]"
     )
     assert log.trajectory.last_checkpoint() == make_patch("a")
 

@@ -175,7 +175,7 @@ def test_a_malformed_call_is_sent_back_as_json_that_a_provider_can_read() -> Non
         ),
         (
             HostRequest(modality="image", files=("/s/a.png",), task="What is on it?"),
-            "[the cell waits for a look at 1 file(s) (image): What is on it?]",
+            "[the cell waits for the description of 1 file(s) (image): What is on it?]",
         ),
         (
             SubagentResult(

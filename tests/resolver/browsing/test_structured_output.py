@@ -102,7 +102,9 @@ async def test_the_requested_fields_are_returned_as_one_object(tmp_path: Path) -
     assert (answer.status, answer.text, answer.schema_error) == ("answered", WHOLE, "")
     prompt = model.requests[1][-1].text
     assert "- `price`, a number: in dollars\n- `sizes`, a list of texts\n" in prompt
-    assert "null where the pages do not say, an empty list where they say that there is none, and" in prompt
+    assert (
+        "do not state a value, use null. If they say that a list has no entries, use an empty list:" in prompt
+    )
     assert """r'''{"name": "...", "price": 0, "sizes": ["..."], "sold_out": true}'''""" in prompt
     message = model.requests[2][-1]
     assert isinstance(message, ToolMessage) and f"> {WHOLE}\n" in message.text

@@ -213,7 +213,7 @@ async def test_a_modified_test_is_run_in_both_versions(open_verifier) -> None:
         )
     assert (verdict.kind, verdict.modified_tests_failing) == ("unproven", ("tests/test_calc.py::test_one",))
     assert verdict.reason == (
-        "1 test passed without the patch and failed with it, as written before the patch changed the tests."
+        "In the old version of the tests, 1 test passed without the patch and failed with it."
     )
 
 

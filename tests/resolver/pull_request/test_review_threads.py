@@ -61,7 +61,7 @@ def test_the_last_reply_to_a_thread_counts_and_unknown_threads_are_ignored() -> 
 def test_a_report_that_omits_a_thread_is_not_accepted_at_first() -> None:
     waiting = pull(thread("one"), thread("two"), thread("three"))
     assert find_missing_steps(run(waiting, make_finish(reply(2))), None) == (
-        "These review threads wait, and `thread_replies` does not answer them: 1, 3.",
+        "These review threads wait for a reply, but `thread_replies` contains none for them: 1, 3.",
     )
     assert (
         find_missing_steps(
