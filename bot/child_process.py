@@ -1,4 +1,4 @@
-"""Wraps the commands of child processes so that no child outlives this process, and stops child processes."""
+"""Makes sure that child processes stop when this process dies, and stops them on request."""
 
 import asyncio
 import sys
@@ -31,7 +31,7 @@ def with_parent_death_signal(command: Sequence[str]) -> list[str]:
 
 
 async def stop_process(process: asyncio.subprocess.Process, timeout: float) -> None:
-    """Sends SIGTERM, then SIGKILL if the process still runs after `timeout` seconds."""
+    """Stops a process with SIGTERM. If the process still runs after `timeout` seconds, stops it with SIGKILL."""
     if process.returncode is not None:
         return
     process.terminate()

@@ -130,8 +130,8 @@ def _loop_runner(command: str) -> Callable[[Coroutine[Any, Any, int]], int]:
 
 
 async def _cancel_on_sigterm(work: Coroutine[Any, Any, T]) -> T:
-    """Awaits a command. Cancels the command on SIGTERM, as Ctrl-C does, so that the command can close its
-    resources.
+    """Awaits a command. If the process gets SIGTERM, cancels the command, as for Ctrl-C. The command can then
+    close its resources.
     """
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -139,8 +139,8 @@ async def _cancel_on_sigterm(work: Coroutine[Any, Any, T]) -> T:
 
 
 def report_error(options: argparse.Namespace, error: Exception, code: int) -> int:
-    """Prints the error to standard error. With --json, also prints it as an object to standard output.
-    Returns `code`.
+    """Prints the error to standard error. With --json, also prints it as a JSON object to standard output.
+    Returns the exit code `code`.
     """
     hint = next((hint for kind, hint in ERROR_HINTS.items() if isinstance(error, kind)), None)
     sentence = strip_control_chars(f"{str(error).rstrip('.')}. {hint}" if hint else str(error))

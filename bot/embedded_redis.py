@@ -67,7 +67,7 @@ def find_redis_server() -> str:
 
 
 def running_redis_url(data: Path) -> str | None:
-    """Returns the URL of the Redis server that runs for this data directory, or None if none is running."""
+    """Returns the URL of the Redis server that uses this data directory, or None if no such server runs."""
     directory = data / "redis"
     try:
         location_file = directory / "socket-directory"
@@ -100,8 +100,8 @@ def _lock_directory(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _socket_path(directory: Path) -> Iterator[Path]:
-    """Yields the path of the server's socket. The socket is next to the data. If its path would be too long
-    there, it is in a private temporary directory.
+    """Yields the path of the server's socket. The socket is in the data directory. If this path would be too
+    long, the socket is in a private temporary directory.
     """
     default = directory / "redis.sock"
     if len(os.fsencode(default)) <= MAX_SOCKET_PATH_BYTES:

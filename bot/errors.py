@@ -26,7 +26,9 @@ class UnprocessableRequest(ForgeError):
 
 
 class PermissionNotGranted(Forbidden):
-    """The owner has not granted our App or token the permission that this needs."""
+    """GitHub rejected the request, because the owner has not granted the required permission to our App or
+    token.
+    """
 
 
 class Preempted(ForgeError):
@@ -41,7 +43,7 @@ class Preempted(ForgeError):
 
 
 class GitHubDown(Exception):
-    """GitHub does not respond at all. The failure is not limited to one repository, installation or
+    """GitHub does not respond to any request. The failure is not limited to one repository, installation or
     webhook.
     """
 
@@ -51,13 +53,13 @@ class QueueDown(Exception):
 
 
 class ArchiveDown(Exception):
-    """The archive does not respond, or an operation failed. Runs that could not be archived stay where they
-    are.
+    """The archive does not respond, or an operation on it failed. Runs that could not be archived stay in Redis
+    or on disk.
     """
 
 
 class WorkerFailed(Exception):
-    """The worker process did not start. The reason is on its standard error."""
+    """The worker process did not start. The worker has printed the reason to its standard error."""
 
     def __init__(self, exit_code: int) -> None:
         self.exit_code = exit_code

@@ -32,11 +32,11 @@ FAILURE_REPORT_TIMEOUT_SECONDS = 300.0  # Enough for a clone, a push and a comme
 
 
 class JobAbandoned(Exception):
-    """The job killed its worker in every try, or a try exceeded its time limit."""
+    """The error of a job whose worker died in every try, or whose try exceeded its time limit."""
 
 
 class JobCanceled(Exception):
-    """The job was canceled."""
+    """The error that is reported if the job was canceled. Its message contains the reason."""
 
 
 CANCEL_MESSAGES: Mapping[CancelReason, str] = {

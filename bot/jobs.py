@@ -23,8 +23,8 @@ was closed. "access_lost": the App lost access to the repository.
 
 
 class Cancellation(FrozenModel):
-    """Shows that a handler's task was canceled because its job was canceled. A task that is canceled without
-    a Cancellation belongs to a worker that is shutting down.
+    """Marks a handler's task that was canceled because its job was canceled. Without this mark, the task was
+    canceled because its worker is shutting down.
     """
 
     reason: CancelReason
@@ -185,9 +185,7 @@ class JobQueue(Protocol):
         """
 
     async def should_continue(self, job: JobId) -> bool:
-        """Returns False once the cancellation of a running job was requested. The job may then only save its
-        work.
-        """
+        """Returns False if the running job was canceled. The job may then only save its work."""
 
     async def get_record(self, job: JobId) -> JobRecord | None:
         """Returns the record of a job; None if it is unknown."""

@@ -95,8 +95,8 @@ class QueueNotices:
             log.warning("queue notice not posted", extra={"job": job.id, "reason": str(exc)})
 
     async def post_unreadable(self, job: UnreadableJob) -> None:
-        """Posts a notice that workers of this version cannot read the job. Posts it once per job. If this
-        fails, only logs the failure.
+        """Posts a notice that workers of this version cannot read the job. Each job gets at most one such
+        notice. If posting fails, only logs the failure.
         """
         if job.id in self._notified:
             return

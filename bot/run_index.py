@@ -32,7 +32,9 @@ ARCHIVE_SOURCE = "the archive"
 def with_run_index(
     reporting: ProgressReporter, runs: SharedRunIndex, interval: float = UPDATE_SECONDS
 ) -> ProgressReporter:
-    """Wraps a reporter so that the index is updated during the run. If Redis is down, the run continues."""
+    """Wraps a reporter, so that it also updates the index during the run. If Redis is down, the run continues
+    without updates.
+    """
 
     @contextlib.asynccontextmanager
     async def reporting_and_indexing(job: Job, run: RunLog) -> AsyncIterator[None]:

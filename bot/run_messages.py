@@ -1,11 +1,11 @@
-"""Passes comments that are posted during a run to its agent, before the agent's next step.
+"""Passes comments that are posted during a run to the agent, before the agent's next step.
 
-Each comment is queued as a job, like any other request. The job waits until the run of its thread ends. If
-the agent reads the comment before that, the job completes without a run of its own. Otherwise, the job starts
+Each comment is queued as a job, like any other request. The job waits until the run of its thread ends. If the
+agent reads the comment before that, the job completes without a run of its own. Otherwise, the job starts
 normally. So no comment is lost or used twice, even if a worker dies.
 
-A job that requests the same work as the run in progress completes in the same way. An example is a label that
-is added after a mention.
+A job that requests the same work as the run in progress also completes without a run of its own. For example, a
+label may be added after a mention.
 """
 
 import asyncio
@@ -40,7 +40,9 @@ class RunMessages:
         self._forge = forge
 
     async def fetch_new(self, job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
-        """Returns the messages to this job that its log does not contain yet, oldest first. Never raises."""
+        """Returns the messages for this job's run that the run's log does not contain yet, oldest first. Never
+        raises.
+        """
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                 return await self._read(job, trajectory)
@@ -85,9 +87,7 @@ class RunMessages:
 
 
 def is_handled_by_run(run: Job, record: JobRecord) -> bool:
-    """Returns True if the queued job needs no run of its own, provided that the current run reads its message
-    before the run ends.
-    """
+    """Returns True if the queued job needs no run of its own when the run in progress reads it in time."""
     does_same_work = run.request.verb in WORK_VERBS and record.job.is_covered_by(run)
     return is_message_to_run(record, run) or (record.tries == 0 and does_same_work)
 

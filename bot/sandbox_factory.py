@@ -49,7 +49,9 @@ async def build_ready_sandboxes(
 def build_sandboxes(
     settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
 ) -> "Sandboxes":
-    """Returns Docker sandboxes, or local sandboxes if the settings choose them. They are not prepared yet."""
+    """Returns sandboxes that are not prepared yet: Docker sandboxes, or local sandboxes if the settings choose
+    them.
+    """
     if settings.sandbox == "local":
         return _build_local_sandboxes(settings, environ)
     return build_docker_sandboxes(settings, environ, notify, settings.warm_pool)

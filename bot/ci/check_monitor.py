@@ -60,7 +60,7 @@ class CheckMonitor:
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`branch_prefix` is the start of the names of Patchwright's branches."""
+        """`branch_prefix` is the text with which the names of Patchwright's branches start."""
         self._queue = queue
         self._pull_checks = pull_checks
         self._branch_prefix = branch_prefix

@@ -168,7 +168,7 @@ class CheckReader:
         )
 
     async def get_check_log(self, repo: Repo, check: Check) -> str:
-        """Implements `Forge.get_check_log`."""
+        """Returns the text that shows why a check failed. Implements `Forge.get_check_log`."""
         note = ""
         if check.app == ACTIONS_APP:
             try:
@@ -197,7 +197,7 @@ class CheckReader:
         yield "\n".join(_format_annotations(annotations))
 
     async def list_commits(self, repo: Repo, number: int) -> tuple[PullCommit, ...]:
-        """Implements `Forge.list_commits`."""
+        """Returns the commits of a pull request. Implements `Forge.list_commits`."""
         commits = await self._rest.get_all(
             _PullCommit, repo, *repo_path(repo), "pulls", str(number), "commits"
         )

@@ -1,6 +1,4 @@
-"""GitHub's OAuth web flow. Patchwright learns from it who a person is, and which repositories they may read
-and write.
-"""
+"""Signs people in with GitHub's OAuth web flow, and checks which repositories they may read and write."""
 
 import base64
 from collections.abc import Mapping

@@ -147,7 +147,7 @@ class LiveRuns:
 
 
 class FollowedRun:
-    """A run whose log is followed, because browsers watch the run or did so recently."""
+    """A run whose log is followed, because a browser watches the run or recently watched it."""
 
     def __init__(
         self, run: RunId, log_reader: LogReader, is_over: IsOver, on_close: Callable[["FollowedRun"], None]
@@ -247,8 +247,8 @@ class FollowedRun:
             on_close(self)
 
     def _within_limit(self, lines: list[bytes]) -> list[bytes]:
-        """Returns the lines up to the first one that no longer fits into the remaining bytes. Updates the
-        remaining bytes.
+        """Returns the first of these lines, up to the remaining number of bytes. Reduces that number by their
+        size.
         """
         accepted = []
         for line in lines:

@@ -192,8 +192,8 @@ async def log_out(request: Request, deps: DashboardDependencies, session: Sessio
 
 
 async def _revoke_token(oauth: GitHubOAuth, session: Session) -> None:
-    """Revokes the GitHub token. If GitHub does not respond, sign-out completes, and the token stays valid
-    until it expires.
+    """Revokes the GitHub token. If GitHub does not respond, the person is signed out anyway, and the token
+    stays valid until it expires.
     """
     try:
         async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):

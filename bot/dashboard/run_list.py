@@ -115,8 +115,8 @@ class RunStatistics:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of the finished runs that did not fail, from 0 to 1; None if no run has finished. Failures
-        because of a model or a setting are ignored, as in `failed`.
+        """Share of the finished runs that did not fail, from 0 to 1; None if no run has finished. Runs that
+        failed because of a model or a setting do not count as failed here.
         """
         return 1 - self.failed / self.finished if self.finished else None
 

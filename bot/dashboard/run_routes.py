@@ -143,7 +143,9 @@ async def _can_still_read(deps: DashboardDependencies, session: Session, summary
 
 @require_session
 async def post_command(request: Request, deps: DashboardDependencies, session: Session) -> Response:
-    """Queues a dashboard command. The worker checks permissions again, as for commands in comments."""
+    """Queues a dashboard command. The worker checks the person's permission again before it executes the
+    command.
+    """
     verb = request.path_params["verb"]
     if verb not in get_args(CommandVerb):
         raise VisitorRejected("not_found")

@@ -98,7 +98,7 @@ def set_cookie(
 
 
 def delete_cookie(response: Response, name: str, request: Request, deps: DashboardDependencies) -> None:
-    """Deletes a cookie. Sends the attributes that the cookie was set with, because browsers otherwise keep a
+    """Deletes a cookie. Sends the attributes with which the cookie was set, because browsers otherwise keep a
     `__Host-` cookie.
     """
     secure = is_secure(request, deps)
@@ -176,10 +176,10 @@ async def read_same_site_form(request: Request, public_url: str) -> dict[str, st
 
 
 def _check_same_site(request: Request, public_url: str) -> None:
-    """Rejects cross-site requests, based on the headers `Sec-Fetch-Site` and `Origin`. Raises
-    VisitorRejected.
+    """Rejects requests that pages of other sites sent. The headers `Sec-Fetch-Site` and `Origin` show where
+    a request comes from. Raises VisitorRejected.
 
-    If a browser sends neither header, the CSRF token protects the request.
+    If a browser sends none of these headers, the CSRF token protects the request.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     own_hosts = {request.headers.get("host", ""), urlsplit(public_url).netloc}
@@ -201,8 +201,8 @@ def page_context(request: Request) -> PageContext:
 
 
 def rejection_reason(error: Exception) -> RejectionReason:
-    """Returns the reason that the visitor sees for an exception. Raises the exception again if it is not a
-    rejection.
+    """Returns the reason that the visitor sees for an exception. Raises the exception again if it does not mean
+    a rejection.
     """
     match error:
         case VisitorRejected(reason=reason):

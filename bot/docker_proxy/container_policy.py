@@ -1,4 +1,4 @@
-"""Checks that the container that a request describes has the limits that `runtime/docker/hardening.py` sets.
+"""Checks that a request to create a container sets the limits from `runtime/docker/hardening.py`.
 
 No function in this module has side effects. Source: docs.docker.com/reference/api/engine
 """

@@ -127,7 +127,7 @@ class DockerProxy:
 
 
 def _bind_socket(socket_path: Path, group: str | int | None) -> socket.socket:
-    """Binds a Unix socket. Replaces a socket file that a killed proxy left behind."""
+    """Binds a Unix socket. If a killed proxy left a socket file behind, replaces this file."""
     socket_path.parent.mkdir(parents=True, exist_ok=True)
     socket_path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX)

@@ -72,7 +72,7 @@ class RouteMatch(NamedTuple):
 
 
 class AllowedRequest(NamedTuple):
-    """The allowed parts of a request."""
+    """The parts of an allowed request that are forwarded to the engine."""
 
     query: Query
     body: bytes = b""
@@ -103,8 +103,8 @@ def is_streamed(request: EngineRequest) -> bool:
 
 
 def can_upgrade(request: EngineRequest) -> bool:
-    """Returns whether the engine may stop using HTTP on the connection, and send the input and output of an
-    exec instance instead.
+    """Returns whether the engine may switch the connection from HTTP to a raw stream with the input and output
+    of an exec instance.
     """
     return (
         request.method == "POST"
@@ -348,8 +348,8 @@ def _parse_json(text: str | bytes) -> Any:
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Builds a JSON object from its names and values. Raises ValueError if a parser could take two names for
-    the same one.
+    """Builds a JSON object from its names and values. Raises ValueError if a parser could treat two names as
+    the same name.
 
     This is the case for names that differ only in letter case. It may also be the case for non-ASCII names,
     because some parsers replace non-ASCII letters by ASCII letters.

@@ -23,7 +23,7 @@ def build_checks(settings: Settings) -> list[DoctorCheck]:
 
 
 async def check_redis(settings: Settings) -> list[CheckResult]:
-    """Checks the configured Redis. If none is configured, checks the embedded Redis of a running server."""
+    """Checks the configured Redis. If no Redis is configured, checks the embedded Redis of a running server."""
     url = settings.redis_url or await asyncio.to_thread(running_redis_url, settings.data)
     if url is None:
         return [

@@ -21,7 +21,7 @@ COLORS: Mapping[CheckState, str] = {"ok": "32", "warning": "33", "failed": "31"}
 
 
 def all_checks(settings: Settings, key: SecretStr | None, environ: Mapping[str, str]) -> list[DoctorCheck]:
-    """Returns all checks. Their order is the order in which a run needs the things that they test."""
+    """Returns all checks. They are sorted in the order in which a run needs the checked resources."""
     return [
         *host_checks.build_checks(settings),
         *github_checks.build_checks(settings, key.get_secret_value() if key else None),

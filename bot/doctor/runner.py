@@ -25,7 +25,7 @@ class CheckResult(FrozenModel):
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """A check of one thing that a run needs. A check changes nothing."""
+    """One check of `patchwright doctor`. It tests one requirement of a run and changes nothing."""
 
     name: str
     run: Callable[[], Awaitable[Sequence[CheckResult]]]

@@ -27,7 +27,9 @@ class AppAuth:
 
 @dataclass(frozen=True)
 class RequestPolicy:
-    """Rate and retry limits. Source: docs.github.com, best practices for using the REST API."""
+    """Limits for the rate and the retries of requests. Source: docs.github.com, best practices for using the
+    REST API.
+    """
 
     write_interval: float = 1.0
     """Minimum time between two writes to GitHub, in seconds."""

@@ -101,9 +101,8 @@ class CommitPublisher:
     async def push_to_fork(
         self, fork: Repo, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str
     ) -> PublishedCommit:
-        """Pushes a commit to a branch of a fork, with the credentials for `repo`.
-
-        GitHub allows this if the fork lets the maintainers of `repo` push.
+        """Pushes a commit to a branch of a fork, with the credentials for `repo`. GitHub allows this if the
+        fork's owner lets the maintainers of `repo` push.
         """
         tip = await self.get_tip(repo, branch, fork)
         if tip not in (commit, parent):
@@ -223,7 +222,7 @@ class CommitPublisher:
     # --- reading back ---------------------------------------------------------------------------------------
 
     async def _wait_for_tip(self, repo: Repo, branch: str, expected: str, previous: str | None) -> str | None:
-        """Waits until the branch's tip differs from `previous`, because GitHub shows writes with a delay.
+        """Waits until the branch's tip is no longer `previous`, because GitHub shows writes with a delay.
         Returns the tip.
         """
         for attempt in range(1, MAX_ATTEMPTS + 1):

@@ -1,5 +1,5 @@
-"""Implements `Forge` for GitHub. Before each write, and again if a response was lost, checks whether the
-result already exists.
+"""Implements `Forge` for GitHub. Before each write, checks whether its result already exists. If the response
+to the write is lost, checks again.
 """
 
 import asyncio
@@ -186,7 +186,7 @@ class GitHubForge:
         )
 
     async def list_own_pull_requests(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
-        """Returns the bot's open pull requests from branches with this prefix. Searches only the newest
+        """Returns the bot's open pull requests whose branch names start with `prefix`. Searches only the newest
         MAX_PULLS pull requests.
         """
         identity = await self._get_identity(repo)
@@ -281,8 +281,8 @@ class GitHubForge:
         return as_pull_request(current, trusted=True)
 
     async def _request_review(self, spec: PullRequestSpec, number: int) -> None:
-        """Requests a review from the spec's reviewer. Failures are only logged: GitHub rejects some people,
-        such as the pull request's own author.
+        """Requests a review from the reviewer that the spec names. Failures are only logged, because GitHub
+        rejects some people, such as the pull request's own author.
         """
         if spec.reviewer is None or spec.reviewer.login.endswith("[bot]"):
             return

@@ -62,7 +62,7 @@ class GraphQLClient:
 def _to_forge_error(error: GraphQLError) -> ForgeError:
     """Maps a GraphQL error to an error of the resolver.
 
-    Source: errors that GitHub has returned. Its documentation does not list their types.
+    Source: errors that GitHub has returned, because GitHub's documentation does not list them.
     """
     message = f"GitHub returned: {error.message[:500]}"
     if error.type == "RATE_LIMITED":

@@ -153,9 +153,7 @@ def parse_response(response_type: type[T], response: httpx.Response) -> T:
 
 
 def join_path(*path: str) -> str:
-    """Quotes path segments and joins them. Raises NotFound if a segment such as `..` would lead to another
-    path.
-    """
+    """Quotes path segments and joins them. Raises NotFound if a segment such as `..` would change the path."""
     if {"", ".", ".."} & set(path):
         raise NotFound(f"not a path on GitHub: {'/'.join(path)}")
     return "/".join(quote(part, safe="") for part in path)

@@ -47,8 +47,8 @@ async def read_commit(git_dir: Path, commit: str) -> LocalCommit:
 
 
 async def read_file_changes(git_dir: Path, commit: LocalCommit, parent: str) -> FileChanges | str:
-    """Returns the file changes of a commit, for `createCommitOnBranch`. If the API cannot publish the commit,
-    returns a sentence that says why.
+    """Returns the changes of a commit in the form that `createCommitOnBranch` needs. If the API cannot publish
+    the commit, returns the reason as a sentence.
     """
     if commit.parents != (parent,):
         return render_unsigned_reason("merge", "")

@@ -115,7 +115,7 @@ class RestClient:
     # --- requests -------------------------------------------------------------------------------------------
 
     async def verify_credentials(self) -> None:
-        """Checks the key or token once. Raises ForgeError, which is Unauthorized if GitHub rejects it."""
+        """Checks the key or token once. Raises Unauthorized if GitHub rejects it, otherwise ForgeError."""
         if isinstance(self._auth, TokenAuth):
             headers = {"Authorization": f"Bearer {self._auth.token.get_secret_value()}"}
             with contextlib.suppress(
@@ -170,7 +170,7 @@ class RestClient:
         )
 
     async def patch(self, response_type: type[T], repo: Repo, *path: str, body: Mapping[str, object]) -> T:
-        """Updates a resource. Repeating the request changes nothing more. Raises ForgeError."""
+        """Updates a resource. Sending the request twice has the same effect as once. Raises ForgeError."""
         return parse_response(
             response_type,
             await self._send_with_retries(repo, GitHubRequest("PATCH", join_path(*path), json=body)),
@@ -183,7 +183,7 @@ class RestClient:
         *path: str,
         body: Mapping[str, object] | None = None,
     ) -> T:
-        """Creates a resource. After ForgeUnavailable, check whether the resource exists before a retry."""
+        """Creates a resource. Before you retry after ForgeUnavailable, check whether the resource exists."""
         return parse_response(
             response_type,
             await self._send_with_retries(
@@ -219,7 +219,7 @@ class RestClient:
             del self._tokens[repo]
 
     def discard_outdated_token(self, repo: Repo) -> None:
-        """Drops the cached token if it lacks required permissions. Call this after they were granted."""
+        """Drops the cached token if it lacks required permissions. Call this after the owner has granted them."""
         cached = self._tokens.get(repo)
         minted = self._minted_tokens.get(cached.token) if cached else None
         if (
@@ -383,7 +383,7 @@ class RestClient:
         await self._record_rate_limit(self._limiter_key(await self.get_credentials(repo)), error)
 
     def _limiter_key(self, credentials: Credentials) -> str:
-        """Returns a name for these credentials in the write limiter. The name does not reveal the token."""
+        """Returns the name of these credentials in the write limiter, which does not reveal the token."""
         if credentials.token in self._minted_tokens:
             return f"installation-{self._minted_tokens[credentials.token][0]}"
         return f"token-{sha256(credentials.token.encode()).hexdigest()[:16]}"

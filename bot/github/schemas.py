@@ -8,7 +8,7 @@ from patchwright.resolver.domain import Repo, User
 
 
 class GitHubResponse(BaseModel):
-    """Base of all schemas; unknown fields are ignored."""
+    """The base class of all schemas. Unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

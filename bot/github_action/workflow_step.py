@@ -175,7 +175,7 @@ class _JobReport:
 
     @property
     def trajectory(self) -> Trajectory:
-        """The log of the run. It is empty if the log is missing or damaged."""
+        """The log of the job's run. It is empty if the log is missing or damaged."""
         try:
             return self._read_log(self._job)
         except LogError:

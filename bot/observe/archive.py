@@ -151,7 +151,7 @@ def open_stored_runs(settings: Settings) -> StoredRuns:
 
 class Archiver:
     """Copies idle runs from Redis to the archive, or to this worker's disk if there is no archive. Redis can
-    then expire them.
+    then delete the copied runs.
     """
 
     def __init__(

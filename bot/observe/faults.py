@@ -46,7 +46,7 @@ _FAULT_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
 
 
 def classify_error(error: Exception) -> Fault:
-    """Returns the cause of an error. An error class that is not listed has the cause of its base class, or
-    "internal".
+    """Returns the cause of an error. If the class of the error is not listed, its base classes decide; the
+    default is "internal".
     """
     return next((fault for kind, fault in _FAULT_BY_ERROR if isinstance(error, kind)), "internal")

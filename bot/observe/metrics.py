@@ -37,7 +37,7 @@ its help text, and its labels without `metrics_label`.
 
 
 class MetricsSnapshot(FrozenModel):
-    """The values to render."""
+    """The values from which the metrics are rendered."""
 
     deliveries: Mapping[tuple[str, str], int]
     """The number of deliveries since the process started, by event and result."""

@@ -1,8 +1,7 @@
-"""Builds trace spans from a run's log. A span contains the duration of an operation, but nothing of the run's
-content.
+"""Builds trace spans from a run's log. A span contains the duration of an operation, but no content of the run.
 
-The log records when each step ended. If the log does not record when a step started, the start is computed
-from the duration. Names of attributes: opentelemetry.io/docs/specs/semconv/gen-ai
+The log records when each step ended. If the log does not record when a step started, the start is computed from
+the duration. Names of attributes: opentelemetry.io/docs/specs/semconv/gen-ai
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Isolates errors in a loop over resources, so that a resource that fails does not affect the others."""
+"""Catches errors in a loop over resources, so that a resource that fails does not stop the loop."""
 
 import contextlib
 import logging
@@ -15,7 +15,7 @@ class ErrorIsolation:
     """Lets a loop over several resources skip the resources that fail."""
 
     def __init__(self, *fatal_errors: type[ForgeError]) -> None:
-        """RateLimited and the errors in `fatal_errors` are not caught, and end the loop."""
+        """The loop ends if RateLimited or one of `fatal_errors` is raised. Other errors only skip a resource."""
         self._fatal_errors: tuple[type[ForgeError], ...] = (RateLimited, *fatal_errors)
         self.should_retry = False
         """True if the loop skipped a resource that should be retried soon."""

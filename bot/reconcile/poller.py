@@ -74,7 +74,7 @@ class ThreadResponse(GitHubResponse):
     pull_request: dict[str, object] | None = None
 
     def content(self) -> ThreadContent:
-        """The current title and body. They may have changed since the event."""
+        """The current title and body of the thread. They may have changed since the event."""
         return ThreadContent(title=self.title, body=self.body or "")
 
 
@@ -114,8 +114,8 @@ class ReviewResponse(GitHubResponse):
 
 
 class Poller:
-    """Polls repositories. With a GitHub App, these are the repositories of its installations; with a token, the
-    configured ones.
+    """Polls the repositories of the GitHub App's installations. If a token is used instead of an App, polls the
+    configured repositories.
     """
 
     def __init__(

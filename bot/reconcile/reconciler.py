@@ -1,7 +1,7 @@
 """Finds requests that Patchwright missed because a delivery failed or Redis was wiped.
 
-Only one worker polls GitHub at a time. A request leads to the same job id, whether it is found by polling or
-arrives as a delivery. So its job runs only once, even if both happen.
+Only one worker polls GitHub at a time. The job id of a request is the same whether the request is found by
+polling or arrives as a delivery. So its job runs only once.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ WIPE_CHECK_SECONDS = 10.0  # time between two checks whether Redis was wiped
 
 @dataclass(frozen=True)
 class PollSchedule:
-    """How often to poll GitHub, how often to request redeliveries, and how long to wait for deliveries."""
+    """The intervals for polling GitHub and for requesting redeliveries, and the time to wait for deliveries."""
 
     redelivery_interval: float = 60.0
     """Seconds between two checks for failed deliveries."""
@@ -149,7 +149,7 @@ class Reconciler:
                 await self._lease.release(self._name)
 
     async def _wait(self, seconds: float) -> None:
-        """Waits for this many seconds. Returns within a few seconds if Redis is wiped meanwhile."""
+        """Waits for this many seconds. If Redis is wiped in this time, returns within a few seconds."""
         end = asyncio.get_running_loop().time() + seconds
         while (left := end - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(min(left, WIPE_CHECK_SECONDS))
@@ -259,7 +259,9 @@ class Reconciler:
     async def _reconcile_repository(
         self, repository: PolledRepository, stored_cursor: datetime | None
     ) -> datetime | None:
-        """Polls one repository and its checks. Returns when to poll it again; None for the regular time."""
+        """Polls one repository and its checks. Returns the time of the repository's next poll; None for the
+        regular time.
+        """
         try:
             retry_at = await self._poll_repository(repository, stored_cursor)
             checks = self._handler.checks
@@ -276,8 +278,8 @@ class Reconciler:
     async def _poll_repository(
         self, repository: PolledRepository, stored_cursor: datetime | None
     ) -> datetime | None:
-        """Processes the missed events of one repository. Returns when to poll it again; None for the regular
-        time.
+        """Processes the missed events of one repository. Returns the time of its next poll; None for the
+        regular time.
         """
         now, grace = self._clock(), timedelta(seconds=self._schedule.delivery_grace)
         ended_isolation = ErrorIsolation()
@@ -329,8 +331,8 @@ class Reconciler:
                 await self._handler.handle(delivery)
 
     async def _handle_missed(self, event: MissedEvent, own_comments: dict[str, bool]) -> None:
-        """Passes a missed event to the handler. The handler ignores an event that it knows, or that has a
-        reply on GitHub.
+        """Passes a missed event to the handler. The handler ignores an event that was already processed, or
+        that has a reply on GitHub.
         """
         if job := await self._handler.handle(event.delivery, own_comments):
             log.info("missed job found", extra={"job": job})

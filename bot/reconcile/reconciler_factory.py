@@ -1,4 +1,6 @@
-"""Builds the reconciler (bot/reconcile/reconciler.py). A worker runs it at the same time as jobs."""
+"""Builds the reconciler, which finds missed events (bot/reconcile/reconciler.py). It runs in a worker at the
+same time as jobs.
+"""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""The repositories to poll."""
+"""Lists the repositories that are polled for missed events."""
 
 import logging
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ class InstallationRepository(GitHubResponse):
 
 
 class Repositories:
-    """Lists the repositories to poll. With a GitHub App, these are the repositories of its installations;
-    with a token, the configured ones.
+    """Lists the repositories to poll. With a GitHub App, these are the repositories of its installations. With
+    a token, these are the configured repositories.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ class ArqQueue:
         """`is_only_worker` is True if no other worker uses this Redis. Each worker runs at most
         `max_concurrent_jobs` jobs at the same time.
 
-        Raises SettingsError if the URL is invalid.
+        Raises SettingsError if the Redis URL is invalid.
         """
         self._redis = arq_client(url)
         self._records = JobRecords(self._redis)
@@ -296,7 +296,7 @@ class ArqQueue:
             raise RetryLater(result.delay_seconds, delay + URGENT_OFFSET if record.urgent else delay)
 
     async def _store_result(self, record: JobRecord, result: JobResult | Retry) -> None:
-        """Stores the result of this try, unless another worker has started a newer try."""
+        """Stores the result of this try. Does nothing if another worker has started a newer try."""
         if await self._is_current_attempt(record):
             await self._records.write(record.with_result(result))
 
@@ -359,7 +359,7 @@ class ArqQueue:
             await self._enqueue(record)
 
     async def _release_orphans(self) -> None:
-        """Releases the leases of a killed worker's jobs. No other worker may use this Redis."""
+        """Releases the leases of a killed worker's jobs. Must not be called while other workers use this Redis."""
         for job in await self._records.list_open_ids():
             if await self._redis.get(in_progress_key_prefix + job) != PAUSE_MARKER:
                 await self._redis.delete(in_progress_key_prefix + job)

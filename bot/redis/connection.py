@@ -40,7 +40,7 @@ def redis_pool(url: str) -> ConnectionPool:
 
 
 class _CancelableConnection(AbstractConnection):
-    """A connection that never loses a cancellation.
+    """A connection that always raises CancelledError when its task is canceled.
 
     With a `socket_timeout`, redis-py wraps each write in `asyncio.wait_for`. Before Python 3.12, `wait_for`
     loses a cancellation that arrives at the same time as the result. In a task that polls, this happens to

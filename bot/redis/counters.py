@@ -30,9 +30,9 @@ class Counters:
     """Stores counters in Redis. Every method may raise QueueDown."""
 
     def __init__(self, url: str, metrics_label: str = "default") -> None:
-        """`metrics_label` separates these counts from those of other deployments on the same Redis.
+        """`metrics_label` separates these counts from the counts of other deployments that use the same Redis.
 
-        Raises SettingsError if the URL is invalid.
+        Raises SettingsError if the Redis URL is invalid.
         """
         self._redis: Redis = redis_client(url)
         self._metrics_label = metrics_label

@@ -1,7 +1,7 @@
 """Stores webhook deliveries in Redis until they are processed.
 
 GitHub gets a success response only after its delivery is stored. The inbox is a Redis stream with a consumer
-group. If a worker dies, another worker claims the entries that the dead one had read.
+group. If a worker dies, another worker claims the entries that the dead worker had read.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MAX_WRITE_BATCH = 64
 
 
 class StoredDelivery(FrozenModel):
-    """A webhook delivery as it was received. Its signature is verified."""
+    """A webhook delivery as it was received. Its signature has been verified."""
 
     entry_id: str
     """The id of the entry in the Redis stream. GitHub's delivery id is a different id."""
@@ -39,14 +39,14 @@ class DeliveryInbox:
     """The verified deliveries that are not processed yet. Every method may raise QueueDown."""
 
     def __init__(self, url: str, *, claim_idle_ms: int = CLAIM_IDLE_MS) -> None:
-        """Raises SettingsError if the URL is invalid."""
+        """Raises SettingsError if the Redis URL is invalid."""
         self._redis: Redis = redis_client(url)
         self._claim_idle_ms = claim_idle_ms
         self._pending: list[tuple[Mapping[str, bytes], asyncio.Future[None]]] = []
         self._write_task: asyncio.Task[None] | None = None
 
     async def put(self, guid: str, event: str, body: bytes) -> None:
-        """Stores a delivery. Returns when the delivery is safe in Redis.
+        """Stores a delivery. Returns after Redis has stored it.
 
         Deliveries that arrive during a write are stored together by the next write. This is faster, because
         most of the time is spent on round trips to Redis.

@@ -28,7 +28,7 @@ class Heartbeats:
     """The heartbeats of all workers that use a Redis."""
 
     def __init__(self, url: str) -> None:
-        """Raises SettingsError if the URL is invalid."""
+        """Raises SettingsError if the Redis URL is invalid."""
         self._redis = redis_client(url)
 
     async def keep_beating(self, name: str) -> None:

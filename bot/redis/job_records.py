@@ -55,9 +55,9 @@ class JobRecords:
     async def write(self, record: JobRecord, *, keep_cancellation: bool = False) -> None:
         """Stores a record.
 
-        If the job has ended, also clears a request to cancel the job, unless `keep_cancellation` is True. A
-        caller that ends a queued job sets it to True: if a worker starts the job at that moment, the worker
-        must still see the request.
+        If the job has ended, also deletes the request to cancel the job. With `keep_cancellation`, keeps the
+        request. A caller that ends a queued job needs this, because a worker may start the job at that moment
+        and must then see the request.
         """
         job = record.job.id
         async with self._redis.pipeline(transaction=True) as pipe:

@@ -33,7 +33,7 @@ class LeaderLease:
     """
 
     def __init__(self, url: str) -> None:
-        """Raises SettingsError if the URL is invalid."""
+        """Raises SettingsError if the Redis URL is invalid."""
         self._redis = redis_client(url)
 
     async def try_acquire(self, name: str) -> bool:
@@ -46,8 +46,8 @@ class LeaderLease:
             return bool(await self._redis.pexpire(LEADER_KEY, LEASE_MS))
 
     async def keep(self, name: str) -> None:
-        """Renews the lease if this worker is the leader; otherwise tries to acquire it. Repeats this until
-        canceled.
+        """Renews the lease if this worker is the leader, and otherwise tries to acquire the lease. Repeats this
+        until canceled.
         """
         while True:
             with contextlib.suppress(QueueDown):
@@ -74,7 +74,7 @@ class LeaderLease:
             await cast("Awaitable[int]", self._redis.hset(CURSORS_KEY, repository, until.isoformat()))
 
     async def load(self, name: str) -> bytes | None:
-        """Returns the value that was saved under a name. Returns None if there is none, for example because
+        """Returns the value that was saved under a name. Returns None if no value is saved, for example because
         Redis was wiped.
         """
         with redis_errors():

@@ -15,7 +15,7 @@ class LogStreams:
     """Reads run logs from Redis streams. Every method may raise QueueDown."""
 
     def __init__(self, url: str) -> None:
-        """Raises SettingsError if the URL is invalid."""
+        """Raises SettingsError if the Redis URL is invalid."""
         self._redis = redis_client(url)
 
     async def count_lines(self, run: RunId) -> int:

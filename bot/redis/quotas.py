@@ -25,7 +25,7 @@ class Quotas:
     """Stores daily totals in Redis. Every method may raise QueueDown."""
 
     def __init__(self, url: str) -> None:
-        """Raises SettingsError if the URL is invalid."""
+        """Raises SettingsError if the Redis URL is invalid."""
         self._redis = redis_client(url)
 
     async def count_start(self, job: Job) -> DailyUsage:
@@ -66,7 +66,7 @@ class Quotas:
                 await pipe.execute()
 
     async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
-        """Returns True if the thread may get a reply to this request of a person without write access."""
+        """Returns True if the bot may reply in the thread to this request by a person without write access."""
         key = _daily_key(datetime.now(UTC).date(), "refusals", f"{repo}#{number}".lower())
         with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:

@@ -70,7 +70,7 @@ class Sessions:
         """If `operator_token` changes, the operator's sessions end. If it is "", the operator has no
         sessions.
 
-        Raises SettingsError if the URL is invalid.
+        Raises SettingsError if the Redis URL is invalid.
         """
         self._redis = redis_client(url)
         self._lifetime_seconds = lifetime_seconds

@@ -39,7 +39,7 @@ class SharedRunIndex:
     """Stores run summaries in Redis. Every method may raise QueueDown."""
 
     def __init__(self, url: str, *, max_runs: int = MAX_RUNS) -> None:
-        """Raises SettingsError if the URL is invalid."""
+        """Raises SettingsError if the Redis URL is invalid."""
         self._redis = redis_client(url)
         self._max_runs = max_runs
         self._scan_lock = asyncio.Lock()
@@ -97,9 +97,7 @@ class SharedRunIndex:
             return not await cast("Any", self._redis.sismember(INDEXED_DIRECTORIES_KEY, directory))
 
     async def claim_indexing(self, directory: str) -> bool:
-        """Returns True if the caller should index the directory. After that, all callers get False for an
-        hour.
-        """
+        """Returns True if the caller should index the directory. All later calls return False for an hour."""
         with redis_errors():
             return bool(
                 await self._redis.set(

@@ -84,7 +84,7 @@ class SharedLogStore:
         """All durations are in seconds. `read_archived` reads a run from the archive. It blocks, and raises
         LogError if the archive does not contain the run.
 
-        Raises SettingsError if the URL is invalid.
+        Raises SettingsError if the Redis URL is invalid.
         """
         self._files = files
         self._read_archived = read_archived
@@ -178,7 +178,7 @@ class SharedLogStore:
 
 
 class SharedRunLog:
-    """The log of one run. At any time, only one process on all machines can write to it."""
+    """The log of one run. At any time, only one process in all of the deployment can write to it."""
 
     def __init__(self, file: FileRunLog, run: RunId, redis: Redis, lease_seconds: float) -> None:
         self._file = file
@@ -196,9 +196,7 @@ class SharedRunLog:
         return self._file.trajectory
 
     async def append(self, event: Event) -> Entry:
-        """Appends an event. Raises LogError as `RunLog.append` does, and also if another worker has taken
-        over the run.
-        """
+        """Appends an event. Raises LogError if `RunLog.append` fails, or another worker has taken over the run."""
         entry = await self._file.append(event)
         await self._sync_stream()
         return entry
@@ -209,7 +207,9 @@ class SharedRunLog:
     async def acquire(
         self, lease_wait: float, read_archived: Callable[[RunId], Trajectory], archive_wait: float
     ) -> None:
-        """Acquires the lease, and makes the local file and the stream equal. Raises LogError."""
+        """Acquires the lease. Then copies missing lines, so that the local file and the stream are equal.
+        Raises LogError.
+        """
         deadline = asyncio.get_running_loop().time() + lease_wait
         try:
             while not await self._acquire_lease():

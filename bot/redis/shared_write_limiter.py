@@ -1,5 +1,5 @@
-"""One queue for the GitHub writes of all processes that share a Redis. While Redis is down, each process has
-a queue of its own.
+"""One queue for the GitHub writes of all processes that share a Redis. While Redis is down, each process uses
+its own queue.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class SharedWriteLimiter:
     """A `WriteLimiter` on Redis. While Redis is down, each process limits its own writes."""
 
     def __init__(self, url: str) -> None:
-        """Raises SettingsError if the URL is invalid."""
+        """Raises SettingsError if the Redis URL is invalid."""
         self._redis = redis_client(url)
         self._acquire_script = self._redis.register_script(ACQUIRE_SCRIPT)
         self._block_script = self._redis.register_script(BLOCK_SCRIPT)

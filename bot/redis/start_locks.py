@@ -1,14 +1,14 @@
-"""Locks that keep jobs from starting. All workers that use a Redis share them."""
+"""Locks that keep jobs from starting. All workers that use the same Redis share these locks."""
 
 from patchwright.bot.redis.connection import redis_client, redis_errors
 from patchwright.resolver.domain import JobId
 
 
 class SharedStartLocks:
-    """Implements `bot.queue_notice.StartLocks` in Redis."""
+    """Stores the locks of `bot.queue_notice.StartLocks` in Redis."""
 
     def __init__(self, url: str) -> None:
-        """Raises SettingsError if the URL is invalid."""
+        """Raises SettingsError if the Redis URL is invalid."""
         self._redis = redis_client(url)
 
     async def lock(self, job: JobId, *, seconds: float) -> None:

@@ -14,7 +14,7 @@ UNPOSTED_KEY = "patchwright:unposted_comments"  # hash: thread and tag -> Unpost
 
 
 class UnpostedComment(FrozenModel):
-    """The last text of a job for its comment, which GitHub may not have accepted."""
+    """The last text that a job wrote for its comment. GitHub may not have accepted this text."""
 
     repo: Repo
     number: int
@@ -29,7 +29,7 @@ class UnpostedComment(FrozenModel):
 
     @property
     def field(self) -> str:
-        """The name of this comment in the hash."""
+        """The key of this comment in the Redis hash."""
         return comment_field(self.repo, self.number, self.tag)
 
 
@@ -37,7 +37,7 @@ class UnpostedComments:
     """Stores unposted comments in Redis. Every method except `close` may raise QueueDown."""
 
     def __init__(self, url: str) -> None:
-        """Raises SettingsError if the URL is invalid."""
+        """Raises SettingsError if the Redis URL is invalid."""
         self._redis = redis_client(url)
 
     async def put(self, comment: UnpostedComment) -> None:

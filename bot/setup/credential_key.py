@@ -59,7 +59,7 @@ def read_key_settings(values: Mapping[str, Any]) -> KeySettings:
 
 
 class CredentialKey(FrozenModel):
-    """A key and where it comes from."""
+    """The encryption key, and a description of where it comes from."""
 
     value: SecretStr
     source: str
@@ -91,7 +91,7 @@ def default_key_file(data: Path) -> Path:
 
 
 def find_key(data: Path, settings: KeySettings) -> CredentialKey | None:
-    """Returns the existing key; None if there is none. Raises SettingsError if it is unreadable or too
+    """Returns the existing key; None if no key exists. Raises SettingsError if the key is unreadable or too
     short.
     """
     if settings.key is not None:
@@ -146,7 +146,9 @@ def _read_key_file(file: Path) -> str | None:
 
 
 def _create_key_file(file: Path, text: str) -> None:
-    """Creates the file with its whole content at once, unless it exists. Raises OSError."""
+    """Creates the key file with its whole content in one step. If the file already exists, does not change it.
+    Raises OSError.
+    """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # mkstemp creates the file with mode 0600. Linking it fails if the name is taken; renaming would not.
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".new-key-")

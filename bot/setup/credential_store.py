@@ -253,8 +253,8 @@ def github_server_from_url(server_url: str) -> GitHubServer:
 
 
 def find_readable_by_others(data: Path, key_file: Path | None = None) -> list[str]:
-    """Returns the paths of credentials and of their key that other users on this machine can access, each
-    with its mode.
+    """Returns the paths of the saved credentials and of their key, if other users on this machine can access
+    these files. Each path is followed by its mode.
     """
     path = store_path(data)
     return [

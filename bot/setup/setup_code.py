@@ -15,8 +15,8 @@ CodeResult = Literal["right", "wrong", "expired"]
 
 
 class SetupCode:
-    """A code that works once. It expires after an hour or after MAX_WRONG_CODES wrong attempts. A restart
-    creates a new code.
+    """A code that works once. It expires after an hour, or after MAX_WRONG_CODES wrong attempts. A restart of
+    the server creates a new code.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,7 +39,7 @@ class SetupCode:
 
 
 class SetupSession:
-    """The session of the browser in which the code was entered. There is only one such browser."""
+    """The session of the browser in which the setup code was entered. Only one browser has such a session."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -25,7 +25,7 @@ SetupProblem = Literal[
 
 @dataclass(frozen=True)
 class StepFailure:
-    """A step of the setup that failed, as the person sees it."""
+    """A step of the setup that failed, with the texts that the person sees."""
 
     problem: SetupProblem
     detail: str = ""

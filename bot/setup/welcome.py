@@ -1,5 +1,5 @@
-"""The welcome page: the steps that remain after the App was created. Only the browser that created the App
-sees it.
+"""The welcome page. It shows the steps that remain after the App was created, and only to the browser that
+created the App.
 """
 
 import time

@@ -162,7 +162,7 @@ class SetupWizard:
         return HTMLResponse(page, headers={"content-security-policy": policy})
 
     async def handle_manifest_callback(self, request: Request) -> Response:
-        """Handles GitHub's redirect: exchanges its one-time code for the App's credentials."""
+        """Exchanges the one-time code in the URL of GitHub's redirect for the App's credentials."""
         self._require_session(request)
         state, code = (request.query_params.get(name, "") for name in ("state", "code"))
         async with self._lock:
@@ -288,7 +288,7 @@ class SetupWizard:
     # --- the application ------------------------------------------------------------------------------------
 
     def create_app(self) -> Starlette:
-        """Returns the setup application. It also has health endpoints. It responds with "not ready" to
+        """Returns the setup application, which also has health endpoints. It responds with "not ready" to
         webhook deliveries that arrive during the setup.
         """
         steps: list[tuple[str, str, SetupEndpoint]] = [
