@@ -92,7 +92,10 @@ def _convert_pdf(path: Path) -> Iterator[str]:
         text = page.get_textpage().get_text_bounded()
         yield f"## Page {number + 1} of {len(document)}"
         # U+FFFE in the extracted text is a hyphen at the end of a line.
-        yield "\n".join(text.replace("\ufffe", "-").split("\r\n")).strip() or "[no text: it may be an image]"
+        yield (
+            "\n".join(text.replace("\ufffe", "-").split("\r\n")).strip()
+            or "[no text: this page may be an image]"
+        )
 
 
 def _convert_docx(path: Path) -> Iterator[str]:

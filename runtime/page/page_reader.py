@@ -75,9 +75,9 @@ async def read_page(
                 try:
                     return await _PageReader(send, bids, options).read()
                 except DevToolsError as exc:
-                    problem = f"it closed or changed while it was read ({exc})"
+                    problem = f"the page closed or changed while it was read ({exc})"
     except TimeoutError:
-        problem = f"it did not respond within {timeout:g} s (a dialog is open, or a script runs)"
+        problem = f"the page did not respond within {timeout:g} s (a dialog may be open, or a script may be running)"
     return PageContent(tree="", notes=(f"The page could not be read: {problem}; wait and try again.",))
 
 

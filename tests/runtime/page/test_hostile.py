@@ -109,7 +109,7 @@ async def test_a_page_that_changes_during_the_read_is_read_again(page_session: P
     snapshot = await read_page(send, page_session.bids, SnapshotOptions())
     assert snapshot.tree == ""
     (note,) = snapshot.notes
-    assert note.startswith("The page could not be read: it closed or changed while it was read")
+    assert note.startswith("The page could not be read: the page closed or changed while it was read")
 
 
 async def test_a_dialog_or_an_endless_script_yields_a_note(browser: Browser) -> None:
