@@ -96,7 +96,7 @@ def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
             print_json(
                 {
                     "outcome": "error",
-                    "error": f"{exc} See its standard error.",
+                    "error": f"{exc} See the standard error of the worker.",
                     "kind": kind,
                     "exit_code": code,
                 }

@@ -238,7 +238,7 @@ def sort_by_request_time(records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
 def task_result(job: JobId, task: asyncio.Task[JobResult | Retry]) -> JobResult | Retry:
     """Returns the result of a finished task. If the task raised an exception, returns Failed."""
     if task.cancelled():
-        return Failed(error="canceled by its own handler")
+        return Failed(error="the job was canceled by its own handler")
     if (error := task.exception()) is not None:
         log.error("job handler failed", extra={"job": job}, exc_info=error)
         return Failed(error=type(error).__name__)

@@ -115,7 +115,9 @@ def _check_images(settings: Settings, base: ImageInfo | None, layers: list[Image
         return [
             *found,
             warning(
-                "runtime layer", "not built yet", "The first worker builds it, which takes a few minutes."
+                "runtime layer",
+                "not built yet",
+                "The first worker builds the image, which takes a few minutes.",
             ),
         ]
     return [*found, ok("runtime layer", f"{layers[0].tags[0] if layers[0].tags else layers[0].id} is built")]
@@ -141,7 +143,9 @@ async def _check_limits(settings: Settings, engine: Engine, base: ImageInfo | No
         *_find_missing_limits(output, spec),
     ]
     if not has_exited or missing:
-        fix = "Do not run agents on this engine: docs/security.md lists the limits that it has to enforce."
+        fix = (
+            "Do not run agents on this engine: docs/security.md lists the limits that an engine must enforce."
+        )
         reason = (
             f"not enforced: {', '.join(dict.fromkeys(missing))}"
             if missing

@@ -107,7 +107,7 @@ def _check_clock(response: httpx.Response) -> CheckResult:
     except ValueError:
         return warning(CLOCK, "GitHub's response has no date", "Check the clock by hand.")
     skew = (datetime.now(UTC) - github_time).total_seconds()
-    detail = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} GitHub's"
+    detail = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} GitHub's clock"
     if abs(skew) > MAX_CLOCK_SKEW_SECONDS:
         return failed(
             CLOCK, detail, "Set the clock and use NTP: GitHub rejects requests signed at a wrong time."
@@ -131,7 +131,7 @@ def _check_permissions(granted: dict[str, str], subject: str, url: str) -> list[
 async def _check_installations(app: AppClient) -> list[CheckResult]:
     name, installations = "installations", await app.list_installations()
     if not installations:
-        return [failed(name, "the App is not installed anywhere", "Install it from the App's page.")]
+        return [failed(name, "the App is not installed anywhere", "Install the App from its page on GitHub.")]
     results = await asyncio.gather(*(_check_installation(app, one) for one in installations))
     return [result for group in results for result in group]
 
@@ -194,7 +194,7 @@ async def _check_webhook_url(app: AppClient, settings: Settings) -> list[CheckRe
             failed(
                 WEBHOOK,
                 "the App has no webhook",
-                f"Set its URL on the App's page: {expected or '.../webhook'}.",
+                f"Set the webhook's URL on the App's page: {expected or '.../webhook'}.",
             )
         ]
     if not urlsplit(url).path.endswith("/webhook"):
@@ -217,7 +217,7 @@ async def _check_webhook_url(app: AppClient, settings: Settings) -> list[CheckRe
 async def _check_events(app: AppClient) -> list[CheckResult]:
     subscribed = parse_response(_App, await app.request("GET", "app")).events
     if missing := sorted(SUBSCRIBED_EVENTS - set(subscribed)):
-        fix = "Subscribe to them on the App's page, under Permissions & events."
+        fix = "Subscribe to these events on the App's page, under Permissions & events."
         return [warning("events", f"the App is not subscribed to {', '.join(missing)}", fix)]
     return []
 
@@ -239,13 +239,15 @@ async def _check_ping(app: AppClient, last: DeliveryAttempt) -> CheckResult:
 
 def _attempt_result(attempt: DeliveryAttempt, label: str) -> CheckResult:
     if attempt.is_successful:
-        return ok(WEBHOOK, f"GitHub reaches it, and {label} had a valid signature")
+        return ok(WEBHOOK, f"GitHub reaches the webhook, and {label} had a valid signature")
     detail = f"{label} failed: {attempt.status_code} {attempt.status}".rstrip()
     match attempt.status_code:
         case 401:
             fix = "The webhook secret on the App's page is not the one configured here. Set both to the same value."
         case 404 | 405:
-            fix = "Another server responds at that URL. The URL must lead to /webhook of patchwright serve."
+            fix = (
+                "Another server responds at the webhook's URL. It must lead to /webhook of patchwright serve."
+            )
         case 503:
             fix = "The server responds, but cannot write to Redis: see the redis check."
         case _:
@@ -267,7 +269,9 @@ async def _check_token(settings: Settings, token: str) -> list[CheckResult]:
     try:
         response = await send_request("GET", f"{api}/user", headers, settings.ca_bundle)
     except Unauthorized as exc:
-        return [failed("token", f"GitHub rejected it: {exc}", "Create a new token and set GITHUB_TOKEN.")]
+        return [
+            failed("token", f"GitHub rejected the token: {exc}", "Create a new token and set GITHUB_TOKEN.")
+        ]
     found = [ok("token", f"belongs to {parse_response(_User, response).login}"), _check_clock(response)]
     if not settings.polled_repositories:
         fix = "Set PATCHWRIGHT_POLLED_REPOSITORIES, so that missed events are found."
@@ -285,12 +289,12 @@ async def _check_repository(api: str, name: str, headers: dict[str, str], settin
         return failed(
             "repositories",
             f"the token has no access to {name}",
-            "Correct the name, or give the token access.",
+            "Correct the repository's name, or give the token access to it.",
         )
     if not repository.permissions.push:
         return failed(
             "repositories",
             f"the token cannot write to {name}",
-            "Give it write access to contents, issues and pull requests.",
+            "Give the token write access to contents, issues and pull requests.",
         )
     return ok("repositories", f"{name} is writable")

@@ -61,14 +61,16 @@ def check_saved_credentials(settings: Settings) -> list[CheckResult]:
     if is_encrypted and found is not None:
         result = ok(name, f"encrypted; the key is {found.source}")
     else:
-        fix = "Restart the server, which encrypts them. If that does not help, see its log."
+        fix = (
+            "Restart the server, which encrypts the credentials. If that does not help, see the server's log."
+        )
         result = warning(name, f"{path} is in clear text", fix)
     key_file = None if settings.credentials_key else settings.credentials_key_file or default_key_file(data)
     if exposed := credential_store.find_readable_by_others(data, key_file):
         modes = f"chmod 700 {path.parent} && chmod 600 {path}"
         modes += f" {key_file}" if key_file is not None and key_file.exists() else ""
         fix = f"{modes}; if other people use this machine, generate a new key."
-        return [result, warning(name, f"other users can read them: {', '.join(exposed)}", fix)]
+        return [result, warning(name, f"other users can read these files: {', '.join(exposed)}", fix)]
     return [result]
 
 
@@ -80,7 +82,9 @@ def check_disk(settings: Settings) -> list[CheckResult]:
         return [warning("disk", f"cannot measure the free space at {directory}", "Check it with df.")]
     detail = f"{_format_size(free_mb)} free at {directory}"
     if free_mb < settings.min_free_disk_mb:
-        return [failed("disk", detail, "Free some disk space: run logs and clones are written there.")]
+        return [
+            failed("disk", detail, "Free some disk space: the data directory contains run logs and clones.")
+        ]
     if free_mb < COMFORTABLE_DISK_MB:
         return [
             warning(

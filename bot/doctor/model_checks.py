@@ -41,7 +41,13 @@ def _probe_check(name: str, settings: Settings) -> Callable[[], Coroutine[Any, A
         if fitness.tool_calling != settings.tool_calling and fitness.tool_calling == "text":
             return [failed(NAME, detail, "Set PATCHWRIGHT_TOOL_CALLING=text.")]
         if fitness.usage is not None and not isinstance(fitness.usage.usd, Decimal):
-            return [warning(NAME, detail, "Dollar limits do not apply to it; limits on steps and tokens do.")]
+            return [
+                warning(
+                    NAME,
+                    detail,
+                    "Dollar limits do not apply to this model. Limits on steps and tokens apply.",
+                )
+            ]
         return [ok(NAME, detail)]
 
     return run_probe

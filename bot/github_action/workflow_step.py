@@ -98,8 +98,8 @@ async def run_action(
             write("No missed requests: all requests of the last days have a reply.")
         else:
             write(
-                f"Nothing to do: this event is neither the label {triggers.label} "
-                f"nor a mention of {triggers.mention} by a person."
+                f"Nothing to do: in this event, no person added the label {triggers.label} "
+                f"or mentioned {triggers.mention}."
             )
         _write_outputs(environ, {"outcome": "ignored"}, "")
         return 0

@@ -51,7 +51,7 @@ class Archive:
         # fsspec's drivers are separate packages
         except (ImportError, ValueError, TypeError, KeyError) as exc:
             raise SettingsError(
-                f"PATCHWRIGHT_ARCHIVE: {urlsplit(url).scheme or 'this'} cannot be used: {exc}."
+                f"PATCHWRIGHT_ARCHIVE: {urlsplit(url).scheme or 'this URL'} cannot be used: {exc}."
             ) from exc
         self._root = root.rstrip("/")
         protocol = self._filesystem.protocol

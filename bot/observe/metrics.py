@@ -28,7 +28,7 @@ COUNTER_DEFINITIONS = (
     ("unpriced", "unpriced_runs", "Runs with a model call of unknown price.", ()),
     ("tokens", "tokens", "Model tokens; cached tokens are included in prompt tokens.", ("kind", "model")),
     ("steps", "steps", "Model replies.", ()),
-    ("repairs", "repairs", "Times that a patch went back to the agent.", ()),
+    ("repairs", "repairs", "Number of times that a patch was returned to the agent for repair.", ()),
     ("ci", "ci", "Commits whose CI was held back, and jobs to fix failed checks.", ("action",)),
 )  # fmt: skip
 """The metrics that Counters stores. Each entry contains the metric's name in Counters, its name in Prometheus,

@@ -55,7 +55,9 @@ def read_key_settings(values: Mapping[str, Any]) -> KeySettings:
     try:
         return KeySettings.model_validate({names[name]: values[name] for name in names if name in values})
     except ValidationError:  # without the cause, whose message may contain the key
-        raise SettingsError("credentials_key and credentials_key_file must be texts. Correct them.") from None
+        raise SettingsError(
+            "credentials_key and credentials_key_file must be strings. Correct them."
+        ) from None
 
 
 class CredentialKey(FrozenModel):

@@ -218,7 +218,7 @@ def _replay_table(run: str, steps: Iterable[ReplayedStep]) -> Iterable[str]:
         )
         yield f"{step.number:4}  {step.messages:8}  {step.characters:10,}  {step.cached_messages:6}  {comparison}"
     comparison = {0: "no prompt differs", 1: "1 prompt differs"}.get(differing, f"{differing} prompts differ")
-    yield f"{run}: {count} steps rebuilt, {comparison} from what was sent"
+    yield f"{run}: {count} steps rebuilt, {comparison} from the prompt that was sent"
 
 
 def _message_json(message: ChatMessage) -> dict[str, object]:

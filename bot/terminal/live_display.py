@@ -182,8 +182,8 @@ class LiveDisplay:
         self._last_frame = frame
 
     def _is_foreground(self) -> bool:
-        """Returns True if this process may draw on the terminal. It may not after `bg`, because the shell
-        then uses the terminal.
+        """Returns True if this process may draw on the terminal. After the shell command `bg`, returns False,
+        because the shell then uses the terminal.
         """
         try:
             return os.tcgetpgrp(self._stream.fileno()) == os.getpgrp()

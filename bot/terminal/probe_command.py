@@ -48,7 +48,7 @@ def fitness_line(fitness: ProbeResult) -> str:
     facts = [
         FITNESS_TEXTS[fitness.tool_calling],
         fitness.reason,
-        "it supports images" if fitness.supports_vision else "it does not support images",
+        "the model supports images" if fitness.supports_vision else "the model does not support images",
         "its price is unknown" if usd is None else f"this test cost {format_usd(usd)}",
     ]
     sentence = "; ".join(fact.rstrip(".") for fact in (facts if usage else facts[:2]))

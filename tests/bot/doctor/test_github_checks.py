@@ -18,7 +18,7 @@ async def test_all_checks_pass_on_a_healthy_server(tmp_path: Path) -> None:
         results = await run_all(server.checks())
         assert states(results) == {"ok"}, results
         (webhook,) = [result for result in results if result.name == "webhook"]
-        assert webhook.detail == "GitHub reaches it, and a new ping had a valid signature"
+        assert webhook.detail == "GitHub reaches the webhook, and a new ping had a valid signature"
         assert any(
             "got an installation token that is valid for 60 minutes" in result.detail for result in results
         )
@@ -111,7 +111,7 @@ async def test_clock_skew_is_reported(tmp_path: Path) -> None:
         date = format_datetime(datetime.now(UTC) - timedelta(minutes=minutes), usegmt=True)
         result = github_checks._check_clock(httpx.Response(200, headers={"date": date}))
         assert result.state == state
-    assert result.detail in ("300 s ahead of GitHub's", "301 s ahead of GitHub's")
+    assert result.detail in ("300 s ahead of GitHub's clock", "301 s ahead of GitHub's clock")
     assert github_checks._check_clock(httpx.Response(200)).state == "warning"
 
 
@@ -158,7 +158,7 @@ async def test_a_token_is_checked_in_each_polled_repository(tmp_path: Path) -> N
         ]
         wrong = Settings(**plain, github_token="ghp_wrong")
         assert (
-            "GitHub rejected it"
+            "GitHub rejected the token"
             in (await find_result(github_checks.build_checks(wrong, None), "token", "failed")).detail
         )
 

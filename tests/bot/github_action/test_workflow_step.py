@@ -178,7 +178,7 @@ async def test_an_event_without_a_request_succeeds(tmp_path: Path, event: str, p
     assert await step.run(PUBLISHED) == 0
     assert step.jobs == []
     assert step.lines == [
-        "Nothing to do: this event is neither the label fix-me nor a mention of @agent by a person."
+        "Nothing to do: in this event, no person added the label fix-me or mentioned @agent."
     ]
     assert step.outputs() == {"outcome": "ignored"}
 

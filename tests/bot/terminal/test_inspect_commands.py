@@ -52,7 +52,9 @@ async def data(tmp_path: Path) -> Path:
 def test_a_run_is_replayed_without_model_or_sandbox(data: Path) -> None:
     shown = patchwright(data, "replay", "acme-7")
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert shown.stdout.splitlines()[-1] == ("acme-7: 2 steps rebuilt, no prompt differs from what was sent")
+    assert shown.stdout.splitlines()[-1] == (
+        "acme-7: 2 steps rebuilt, no prompt differs from the prompt that was sent"
+    )
     result = json.loads(patchwright(data, "replay", "acme-7", "--json").stdout)
     assert [(step["number"], step["identical"]) for step in result["steps"]] == [(1, True), (2, True)]
 

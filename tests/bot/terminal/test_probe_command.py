@@ -32,7 +32,7 @@ async def test_a_working_model_is_reported_in_one_line(tmp_path: Path) -> None:
     code, result = await patchwright(tmp_path, FIT, "--model", "openai/gpt-4o")
     assert code == 0
     assert result.startswith(
-        "openai/gpt-4o: works; the model called the tool as instructed; it supports images; this test cost $0.0"
+        "openai/gpt-4o: works; the model called the tool as instructed; the model supports images; this test cost $0.0"
     )
 
 
