@@ -261,9 +261,7 @@ class RestClient:
                 InstallationResponse, "repos", repo.owner, repo.name, "installation"
             )
         except NotFound as exc:
-            raise Forbidden(
-                f"the app is not installed on {repo}: ask the repository's owner to install it"
-            ) from exc
+            raise Forbidden(f"the app is not installed on {repo}: ask the owner to install it") from exc
         granted = installation.permissions
         useful = (
             *REQUIRED_PERMISSIONS.items(),

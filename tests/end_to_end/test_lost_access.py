@@ -68,9 +68,7 @@ async def test_an_uninstalled_app_is_logged_and_the_job_starts_after_reinstallat
         while "GitHub does not show acme/uninstalled at the moment" not in server.log:
             await asyncio.sleep(0.1)
     assert timeline(issue) == ["maintainer labels it fix-me"]
-    assert (
-        "the app is not installed on acme/uninstalled: ask the repository's owner to install it" in server.log
-    )
+    assert "the app is not installed on acme/uninstalled: ask the owner to install it" in server.log
     there.append(issue.repo)
     await server.wait_until_idle()
     assert timeline(issue)[1:] == [OPENED.format(2)]
