@@ -5,6 +5,7 @@ import io
 import re
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -15,6 +16,10 @@ from patchwright.bot.cli import build_parser
 from patchwright.resolver.settings.settings import RepoConfig, Settings, environment_variable
 
 ROOT = Path(__file__).parent.parent
+ON_GITHUB = (
+    tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"] + "/blob/main/"
+)
+"""How pages link to files that are not part of the site (zensical.toml)."""
 ELSEWHERE = {"PATCHWRIGHT_LISTEN", "PATCHWRIGHT_REPORT"}
 """Variables that are no settings: Compose's own, and the one that a test command is given."""
 
@@ -60,10 +65,11 @@ def anchors(text: str) -> set[str]:
 def dead_links(page: Path, text: str) -> Iterator[str]:
     """The links of a page that lead nowhere in this repository."""
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(text)):
-        if re.match(r"[a-z]+:", link):
+        if re.match(r"[a-z]+:", link) and not link.startswith(ON_GITHUB):
             continue
-        path, _, anchor = unquote(link).partition("#")
-        target = (page.parent / path).resolve() if path else page
+        path, _, anchor = unquote(link.removeprefix(ON_GITHUB)).partition("#")
+        directory = ROOT if link.startswith(ON_GITHUB) else page.parent
+        target = (directory / path).resolve() if path else page
         if not target.exists() or (
             anchor and target.suffix == ".md" and anchor not in anchors(target.read_text() if path else text)
         ):
@@ -78,7 +84,8 @@ def test_every_link_has_a_target(page: Path) -> None:
 def test_a_broken_link_is_detected() -> None:
     page = ROOT / "docs" / "dashboard.md"
     text = "# One `two` (three)\n[a](#one-two-three) [b](#one) [c](nothing.md) [d](proof.md#proof) [e](https://x.org/#y)"
-    assert list(dead_links(page, text)) == ["#one", "nothing.md", "proof.md#proof"]
+    text += f"[f]({ON_GITHUB}LICENSE) [g]({ON_GITHUB}proof.md)"
+    assert list(dead_links(page, text)) == ["#one", "nothing.md", "proof.md#proof", f"{ON_GITHUB}proof.md"]
 
 
 def commands(text: str) -> Iterator[list[str]]:

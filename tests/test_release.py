@@ -19,6 +19,7 @@ uses: OWNER/patchwright@COMMIT
 gh attestation verify FILE --repo somebody/patchwright
 gh api repos/somebody/patchwright/commits/v0.0.1 --jq .sha
 git clone https://github.com/somebody/patchwright.git
+site_url = "https://somebody.github.io/patchwright/"
 docker pull ghcr.io/somebody/patchwright:0.0.1
 pip install 'patchwright[mcp]==0.0.1' patchwright==0.0.1
 patchwright resolve https://github.com/OWNER/REPO/issues/7
@@ -65,6 +66,7 @@ def test_the_version_and_the_repository_are_filled_into_every_line(checkout: Pat
         "gh attestation verify FILE --repo acme/patchwright\n"
         "gh api repos/acme/patchwright/commits/v1.2.3 --jq .sha\n"
         "git clone https://github.com/acme/patchwright.git\n"
+        'site_url = "https://acme.github.io/patchwright/"\n'
         "docker pull ghcr.io/acme/patchwright:1.2.3\n"
         "pip install 'patchwright[mcp]==1.2.3' patchwright==1.2.3\n"
         "patchwright resolve https://github.com/OWNER/REPO/issues/7\n"
