@@ -11,6 +11,7 @@ from tests.runners.conftest import NPM
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / ".github/examples").glob("*.yml"))
+FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"), key=lambda file: file.name != "config.yml")
 WORKFLOWS = [*EXAMPLES, *sorted((ROOT / ".github/workflows").glob("*.yml"))]
 EXPRESSION_IN_A_SCRIPT = """\
 on: issues
@@ -58,8 +59,14 @@ def test_zizmor_finds_nothing(tmp_path: Path) -> None:
     assert "template-injection" in zizmor(tmp_path / "bad.yml").stdout
 
 
-def test_workflows_and_actions_match_their_schemas(tmp_path: Path) -> None:
-    for kind, files in (("actions", [ROOT / "action.yml"]), ("workflows", WORKFLOWS)):
+def test_workflows_actions_and_issue_forms_match_their_schemas(tmp_path: Path) -> None:
+    config, *forms = FORMS
+    for kind, files in (
+        ("actions", [ROOT / "action.yml"]),
+        ("workflows", WORKFLOWS),
+        ("issue-config", [config]),
+        ("issue-forms", forms),
+    ):
         found = schema(kind, *files)
         assert found.returncode == 0, found.stdout + found.stderr
     (tmp_path / "bad.yml").write_text(EXPRESSION_IN_A_SCRIPT.replace("runs-on", "runs_on"))
