@@ -112,7 +112,7 @@ def _add_work(commands: Subparsers) -> None:
         "work",
         "run a worker that takes jobs from a server",
         "Take jobs from the Redis at REDIS_URL and run them. Start as many workers as you like, each with its own\n"
-        "Docker engine; `patchwright serve` starts one itself. Use the same settings as for the server.\n\n"
+        "Docker engine. `patchwright serve` starts one worker itself. Use the same settings as for the server.\n\n"
         "  REDIS_URL=redis://queue:6379/0 patchwright work",
     )
     command.add_argument(
@@ -258,8 +258,8 @@ def _add_replay(commands: Subparsers) -> None:
         commands,
         "replay",
         "rebuild the prompts of a run from its log",
-        "Rebuild the prompt of each step of a run without a model or sandbox, and compare it with the prompt sent.\n"
-        "With --step, print one prompt. Exits with 0 if all are identical, otherwise with 3.\n\n"
+        "Rebuild the prompt of each step of a run without a model or sandbox. Compare it with the prompt that was\n"
+        "sent. With --step, print one prompt. Exits with 0 if all are identical, otherwise with 3.\n\n"
         "  patchwright replay last --step 4",
         CHECK_EXIT_CODES,
     )
@@ -273,8 +273,8 @@ def _add_probe(commands: Subparsers) -> None:
         commands,
         "probe",
         "test whether the model can drive the agent",
-        "Ask the model and each fallback for one small tool call, and report whether it can drive the agent.\n"
-        "Exits with 0 if all configured models can, otherwise with 3.\n\n"
+        "Ask the model and each fallback for one small tool call, and report which of them can drive the agent.\n"
+        "Exits with 0 if all configured models can drive the agent, otherwise with 3.\n\n"
         "  patchwright probe --model anthropic/claude-sonnet-5",
         CHECK_EXIT_CODES,
     )
@@ -303,8 +303,8 @@ def _add_prepare(commands: Subparsers) -> None:
         commands,
         "prepare",
         "build the sandbox images ahead of time",
-        "Build the images of all sandboxes, with the sandbox features: one on the base image, and one on the image\n"
-        "of each language (`language_images`). This takes a minute or two per version and base image. When you\n"
+        "Build the sandbox images, which contain the sandbox features. One image is built on the base image, and\n"
+        "one on the image of each language (`language_images`). Each takes a minute or two per version. When you\n"
         "upgrade, run this before you restart the server, so that no job waits for an image.\n\n"
         "  patchwright prepare --image python:3.12-slim",
     )
