@@ -76,7 +76,7 @@ async def test_a_second_attempt_starts_at_the_base_and_wins_if_it_is_better(
     assert outcome.verdict.kind == "fixed"  # and there is no third attempt
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     (text,) = reviewer_messages(scenario)
-    assert text.startswith("That was attempt 1 of 3 (unproven): ")
+    assert text.startswith("This was attempt 1 of 3 (unproven): ")
 
 
 async def test_the_best_attempt_is_published_with_its_own_summary(scenario: Scenario) -> None:

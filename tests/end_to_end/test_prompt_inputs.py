@@ -142,5 +142,5 @@ async def test_slow_baseline_tests_are_reported_when_they_complete(
     assert isinstance(await scenario.resolve(), Published)
     assert "still running on the untouched code" in first_message(scenario).text
     (message,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "baseline"]
-    assert message.startswith("The repository's tests have ended; there is no need to run them")
+    assert message.startswith("The tests on the untouched code have ended, so you need not repeat them")
     assert "On the untouched code: " in message and "passed" in message

@@ -248,7 +248,7 @@ async def test_a_thousand_files_are_not_all_read(found) -> None:
     assert len(skills.skills) == 200
     assert skills.problems == ("20 instruction files are ignored; only the first 200 are read.",)
     text = written(render_skills(skills))
-    assert "(150 more are not named here.)" in text
+    assert "(150 more skills are not listed here.)" in text
 
 
 async def test_a_file_name_cannot_start_a_line(found) -> None:
@@ -320,9 +320,12 @@ async def test_the_budget_is_respected_and_omitted_skills_are_named(found) -> No
     text = written(output)
     assert sum(one.tokens for one in output.included) <= 4_000
     assert [one.skill.path for one in output.included] == ["AGENTS.md", "CLAUDE.md"]
-    assert "further characters were left out here: read_skill with name CLAUDE.md gives all of it" in text
+    assert (
+        "further characters were left out here; read_skill with the name CLAUDE.md shows the whole file"
+        in text
+    )
     assert [skill.path for skill in output.omitted] == [".cursorrules"]
-    assert "all of them together are limited to 4,000 tokens" in text
+    assert "because the limit is 4,000 tokens" in text
     assert "read_skill: .cursorrules." in text
 
 
@@ -348,7 +351,7 @@ async def test_a_skill_is_found_by_name_or_path(found) -> None:
     )
     assert await read(skills, "release-notes") == (
         "[.agents/skills/r/SKILL.md, as it is in the commit that the work starts from; written by the repository's "
-        "maintainers]\nOne line each.\n[files that it names lie in .agents/skills/r/]"
+        "maintainers]\nOne line each.\n[files that this skill names are in .agents/skills/r/]"
     )
     for path in ("./.agents/skills/r/SKILL.md", ".openhands/skills/r.md"):
         assert await read(skills, path) == await read(skills, "release-notes")
@@ -379,6 +382,6 @@ async def test_an_unknown_skill_name_is_answered_with_suggestions(found) -> None
     skills = await found({".agents/skills/r/SKILL.md": REVIEW})
     assert (
         await read(skills, "release-note")
-        == "not_found: There is no skill release-note. There are: release-notes."
+        == "not_found: There is no skill release-note. The skills are: release-notes."
     )
-    assert await read(RepoSkills(), "x") == "not_found: There is no skill x. This repository has none."
+    assert await read(RepoSkills(), "x") == "not_found: There is no skill x. This repository has no skills."

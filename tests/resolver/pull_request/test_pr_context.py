@@ -91,7 +91,7 @@ async def test_a_large_diff_shows_files_that_fit_and_names_the_others(
     assert change.omitted_files == ("a.txt",)
     assert change.diff is not None and "small = 1" in change.diff.text and "small = 2" in change.diff.text
     text = await render_prompt(pull(head_sha=head), workspace_at(repository, head))
-    assert "Not shown, because it is too long: a.txt. See it with `git diff " in text
+    assert "Not shown, because the diff is too long: a.txt. To see a file's diff, run `git diff " in text
     assert len(text) < DIFF_LIMIT
 
 
