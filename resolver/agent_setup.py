@@ -187,9 +187,7 @@ async def build_agent(
 
 @asynccontextmanager
 async def record_host_visits(mcp_transport: McpConnector, log: RunLog) -> AsyncIterator[None]:
-    """Logs the connections that the host made for the agent. It does so when the context exits, even after an
-    error.
-    """
+    """When the context exits, even after an error, logs the connections that the host made for the agent."""
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ class MinimumCost(FrozenModel):
 
 
 Cost = Decimal | MinimumCost | None
-"""Dollars; None if nothing is known."""
+"""A cost in dollars; None if no part of it is known."""
 
 
 class TokenUsage(Protocol):

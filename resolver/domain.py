@@ -212,7 +212,7 @@ class TestRun(FrozenModel):
     counts.
     """
     exit_code: int | None
-    """None if the command was killed at its time limit."""
+    """The exit code of the command; None if the command was killed at its time limit."""
     seconds: float
     output: str
     """End of the output, truncated and with secrets masked."""
@@ -312,14 +312,14 @@ class Usage(FrozenModel):
 
     @property
     def cost(self) -> Cost:
-        """Dollars; a MinimumCost if some prices are unknown."""
+        """The cost in dollars; a MinimumCost if some prices are unknown."""
         if not self.unpriced:
             return self.usd
         return MinimumCost(usd=self.usd) if self.usd else None
 
     @property
     def tokens(self) -> int:
-        """Tokens of prompts, including cached ones, and of completions."""
+        """The sum of the tokens of prompts (including cached ones) and completions."""
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, usage: TokenUsage, *, steps: int = 0, unpriced: bool = False) -> "Usage":

@@ -151,13 +151,13 @@ class Condensation(FrozenModel):
 
     kind: Literal["condensation"] = "condensation"
     cause: Literal["length", "overflow"] = "length"
-    """overflow: the provider rejected the prompt as too long."""
+    """Why the conversation was shortened. "overflow" means that the provider rejected the prompt as too long."""
     masked_calls: tuple[str, ...] = ()
     """Ids of the calls whose results are sent as one line after this event."""
     forgotten_replies: int = 0
     """Number of replies, from the start of the run, that `summary` replaces together with their results."""
     summary: str = ""
-    """Empty if `forgotten_replies` is 0."""
+    """The text that replaces the dropped replies; empty if `forgotten_replies` is 0."""
     tokens_before: int = 0
     """Estimated tokens of the conversation before the condensation."""
     tokens_after: int = 0

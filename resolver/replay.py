@@ -28,7 +28,7 @@ class ReplayedStep(FrozenModel):
     """Number of the model's reply, from 1."""
     messages: int
     characters: int
-    """Characters of the messages, without images."""
+    """Number of characters in the messages, without images."""
     cached_messages: int
     """Number of messages at the start of the prompt that are the same as in the previous step."""
     sent_fingerprint: str

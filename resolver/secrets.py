@@ -47,10 +47,10 @@ _INVISIBLE = re.compile(
 # attacker could write a text with so many cuts that examining all of them would take too long.
 MAX_CUTS = 2_000
 MIN_SECRET_LENGTH = 6
-"""Characters. If shorter values were masked, too much unrelated text would be hidden."""
+"""Minimum characters of a masked value. Masking shorter values would hide too much unrelated text."""
 MIN_SECRET_LINE_LENGTH = 16
-"""Characters. A line of a multi-line secret, such as a PEM key, is also masked on its own if it has at least
-this length.
+"""Minimum characters of a single line that is masked on its own. It applies to the lines of multi-line secrets,
+such as PEM keys.
 """
 
 Value = TypeVar("Value", bound=FrozenModel)

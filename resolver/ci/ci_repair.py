@@ -79,7 +79,9 @@ async def _find_failed_checks(
     """Returns the failed checks to repair, a notice to post, or a rejection that is only logged."""
     limit = deps.settings.max_ci_repairs
     if not limit or facts.archived or pull.locked:
-        return Rejected(explanation="checks are not repaired here, or the pull request is read-only.")
+        return Rejected(
+            explanation="repairs of failed checks are disabled, or the pull request is read-only."
+        )
     if not pull.open or not pull.is_same_repository or pull.head_sha != job.failed_checks_commit:
         return Rejected(explanation="the pull request is closed or no longer at this commit.")
     bot_user, commits = await forge.get_bot_user(job.repo), await forge.list_commits(job.repo, job.number)

@@ -102,9 +102,7 @@ async def test_the_requested_fields_are_returned_as_one_object(tmp_path: Path) -
     assert (answer.status, answer.text, answer.schema_error) == ("answered", WHOLE, "")
     prompt = model.requests[1][-1].text
     assert "- `price`, a number: in dollars\n- `sizes`, a list of texts\n" in prompt
-    assert (
-        "do not state a value, use null. If they say that a list has no entries, use an empty list:" in prompt
-    )
+    assert "do not state, and an empty list if the pages say that there are no entries:\n" in prompt
     assert """r'''{"name": "...", "price": 0, "sizes": ["..."], "sold_out": true}'''""" in prompt
     message = model.requests[2][-1]
     assert isinstance(message, ToolMessage) and f"> {WHOLE}\n" in message.text

@@ -310,7 +310,7 @@ async def test_listed_skills_are_shown_with_their_description(found) -> None:
     skills = await found({".agents/skills/r/SKILL.md": REVIEW, "src/AGENTS.md": "Below."})
     text = written(render_skills(skills))
     assert "\n  release-notes: How a change is announced.\n" in text
-    assert "before you change anything there:\n  src/AGENTS.md\n" in text
+    assert "read its file with read_skill:\n  src/AGENTS.md\n" in text
     assert "One line each" not in text
 
 
