@@ -24,7 +24,7 @@ def test_every_input_and_output_is_described_as_in_action_yml() -> None:
 def test_every_example_is_mentioned() -> None:
     examples = [path.name for path in (ROOT / ".github/examples").glob("*.yml")]
     assert len(examples) == 7
-    assert not [name for name in examples if f"(../.github/examples/{name})" not in PAGE]
+    assert not [name for name in examples if f"/.github/examples/{name})" not in PAGE]
 
 
 def test_every_step_output_in_the_page_exists() -> None:
