@@ -36,7 +36,11 @@ from patchwright.resolver.domain import Published, RunId
 from patchwright.resolver.errors import LogError, ResolverError
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.run_log import FileLogStore, Listener
+from patchwright.resolver.text import filters
 
+MODEL = "openai/recorded"
+# Dollars per million tokens: the prices of a model of the middle price level in docs/models.md.
+MODEL_PRICE = {"input": "2", "cached": "0.20", "output": "10"}
 RUN_TIMEOUT = 300.0  # seconds from the label to the end; the first demo also builds an image in this time
 # Environment variables that the server gets: where to find programs and the Docker engine, and how to reach a
 # closed network.
@@ -96,8 +100,11 @@ async def run_demo(
                 run, trajectory = await follow_run(scene, tell)
         show_result(scene, run, trajectory, say, as_json=as_json)
     if not as_json:
+        usage = trajectory.usage()
         say(
-            f"Done in {time.monotonic() - began:.0f} s. Every step is in {data_dir / 'runs' / run / 'events.jsonl'}\n"
+            f"Done in {time.monotonic() - began:.0f} s. With a mid-priced model, the run's {usage.tokens:,} tokens "
+            f"would have cost {filters.format_usage(usage)}.\n"
+            f"Every step is in {data_dir / 'runs' / run / 'events.jsonl'}\n"
             f"See it in your browser: PATCHWRIGHT_DATA={shlex.quote(str(data_dir))} {_command_name()} view {run}"
         )
     return 0
@@ -164,7 +171,8 @@ async def set_up(data_dir: Path, environ: Mapping[str, str]) -> AsyncIterator[De
             | {
                 "PATCHWRIGHT_DATA": str(data_dir),
                 "PATCHWRIGHT_SANDBOX_FEATURES": "none",  # the recording uses none, and building them takes a minute
-                "PATCHWRIGHT_MODEL": "openai/recorded",
+                "PATCHWRIGHT_MODEL": MODEL,
+                "PATCHWRIGHT_MODEL_PRICES": json.dumps({MODEL: MODEL_PRICE}),
                 "PATCHWRIGHT_MODEL_BASE_URL": endpoint.base_url,
                 "PATCHWRIGHT_MODEL_API_KEY": key,
                 "PATCHWRIGHT_APP_ID": str(app.id),

@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pytest
 
+from patchwright.demo.run import MODEL_PRICE
 from tests.cost_reference import LEVELS, PAGES, cost, dollars, recorded_runs, with_tables
 
 
@@ -25,6 +26,13 @@ def test_the_cost_of_a_run_follows_from_its_tokens() -> None:
             == cost(level, new, repeated, written)
             < cost(level, new, 0, written)
         )
+
+
+def test_the_demo_has_the_price_of_the_middle_level() -> None:
+    price = {name: Decimal(amount) for name, amount in MODEL_PRICE.items()}
+    assert price["input"] == cost("middle", 10**6, 0, 0)
+    assert price["cached"] == cost("middle", 10**6, 10**6, 0)
+    assert price["output"] == cost("middle", 0, 0, 10**6)
 
 
 @pytest.mark.parametrize(

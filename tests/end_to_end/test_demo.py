@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,7 @@ def assert_demo_output(out: str) -> None:
     assert "+    rest = round(seconds)" in out
     assert "  passed          20      24" in out
     assert "  new tests: 3 failed, 1 passed before; now 4 passed" in out
+    assert "tokens would have cost $0.03" in out
     assert "events.jsonl" in out
 
 
@@ -55,6 +57,8 @@ async def test_the_demo_opens_a_tested_pull_request_in_docker(
     assert code == 0, out + error
     result = json.loads(out)
     assert (result["outcome"], result["verdict"], result["draft"]) == ("published", "fixed", False)
+    stated = re.findall(r"would cost less than \$([\d.]+) ", (ROOT / "README.md").read_text())
+    assert float(stated[0]) - 0.01 < float(result["cost_usd"]) < float(stated[0])
 
 
 @pytest.mark.slow
