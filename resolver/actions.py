@@ -296,7 +296,7 @@ class SubagentResult(FrozenModel):
     schema_error: str = ""
     """Why the answer does not match the requested format; empty if it matches or if no format was requested."""
     guessed_urls: tuple[str, ...] = ()
-    """URLs that the subagent guessed: it opened them, but nothing it had read contained them."""
+    """URLs that the subagent opened although no text that it had read contained them."""
     task: str = ""
     """The task; set if several subagents report together."""
     results: tuple["SubagentResult", ...] = ()

@@ -1,5 +1,5 @@
-"""The agent loop (CodeAct). The log alone determines the next step, so a new process can continue a run whose
-process was killed.
+"""The agent loop (CodeAct). The log alone determines the next step, so a new process can continue the run
+after a crash.
 """
 
 import asyncio

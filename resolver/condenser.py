@@ -61,7 +61,7 @@ class Condenser(Protocol):
 
     async def condense(self, trajectory: Trajectory, goal: int) -> CondenserEvents:
         """Returns the events that shorten the conversation to `goal` tokens (as `context_tokens` counts
-        them), or as close to `goal` as this condenser can.
+        them), or as close to `goal` as possible.
         """
 
 
@@ -266,8 +266,8 @@ def _estimate_tokens(trajectory: Trajectory) -> int:
 
 
 def count_forgettable_replies(trajectory: Trajectory, keep: int, goal: int) -> int | None:
-    """Returns the number of replies to drop from the start. The other replies and a summary then fit into
-    `goal` tokens, if this is possible.
+    """Returns how many of the first replies to drop, so that the other replies and a summary fit into `goal`
+    tokens. If they cannot fit, returns the number of all replies except the latest one.
 
     Returns None if no further reply can be dropped. The latest reply is never dropped, because providers
     require its calls, results and reasoning.

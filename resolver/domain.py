@@ -30,7 +30,7 @@ class User(FrozenModel):
     """A person or bot on the forge."""
 
     id: int
-    """The forge's numeric id. A login can be renamed and then taken by somebody else."""
+    """The forge's numeric id. Unlike a login, it never changes."""
     login: str
 
 
@@ -68,7 +68,7 @@ class Job(FrozenModel):
     review with inline comments.
     """
     failed_checks_commit: str = ""
-    """Id of our own commit whose failed checks triggered the job, or empty. Such a job has no requester."""
+    """Id of the bot's commit whose failed checks triggered this job, which has no requester. Otherwise, empty."""
     label: str | None = None
     """Name of the label that triggered the job; None if a text triggered it."""
     retry_of: RunId | None = None

@@ -4,7 +4,7 @@ ResolverError
 ├── ForgeError             the forge is down or sends invalid responses; the queue may retry
 │   ├── RateLimited        carries `until`, UTC
 │   ├── Forbidden          our token lacks a permission; an operator must act
-│   │   └── BranchMoved    somebody else moved the branch; it is left unchanged
+│   │   └── BranchMoved    another user or program moved the branch
 │   ├── Unauthorized       our token is unknown or expired
 │   └── NotFound           no such repository, issue or pull request, or our token cannot see it
 ├── ModelError             the model gave no usable reply; `retryable` says whether to try again
@@ -64,7 +64,7 @@ class Forbidden(ForgeError):
 
 
 class BranchMoved(Forbidden):
-    """Somebody else moved the branch, so it is left unchanged."""
+    """Another user or program moved the branch, so it is left unchanged."""
 
 
 class Unauthorized(ForgeError):

@@ -144,9 +144,9 @@ class AuxiliaryModelCall(FrozenModel):
 
 
 class Condensation(FrozenModel):
-    """After this event, the model gets a shorter conversation. The log still contains the whole conversation.
+    """From this event on, the model gets a shorter conversation. The log still contains the whole conversation.
 
-    Condensations accumulate: a message that one condensation left out is never sent again.
+    Condensations accumulate: a message that an earlier condensation left out is never sent again.
     """
 
     kind: Literal["condensation"] = "condensation"

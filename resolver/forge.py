@@ -127,7 +127,7 @@ class Forge(Protocol):
         commit is pushed unchanged. If the branch already contains the commit, nothing happens. `target_repo`
         is the fork of `repo` that contains the branch; None means that `repo` itself contains it. Raises
         BranchMoved and overwrites nothing if the branch points to another commit. Raises Forbidden or
-        WorkspaceError if the forge accepts neither the signed commit nor the unchanged one.
+        WorkspaceError if the forge rejects both the signed and the unchanged commit.
         """
 
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
@@ -149,8 +149,8 @@ class Forge(Protocol):
         """
 
     async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
-        """Returns the checks of this commit, except those that Patchwright created. `commit` is a commit ID,
-        or the name of a branch whose latest commit is meant.
+        """Returns the checks of this commit, except those that Patchwright created. `commit` is a commit ID
+        or a branch name, which stands for the latest commit of the branch.
         """
 
     async def get_check_log(self, repo: Repo, check: Check) -> str:

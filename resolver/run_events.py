@@ -39,9 +39,7 @@ class BaseImageChoice(FrozenModel):
     language: Language
     image: str
     problem: str | None = None
-    """Why the image could not be pulled. In that case, the default image is used instead. None if this image
-    is used.
-    """
+    """Why this image could not be pulled, so that the default image is used. None if this image is used."""
 
 
 class EnvironmentPrepared(FrozenModel):

@@ -107,8 +107,8 @@ def _ignores_nudges(trajectory: Trajectory, exchanges: Sequence[Exchange], patte
 
 
 def _match_pattern(exchanges: Sequence[Exchange]) -> Pattern | None:
-    """Returns the pattern at the end of the run, or None if there is none. The newest call is the first of
-    `exchanges`.
+    """Returns the pattern at the end of the run, or None if there is none. `exchanges` starts with the
+    newest call.
     """
     if not exchanges or _is_wait(exchanges[0][0]):
         return None  # Waiting for a slow command is not a loop. The time limit ends it.

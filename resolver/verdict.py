@@ -52,8 +52,8 @@ class Evidence:
     """
     full_patch: TestRun | None = None
     """The run with the whole patch, including its tests and test configuration. It includes at least the tests
-    that passed in `before` and fail in `after`. None if it is not needed, or if the patch changes neither
-    tests nor test configuration.
+    that passed in `before` and fail in `after`. None if it is not needed, such as for a patch without
+    changes to tests and test configuration.
     """
     patch_tests: PatchTests | None = None
     changes_code: bool = True
@@ -366,7 +366,7 @@ def _explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:
             return "unproven", f"With the patch, the tests ran only in the patch's version: {after.problem}."
         return (
             "regressed",
-            f"The tests ran without the patch, but failed twice to run with it: {after.problem}.",
+            f"The tests ran without the patch, but two attempts to run them with it failed: {after.problem}.",
         )
     return "unproven", f"The tests ran without the patch but not with it: {after.problem}."
 

@@ -115,7 +115,9 @@ async def verify_entries(
     ):
         raise InvalidArtifact("The artifact's log contains events that only the publishing job writes.")
     if started.job != job:
-        raise InvalidArtifact("The artifact's log belongs to another job than this workflow's event.")
+        raise InvalidArtifact(
+            "The artifact's log belongs to a job that this workflow's event did not trigger."
+        )
     now = datetime.now(UTC)
     if any(
         entry.timestamp.tzinfo is None or not now - MAX_AGE < entry.timestamp < now + MAX_AGE
@@ -153,7 +155,7 @@ async def _verify_thread(started: RunStarted, current: Thread, job: Job, forge: 
         return current.model_copy(update=snapshot)
     if not (isinstance(recorded, PullRequest) and isinstance(current, PullRequest)):
         raise InvalidArtifact(
-            "The artifact's log belongs to another type of thread than this workflow's event."
+            "The artifact's log and this workflow's event belong to different types of threads."
         )
     if (recorded.head_branch, recorded.head_repo, recorded.base_branch) != (
         current.head_branch,
@@ -183,7 +185,7 @@ async def _verify_thread(started: RunStarted, current: Thread, job: Job, forge: 
 async def _check_history(
     branch: str, commit: str, job: Job, forge: Forge, *, is_at_head: bool = False
 ) -> None:
-    """Raises InvalidArtifact unless the commit is in the history of the repository's branch.
+    """Raises InvalidArtifact if the commit is not in the history of the repository's branch.
 
     If `is_at_head` is True, this function checks only the format of the commit ID, because the caller
     compares the commit with the pull request's head.

@@ -48,9 +48,7 @@ def get_answer(trajectory: Trajectory) -> str | None:
 
 
 def _final_actions(trajectory: Trajectory, reason: StopReason) -> tuple[Action, ...]:
-    """Returns the actions of the last reply if the run ended for this reason; otherwise, returns no
-    actions.
-    """
+    """Returns the actions of the last reply if the run ended for `reason`. Otherwise, returns no actions."""
     ended = trajectory.agent_stopped
     last = trajectory.replies()[-1:] if ended and ended.reason == reason else ()
     return tuple(call.action for reply in last for call in reply.calls)

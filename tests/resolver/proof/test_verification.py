@@ -135,7 +135,7 @@ async def test_a_patch_that_makes_the_suite_hang_is_a_regression(open_verifier) 
         verdict = await verifier.verdict({"calc.py": hang}, seconds=4)
     assert verdict.kind == "regressed"
     assert verdict.reason == (
-        "The tests ran without the patch, but failed twice to run with it: "
+        "The tests ran without the patch, but two attempts to run them with it failed: "
         "the tests did not finish within 4 s and were killed."
     )
 
