@@ -93,6 +93,7 @@ def typos() -> Path:
     return next(task for task in TASKS if task.name == "typos")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 async def test_the_resulting_tree_matches_the_expected_one(room: Room, task: Path) -> None:
     assert await room.done(task, turns(task)) == tree(task / "gold")

@@ -40,6 +40,7 @@ def missing_parts(symptom: str) -> list[str]:
     return [part for part in symptom.split("...") if part.strip() and part.strip() not in product_texts()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symptom", SYMPTOMS)
 def test_every_quoted_message_exists_in_the_product(symptom: str) -> None:
     assert missing_parts(symptom) == []

@@ -73,6 +73,7 @@ def test_workflows_actions_and_issue_forms_match_their_schemas(tmp_path: Path) -
     assert schema("workflows", tmp_path / "bad.yml").returncode == 1
 
 
+@pytest.mark.slow
 def test_actionlint_finds_nothing(tmp_path: Path) -> None:
     found = actionlint(*WORKFLOWS)
     assert found.returncode == 0, found.stdout + found.stderr

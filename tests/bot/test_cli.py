@@ -115,6 +115,7 @@ async def completes(screen: Screen, typed: str, becomes: str) -> None:
     screen.press("\x15\r")  # Clears the line.
 
 
+@pytest.mark.slow
 async def test_bash_completes_commands_options_values_and_runs(runs: dict[str, str], tmp_path: Path) -> None:
     with open_screen(120) as (screen, _):
         shell = screen.run(["bash", "--norc", "--noprofile", "-i"], runs, tmp_path)
@@ -126,6 +127,7 @@ async def test_bash_completes_commands_options_values_and_runs(runs: dict[str, s
         await screen.until(lambda _: shell.poll() is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 async def test_zsh_completes_commands_options_values_and_runs(runs: dict[str, str], tmp_path: Path) -> None:
     with open_screen(120) as (screen, _):
@@ -140,6 +142,7 @@ async def test_zsh_completes_commands_options_values_and_runs(runs: dict[str, st
         await screen.until(lambda _: shell.poll() is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 @pytest.mark.parametrize(("typed", "becomes"), TYPED)
 def test_fish_completes_commands_options_values_and_runs(

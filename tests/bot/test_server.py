@@ -150,6 +150,7 @@ async def written(path: Path, lines: int) -> list[str]:
     return path.read_text().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 async def test_a_server_stopped_during_a_job_resumes_it_after_a_restart(
     short_tmp: Path, number: signal.Signals
@@ -179,6 +180,7 @@ async def test_a_server_stopped_during_a_job_resumes_it_after_a_restart(
     assert (short_tmp / "ended").read_text().splitlines() == [job]
 
 
+@pytest.mark.slow
 async def test_a_second_stop_signal_does_not_shorten_the_workers_grace_period(
     short_tmp: Path,
 ) -> None:
@@ -214,6 +216,7 @@ async def gone(pid: int) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_is_replaced_and_its_job_resumes(short_tmp: Path) -> None:
     async with running(short_tmp) as server:
         await server.deliver()

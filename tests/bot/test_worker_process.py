@@ -109,6 +109,7 @@ async def test_a_label_during_the_image_build_gets_a_notice_in_the_status_commen
     await presence.close()
 
 
+@pytest.mark.slow
 async def test_the_image_build_is_not_mentioned_if_another_worker_takes_the_job(slow: SlowImageBuild) -> None:
     other = SlowImageBuild(slow.scenario, slow.url, slow.data)
     other.made.set()

@@ -13,6 +13,7 @@ from patchwright.bot.write_limiter import Priority, acquire
 pytestmark = pytest.mark.redis
 
 
+@pytest.mark.slow
 async def test_a_process_killed_in_the_queue_does_not_block_writes(url: str) -> None:
     line = SharedWriteLimiter(url)
     await acquire(line, "us", 0.1)

@@ -103,6 +103,7 @@ async def test_a_mention_in_a_resolved_thread_reopens_it(
     assert (minus.is_trigger, minus.resolved) == (True, True)
 
 
+@pytest.mark.slow
 async def test_all_pages_of_threads_are_read(
     world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:

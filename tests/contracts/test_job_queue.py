@@ -168,6 +168,7 @@ async def test_a_handler_that_raises_fails_only_its_own_job(
         assert (await wait_for_state(queue, other.id)).result == DONE
 
 
+@pytest.mark.slow
 async def test_one_job_runs_per_thread_at_a_time(queue: JobQueue, handler: RecordingHandler) -> None:
     same, other = job("acme-sample-7-000000000002"), job("acme-sample-8-000000000003", number=8)
     await queue.put(job())

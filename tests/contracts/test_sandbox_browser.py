@@ -43,6 +43,7 @@ async def use(sandbox: Sandbox, code: str, screenshot: bool = False) -> PageSnap
     return page
 
 
+@pytest.mark.slow
 async def test_a_server_that_the_shell_started_is_browsed(sandbox: Sandbox) -> None:
     await sandbox.act(CreateFile(path="index.html", content=PAGE))
     await shell(sandbox, SERVE)
@@ -55,6 +56,7 @@ async def test_a_server_that_the_shell_started_is_browsed(sandbox: Sandbox) -> N
     assert "StaticText 'Sold'" in (await use(sandbox, f"click('{bid}')")).tree
 
 
+@pytest.mark.slow
 async def test_the_shell_and_the_browser_do_not_disturb_each_other(sandbox: Sandbox) -> None:
     await use(sandbox, "")
     ran = await shell(sandbox, "sleep 70 & sleep 71", timeout=1)

@@ -98,6 +98,7 @@ async def test_a_write_through_a_mapping_is_noticed_when_the_mapping_closes(sand
     assert await mark(sandbox) != before
 
 
+@pytest.mark.slow
 async def test_writes_into_a_new_directory_are_not_missed(sandbox: Sandbox) -> None:
     """A process keeps creating directories with files; the last file of each round must be noticed."""
     await shell(
@@ -125,6 +126,7 @@ async def test_an_event_overflow_counts_as_a_change(sandbox: Sandbox) -> None:
     assert await mark(sandbox) != after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

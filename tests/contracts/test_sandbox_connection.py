@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from patchwright.runtime.actions import (
     CreateFile,
     ReadBytes,
@@ -17,6 +19,7 @@ from tests.contracts.sandbox_actions import printed, shell, take_over
 # --- the wire ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_dropped_connection_repeats_no_action(remote: RemoteSandbox) -> None:
     task = asyncio.create_task(shell(remote, "echo once >> ran; sleep 1; wc -l < ran"))
     await asyncio.sleep(0.5)
@@ -32,6 +35,7 @@ async def test_a_connection_that_drops_between_actions_does_no_harm(remote: Remo
         assert await printed(remote, "echo $X") == "kept\n"
 
 
+@pytest.mark.slow
 async def test_a_call_in_flight_is_finished_for_the_adopting_process(remote: RemoteSandbox) -> None:
     command = "echo once >> ran; sleep 1; wc -l < ran"
     with call_context("call"):

@@ -22,6 +22,7 @@ async def typed(sandbox: Sandbox, text: str = "", key=None, timeout: int = 5) ->
     return ran
 
 
+@pytest.mark.slow
 async def test_a_program_that_prompts_is_answered_until_it_ends(sandbox: Sandbox) -> None:
     asking = "read -p 'name? ' name; echo hello $name; read -p 'age? ' age; echo $age; (exit 3)"
     first = await started(sandbox, asking)
@@ -40,6 +41,7 @@ async def test_an_interactive_command_that_ends_in_time_is_like_any_other(sandbo
     assert (ran.output, ran.exit_code, ran.note) == ("done\n", 5, None)
 
 
+@pytest.mark.slow
 async def test_a_debugger_can_be_used_interactively(sandbox: Sandbox) -> None:
     await shell(sandbox, "printf 'x = 20\\ny = x + 1\\nprint(y)\\n' > prog.py")
     output = (await started(sandbox, "python3 -m pdb prog.py")).output
@@ -65,6 +67,7 @@ async def test_ctrl_d_ends_the_input(sandbox: Sandbox) -> None:
     assert (await typed(sandbox, "b\na", key="ctrl-d")).output == "a\nb\nsorted\n"
 
 
+@pytest.mark.slow
 async def test_a_command_that_ignores_ctrl_c_is_killed(sandbox: Sandbox) -> None:
     await started(sandbox, "trap '' INT; python3 -c 'while True: pass'")
     assert (await typed(sandbox, key="ctrl-c", timeout=1)).exit_code is None
@@ -89,6 +92,7 @@ async def test_input_without_a_waiting_command_is_refused(sandbox: Sandbox) -> N
     assert (await failed(sandbox, SendInput(key="ctrl-c"))).reason == "refused"
 
 
+@pytest.mark.slow
 async def test_a_command_that_ended_meanwhile_is_reported_before_the_next(sandbox: Sandbox) -> None:
     await started(sandbox, "sleep 1.3; echo late; (exit 4)")
     await sandbox.act(RunShell(command="true", timeout=1))  # refused: the command still runs
@@ -96,6 +100,7 @@ async def test_a_command_that_ended_meanwhile_is_reported_before_the_next(sandbo
     assert (waited.output, waited.exit_code) == ("late\n", 4)
 
 
+@pytest.mark.slow
 async def test_unread_input_does_not_reach_later_commands(sandbox: Sandbox) -> None:
     await started(sandbox, "sleep 2")
     await typed(sandbox, "stale\nstale", timeout=10)
@@ -109,6 +114,7 @@ async def test_a_line_that_the_terminal_would_cut_is_refused(sandbox: Sandbox) -
     assert (await typed(sandbox, "x" * 3000, key="ctrl-d")).output == "3001\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["exit 3", "kill -9 $$"])
 async def test_a_shell_that_ends_under_an_interactive_command_is_replaced(sandbox: Sandbox, end: str) -> None:
     await started(sandbox, f"read x; {end}")
@@ -152,6 +158,7 @@ async def test_only_an_interactive_command_has_a_terminal(sandbox: Sandbox) -> N
     assert await printed(sandbox, "tput cols 2>/dev/null || echo $COLUMNS") == "200\n"
 
 
+@pytest.mark.slow
 async def test_what_python_printed_before_its_timeout_is_kept(sandbox: Sandbox) -> None:
     ran = await shell(sandbox, "python3 -c 'print(\"begun\"); import time; time.sleep(67)'", timeout=5)
     assert (ran.output, ran.exit_code) == ("begun\n", None)

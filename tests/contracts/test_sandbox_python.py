@@ -1,5 +1,7 @@
 """Python cells in every sandbox with the feature `kernel`."""
 
+import pytest
+
 from patchwright.runtime.actions import HostReply, Interrupt, RunPython
 from patchwright.runtime.observations import ActionFailure, CellResult, HostRequest
 from patchwright.runtime.sandbox import Sandbox
@@ -35,6 +37,7 @@ async def test_a_cell_shows_its_output_and_value_and_keeps_its_variables(
     assert [picture.media_type for picture in pictured.images] == ["image/png"]
 
 
+@pytest.mark.slow
 async def test_a_cell_past_its_timeout_is_interrupted_or_its_session_replaced(
     sandbox: Sandbox,
 ) -> None:

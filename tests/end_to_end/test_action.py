@@ -1,5 +1,7 @@
 """A workflow step opens the same pull request from an event file."""
 
+import pytest
+
 from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
 
 
@@ -27,6 +29,7 @@ async def test_an_event_without_a_request_needs_no_model(scenario: Scenario) -> 
     assert "Nothing to do" in out
 
 
+@pytest.mark.slow
 async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
     scenario: Scenario,
 ) -> None:

@@ -194,6 +194,7 @@ def active_lines(text: str) -> list[str]:
     return [line for line in outside.splitlines() if LIVE.search(line) and line != "Fixes #1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fixed", "unproven", "regressed"])
 async def test_text_of_a_forged_log_is_shown_inert(upload: UploadedArtifact, kind: Any) -> None:
     events = await upload.events(kind=kind)
@@ -269,6 +270,7 @@ async def test_the_reason_of_a_failure_is_posted_without_mentions(upload: Upload
     assert "everyone" in comment
 
 
+@pytest.mark.slow
 async def test_work_on_a_moved_branch_is_saved_on_another_branch_with_the_reason(
     on_pull: UploadedArtifact,
 ) -> None:

@@ -20,6 +20,7 @@ def in_a_workflow(scenario: Scenario, **permissions: str) -> dict[str, str]:
     return {"GITHUB_TOKEN": token, "PATCHWRIGHT_WORKFLOW_URL": "https://forge.test/acme/calc/actions/runs/5"}
 
 
+@pytest.mark.slow
 async def test_a_fix_is_a_successful_check_run_with_a_table_and_a_link(scenario: Scenario) -> None:
     scenario.environment |= in_a_workflow(scenario, checks="write")
     await scenario.script_model(*FIX_TURNS)

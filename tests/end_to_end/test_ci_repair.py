@@ -139,6 +139,7 @@ async def test_an_inconclusive_check_is_reported_and_not_repaired(untested_scena
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["moved", "passes", "off", "closed", "locked", "unreadable"])
 async def test_foreign_pull_requests_are_ignored_silently(untested_scenario: Scenario, case: str) -> None:
     scenario = untested_scenario

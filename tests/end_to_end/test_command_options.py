@@ -71,6 +71,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.slow
 async def test_an_invalid_option_is_answered_and_starts_nothing(scenario: Scenario) -> None:
     await use_ordered_model(scenario, *FIX_TURNS)
     for number, (command, answer) in enumerate(SLIPS.items(), start=1):

@@ -147,6 +147,7 @@ async def test_a_comment_after_the_run_becomes_its_own_job(scenario: Scenario) -
     assert len(scenario.runs) == 2
 
 
+@pytest.mark.slow
 async def test_help_and_a_stop_without_a_run_get_one_short_reply(scenario: Scenario) -> None:
     await scenario.script_model()
     async with scenario.serve() as served:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Plan, PlanItem
@@ -57,6 +59,7 @@ async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenari
     assert "not run after the last edit" not in body
 
 
+@pytest.mark.slow
 async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_finishing(
     make_scenario: Callable[..., Scenario],
 ) -> None:
@@ -83,6 +86,7 @@ async def test_a_repository_without_tests_needs_no_test_run(
     assert refusals(scenario) == ["granted"]
 
 
+@pytest.mark.slow
 async def test_the_plan_is_shown_as_checkboxes_during_and_after_the_run(
     make_scenario: Callable[..., Scenario],
 ) -> None:

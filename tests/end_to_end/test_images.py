@@ -54,6 +54,7 @@ async def test_agent_setup_and_verification_use_the_image_for_the_language(
     assert f"docker sandbox on `{images['python']}`" in str(scenario.pull.body)
 
 
+@pytest.mark.slow
 async def test_an_unavailable_image_is_reported_once_on_the_command_line(
     scenario: Scenario, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ async def test_the_images_are_built_before_a_worker_starts(scenario: Scenario) -
     assert (code, error) == (0, "") and out.startswith("Sandbox images are ready: patchwright-runtime:")
 
 
+@pytest.mark.slow
 async def test_the_images_for_languages_are_built_and_each_is_reported(scenario: Scenario) -> None:
     prepare, absent = ("prepare", "--sandbox", "docker"), "localhost:1/no/such:image"
     async with marked_images("go") as images:

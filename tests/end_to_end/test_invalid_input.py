@@ -36,6 +36,7 @@ async def run_rejected(scenario: Scenario, *arguments: str, code: int = 2) -> st
     return last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "shown"),
     [("foo", ""), ("acme/calc", ""), ("acme/calc#0", ""), ("a b/calc#1", ""), ("https://[foo", ""),
@@ -114,6 +115,7 @@ async def test_a_missing_repository_or_issue_is_reported(scenario: Scenario) -> 
     assert scenario.world.writes == scenario.runs == ()
 
 
+@pytest.mark.slow
 async def test_an_unreachable_github_is_reported_with_advice(scenario: Scenario) -> None:
     scenario.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
     sentence = await run_rejected(
@@ -144,6 +146,7 @@ async def test_a_password_in_a_url_is_not_printed(scenario: Scenario) -> None:
     assert "hunter2" not in await run_rejected(scenario, "resolve", url)
 
 
+@pytest.mark.slow
 async def test_a_server_with_unknown_credentials_reports_it_at_start(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["PATCHWRIGHT_APP_ID"] = "999999"
@@ -154,6 +157,7 @@ async def test_a_server_with_unknown_credentials_reports_it_at_start(scenario: S
     assert "Check GITHUB_TOKEN" in await run_rejected(scenario, "serve", "--port", "0")
 
 
+@pytest.mark.slow
 async def test_an_unnamed_unknown_or_unpaid_model_is_reported_before_anything_is_written(
     scenario: Scenario, repository: Path, issue: Path
 ) -> None:
@@ -166,6 +170,7 @@ async def test_an_unnamed_unknown_or_unpaid_model_is_reported_before_anything_is
     assert "PATCHWRIGHT_MODEL is not set" in await run_rejected(scenario, *start)
 
 
+@pytest.mark.slow
 async def test_a_missing_model_ends_the_command_with_an_error(
     scenario: Scenario, repository: Path, issue: Path
 ) -> None:
@@ -235,6 +240,7 @@ async def test_a_missing_base_image_is_named(scenario: Scenario, repository: Pat
     assert "no-such-image:here" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -328,6 +334,7 @@ async def test_hanging_tests_are_stopped_and_reported(
     assert "2 s" in result["reason"]
 
 
+@pytest.mark.slow
 async def test_json_is_the_only_thing_on_standard_output(
     scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
@@ -380,6 +387,7 @@ async def test_model_output_cannot_control_the_terminal(
     assert "\x1b" not in out + error
 
 
+@pytest.mark.slow
 async def test_without_an_engine_the_server_and_the_image_build_exit_at_once(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"

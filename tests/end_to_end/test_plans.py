@@ -166,6 +166,7 @@ async def test_a_question_while_planning_is_answered_before_the_plan(scenario: S
     assert "answers your question:\n\n> no floats" in message
 
 
+@pytest.mark.slow
 async def test_an_explanation_is_a_comment_with_permalinks_and_no_change(scenario: Scenario) -> None:
     look = RecordedTurn("Look.", LOOK)
     endpoint = await use_ordered_model(

@@ -98,6 +98,7 @@ async def test_temporary_errors_are_retried_and_billed_failures_are_counted(
     assert (empty.calls, empty.usage.prompt_tokens, empty.usage.completion_tokens) == ((), 1000, 50)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("faults", "reason"),
     [
@@ -166,6 +167,7 @@ async def test_a_second_model_without_a_price_is_not_reported_as_free(untested_s
     assert (listed["cost_usd"], listed["cost_usd_at_least"]) == (None, float(cost.usd))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [(WRONG_KEY, "PATCHWRIGHT_MODEL_API_KEY"), (NO_CREDIT, "credit")],

@@ -221,6 +221,7 @@ async def test_an_issue_locked_during_the_run_still_gets_its_pull_request(
 WRITES = ["/git/refs", "/graphql", "/pulls", "/comments"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*WRITES, "/check-runs"])
 async def test_a_lost_response_to_any_write_duplicates_nothing(
     publish_scenario: PublishScenario, path: str
@@ -230,6 +231,7 @@ async def test_a_lost_response_to_any_write_duplicates_nothing(
     assert_once(publish_scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WRITES)
 async def test_a_worker_killed_at_any_write_is_replaced_without_duplicates(
     publish_scenario: PublishScenario, path: str

@@ -40,6 +40,7 @@ def issue(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed_at", [0, pytest.param(3, marks=pytest.mark.slow)])
 async def test_a_run_killed_during_a_model_request_ends_with_the_same_diff(
     scenario: Scenario, repository: Path, tmp_path: Path, killed_at: int

@@ -35,6 +35,7 @@ def untested_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     return make_scenario({"calc.py": CODE})
 
 
+@pytest.mark.slow
 async def test_a_review_of_five_threads_gets_one_commit_four_replies_and_resolved_threads(
     scenario: Scenario,
 ) -> None:

@@ -181,6 +181,7 @@ async def test_repeating_the_salvage_changes_nothing(polled_scenario: Scenario) 
     assert (polled_scenario.repo.bare.branch_sha(BRANCH), polled_scenario.comments) == (commit, comments)
 
 
+@pytest.mark.slow
 async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(polled_scenario: Scenario) -> None:
     scenario = polled_scenario
 
@@ -347,6 +348,7 @@ async def test_a_canceled_workflow_saves_its_work_before_its_machine_ends(polled
     assert "canceled" in (scenario.data / "output").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", ["a signal", pytest.param("an error", marks=pytest.mark.slow)])
 async def test_on_the_command_line_the_partial_patch_is_written_to_the_requested_file(
     scenario: Scenario, tmp_path: Path, stop: str

@@ -123,6 +123,7 @@ async def test_a_secret_in_the_prompt_is_masked_in_everything_published(
         assert spelling not in published
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content", ["key = %s%s\\n", pytest.param("\\0binary %s%s\\n", marks=pytest.mark.slow)]
 )

@@ -73,6 +73,7 @@ async def test_a_label_on_a_pull_request_without_a_review_gets_an_explanation(sc
     assert "There is no open review thread here" in scenario.pull.comments[-1].body
 
 
+@pytest.mark.slow
 async def test_a_stranger_cannot_start_a_run_and_learns_why(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
@@ -118,6 +119,7 @@ async def test_a_restarted_server_continues_the_run_of_a_killed_one(scenario: Sc
     assert len(scenario.runs) == len(scenario.repo.pulls) == len(scenario.comments) == 1
 
 
+@pytest.mark.slow
 async def test_a_rejected_model_key_is_reported_in_the_thread_without_a_pull_request(
     scenario: Scenario,
 ) -> None:

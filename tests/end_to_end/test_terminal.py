@@ -108,6 +108,7 @@ async def test_a_pipe_gets_plain_lines_and_quiet_prints_only_the_result(
         assert re.search(r"^total: .+ s, \d+ steps, \S+ tokens, ", error, re.MULTILINE)
 
 
+@pytest.mark.slow
 async def test_the_agents_summary_is_printed_beside_the_verdict(
     scenario: Scenario, resolve_arguments: tuple[str, ...]
 ) -> None:
@@ -123,6 +124,7 @@ async def test_the_agents_summary_is_printed_beside_the_verdict(
     assert (code, json.loads(out)["summary"]) == (3, data)
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_left_out_of_the_patch_is_reported(
     scenario: Scenario, resolve_arguments: tuple[str, ...]
 ) -> None:
@@ -160,6 +162,7 @@ async def test_a_second_ctrl_c_restores_the_prompt_on_a_clean_line(
         assert "Traceback" not in text and "tokens" not in text and "Stopped." in screen.lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "code"), [("n", 2), ("y", 0)])
 async def test_without_an_engine_the_local_sandbox_needs_consent(
     scenario: Scenario, resolve_arguments: tuple[str, ...], answer: str, code: int

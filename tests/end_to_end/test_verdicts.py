@@ -46,6 +46,7 @@ async def test_the_default_branch_may_have_any_name(scenario: Scenario) -> None:
     assert scenario.repo.branches == ("patchwright/issue-1", "release/trunk")
 
 
+@pytest.mark.slow
 async def test_a_patch_that_breaks_a_test_is_saved_on_a_branch_and_reported(scenario: Scenario) -> None:
     # Rejected twice, the model insists.
     insists = RecordedTurn("It is right.", DONE)
@@ -63,6 +64,7 @@ async def test_a_patch_that_breaks_a_test_is_saved_on_a_branch_and_reported(scen
     assert "The work is on the branch `patchwright/issue-1`." in comment
 
 
+@pytest.mark.slow
 async def test_a_patch_that_breaks_a_test_is_returned_to_the_agent_for_repair(scenario: Scenario) -> None:
     repair = ReplaceText(path="calc.py", old="a * 3", new="a * 2")
     await scenario.script_model(
@@ -93,6 +95,7 @@ async def test_without_tests_the_pull_request_is_a_draft_that_says_so(
     assert scenario.pull.body.startswith("**Untested:**")
 
 
+@pytest.mark.slow
 async def test_a_new_test_that_asserts_nothing_proves_nothing(scenario: Scenario) -> None:
     vain = CreateFile(path="tests/test_new.py", content="def test_new():\n    assert True\n")
     await scenario.script_model(RecordedTurn("Fix.", FIX, vain), RecordedTurn("Done.", DONE))
@@ -112,6 +115,7 @@ async def test_without_a_change_a_comment_gives_the_reason(scenario: Scenario) -
     assert comment.startswith("**No pull request:** the run ended without a change to the code.")
 
 
+@pytest.mark.slow
 async def test_a_run_at_its_limit_still_publishes_a_proven_fix(scenario: Scenario) -> None:
     scenario.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
     await scenario.script_model(*FIX_TURNS)
@@ -129,6 +133,7 @@ async def test_a_run_at_its_limit_still_publishes_a_proven_fix(scenario: Scenari
     assert comment.startswith("**Stopped early:** The limit on model replies is reached (2).")
 
 
+@pytest.mark.slow
 async def test_a_workflow_change_is_excluded_and_the_rest_is_verified_and_published(
     scenario: Scenario,
 ) -> None:
@@ -187,6 +192,7 @@ async def test_a_requester_without_write_access_gets_only_a_reply(scenario: Scen
     assert [write.method for write in scenario.world.writes] == ["POST"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locked", [False, True])
 async def test_a_permission_revoked_during_the_run_prevents_publishing(
     scenario: Scenario, *, locked: bool

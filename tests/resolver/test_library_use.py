@@ -46,6 +46,7 @@ LOOK = RunShell(command="cat calc.py")
 COMMENT = Message(text="Mind negative numbers.", source="comment", trigger_id=JobId("a comment"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", pytest.param("docker", marks=pytest.mark.docker)])
 async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
     kind: Literal["local", "docker"], tmp_path: Path

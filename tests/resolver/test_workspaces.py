@@ -189,6 +189,7 @@ async def test_every_kind_of_change_survives_the_way_out_and_in(
         assert await workspace.commit(patch, "Fix", author=AUTHOR, when=NOON) == commit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mess",
     [
@@ -368,6 +369,7 @@ async def test_a_canceled_git_leaves_no_process(tmp_path, repository, monkeypatc
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.docker
 async def test_docker_sandboxes_transfer_trees_and_patches_the_same_way(
     workspaces, repository, docker_sandboxes

@@ -103,6 +103,7 @@ async def all_work(sandbox: Sandbox, version: str, place: Path) -> None:
     assert page.screenshot is not None
 
 
+@pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.timeout(600)  # seconds; the first run builds each feature
 async def test_every_feature_works_in_a_sandbox(docker_sandboxes: Make, tmp_path: Path) -> None:

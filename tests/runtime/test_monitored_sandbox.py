@@ -18,6 +18,7 @@ Make = Callable[..., DockerSandboxes]
 FILL = "for n in $(seq 8); do head -c 10000000 /dev/zero > /workspace/$n; done; sleep {}; echo still here"
 
 
+@pytest.mark.slow
 @pytest.mark.docker
 async def test_a_sandbox_over_its_disk_limit_is_stopped_with_the_reason(docker_sandboxes: Make) -> None:
     async with docker_sandboxes(disk_mb=40).open(NAME) as sandbox:

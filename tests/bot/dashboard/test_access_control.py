@@ -257,6 +257,7 @@ async def test_the_number_of_unchecked_repositories_is_shown(server: DashboardSe
     assert "Your access to 5 more repositories has not been checked yet" in first.text
 
 
+@pytest.mark.slow
 async def test_lost_access_takes_effect_when_the_cache_expires(server: DashboardServer) -> None:
     """Repositories whose cached level has expired are hidden until they are checked again."""
     names = [f"acme/r{number}" for number in range(MAX_CHECKED_REPOSITORIES + 5)]

@@ -112,6 +112,7 @@ async def test_a_person_signs_in_watches_stops_and_retries_a_run(
         assert "/login" in page.url
 
 
+@pytest.mark.slow
 async def test_a_queued_run_is_shown_as_queued_until_it_runs(
     server: DashboardServer, browser: Browser
 ) -> None:
@@ -144,6 +145,7 @@ async def test_a_tool_result_keeps_focus_and_open_folds(server: DashboardServer,
         assert await page.evaluate("document.activeElement.id") == "e1"
 
 
+@pytest.mark.slow
 async def test_sidebar_updates_keep_the_focus(server: DashboardServer, browser: Browser) -> None:
     async with browser_window(browser, server.url) as page, server.add_running_run(RUN) as worker:
         await worker.write(started(), *step(1))
@@ -157,6 +159,7 @@ async def test_sidebar_updates_keep_the_focus(server: DashboardServer, browser: 
         assert await page.evaluate("document.activeElement.innerText") == "acme/calc#7"
 
 
+@pytest.mark.slow
 async def test_new_entries_are_searched(server: DashboardServer, browser: Browser) -> None:
     async with browser_window(browser, server.url) as page, server.add_running_run(RUN) as worker:
         await worker.write(started(), *step(1, "needle"))
@@ -170,6 +173,7 @@ async def test_new_entries_are_searched(server: DashboardServer, browser: Browse
         assert await page.locator("#e5\\.1").is_hidden()
 
 
+@pytest.mark.slow
 async def test_a_lost_connection_is_shown_and_restored(server: DashboardServer, browser: Browser) -> None:
     async with (
         UnreliableProxy(server.url) as proxy,
@@ -189,6 +193,7 @@ async def test_a_lost_connection_is_shown_and_restored(server: DashboardServer, 
         assert await page.locator("#timeline > .timeline > .item").count() == 2
 
 
+@pytest.mark.slow
 async def test_an_expired_session_stops_live_updates(server: DashboardServer, browser: Browser) -> None:
     async with (
         UnreliableProxy(server.url) as proxy,
@@ -281,6 +286,7 @@ async def create_pages(server: DashboardServer, stack: AsyncExitStack) -> list[s
             "/runs/acme-calc-3-waiting", "/nothing"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (NARROW, True)], ids=["light", "dark"])
 async def test_pages_are_accessible_and_fit_a_phone(
     server: DashboardServer, browser: Browser, axe: AxeChecker, size: tuple[int, int], dark: bool
@@ -313,6 +319,7 @@ async def test_axe_detects_a_missing_label(
         assert any("label" in fault for fault in await axe.find_violations(page))
 
 
+@pytest.mark.slow
 async def test_a_run_is_visible_only_to_people_with_access(server: DashboardServer, browser: Browser) -> None:
     async with (
         server.add_running_run(RUN) as worker,

@@ -184,6 +184,7 @@ async def doctor(directory: Path, *arguments: str, **environment: str) -> tuple[
     return process.returncode or 0, out.decode()
 
 
+@pytest.mark.slow
 async def test_doctor_prints_text_or_json_and_sets_its_exit_code(tmp_path: Path) -> None:
     async with (
         server_under_test(tmp_path) as server,

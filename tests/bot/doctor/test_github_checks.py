@@ -46,6 +46,7 @@ async def test_an_invalid_private_key_is_reported_without_quoting_it(tmp_path: P
         assert result.detail == "the App's private key is not a PEM private key"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "state"), [("contents", "failed"), ("checks", "warning"), ("statuses", "warning")]
 )

@@ -61,6 +61,7 @@ def comment_texts(repo: Repository) -> list[str]:
     return [comment.body.partition("\n")[2] for comment in repo.comments(1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize(
     ("status", "headers", "body"),
@@ -110,6 +111,7 @@ async def test_a_revoked_token_is_renewed_for_a_write(
     assert comment_texts(repo) == ["said"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["request", "response"])
 @pytest.mark.parametrize("then", [403, 429])
 async def test_a_lost_response_and_a_rate_limit_create_one_comment(

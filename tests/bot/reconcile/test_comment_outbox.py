@@ -105,6 +105,7 @@ ENDED_TEXTS: tuple[tuple[JobResult, str], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("result", "text"), ENDED_TEXTS, ids=lambda value: getattr(value, "kind", ""))
 async def test_a_comment_of_an_ended_job_does_not_stay_in_progress(
     deployment: Deployment, result: JobResult, text: str

@@ -101,6 +101,7 @@ async def test_a_repository_that_failed_briefly_is_polled_again_early(deployment
     assert await repository_names(deployment) == {"sample"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["issues/{}/events", "pulls/{}/reviews"])
 async def test_a_failing_thread_does_not_hide_others(deployment: Deployment, path: str) -> None:
     threads: list[Issue] = []

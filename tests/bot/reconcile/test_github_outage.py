@@ -43,6 +43,7 @@ async def wait_until(done: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_webhook", [False, True])
 async def test_an_outage_and_its_end_are_logged_once_each(
     short_tmp: Path, caplog: pytest.LogCaptureFixture, has_webhook: bool

@@ -167,6 +167,7 @@ async def test_an_installation_token_recognizes_its_own_comments(
     assert result is not None and result.own_comments == {"ours": False, "busy": True}
 
 
+@pytest.mark.slow
 async def test_a_rate_limit_is_waited_out(deployment: Deployment) -> None:
     deployment.world.add_label_silently(
         deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger"),

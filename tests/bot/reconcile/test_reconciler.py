@@ -124,6 +124,7 @@ async def test_recent_events_are_left_to_their_deliveries_at_first(deployment: D
     assert await deployment.open() == {deployment.job_of(sent).id}
 
 
+@pytest.mark.slow
 async def test_events_whose_deliveries_are_late_are_polled_again(deployment: Deployment) -> None:
     schedule = PollSchedule(redelivery_interval=600, poll_interval=600, delivery_grace=2, settle_seconds=0)
     sent = await deployment.world.add_label(create_issue(deployment), "fix-me", by="maintainer")
@@ -220,6 +221,7 @@ async def wipe(url: str) -> None:
     await redis.aclose()
 
 
+@pytest.mark.slow
 async def test_a_wiped_redis_is_rebuilt_and_no_job_runs_twice(deployment: Deployment) -> None:
     world, handler = deployment.world, RecordingHandler()
     queue = ArqQueue(deployment.url, max_concurrent_jobs=1, lease_seconds=3)
@@ -249,6 +251,7 @@ async def test_a_wiped_redis_is_rebuilt_and_no_job_runs_twice(deployment: Deploy
     await other.close()
 
 
+@pytest.mark.slow
 async def test_after_a_wipe_requests_are_found_without_a_grace_period(deployment: Deployment) -> None:
     sent = await deployment.world.add_label(create_issue(deployment), "fix-me", by="maintainer")
     reconciler = deployment.build_reconciler(WITH_GRACE)

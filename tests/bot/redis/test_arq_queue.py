@@ -155,6 +155,7 @@ async def wait_for_change(queue: ArqQueue, running: JobRecord) -> object:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_a_stalled_worker_does_not_change_a_job_that_another_worker_took_over(
     url: str, handler: RecordingHandler, short_tmp: Path
 ) -> None:
@@ -208,6 +209,7 @@ async def test_a_worker_that_gets_its_own_job_again_runs_it_once(
     assert await queue.get_record(job().id) == JobRecord(job=job(), state="completed", tries=1, result=DONE)
 
 
+@pytest.mark.slow
 async def test_a_job_that_runs_longer_than_its_lease_starts_once(url: str, handler: RecordingHandler) -> None:
     first, second = (ArqQueue(url, lease_seconds=2) for _ in range(2))
     await first.put(job())

@@ -37,6 +37,7 @@ async def count_lost_cancellations(redis: Redis, within: float) -> int:
     return count
 
 
+@pytest.mark.slow
 async def test_a_task_that_polls_redis_receives_every_cancellation(short_tmp: Path) -> None:
     async with run_embedded_redis(short_tmp) as url:
         assert await count_lost_cancellations(redis_client(url), within=10) == 0

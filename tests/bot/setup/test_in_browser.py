@@ -31,6 +31,7 @@ async def enter_code(page: Page, server: UnconfiguredServer) -> None:
     await page.get_by_role("button", name="Continue", exact=True).click()
 
 
+@pytest.mark.slow
 async def test_the_setup_leads_to_a_first_pull_request(server: UnconfiguredServer) -> None:
     async with server.started(), chromium() as browser, browser_window(browser, server.url) as page:
         await enter_code(page, server)
@@ -87,6 +88,7 @@ async def test_the_setup_leads_to_a_first_pull_request(server: UnconfiguredServe
     assert not any(one in output for one in (KEY, secret, app.private_key_pem.splitlines()[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "dark"),
     [pytest.param(WIDE, False, marks=pytest.mark.slow, id="light"), pytest.param(NARROW, True, id="dark")],

@@ -59,6 +59,7 @@ def full_disk(server: UnconfiguredServer) -> Iterator[None]:
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
+@pytest.mark.slow
 async def test_twenty_wrong_codes_invalidate_the_code(server: UnconfiguredServer) -> None:
     async with server.started(), server.browser() as http:
         assert (await http.get("/")).headers["location"] == "/setup"
@@ -106,6 +107,7 @@ async def test_the_setup_requires_the_code(server: UnconfiguredServer) -> None:
         assert credential_store.load(server.data / "data") == credential_store.StoredSetup()
 
 
+@pytest.mark.slow
 async def test_a_wrong_state_and_a_used_manifest_code_are_rejected(
     server: UnconfiguredServer,
 ) -> None:
@@ -186,6 +188,7 @@ async def test_a_full_disk_loses_no_app(server: UnconfiguredServer) -> None:
         assert found.private_key == app.private_key_pem
 
 
+@pytest.mark.slow
 async def test_a_model_that_fails_the_test_can_be_used_anyway(server: UnconfiguredServer) -> None:
     server.fake_model.passes_probe = False
     async with server.started(), server.authorized_browser() as http:
@@ -260,6 +263,7 @@ async def test_with_polling_the_app_has_no_webhook(server: UnconfiguredServer) -
             assert (installed.status_code, installed.headers["location"]) == (303, "/")
 
 
+@pytest.mark.slow
 async def test_people_can_sign_in_at_a_loopback_url(
     server: UnconfiguredServer,
 ) -> None:
@@ -282,6 +286,7 @@ async def test_people_can_sign_in_at_a_loopback_url(
             assert '<span class="user">maintainer</span>' in runs.text
 
 
+@pytest.mark.slow
 async def test_forms_remember_their_values_but_no_secrets(server: UnconfiguredServer) -> None:
     server.fake_model.passes_probe = False
     values = {
@@ -313,6 +318,7 @@ async def test_forms_remember_their_values_but_no_secrets(server: UnconfiguredSe
         assert "acme" not in (await http.get("/setup")).text
 
 
+@pytest.mark.slow
 async def test_a_model_with_an_unknown_price_shows_the_remaining_limits(server: UnconfiguredServer) -> None:
     form = {"model": "openai/scripted", "base_url": server.fake_model.base_url, "key": "sk-story-model-key"}
     async with server.started(), server.authorized_browser() as http:
@@ -342,6 +348,7 @@ async def test_an_app_can_belong_to_an_organization(server: UnconfiguredServer) 
         assert "installation" not in str(manifest["default_events"])
 
 
+@pytest.mark.slow
 async def test_partial_settings_are_reported_instead_of_starting_the_setup(
     server: UnconfiguredServer,
 ) -> None:

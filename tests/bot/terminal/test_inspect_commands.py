@@ -229,6 +229,7 @@ def three(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
@@ -248,6 +249,7 @@ def test_runs_are_filtered_by_text_state_and_verdict(
         assert patchwright(three, "runs", *arguments).stdout.startswith("There are no runs that match in ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "meant"), [("last", "calc-9-b"), ("acme", RUN), ("calc-9-a", "calc-9-a"), (CHILD, CHILD)]
 )
@@ -258,6 +260,7 @@ def test_a_run_is_found_by_prefix_or_as_last(three: Path, given: str, meant: str
     assert first["run"] == meant
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "result"),
     [
@@ -358,6 +361,7 @@ async def test_a_view_is_opened_in_a_terminal_with_a_browser(three: Path) -> Non
         assert opened.read_text().splitlines() == [page] * opens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("runs", "--all"), ("replay", RUN), ("export", RUN), ("doctor",)])
 def test_a_closed_pipe_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     many = (each for n in range(200) for each in step(str(n), RunShell(command="yes"), shell_result("y\n")))

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from patchwright.demo.recorded_model import RecordedCall, RecordedModel, RecordedTurn
 from patchwright.resolver.llm.probe import PROBE_NUMBER
 
@@ -28,6 +30,7 @@ async def patchwright(directory: Path, turn: RecordedTurn, *arguments: str) -> t
         return process.returncode or 0, out.decode()
 
 
+@pytest.mark.slow
 async def test_a_working_model_is_reported_in_one_line(tmp_path: Path) -> None:
     code, result = await patchwright(tmp_path, FIT, "--model", "openai/gpt-4o")
     assert code == 0
@@ -36,6 +39,7 @@ async def test_a_working_model_is_reported_in_one_line(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(tmp_path: Path) -> None:
     code, result = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded")
     assert code == 3

@@ -128,6 +128,7 @@ async def test_without_a_signature_of_these_bytes_nothing_is_stored(
     assert await client.inbox.size() == 1
 
 
+@pytest.mark.slow
 async def test_oversized_slow_or_deeply_nested_deliveries_do_not_block_others(client: ReceiverClient) -> None:
     async def slowly() -> AsyncIterator[bytes]:
         yield b"{"

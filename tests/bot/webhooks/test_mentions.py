@@ -134,6 +134,7 @@ def test_the_mention_is_configurable() -> None:
     assert find_command("c++? c++: go", "c++:") == "go"  # a plain string, not a regular expression
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

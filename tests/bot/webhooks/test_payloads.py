@@ -91,6 +91,7 @@ async def queued_jobs(url: str) -> list[Job]:
     return jobs
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 async def test_every_github_example_payload_is_accepted_and_processed(url: str, inbox: DeliveryInbox) -> None:
     skip_without("npm:@octokit/webhooks-examples")
@@ -186,6 +187,7 @@ def corrupted_payloads(draw: st.DrawFn) -> tuple[str, Any]:
     return event, payload
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(corrupted_payloads())
 async def test_a_corrupted_payload_is_parsed_or_rejected_and_nothing_else(

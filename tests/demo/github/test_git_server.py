@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 
 from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.demo.github.bare_repository import GIT, GIT_ENVIRONMENT
@@ -127,6 +128,7 @@ async def test_the_head_of_a_pull_request_follows_pushes(
     assert repo.diff(repo.pulls[0]) == diff.text
 
 
+@pytest.mark.slow
 async def test_an_aborted_clone_leaves_no_process() -> None:
     before = open_files()
     async with httpx.AsyncClient() as client:

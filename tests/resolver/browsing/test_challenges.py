@@ -91,6 +91,7 @@ async def sandbox(short_tmp: Path) -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 async def test_challenge_pages_are_distinguished_from_pages_about_challenges(sandbox: Sandbox) -> None:
     tree = Path(sandbox.root)

@@ -42,6 +42,7 @@ def test_a_block_has_its_offsets() -> None:
     assert reply[block.start : block.end] == "```\nx\n```"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["```", "``` ", "```x\n", "```\n", " ", "\n", "````\n```x\n", "a```"])
 @pytest.mark.timeout(100)  # linear: 0.5 s; a quadratic parser takes hours
 def test_many_fences_are_parsed_in_linear_time(piece: str) -> None:

@@ -115,6 +115,7 @@ async def test_an_endless_reply_counts_as_truncated(packed: bool) -> None:
     assert reply.usage.usd is not None and reply.usage.usd > 0
 
 
+@pytest.mark.slow
 async def test_an_endpoint_that_never_replies_times_out_with_a_clear_error() -> None:
     async with RecordedModel([RecordedTurn("Late.")], delay=3) as endpoint:
         patient = RetryingModel(model(endpoint, timeout=0.3), max_seconds=1.5, jitter=lambda: 0.0)

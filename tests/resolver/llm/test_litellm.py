@@ -215,6 +215,7 @@ async def test_a_request_can_be_canceled(endpoint: RecordedModel) -> None:
             await task
 
 
+@pytest.mark.slow
 def test_litellm_is_imported_late_and_prints_no_warnings() -> None:
     program = """
 import asyncio, sys

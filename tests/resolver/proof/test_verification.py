@@ -22,6 +22,7 @@ async def test_a_new_test_counts_when_the_base_code_fails_it(open_verifier) -> N
     assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_calc.py::test_add",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["python3 -m pytest", "(python3 -m pytest)"]
 )  # the second command runs all or none
@@ -37,6 +38,7 @@ async def test_a_new_case_in_an_existing_test_counts_as_a_new_test(open_verifier
     assert (idle.kind, idle.fail_to_pass) == ("unproven", ()), idle.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "test",
     [
@@ -56,6 +58,7 @@ async def test_a_new_test_that_does_not_check_the_code_is_no_fix(open_verifier, 
     assert verdict.after and verdict.after.results["tests/test_new.py::test_new"] == "passed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "added", "test"),
     [
@@ -109,6 +112,7 @@ async def test_a_test_that_fails_sometimes_is_flaky(open_verifier, tmp_path) -> 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", [{"tests/test_calc.py": None}, {"tests/test_calc.py": TESTS + "test_one = None"}]
 )

@@ -283,6 +283,7 @@ def test_ten_megabytes_of_output_are_clipped_with_their_count() -> None:
     assert re.search(r"lines 2,501-2,497,500 of 2,500,000 left out: 9,980,000 characters", html)
 
 
+@pytest.mark.slow
 def test_one_line_of_ten_megabytes_is_clipped_too() -> None:
     long = "x" * 10_000_000
     events = (

@@ -93,6 +93,7 @@ async def test_hostile_content_does_nothing(opened: OpenedFile, tmp_path: Path) 
     assert await opened.page.inner_text("h1") == HOSTILE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [True, False], ids=["as it is", "without its policy"])
 async def test_injected_markup_is_blocked_by_the_policy(
     opened: OpenedFile, tmp_path: Path, policy: bool
@@ -202,6 +203,7 @@ async def test_the_file_is_readable_without_scripts_and_on_a_phone(browser: Brow
         await context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_every_text_has_enough_contrast(browser: Browser, scheme: str, tmp_path: Path) -> None:
     context = await browser.new_context(color_scheme="dark" if scheme == "dark" else "light")

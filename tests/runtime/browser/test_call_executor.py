@@ -23,6 +23,7 @@ async def test_every_call_has_a_method_with_its_signature(name: str) -> None:
 # --- a turn -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_click_reveals_the_answer(web: Web) -> None:
     page = await web.open("answer.html")
     assert "The answer is" not in page.tree
@@ -38,6 +39,7 @@ async def test_calls_after_a_goto_use_the_bids_of_the_new_page(web: Web) -> None
     assert page.error is None and "The answer is 42" in page.tree
 
 
+@pytest.mark.slow
 async def test_a_turn_stops_at_the_first_failure_and_names_its_line(web: Web) -> None:
     await web.open("controls.html")
     error = await web.refused(
@@ -106,6 +108,7 @@ async def test_noop_waits(web: Web) -> None:
 # --- elements ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "saw"),
     [
@@ -154,6 +157,7 @@ async def test_an_element_receives_the_events_of_a_call(web: Web, call: str, saw
     assert [line for line, _ in itertools.groupby(result)] == saw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "advice"),
     [
@@ -207,6 +211,7 @@ async def test_an_element_is_dragged_and_dropped(web: Web) -> None:
 # --- mouse and keyboard -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "saw"),
     [

@@ -93,6 +93,7 @@ async def printed(sandbox: Sandbox, command: str) -> str:
     return ran.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["socket", "exec"])
 async def test_an_adopting_process_continues_the_shell_and_repeats_no_action(
     docker_sandboxes: Make, client: docker.DockerClient, transport: str
@@ -112,6 +113,7 @@ async def test_an_adopting_process_continues_the_shell_and_repeats_no_action(
     await sandboxes.close()
 
 
+@pytest.mark.slow
 async def test_a_long_command_of_a_dead_process_is_killed_and_the_shell_stays(
     docker_sandboxes: Make, client: docker.DockerClient
 ) -> None:
@@ -125,6 +127,7 @@ async def test_a_long_command_of_a_dead_process_is_killed_and_the_shell_stays(
     await sandboxes.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["socket", pytest.param("exec", marks=pytest.mark.slow)])
 async def test_a_long_command_of_a_tool_call_is_awaited_and_answered(
     docker_sandboxes: Make, client: docker.DockerClient, transport: str

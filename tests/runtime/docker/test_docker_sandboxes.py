@@ -45,6 +45,7 @@ async def test_a_command_has_no_privileges(sandbox: Sandbox) -> None:
     assert set(fields["Uid"].split()) == {"10001"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attempt",
     [
@@ -73,6 +74,7 @@ async def test_memory_is_limited_and_the_sandbox_survives_a_hog(sandbox: Sandbox
     assert await sh(sandbox, hog.format(100)) == f"{100 << 20}\n0\n"
 
 
+@pytest.mark.slow
 async def test_processes_are_limited_and_the_sandbox_survives_a_fork_bomb(sandbox: Sandbox) -> None:
     result = await sh(sandbox, "bomb() { bomb | bomb & }; bomb; sleep 3", timeout=5)
     assert "Resource temporarily unavailable" in result

@@ -26,6 +26,7 @@ async def test_connections_at_a_time_are_limited(net: Internet, short_tmp: Path)
         assert (await client.status(ALLOWED)).startswith(b"200")
 
 
+@pytest.mark.slow
 async def test_an_idle_connection_ends(net: Internet, short_tmp: Path) -> None:
     hasty = dataclasses.replace(net.egress(), step_timeout=1, idle_timeout=1)
     async with EgressProxy(hasty).listen(short_tmp / "e") as connection_log:

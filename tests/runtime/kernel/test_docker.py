@@ -26,6 +26,7 @@ async def until_few(sandbox: Sandbox) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.slow
 async def test_a_fork_bomb_in_a_cell_leaves_the_sandbox_usable(
     docker_sandboxes: Callable[..., DockerSandboxes],
 ) -> None:

@@ -278,6 +278,7 @@ async def test_a_running_cell_can_be_interrupted(tmp_path: Path) -> None:
         assert (await ran(kernel, "kept")).output == "8\n"
 
 
+@pytest.mark.slow
 async def test_a_cell_that_is_no_longer_awaited_ends_with_its_session(tmp_path: Path) -> None:
     async with kernel_in(tmp_path) as kernel:
         with pytest.raises(TimeoutError):
@@ -317,6 +318,7 @@ async def test_a_session_that_does_not_respond_is_replaced(tmp_path: Path) -> No
         assert (await ran(kernel, "1")).output == "1\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("death", "expected"),
     [("os._exit(0)", "ended with status 0"), ("os.kill(os.getpid(), 9)", "was ended by signal SIGKILL")],

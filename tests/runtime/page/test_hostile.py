@@ -36,6 +36,7 @@ async def test_a_very_long_name_costs_no_more_than_its_shown_part() -> None:
     assert words.hidden_count == 0
 
 
+@pytest.mark.slow
 async def test_a_name_of_ten_megabytes_is_clipped(page_session: PageSession) -> None:
     await page_session.show("<button id=b></button><i id=i></i>")
     await page_session.page.evaluate(
@@ -57,6 +58,7 @@ async def test_a_page_of_a_hundred_thousand_nodes_is_read(page_session: PageSess
     assert len(snapshot.tree) <= 20_000 and len(snapshot.notes) == 1
 
 
+@pytest.mark.slow
 async def test_a_page_nested_deeper_than_the_stack_is_read(page_session: PageSession) -> None:
     await page_session.show("<p>top</p>")
     await page_session.page.evaluate(
@@ -77,6 +79,7 @@ async def test_hundreds_of_frames_are_bounded_and_the_rest_is_counted(page_sessi
     assert snapshot.tree.count("Iframe") == 200
 
 
+@pytest.mark.slow
 async def test_a_frame_removed_during_the_read_is_no_error(page_session: PageSession) -> None:
     await page_session.show("<p>top</p><iframe srcdoc='<button>inner</button>'></iframe>")
     await page_session.page.wait_for_timeout(100)
@@ -112,6 +115,7 @@ async def test_a_page_that_changes_during_the_read_is_read_again(page_session: P
     assert note.startswith("The page could not be read: the page closed or changed while it was read")
 
 
+@pytest.mark.slow
 async def test_a_dialog_or_an_endless_script_yields_a_note(browser: Browser) -> None:
     async with open_page(browser) as page_session:
         await page_session.show("<button>one</button>")

@@ -41,6 +41,7 @@ def labeled_at(
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--force-device-scale-factor=2",)], ids=["1x", "2x"])
 async def test_every_mark_shows_the_bid_of_the_element_in_its_box(flags: tuple[str, ...]) -> None:
     scale = 2 if flags else 1
@@ -68,6 +69,7 @@ async def test_every_mark_shows_the_bid_of_the_element_in_its_box(flags: tuple[s
                 ] == page_session.bids.find_node(bid)
 
 
+@pytest.mark.slow
 async def test_covered_scrolled_away_or_disabled_elements_get_no_mark(page_session: PageSession) -> None:
     await page_session.show((SNAPSHOTS / "order.html").read_text())
     snapshot = await page_session.read(screenshot=True)

@@ -21,6 +21,7 @@ async def test_a_page_matches_its_recorded_text(page_session: PageSession) -> No
     assert snapshot.screenshot is None
 
 
+@pytest.mark.slow
 async def test_a_page_read_in_parts_has_the_same_tree(page_session: PageSession) -> None:
     # Content far below makes the page large, so that only the viewport is queried.
     below = "<div style='margin-top: 3000px'>" + "<p>far <a href=/>below</a></p>" * 400 + "</div>"
@@ -155,6 +156,7 @@ async def test_nested_frames_and_shadow_roots_are_read(page_session: PageSession
     ]
 
 
+@pytest.mark.slow
 async def test_a_large_page_is_limited_to_the_viewport_with_a_note(page_session: PageSession) -> None:
     rows = "".join(f"<p><a href=/{n}>Row {n}</a></p>" for n in range(3_400))
     style = "<style>p { line-height: 18px }</style>"  # independent of the installed fonts
