@@ -65,8 +65,8 @@ TEST = ReplaceText(
 TURNS = 6
 DONE = Finish(cause="add() subtracted.", change="It adds now.", testing="python3 -m unittest: all pass.")
 
-AT_ONCE = 6  # scenes; they mostly wait for leases
-MOST_SECONDS = 300.0  # for one scene
+AT_ONCE = 6  # trials; they mostly wait for leases
+MOST_SECONDS = 300.0  # for one trial
 OUTLIVE = 90.0  # seconds that a container may exist after its job has ended: guarantee R7
 TALLY = "/home/agent/tally"  # in a container
 FOR_IMAGES = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", "DOCKER_HOST")
@@ -75,8 +75,8 @@ Kind: TypeAlias = Literal["docker", "local"]
 
 
 @dataclass
-class SceneResult:
-    """The results of one scene."""
+class KillTrialResult:
+    """The results of one trial."""
 
     point: Point | None
     sandbox: Kind
@@ -109,14 +109,14 @@ class SceneResult:
         return max(0, self.pulls - 1) + max(0, self.comments - 1) + max(0, self.branches - 1)
 
 
-class Scene:
+class KillTrial:
     """One issue, two workers, one Redis."""
 
     def __init__(self, point: Point | None, sandbox: Kind, *, same_disk: bool) -> None:
-        self._result = SceneResult(point, sandbox, same_disk)
+        self._result = KillTrialResult(point, sandbox, same_disk)
         self._killer = Killer(point)
 
-    async def run(self) -> SceneResult:
+    async def run(self) -> KillTrialResult:
         async with AsyncExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pwk-", dir="/tmp")))
             (directory / "tally").touch()
@@ -279,7 +279,7 @@ async def working(environment: dict[str, str]) -> AsyncIterator[asyncio.subproce
         await process.communicate()
 
 
-def points(reference: SceneResult) -> list[Point]:
+def points(reference: KillTrialResult) -> list[Point]:
     """Returns every point of a run without a kill."""
     moments: tuple[Literal["before", "after"], ...] = ("before", "after")
     return [
@@ -292,16 +292,16 @@ def points(reference: SceneResult) -> list[Point]:
 
 
 async def killed(
-    select_points: Callable[[SceneResult], list[Point]],
-) -> tuple[SceneResult, list[SceneResult]]:
+    select_points: Callable[[KillTrialResult], list[Point]],
+) -> tuple[KillTrialResult, list[KillTrialResult]]:
     """Returns a run without a kill, and one for each requested point of it."""
-    reference = await Scene(None, "local", same_disk=False).run()
+    reference = await KillTrial(None, "local", same_disk=False).run()
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(number: int, point: Point) -> SceneResult:
+    async def one(number: int, point: Point) -> KillTrialResult:
         async with gate:
             kind: Kind = "docker" if number % 2 == 0 else "local"
-            return await Scene(point, kind, same_disk=number // 2 % 2 == 0).run()
+            return await KillTrial(point, kind, same_disk=number // 2 % 2 == 0).run()
 
     chosen = select_points(reference)
     return reference, list(await asyncio.gather(*(one(number, point) for number, point in enumerate(chosen))))
@@ -310,7 +310,7 @@ async def killed(
 def measure() -> list[Result]:
     """Returns how long a job waits, and what was lost or duplicated over all points."""
 
-    def shuffled(reference: SceneResult) -> list[Point]:
+    def shuffled(reference: KillTrialResult) -> list[Point]:
         every = points(reference)
         random.Random(7).shuffle(every)
         return every
@@ -335,7 +335,7 @@ def measure() -> list[Result]:
     ]
 
 
-def is_wrong(one: SceneResult, reference: SceneResult) -> bool:
+def is_wrong(one: KillTrialResult, reference: KillTrialResult) -> bool:
     """True if anything was lost or duplicated."""
     return (
         not one.killed

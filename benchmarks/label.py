@@ -20,15 +20,15 @@ from patchwright.demo.run import DemoSetup, run_server, set_up
 TIMES = 5
 
 
-async def once(scene: DemoSetup) -> float:
+async def once(setup: DemoSetup) -> float:
     """Returns the seconds from the label on a new issue to its pull request."""
-    sample_issue, before = scene.issue, len(scene.repository.pulls)
-    issue = scene.github.create_issue(
-        scene.repository, title=sample_issue.title, body=sample_issue.body, by="reporter"
+    sample_issue, before = setup.issue, len(setup.repository.pulls)
+    issue = setup.github.create_issue(
+        setup.repository, title=sample_issue.title, body=sample_issue.body, by="reporter"
     )
     started_at = time.perf_counter()
-    telling = asyncio.create_task(scene.github.add_label(issue, "fix-me", by="maintainer"))
-    await until(lambda: len(scene.repository.pulls) > before, LIMIT)
+    telling = asyncio.create_task(setup.github.add_label(issue, "fix-me", by="maintainer"))
+    await until(lambda: len(setup.repository.pulls) > before, LIMIT)
     timings = time.perf_counter() - started_at
     await telling
     await until(lambda: "I opened pull request" in issue.comments[0].body, LIMIT)
@@ -36,13 +36,13 @@ async def once(scene: DemoSetup) -> float:
 
 
 async def _measure(data: Path) -> list[Result]:
-    async with set_up(data, read_environment()) as scene:
+    async with set_up(data, read_environment()) as setup:
         quick = {"PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0"}
-        scene = replace(scene, server_env={**scene.server_env, **quick})
-        async with run_server(scene, "docker") as url:
-            scene.github.add_webhook(f"{url}/webhook", scene.server_env["PATCHWRIGHT_WEBHOOK_SECRET"])
-            await once(scene)
-            timings = [await once(scene) for _ in range(TIMES)]
+        setup = replace(setup, server_env={**setup.server_env, **quick})
+        async with run_server(setup, "docker") as url:
+            setup.github.add_webhook(f"{url}/webhook", setup.server_env["PATCHWRIGHT_WEBHOOK_SECRET"])
+            await once(setup)
+            timings = [await once(setup) for _ in range(TIMES)]
     return [
         Result(
             name="label_to_pull_request", value=statistics.median(timings), unit="s", floor=None, target=10.0

@@ -45,7 +45,7 @@ class RepositoryAccess(Protocol):
     async def is_own_installation(self, repo: Repo, installation_id: int) -> bool:
         """Returns False if the App's installation in this repository has an id other than `installation_id`."""
 
-    async def reset_notices(self, change: InstallationChanged) -> None:
+    async def log_missing_permissions(self, change: InstallationChanged) -> None:
         """Called when an App installation has changed. Logs the permissions that the App still lacks."""
 
 
@@ -158,7 +158,7 @@ class CancellationHandler:
     async def _handle_installation_change(self, change: InstallationChanged) -> None:
         if self._access is None:
             return
-        await self._access.reset_notices(change)
+        await self._access.log_missing_permissions(change)
         if not change.is_access_removed:
             return
         jobs = [

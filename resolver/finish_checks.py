@@ -31,7 +31,7 @@ from patchwright.runtime.observations import ActionFailure, CellResult, ShellRes
 MAX_SHOWN_POINTS = 5  # Maximum number of points that one sentence lists.
 
 # Programs that run no code of the repository, so their failures say nothing about that code.
-_READ_ONLY_COMMANDS = frozenset(
+_COMMANDS_WITHOUT_REPOSITORY_CODE = frozenset(
     "cd ls cat grep rg egrep fgrep git find sed awk head tail wc which type command echo printf diff test [ [[ pwd "
     "tree stat file less mkdir touch rm cp mv chmod export source . set true false sleep pip uv apt apt-get npx".split()
 )
@@ -277,6 +277,6 @@ def _split_programs(command: str) -> set[str]:
     for part in re.split(r"&&|\|\||[;|\n&]", without_heredocs):
         words = part.split()
         program = next((word for word in words if "=" not in word), "")
-        if program and program not in _READ_ONLY_COMMANDS:
+        if program and program not in _COMMANDS_WITHOUT_REPOSITORY_CODE:
             found.add(" ".join(words))
     return found

@@ -134,8 +134,8 @@ class Secrets:
         `is_continuation` is True if another part came before.
         """
         text = self.mask(text)
-        text = self._strip_prefix_at_end(text) if continues else text
-        return self._strip_suffix_at_start(text) if is_continuation else text
+        text = self._mask_prefix_at_end(text) if continues else text
+        return self._mask_suffix_at_start(text) if is_continuation else text
 
     def _mask_partial(self, text: str, cut: re.Pattern[str]) -> str:
         """Masks the parts of a secret that are next to a cut, on either side. `cut` matches the marks of
@@ -147,18 +147,18 @@ class Secrets:
         parts: list[str] = []
         last = 0
         for start, end in cuts:
-            part = self._strip_prefix_at_end(text[last:start])
-            parts += [self._strip_suffix_at_start(part) if last else part, text[start:end]]
+            part = self._mask_prefix_at_end(text[last:start])
+            parts += [self._mask_suffix_at_start(part) if last else part, text[start:end]]
             last = end
-        return "".join((*parts, self._strip_suffix_at_start(text[last:])))
+        return "".join((*parts, self._mask_suffix_at_start(text[last:])))
 
-    def _strip_prefix_at_end(self, text: str) -> str:
+    def _mask_prefix_at_end(self, text: str) -> str:
         """If the text ends with the first part of a secret, replaces this part with the placeholder."""
         visible = _INVISIBLE.sub("", text)
         length = max((_prefix_length_at_end(spelling, visible) for spelling in self._spellings), default=0)
         return text[: _visible_positions(text)[-length]] + SECRET_PLACEHOLDER if length else text
 
-    def _strip_suffix_at_start(self, text: str) -> str:
+    def _mask_suffix_at_start(self, text: str) -> str:
         """If the text starts with the last part of a secret, replaces this part with the placeholder."""
         visible = _INVISIBLE.sub("", text)
         length = max((_suffix_length_at_start(spelling, visible) for spelling in self._spellings), default=0)

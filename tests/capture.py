@@ -15,7 +15,7 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.security.masking import mask_trajectory
 
-SEEN = Path(__file__).parent / "golden" / "seen"
+CAPTURED = Path(__file__).parent / "golden" / "captured"
 
 
 def capture(logs: FileLogStore, run: RunId, place: Path, secrets: Secrets) -> tuple[Path, ...]:
@@ -61,7 +61,7 @@ def _as_if_sent(trajectory: Trajectory) -> list[Entry]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="script/capture", description=__doc__)
     parser.add_argument("run", help="the run's name, as `patchwright runs` lists it")
-    parser.add_argument("name", help="of the directory below tests/golden/seen")
+    parser.add_argument("name", help="of the directory below tests/golden/captured")
     parser.add_argument(
         "--hide", action="append", default=[], metavar="TEXT", help="masked beside the secrets"
     )
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         for text in options.hide:
             secrets.add(text)
         files = capture(
-            FileLogStore(settings.data / "runs"), RunId(options.run), SEEN / options.name, secrets
+            FileLogStore(settings.data / "runs"), RunId(options.run), CAPTURED / options.name, secrets
         )
     except (LogError, SettingsError, FileExistsError) as exc:
         print(f"script/capture: {exc}", file=sys.stderr)

@@ -90,7 +90,7 @@ class AppPermissions:
         except NotFound:
             return True  # another check handles an App that was removed
 
-    async def reset_notices(self, change: InstallationChanged) -> None:
+    async def log_missing_permissions(self, change: InstallationChanged) -> None:
         """Called when the App's installation has changed. Logs the permissions that the App still lacks. Logs
         nothing if the App lost access.
         """

@@ -6,12 +6,12 @@ Covers some of the points of `benchmarks/kills.py`, which covers all of them.
 import pytest
 
 from benchmarks.killer import Point
-from benchmarks.kills import OUTLIVE, SceneResult, killed
+from benchmarks.kills import OUTLIVE, KillTrialResult, killed
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def choose_points(reference: SceneResult) -> list[Point]:
+def choose_points(reference: KillTrialResult) -> list[Point]:
     last = reference.writes
     return [
         Point("line", 0),

@@ -293,7 +293,7 @@ async def test_missing_permissions_of_an_installation_are_logged(
         permissions={"issues": "write"},
         settings_url="https://x",
     )
-    await grants.reset_notices(change)
-    await grants.reset_notices(change.model_copy(update={"permissions": ENOUGH}))
+    await grants.log_missing_permissions(change)
+    await grants.log_missing_permissions(change.model_copy(update={"permissions": ENOUGH}))
     (line,) = caplog.records
     assert line.__dict__["missing"] == "contents: write, pull_requests: write"

@@ -152,7 +152,7 @@ class InstallationAccess:
             raise self.error
         return installation_id == self.installation_id
 
-    async def reset_notices(self, change: InstallationChanged) -> None:
+    async def log_missing_permissions(self, change: InstallationChanged) -> None:
         return
 
 
