@@ -249,7 +249,6 @@ def test_runs_are_filtered_by_text_state_and_verdict(
         assert patchwright(three, "runs", *arguments).stdout.startswith("There are no runs that match in ")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "meant"), [("last", "calc-9-b"), ("acme", RUN), ("calc-9-a", "calc-9-a"), (CHILD, CHILD)]
 )
@@ -361,7 +360,6 @@ async def test_a_view_is_opened_in_a_terminal_with_a_browser(three: Path) -> Non
         assert opened.read_text().splitlines() == [page] * opens
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("runs", "--all"), ("replay", RUN), ("export", RUN), ("doctor",)])
 def test_a_closed_pipe_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     many = (each for n in range(200) for each in step(str(n), RunShell(command="yes"), shell_result("y\n")))
