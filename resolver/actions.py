@@ -258,7 +258,9 @@ class ReadSkill(FrozenModel):
     kind: Literal["read_skill"] = "read_skill"
     name: str = Field(max_length=300, description="The skill's name, or the path of its file.")
     line: int = Field(
-        default=1, ge=1, description="First line to show, if an earlier result said that the text continues."
+        default=1,
+        ge=1,
+        description="Line to start from. If the text continues, the earlier result names this line.",
     )
 
 
@@ -292,7 +294,7 @@ class SubagentResult(FrozenModel):
     text: str
     """The answer, the reason why there is none, or how the subagent stopped."""
     usage: Usage
-    """Included in the usage of the run that started the subagent."""
+    """The subagent's usage. It is also part of the usage of the run that started the subagent."""
     schema_error: str = ""
     """Why the answer does not match the requested format; empty if it matches or if no format was requested."""
     guessed_urls: tuple[str, ...] = ()

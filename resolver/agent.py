@@ -120,8 +120,8 @@ class Agent:
         return PromptFingerprinter(tool_schemas(self.tools.specs))
 
     async def run(self, log: RunLog) -> AgentStopped:
-        """Works until the run stops. Returns at once if the run has already stopped. A new message restarts a
-        stopped run.
+        """Works until the run stops. Returns at once if the run has already stopped, unless a new message
+        restarts the run.
 
         Canceling this call leaves a log that another agent can continue. The same is true after
         ModelAccessDenied (an operator must act) and SandboxError (the machine failed).

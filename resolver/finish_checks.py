@@ -270,7 +270,7 @@ def _is_read_only(command: str) -> bool:
 def _split_programs(command: str) -> set[str]:
     """Returns the parts of a command line that may run code of the repository, each with its arguments.
 
-    A here-document belongs to the part that reads it. Parts whose here-documents differ are different parts.
+    A here-document belongs to the part that reads it. Two parts with different here-documents count as different.
     """
     without_heredocs = _HEREDOC.sub(lambda found: f"{found[1]}{hash(found[0])}{found[4]}", command)
     found = set[str]()

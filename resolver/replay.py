@@ -25,7 +25,7 @@ class ReplayedStep(FrozenModel):
     """One rebuilt step of a run."""
 
     number: int
-    """Number of the model's reply, from 1."""
+    """Number of the model's reply. The first reply is 1."""
     messages: int
     characters: int
     """Number of characters in the messages, without images."""

@@ -1,5 +1,5 @@
-"""Renders the texts about publishing that people read. Each text has one function, as in
-`resolver/reply_texts.py`.
+"""Renders the texts about publishing that people read. As in `resolver/reply_texts.py`, there is one
+function for each text.
 """
 
 import re

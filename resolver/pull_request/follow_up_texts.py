@@ -1,5 +1,5 @@
-"""Renders the texts about work on a pull request that people read. Each text has one function, as in
-`resolver/reply_texts.py`.
+"""Renders the texts about work on a pull request that people read. As in `resolver/reply_texts.py`, there is
+one function for each text.
 """
 
 from collections.abc import Sequence
