@@ -206,8 +206,8 @@ class _TimelineBuilder:
     def _build_subagent_items(
         self, subagents: list[SubagentSpawned], id: str, ancestors: tuple[RunId, ...], depth: int
     ) -> Iterator[TimelineItem]:
-        """Yields the items of a call's subagents. If there are several subagents, an item with its task
-        precedes the items of each subagent.
+        """Yields the items of a call's subagents. If there are several subagents, the items of each
+        subagent follow an item that shows the subagent's task.
         """
         for number, subagent in enumerate(subagents, start=1):
             if len(subagents) == 1:

@@ -281,7 +281,7 @@ async def test_a_query_with_a_secret_is_not_sent(api: Api, tmp_path: Path) -> No
         tool = SearchWebTool(build_client(api), log, Secrets(["a-canary-value"]), max_searches=2)
         result = await search(log, tool, "what is a-canary-value")
         assert "was not sent to Tavily" in result and api.requests == []
-        assert "Tavily names" in await search(log, tool, "what is it")  # otherwise the test proves nothing
+        assert "Tavily found" in await search(log, tool, "what is it")  # otherwise the test proves nothing
 
 
 def test_a_search_is_rated_as_medium_risk() -> None:
