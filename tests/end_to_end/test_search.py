@@ -39,7 +39,7 @@ async def test_an_agent_searches_code_and_the_web_without_leaking_the_key(scenar
     assert isinstance(results[1], TextResult) and results[1].text.startswith("[no line found in ")
     assert (
         isinstance(results[2], ExternalToolResult)
-        and "Exa names 2 pages; this search cost $0.007." in results[2].text
+        and "Exa found 2 pages; this search cost $0.007." in results[2].text
     )
     assert isinstance(results[3], ExternalToolResult)
     queries = [request.body["query"] for request in api.requests]
