@@ -64,7 +64,7 @@ async def test_a_file_based_forge_gets_the_change_and_the_comment(scenario: Scen
 
 def test_the_page_states_the_number_of_forge_methods() -> None:
     needed = [name for name in vars(Forge) if not name.startswith("_")]
-    assert f"is the interface to the place where issues live: {len(needed)} methods" in TEXT
+    assert f"The interface `Forge` (`resolver/forge.py`) has {len(needed)} methods." in TEXT
     assert [name for name in needed if f"    async def {name}(" not in block("# file_forge.py")] == []
 
 
