@@ -126,7 +126,7 @@ async def test_a_dialog_or_an_endless_script_yields_a_note(browser: Browser) -> 
         await opened.wait()
         snapshot = await page_session.read(seconds=2)
         assert snapshot.tree == ""
-        assert "a dialog is open, or a script runs" in snapshot.notes[0]
+        assert "a dialog may be open, or a script may be running" in snapshot.notes[0]
         # No second request while the first may still be running: a slow page would do all the work twice.
         assert page_session.commands.count("DOMSnapshot.captureSnapshot") == 1
         await dialogs[0].dismiss()
