@@ -138,4 +138,6 @@ async def test_a_closed_tab_is_a_note(browser: Browser) -> None:
     async with open_page(browser) as page_session:
         await page_session.page.close()
         snapshot = await page_session.read()
-        assert snapshot.tree == "" and snapshot.notes[0].startswith("The page could not be read: it closed")
+        assert snapshot.tree == "" and snapshot.notes[0].startswith(
+            "The page could not be read: the page closed"
+        )
