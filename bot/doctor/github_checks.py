@@ -245,9 +245,7 @@ def _attempt_result(attempt: DeliveryAttempt, label: str) -> CheckResult:
         case 401:
             fix = "The webhook secret on the App's page is not the one configured here. Set both to the same value."
         case 404 | 405:
-            fix = (
-                "Another server responds at the webhook's URL. It must lead to /webhook of patchwright serve."
-            )
+            fix = "Another server responds at the webhook's URL. The URL must lead to /webhook of patchwright serve."
         case 503:
             fix = "The server responds, but cannot write to Redis: see the redis check."
         case _:
