@@ -29,7 +29,8 @@ async def check_redis(settings: Settings) -> list[CheckResult]:
         return [
             ok(
                 "redis",
-                f"no server is running; the next server will start an embedded Redis ({Path(find_redis_server()).name})",
+                "no server is running; the next server will start an embedded Redis "
+                f"({Path(find_redis_server()).name})",
             )
         ]
     inbox, heartbeats = DeliveryInbox(url), Heartbeats(url)
