@@ -19,7 +19,7 @@ def load_analyzer(name: str) -> RiskAnalyzer:
     analyzer = _load_entry_point(ANALYZER_GROUP, name)
     if not isinstance(analyzer, RiskAnalyzer):
         raise SettingsError(
-            f"{name} of {ANALYZER_GROUP} creates an object without a method `rate`, so it is no RiskAnalyzer"
+            f"{name} of {ANALYZER_GROUP} creates an object without a method `rate`, so it is not a RiskAnalyzer"
         )
     return analyzer
 
@@ -29,7 +29,7 @@ def load_policy(name: str) -> RiskPolicy:
     policy = _load_entry_point(POLICY_GROUP, name)
     if not isinstance(policy, RiskPolicy):
         raise SettingsError(
-            f"{name} of {POLICY_GROUP} creates an object without a method `allows`, so it is no RiskPolicy"
+            f"{name} of {POLICY_GROUP} creates an object without a method `allows`, so it is not a RiskPolicy"
         )
     return policy
 
