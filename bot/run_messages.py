@@ -96,10 +96,10 @@ def is_message_to_run(record: JobRecord, run: Job) -> bool:
     """Returns True if the queued job is a message that the run in progress can read.
 
     Commands are executed after the run. Reviews, and comments with options, need runs of their own. A run of
-    the command `explain` accepts no messages, because it cannot act on them.
+    the command `explain` or `setup` accepts no messages, because it cannot act on them.
     """
     job, request = record.job, record.job.request
-    if run.request.verb == "explain":
+    if run.request.verb in ("explain", "setup"):
         return False
     is_plain_text = (
         request.verb == "work"

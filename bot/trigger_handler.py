@@ -25,6 +25,7 @@ from patchwright.bot.webhooks.triggers import (
     TriggerRequest,
     Triggers,
     find_request,
+    find_setup_jobs,
     later_job_ids,
     possible_job_ids,
 )
@@ -84,6 +85,9 @@ class TriggerHandler:
         """
         if isinstance(delivery, LabelRemoved | ThreadClosed | InstallationChanged):
             await self._cancellation.handle(delivery)
+            if isinstance(delivery, InstallationChanged):
+                for job in find_setup_jobs(delivery, self.triggers):
+                    await self._queue.put(job, urgent=False)
             return None
         if isinstance(delivery, ChecksCompleted):
             return await self.checks.handle(delivery) if self.checks else None
@@ -120,7 +124,8 @@ class TriggerHandler:
 
     async def active_jobs(self, repo: Repo) -> tuple[Job, ...]:
         """Returns the queued and running jobs of all threads in the repository. Raises QueueDown."""
-        return tuple(record.job for record in await self._queue.all_active_jobs() if record.job.repo == repo)
+        jobs = [record.job for record in await self._queue.all_active_jobs() if record.job.repo == repo]
+        return tuple(job for job in jobs if job.number)  # Jobs of an installation have no thread.
 
     async def handle_dashboard_command(self, command: DashboardCommand) -> JobId | None:
         """Executes a dashboard command. It works like the same command in a comment, but affects only the run

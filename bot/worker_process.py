@@ -84,7 +84,12 @@ async def run_worker(
     `prepare` raises.
     """
     url = require_redis_url(settings)
-    triggers = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
+    triggers = Triggers(
+        label=settings.label,
+        mention=settings.mention,
+        app_id=settings.app_id,
+        onboarding=settings.onboarding,
+    )
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     queue, inbox = (
         ArqQueue(url, is_only_worker=exclusive, max_concurrent_jobs=settings.max_concurrent_jobs),

@@ -51,7 +51,7 @@ class Job(FrozenModel):
     id. The run has this id, too.
     """
     repo: Repo
-    number: int = Field(ge=1)
+    number: int = Field(ge=0)  # 0 if the job has no thread: the installation of the App triggered it.
     requester: User | None
     """The user whose permission counts. None for the operator at the command line, who needs no permission.
     """

@@ -133,6 +133,11 @@ class Forge(Protocol):
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
         """Returns the open pull request from this branch of this repository, or None if there is none."""
 
+    async def find_declined_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
+        """Returns our latest pull request from this branch of this repository, if somebody closed it without
+        merging it. Otherwise, returns None.
+        """
+
     async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
         """Opens the pull request, or updates the one that is already open for this branch."""
 
@@ -219,6 +224,9 @@ class _WrapperForge:
 
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
         return await self._forge.find_pull_request(repo, branch)
+
+    async def find_declined_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
+        return await self._forge.find_declined_pull_request(repo, branch)
 
     async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
         return await self._forge.open_pull_request(spec)

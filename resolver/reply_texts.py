@@ -156,6 +156,7 @@ AdmissionProblem = Literal[
     "gone",
     "nothing_asked",
     "pull_only",
+    "issue_only",
     "no_plan",
     "old_plan",
     "not_stopped",

@@ -1,11 +1,8 @@
 """Resolves a job on an issue, from the trigger to the outcome. `publish.py` publishes the result."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 from patchwright.resolver import prompt_texts, reply_texts
 from patchwright.resolver.agent import Agent, record_prompts
@@ -34,6 +31,7 @@ from patchwright.resolver.events import (
 from patchwright.resolver.finish_checks import find_missing_steps
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.merge import MergeResult
+from patchwright.resolver.onboarding import propose_config
 from patchwright.resolver.preparation.attachments import (
     NO_ATTACHMENTS,
     ThreadAttachments,
@@ -48,7 +46,7 @@ from patchwright.resolver.preparation.run_start import (
     prepare_environment,
 )
 from patchwright.resolver.preparation.skills import load_skills
-from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns
+from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns, run_alongside
 from patchwright.resolver.proof.merge_verification import verify_merge
 from patchwright.resolver.proof.repair_loop import verify_or_continue
 from patchwright.resolver.publish import Attempt, publish_attempt
@@ -84,8 +82,6 @@ UNTESTED_VERDICT = Verdict(
     kind="untested", reason="The run asked or answered a question, so nothing was tested."
 )
 
-T = TypeVar("T")
-
 
 async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: ProgressReporter) -> Outcome:
     """Works on a job until there is a pull request or a comment. If the job was started before, it resumes
@@ -118,8 +114,12 @@ async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: P
             outcome: Outcome = Rejected(explanation=reply_texts.render_rejection_reason(duplicate, job))
             await log.append(JobCompleted(outcome=outcome))
             return outcome
-        if job.request.verb == "run-ci" and isinstance(thread, PullRequest):
-            outcome = await run_ci(job, thread, facts, deps, forge)
+        if job.request.verb in ("run-ci", "setup"):
+            outcome = (
+                await run_ci(job, thread, facts, deps, forge)
+                if isinstance(thread, PullRequest)
+                else await propose_config(job, thread, facts, log, deps, forge, reporter)
+            )
             await log.append(JobCompleted(outcome=outcome))
             return outcome
         run_to_resume = await find_run_to_resume(
@@ -355,17 +355,6 @@ async def attempt_patch(
 
 def _current_patch(log: RunLog, workspace: Workspace) -> Patch:
     return log.trajectory.last_checkpoint() or Patch(base_sha=workspace.base, diff=b"")
-
-
-@asynccontextmanager
-async def run_alongside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
-    """Runs a coroutine concurrently with the block, and cancels it when the block ends."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def resolve_local(

@@ -18,6 +18,7 @@ from patchwright.resolver.publish import (
     report_lost_permission,
 )
 from patchwright.resolver.publishing.publish_branch import BranchLocation, get_run_directory, push_or_paste
+from patchwright.resolver.request.run_task import get_task
 from patchwright.resolver.secrets import mask_secrets
 from patchwright.resolver.security.patch_policy import build_patch_limits, check_patch, filter_patch
 from patchwright.resolver.summary import summarize_run
@@ -57,7 +58,7 @@ async def salvage_run(
     run, trajectory = await asyncio.to_thread(_find_run, job, deps)
     if trajectory.job_completed is not None:
         return  # The run completed just before it was stopped, so its outcome is already posted.
-    if trajectory.run_started is None:
+    if trajectory.run_started is None or get_task(trajectory) == "setup":
         await post_comment(job, forge, reply_texts.render_failure(reason, run))
         return
     if not await can_trigger(job, forge):

@@ -26,7 +26,9 @@ from patchwright.bot.github.rest import (
 )
 from patchwright.bot.github.reviews import Reviews
 from patchwright.bot.github.schemas import (
+    GHOST,
     BranchResponse,
+    ClosedPullRequestResponse,
     DraftMutationResponse,
     IssueResponse,
     PullRequestResponse,
@@ -37,6 +39,7 @@ from patchwright.bot.write_limiter import WriteLimiter
 from patchwright.resolver.ci.checks import Check, PullCommit
 from patchwright.resolver.domain import (
     Credentials,
+    Issue,
     Job,
     PullRequest,
     PullRequestSpec,
@@ -57,6 +60,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MAX_PULLS = 300  # maximum number of open pull requests that are searched for those of the bot
+NO_THREAD = 0  # The number of jobs that have no issue or pull request. Their comments are only logged.
 MAX_TITLE = 256  # characters; GitHub returns 422 for longer ones
 
 CONVERT_TO_DRAFT = """mutation ToDraft($input: ConvertPullRequestToDraftInput!) {
@@ -149,6 +153,8 @@ class GitHubForge:
         )
 
     async def get_thread(self, job: Job) -> Thread:
+        if job.number == NO_THREAD:
+            return _installation_thread(job)
         return await self._threads.read(job)
 
     async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
@@ -184,6 +190,16 @@ class GitHubForge:
             if pull is None
             else as_pull_request(pull, trusted=is_by(pull, await self._get_identity(repo)))
         )
+
+    async def find_declined_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
+        query = {"state": "closed", "head": f"{repo.owner}:{branch}"}
+        path, identity = (*repo_path(repo), "pulls"), await self._get_identity(repo)
+        closed = await self._rest.get(list[ClosedPullRequestResponse], repo, *path, **query)
+        # GitHub ignores a `head` filter that it does not understand, and returns all pull requests.
+        own = [one for one in closed if one.head.ref == branch and one.is_same_repository]
+        own = [one for one in own if is_by(one, identity)]
+        latest = max(own, key=lambda one: one.number, default=None)
+        return as_pull_request(latest, trusted=True) if latest and not latest.merged_at else None
 
     async def list_own_pull_requests(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
         """Returns the bot's open pull requests whose branch names start with `prefix`. Searches only the newest
@@ -224,6 +240,9 @@ class GitHubForge:
     async def upsert_comment(
         self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
     ) -> str:
+        if number == NO_THREAD:
+            log.info("comment not posted", extra={"repo": str(repo), "job": tag, "text": body})
+            return ""
         if self.outbox and not in_progress:
             await self.outbox.store(repo, number, tag, body)
         comment = await self._comments.upsert(repo, number, tag, body, in_progress=in_progress)
@@ -350,3 +369,11 @@ class GitHubForge:
         found = await self._rest.get(list[PullRequestResponse], repo, *repo_path(repo), "pulls", **query)
         # GitHub ignores a `head` filter that it does not understand, and returns all pull requests.
         return next((pull for pull in found if pull.head.ref == branch and pull.is_same_repository), None)
+
+
+def _installation_thread(job: Job) -> Issue:
+    """Returns an empty thread for a job that the installation of the App triggered."""
+    return Issue(
+        number=job.number, title="Installation of the App", body="", author=job.requester or GHOST.as_user(),
+        trusted=True, open=True, url="",
+    )  # fmt: skip

@@ -113,6 +113,8 @@ class InstallationChanged(FrozenModel):
     """True if the App lost access to the repositories."""
     repositories: tuple[Repo, ...]
     """The affected repositories; empty if the event affects all repositories of the installation."""
+    installer: Sender | None = None
+    """The user who gave the App access to `repositories`; None if the App got no new access."""
     permissions: dict[str, str]
     """The permissions of the installation after the change."""
     settings_url: str
@@ -221,7 +223,7 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
                 number=comment_payload.issue.number,
                 comment_id=comment_payload.comment.id,
                 body=comment_payload.comment.body or "",
-                sender=_make_sender(comment_payload),
+                sender=_as_sender(comment_payload.sender),
                 app_names=app.identifiers() if app else frozenset(),
                 installation_id=_installation_id(comment_payload),
                 occurred_at=comment_payload.comment.created_at,
@@ -239,14 +241,8 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
             )
         case key if key in payloads.CHECKS_PAYLOADS:
             return _make_checks_completed(event, _parse(payloads.CHECKS_PAYLOADS[key], body))
-        case "installation", _:
+        case ("installation", _) | ("installation_repositories", "added" | "removed"):
             return _make_installation_changed(_parse(payloads.InstallationPayload, body), action)
-        case "installation_repositories", "added" | "removed":
-            payload = _parse(payloads.InstallationRepositoriesPayload, body)
-            removed = action == "removed"
-            return _make_installation_changed(
-                payload, action, payload.repositories_removed if removed else payload.repositories_added
-            )
         case _:
             return IgnoredEvent(event=event, action=action)
 
@@ -264,7 +260,7 @@ def _make_label_added(
         number=thread.number,
         label=payload.label.name,
         occurred_at=thread.updated_at,
-        sender=_make_sender(payload),
+        sender=_as_sender(payload.sender),
         installation_id=_installation_id(payload),
         snapshot=_make_content(thread),
     )
@@ -278,7 +274,7 @@ def _make_label_removed(
         number=thread.number,
         label=payload.label.name,
         occurred_at=thread.updated_at,
-        sender=_make_sender(payload),
+        sender=_as_sender(payload.sender),
     )
 
 
@@ -324,15 +320,16 @@ def _make_pull_closed(payload: payloads.PullClosedPayload) -> ThreadClosed:
 
 
 def _make_installation_changed(
-    payload: payloads.InstallationPayload, action: str, repositories: tuple[payloads.RepositoryName, ...] = ()
+    payload: payloads.InstallationPayload, action: str
 ) -> InstallationChanged | IgnoredEvent:
-    named = tuple(repo for one in repositories if (repo := one.as_repo()))
-    if action in ("added", "removed") and not named:
+    repositories = payload.list_repositories(action)
+    if action in ("added", "removed") and not repositories:
         return IgnoredEvent(event="installation_repositories", action=action)
     return InstallationChanged(
         installation_id=payload.installation.id,
         is_access_removed=action in ACCESS_REMOVED_ACTIONS,
-        repositories=named,
+        repositories=repositories,
+        installer=_as_sender(payload.sender) if payload.sender and action in ("created", "added") else None,
         permissions=payload.installation.permissions,
         settings_url=payload.installation.html_url,
     )
@@ -352,7 +349,7 @@ def _make_review_submitted(
         review_id=review_id,
         review_comment_id=review_comment_id,
         body=body or "",
-        sender=_make_sender(payload),
+        sender=_as_sender(payload.sender),
         installation_id=_installation_id(payload),
         occurred_at=occurred_at,
         snapshot=_make_content(payload.pull_request),
@@ -363,8 +360,7 @@ def _make_content(thread: payloads.ThreadSummary) -> ThreadContent | None:
     return None if thread.title is None else ThreadContent(title=thread.title, body=thread.body or "")
 
 
-def _make_sender(payload: payloads.RepositoryPayload) -> Sender:
-    account = payload.sender
+def _as_sender(account: payloads.Account) -> Sender:
     return Sender(id=account.id, login=account.login, is_bot=account.type == "Bot")
 
 

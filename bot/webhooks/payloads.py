@@ -238,8 +238,17 @@ class InstallationDetails(PayloadModel):
 
 class InstallationPayload(PayloadModel):
     installation: InstallationDetails
-
-
-class InstallationRepositoriesPayload(InstallationPayload):
+    sender: Account | None = None
+    repositories: tuple[RepositoryName, ...] = ()
+    """The repositories of a new installation. GitHub sends them for other actions, too."""
     repositories_added: tuple[RepositoryName, ...] = ()
     repositories_removed: tuple[RepositoryName, ...] = ()
+
+    def list_repositories(self, action: str) -> tuple[Repo, ...]:
+        """Returns the repositories that the action adds or removes; empty if it concerns all of them."""
+        by_action = {
+            "created": self.repositories,
+            "added": self.repositories_added,
+            "removed": self.repositories_removed,
+        }
+        return tuple(repo for one in by_action.get(action, ()) if (repo := one.as_repo()))

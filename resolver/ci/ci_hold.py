@@ -16,6 +16,7 @@ from patchwright.resolver.domain import Comment, PullRequest, Repo, Thread, User
 from patchwright.resolver.events import RunStarted, ToolResult, Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.git.git_process import run_git
+from patchwright.resolver.request.run_task import get_task
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.suites import ci_workflows
 from patchwright.resolver.text.template_renderer import render
@@ -85,10 +86,9 @@ async def decide_ci_hold(
         case "always":
             return CiHold(state="held")
         case "untrusted":
-            outsiders, external = (
-                find_outsiders(started.thread, bot_user),
-                has_read_external_content(trajectory, started),
-            )
+            # The command `setup` reads no text of the thread.
+            outsiders = () if get_task(trajectory) == "setup" else find_outsiders(started.thread, bot_user)
+            external = has_read_external_content(trajectory, started)
             parent_held = isinstance(started.thread, PullRequest) and await _is_held_commit(workspace, parent)
             held = bool(outsiders or external or parent_held)
             return CiHold(

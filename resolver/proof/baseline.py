@@ -8,9 +8,11 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -23,6 +25,8 @@ from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandboxes
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CACHE_FORMAT = 1  # increase this when baseline runs or their format change, so that older entries are ignored
 MAX_ENTRIES = 200  # maximum number of cached baselines on disk
@@ -189,3 +193,14 @@ class BaselineRuns:
             self._timeout,
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@asynccontextmanager
+async def run_alongside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """Runs a coroutine concurrently with the block, and cancels it when the block ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Self
 
 from patchwright.resolver.domain import Patch, TestRun, TestStatus
+from patchwright.resolver.git.new_file import add_file
 from patchwright.runtime.frozen_model import FrozenModel
 
 _TEST_SOURCE = """\
@@ -22,13 +23,6 @@ def test_{good}():
 def test_{bad}():
     assert False, "this canary test of Patchwright fails on purpose"
 """
-_NEW_FILE_DIFF = """\
-diff --git a/{path} b/{path}
-new file mode 100644
---- /dev/null
-+++ b/{path}
-@@ -0,0 +1,{lines} @@
-{text}"""
 # Matches the last line of pytest's output, such as `=== 1 failed, 2 passed in 0.03s ===`. With the option
 # `-q`, pytest omits the equals signs.
 _SUMMARY_LINE = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s\b.*$", re.MULTILINE)
@@ -57,12 +51,7 @@ class Canary(FrozenModel):
 
     def add_to(self, patch: Patch) -> Patch:
         text = _TEST_SOURCE.format(good=self.passing_name, bad=self.failing_name)
-        lines = text.splitlines(keepends=True)
-        diff = _NEW_FILE_DIFF.format(
-            path=self.path, lines=len(lines), text="".join(f"+{line}" for line in lines)
-        )
-        original = patch.diff if not patch.diff or patch.diff.endswith(b"\n") else patch.diff + b"\n"
-        return patch.model_copy(update={"diff": original + diff.encode()})
+        return add_file(patch, self.path, text)
 
     def check_run(self, run: TestRun) -> TestRun:
         """Returns the run without the results of the canary tests.

@@ -61,6 +61,8 @@ async def check_admission(
         return Rejected(explanation=problem)
     if request.verb in ("rebase", "run-ci") and not isinstance(thread, PullRequest):
         return Rejected(explanation=reply_texts.render_rejection_reason("pull_only", job))
+    if request.verb == "setup" and is_pull:
+        return Rejected(explanation=reply_texts.render_rejection_reason("issue_only", job))
     if request.verb == "retry" and isinstance(thread, Issue) and not _has_request(job, thread, settings):
         return Rejected(explanation=reply_texts.render_rejection_reason("no_run", job))
     is_empty_request = request.verb == "retry" or (request.verb == "work" and not request.text)
@@ -150,8 +152,8 @@ async def find_run_to_resume(
     if trajectory.run_started or request.verb not in ("go", "resume", "plan", "work") or not request.text:
         return None
     async for name, last, work in _iter_runs(job, thread, logs):
-        if is_question(work) and request.verb != "resume":
-            continue  # There may be an explanation between a plan and its approval.
+        if get_task(work) in ("explain", "setup") and request.verb != "resume":
+            continue  # There may be other commands between a plan and its approval.
         outcome = last.job_completed.outcome if last.job_completed else None
         if isinstance(outcome, InputRequired) and get_task(work) == "plan":
             if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=expiry_days):

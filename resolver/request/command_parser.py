@@ -13,7 +13,9 @@ from patchwright.resolver.git.branch_names import is_branch_name
 from patchwright.resolver.text.markdown import parse_spans
 from patchwright.runtime.frozen_model import FrozenModel
 
-Verb = Literal["work", "plan", "go", "explain", "stop", "retry", "resume", "rebase", "run-ci", "help"]
+Verb = Literal[
+    "work", "plan", "go", "explain", "stop", "retry", "resume", "rebase", "run-ci", "setup", "help"
+]
 
 COMMANDS: dict[str, Verb] = {
     "plan": "plan",
@@ -29,6 +31,8 @@ SINGLE_WORD_COMMANDS: dict[str, Verb] = {
     "rebase": "rebase",
     "run-ci": "run-ci",
     "run ci": "run-ci",
+    "setup": "setup",
+    "set up": "setup",
     "help": "help",
 }
 """Commands that are recognized only without other text, except polite words and options. For example, "stop

@@ -1,4 +1,4 @@
-"""Determines from the log of a run whether its task is to work, to plan or to explain."""
+"""Determines from the log of a run what its task is: to work, to plan, to explain or to propose a configuration."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from patchwright.resolver.domain import JobId, StopReason
 from patchwright.resolver.events import Message, Trajectory
 from patchwright.resolver.request.command_parser import RunOptions
 
-Task = Literal["work", "plan", "explain"]
+Task = Literal["work", "plan", "explain", "setup"]
 
 
 def get_task(trajectory: Trajectory) -> Task:
@@ -15,7 +15,7 @@ def get_task(trajectory: Trajectory) -> Task:
     verb = trajectory.run_started.job.request.verb if trajectory.run_started else "work"
     if verb == "plan" and not any(isinstance(event, Message) and event.approves_plan for event in trajectory):
         return "plan"
-    return "explain" if verb == "explain" else "work"
+    return verb if verb in ("explain", "setup") else "work"
 
 
 def is_question(trajectory: Trajectory) -> bool:

@@ -58,6 +58,10 @@ class ServerSettings(FrozenModel):
     are rejected. Set this if other people can install your GitHub App, because you pay for their runs. By
     default, the server works for all repositories.
     """
+    onboarding: bool = False
+    """Whether the server proposes a `.github/patchwright.toml` when somebody installs the GitHub App in a
+    repository. It works as if that person had commented `@agent setup`, and requires webhook deliveries.
+    """
     user_runs_per_day: int = Field(default=50, ge=1)
     """Maximum number of runs that one person can start per day (UTC)."""
     repository_runs_per_day: int = Field(default=100, ge=1)

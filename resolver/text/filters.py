@@ -2,6 +2,7 @@
 pure.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -60,6 +61,11 @@ def code_block(text: str, language: str = "") -> str:
 def inline_code(text: str) -> str:
     """Formats text as inline code on one line. The text cannot end the inline code."""
     return f"`{clip_line(text).replace('`', chr(39))}`"
+
+
+def toml_string(text: str) -> str:
+    """Formats a text as a string in a TOML file."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def add_prefix(text: str, prefix: str) -> str:

@@ -33,6 +33,7 @@ def render(template: str, **values: Any) -> str:
             neutralize=filters.neutralize,
             patch_test_label=filters.patch_test_label,
             strip_heading=subjects.strip_heading,
+            toml_string=filters.toml_string,
         )
         environment.globals["denial_messages"] = DENIAL_MESSAGES
     return environment.get_template(template).render(**values).strip() + "\n"

@@ -282,6 +282,23 @@ async def test_a_pull_request_is_opened_once_and_read_back(
     assert repo.diff(repo.pulls[0]).endswith("-    return a - b\n+    return a + b\n")
 
 
+async def test_a_pull_request_is_declined_if_it_was_closed_without_merging(
+    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
+) -> None:
+    commit = await published(forge, clone, {"calc.py": FIXED})
+    world.close_silently(world.create_pull(repo, "patchwright/issue-1", by="stranger", title="Not ours"))
+    assert await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-1") is None
+    made = await forge.open_pull_request(proposal(commit))
+    assert await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-1") is None
+    pull = repo.pulls[-1]
+    world.close_silently(pull)
+    declined = await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-1")
+    assert declined == made.model_copy(update={"open": False})
+    assert await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-2") is None
+    pull.merged = pull.closed
+    assert await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-1") is None
+
+
 async def test_publishing_again_updates_the_open_pull_request(
     world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:

@@ -177,6 +177,7 @@ async def test_help_and_a_stop_without_a_run_get_one_short_reply(scenario: Scena
         "| `@agent retry` | start over with your last request |\n"
         "| `@agent rebase` | on a pull request: merge the base branch into it and resolve conflicts |\n"
         "| `@agent run-ci` | on a pull request: start the checks that I put on hold |\n"
+        "| `@agent setup` | on an issue: propose a configuration file with a test command that I ran |\n"
         "| `@agent help` | show this list |\n\n"
         "You can add options anywhere in a command: `model=NAME`, `budget=1.50` (in dollars), "
         "`base=BRANCH`."

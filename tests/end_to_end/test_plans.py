@@ -203,8 +203,9 @@ async def test_an_explanation_is_a_comment_with_permalinks_and_no_change(scenari
     kinds = [event.kind for event in scenario.trajectory(job.id)]
     assert "checkpoint" not in kinds and "verification_completed" not in kinds
 
+    assert isinstance(await scenario.resolve(await comment_job(scenario, "@agent setup")), Published)
     done = await scenario.resolve(await comment_job(scenario, "@agent go"))
-    assert isinstance(done, Published), "the plan has waited behind the question"
+    assert isinstance(done, Published), "the plan has waited behind the question and the setup"
 
 
 @pytest.mark.slow

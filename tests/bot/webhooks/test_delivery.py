@@ -145,6 +145,7 @@ def test_an_installation_event_is_parsed_with_its_permissions(action: str, lost:
         installation_id=31,
         is_access_removed=lost,
         repositories=(),
+        installer=Sender(id=5, login="maintainer", is_bot=False) if action == "created" else None,
         permissions={"issues": "write", "metadata": "read"},
         settings_url="https://github.com/organizations/acme/settings/installations/31",
     )
@@ -158,6 +159,15 @@ def test_repositories_added_to_or_removed_from_an_installation_are_parsed(action
         action == "removed",
         (Repo(owner="acme", name=name),),
     )
+    assert (delivery.installer is not None) == (action == "added")
+
+
+def test_a_new_installation_names_its_repositories() -> None:
+    listed = {"repositories": [{"full_name": "acme/new"}, {"full_name": "no repository"}]}
+    for action, repositories in (("created", (Repo(owner="acme", name="new"),)), ("deleted", ())):
+        delivery = parse("installation", INSTALLATION | listed | {"action": action})
+        assert isinstance(delivery, InstallationChanged)
+        assert delivery.repositories == repositories
 
 
 def test_a_review_and_its_inline_comments_share_the_review_id() -> None:

@@ -9,12 +9,13 @@ from patchwright.bot.webhooks.delivery import (
     CommentCreated,
     Delivery,
     IgnoredEvent,
+    InstallationChanged,
     LabelAdded,
     Ping,
     ReviewSubmitted,
     Sender,
 )
-from patchwright.bot.webhooks.triggers import Triggers, find_job
+from patchwright.bot.webhooks.triggers import Triggers, find_job, find_setup_jobs
 from patchwright.resolver.domain import Job, Repo, User
 
 TRIGGERS = Triggers(label="fix-me", mention="@agent", app_id="4711")
@@ -182,3 +183,24 @@ def test_a_job_id_is_short_and_safe_for_any_repository_name() -> None:
 def test_a_time_written_in_another_way_is_the_same_job(stamp: str) -> None:
     first, second = (find_job(labeled(occurred_at=at), TRIGGERS) for at in ("2026-11-20T06:00:00Z", stamp))
     assert first is not None and second is not None and first.id == second.id
+
+
+@pytest.mark.parametrize(
+    ("onboarding", "installer", "count"),
+    [(True, MAINTAINER, 2), (False, MAINTAINER, 0), (True, BOT, 0), (True, None, 0)],
+)
+def test_an_installation_requests_a_setup_in_each_repository_if_the_operator_wants_it(
+    onboarding: bool, installer: Sender | None, count: int
+) -> None:
+    # The readable parts of the two ids are equal.
+    repos = tuple(Repo(owner="acme", name=name) for name in ("a.b", "a-b"))
+    change = InstallationChanged(
+        installation_id=31, is_access_removed=False, repositories=repos, installer=installer,
+        permissions={}, settings_url="",
+    )  # fmt: skip
+    jobs = find_setup_jobs(change, TRIGGERS.model_copy(update={"onboarding": onboarding}))
+    assert len({job.id for job in jobs}) == len(jobs) == count
+    assert [job.repo for job in jobs] == list(repos[:count])
+    assert {(job.command, job.number, job.requester) for job in jobs} <= {
+        ("setup", 0, User(id=5, login="maintainer"))
+    }

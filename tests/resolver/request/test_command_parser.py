@@ -21,6 +21,8 @@ from patchwright.resolver.request.plan_texts import render_invalid_command
         ("rebase", "rebase", ""),
         ("run-ci", "run-ci", ""),
         ("run ci, please", "run-ci", ""),
+        ("set up", "setup", ""),
+        ("setup the CI", "work", "setup the CI"),
         ("resume", "resume", ""),
         ("Resume: but leave the tests alone", "resume", "but leave the tests alone"),
         ("go", "go", ""),
