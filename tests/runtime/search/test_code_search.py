@@ -72,7 +72,7 @@ async def test_a_search_without_hits_retries_a_more_lenient_reading(work: Work) 
     assert "a.py:1: x = call(a[0])" in (found := await work.search("a[0]"))
     assert "[no line matches the query exactly; the lines above match it as plain text]" in found
     assert "a.py:1: x = call(a[0])" in (found := await work.search("call("))
-    assert "not a regular expression (missing )" in found
+    assert "not a valid regular expression (missing )" in found
     assert "the lines above match it if upper and lower case are ignored" in await work.search("CALL")
 
 
