@@ -92,7 +92,8 @@ def requests(log: Path) -> Iterator[tuple[int, int, int]]:
 
 def price_table() -> str:
     """The price levels with the cheapest and the most expensive run."""
-    head = "| Price level | For example | Price per million tokens: input, cached input, output | A recorded run |"
+    fixes = f"One of {len(recorded_runs())} recorded fixes"
+    head = f"| Price level | For example | A million tokens of input, cached input, output | {fixes} |"
     lines = [head, "| --- | --- | --- | --- |"]
     for level, name in LEVELS.items():
         prices = (cost(level, 10**6, 0, 0), cost(level, 10**6, 10**6, 0), cost(level, 0, 0, 10**6))
