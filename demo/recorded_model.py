@@ -67,7 +67,7 @@ class RecordedTurn(FrozenModel):
     thought: str
     calls: tuple[RecordedCall, ...] = ()
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
-    """The finish reason. None means `tool_calls` for a reply with calls, and `stop` for a reply without."""
+    """The finish reason. None means `tool_calls` if the reply has tool calls, and otherwise `stop`."""
     reasoning: tuple[dict[str, Any], ...] = ()
     """Reasoning in the requested API format; for chat completions, fields of the message."""
     usage: dict[str, Any] = Field(default_factory=dict)

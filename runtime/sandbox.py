@@ -143,8 +143,8 @@ class Sandboxes(Protocol):
         """
 
     async def with_image(self, image: str) -> "Sandboxes":
-        """Return the same sandboxes on another base image. Returns self if these sandboxes use no image, or
-        already use this one.
+        """Return a factory for the same kind of sandboxes with another base image. Return self if the
+        factory uses no image, or already uses this one.
 
         Raises EngineUnavailable or ImageUnavailable.
         """

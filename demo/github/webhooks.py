@@ -121,9 +121,7 @@ class WebhookSender:
         return delivery
 
     def _payload(self, event: WebhookEvent, for_app: bool) -> bytes:
-        """Returns the JSON of an event. With `for_app`, it names the installation, as in the events for an
-        App.
-        """
+        """Returns an event as JSON. If `for_app` is true, the JSON contains the id of the App's installation."""
         repo = event.thread.repo
         payload: Json = {
             "action": event.action,

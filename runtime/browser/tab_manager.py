@@ -169,9 +169,10 @@ class TabManager:
         return pages - known - self._ignored_targets
 
     async def wait_for_download(self, before: int) -> None:
-        """Wait until another download starts, because its event may come late.
+        """Wait for the event of a new download, for at most RESPONSE_TIMEOUT seconds.
 
-        `before` is the `download_count` from before the call that may start the download.
+        The event can arrive after the call that started the download has returned. `before` is the value of
+        `download_count` before that call.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESPONSE_TIMEOUT):

@@ -346,8 +346,10 @@ async def _check_engine_limits(engine: Engine, spec: ContainerSpec, container: s
 
 
 def _check_kernel_limits(spec: ContainerSpec, transport: SandboxTransport) -> None:
-    """Raise EngineUnavailable if the kernel does not enforce a limit. The server has read the limits before
-    the first command, so no command could falsify them.
+    """Raise EngineUnavailable if the kernel does not enforce a limit.
+
+    The server in the container read the limits before the first command ran, so no command could falsify the
+    values.
     """
     if missing := find_ineffective_limits(transport.hello.process_limits, spec.spec, as_root=spec.as_root):
         raise EngineUnavailable(f"the kernel does not enforce these limits: {', '.join(missing)}")

@@ -13,10 +13,10 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
 from patchwright.resolver.summary import summarize_run
 from patchwright.resolver.viewer.run_html import render_run_html
-from tests.capture import SEEN, capture
+from tests.capture import CAPTURED, capture
 from tests.resolver.test_played_runs import ELSEWHERE, KEPT, run_of
 
-CAPTURED = sorted(SEEN.glob("*/*.jsonl"))
+LOGS = sorted(CAPTURED.glob("*/*.jsonl"))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_capture_overwrites_no_file(logs: FileLogStore, tmp_path: Path) -> Non
         capture(logs, RunId("textile"), tmp_path / "seen", Secrets())
 
 
-@pytest.mark.parametrize("log", CAPTURED, ids=lambda log: f"{log.parent.name} {log.stem}")
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name} {log.stem}")
 def test_captured_runs_can_be_replayed_summarized_and_rendered(log: Path) -> None:
     assert ELSEWHERE.findall(log.read_bytes()) == []
     trajectory = run_of(log)
