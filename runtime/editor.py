@@ -277,7 +277,8 @@ def _explain_not_found(body: str, old: str, path: str) -> str:
     without_numbers = _LINE_NUMBER.sub("", old)
     if without_numbers != old and without_numbers.strip() and without_numbers in body:
         return (
-            f"old was not found in {path}, because old contains the line numbers of view_file: leave them out"
+            f"`old` was not found in {path}, because it contains the line numbers that view_file shows: "
+            "leave them out"
         )
     pattern = r"\s+".join(re.escape(word) for word in old.split()[:400])
     if old[0].isspace():
@@ -288,16 +289,14 @@ def _explain_not_found(body: str, old: str, path: str) -> str:
     if old.strip() and (match := re.search(pattern, body)):
         line = body.count("\n", 0, match.start()) + 1
         exact = clip(_to_valid_text(match[0]), 2000)
-        return (
-            f"old was not found in {path}, but line {line} has this text with different whitespace:\n{exact}"
-        )
+        return f"`old` was not found in {path}, but line {line} has this text with different whitespace:\n{exact}"
     lines = _split_lines(body)[:_MAX_SEARCHED_LINES]
     wanted = max(old.split("\n"), key=lambda line: len(line.strip())).strip()
     by_text = {line.strip()[:500]: number for number, line in reversed(list(enumerate(lines, 1)))}
     close = get_close_matches(wanted[:500], by_text, n=3, cutoff=0.6)
     if not close:
-        return f"old was not found in {path}, and no line is similar to it: view the file and copy the text from there"
+        return f"`old` was not found in {path}, and no line is similar: view the file and copy the text from there"
     shown = "\n".join(
         f"{by_text[text]:6}\t{_to_valid_text(lines[by_text[text] - 1])[:500]}" for text in close
     )
-    return f"old was not found in {path}. These lines are similar to old:\n{shown}"
+    return f"`old` was not found in {path}. These lines are similar to `old`:\n{shown}"

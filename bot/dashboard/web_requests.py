@@ -159,8 +159,9 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 async def read_same_site_form(request: Request, public_url: str) -> dict[str, str]:
-    """Reads a form. Raises VisitorRejected if a page of another site sent the form. Pages of this site have the
-    host of `public_url`, or the host in the request's Host header.
+    """Reads a form. Raises VisitorRejected if a page of another site sent the form.
+
+    A page belongs to this site if its host is that of `public_url` or that in the request's Host header.
     """
     _check_same_site(request, public_url)
     body = b""

@@ -39,8 +39,9 @@ _FIELD_TAG = re.compile(r"<([A-Za-z_]\w{0,99})>")
 def parse_text_calls(
     reply: str, tools: Sequence[ToolSpec], id_prefix: str, *, truncated: bool = False
 ) -> tuple[str, list[RawToolCall]]:
-    """Returns the text of a reply without its calls, and the calls. The ids of the calls begin with
-    `id_prefix`.
+    """Separates the tool calls from the rest of a reply. Returns the remaining text and the calls.
+
+    The ids of the calls begin with `id_prefix`.
     """
     specs = {tool.name: tool for tool in tools}
     text, found = _parse_tagged_calls(reply, specs, truncated)

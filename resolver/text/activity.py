@@ -31,10 +31,9 @@ class Activity(FrozenModel):
     """A description of the current step."""
 
     verb: str
-    """The part of the sentence that Patchwright writes."""
+    """What the run is doing, for example "running". The target completes the sentence."""
     target: str = ""
-    """A command, path or question in the model's own words. It is shown as code at the end of the sentence.
-    """
+    """The command, path or question from the model. It is shown as code after the verb."""
 
 
 def get_activity(trajectory: Trajectory) -> Activity:

@@ -218,7 +218,7 @@ def mouse_upload_file(x: float, y: float, file: str | list[str]) -> None:
     "keyboard", 'keyboard_press("Backspace")', 'keyboard_press("Control+a")', 'keyboard_press("PageDown")'
 )
 def keyboard_press(key: str) -> None:
-    """Press a key or a combination of keys, named as for press."""
+    """Press a key or a combination of keys. Their names are those that `press` takes."""
 
 
 @_declare_call("keyboard", 'keyboard_up("Shift")')

@@ -33,8 +33,8 @@ class WarmPool(Generic[_Item]):
         max_age: float = MAX_AGE,
         refill_delay: float = 0.0,
     ) -> None:
-        """`refill_delay` is the number of seconds until an item that was taken is replaced. During this time, no
-        start of another item slows down the work with the taken item.
+        """`refill_delay` is the number of seconds between the removal of an item and the start of its replacement.
+        The delay keeps this start from slowing down the first work with the removed item.
         """
         self._size = size
         self._start = start

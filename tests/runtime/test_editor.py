@@ -77,7 +77,7 @@ def test_a_redirected_progress_bar_is_folded(editor: Editor, root: Path) -> None
 def test_line_numbers_in_the_text_to_replace_are_pointed_out(editor: Editor, root: Path) -> None:
     (root / "f.py").write_text("if x:\n    return 1\n")
     view = editor.view(ViewFile(path="f.py")).text.rpartition("[")[0]
-    with pytest.raises(ToolInputError, match="because old contains the line numbers of view_file"):
+    with pytest.raises(ToolInputError, match="because it contains the line numbers that view_file shows"):
         editor.replace(ReplaceText(path="f.py", old=view, new="x"))
 
 
