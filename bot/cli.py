@@ -58,8 +58,9 @@ def _add_resolve(commands: Subparsers) -> None:
         help="URL of the issue, or OWNER/REPO#7; for a pull request, its open review threads are addressed",
     )
     command.add_argument("--repo", metavar="PATH", help="a local git repository, instead of a GitHub issue")
+    command.add_argument("--issue", metavar="FILE", help="with --repo: a file that describes the problem")
     command.add_argument(
-        "--issue", metavar="FILE", help="with --repo: a text file that describes the problem"
+        "--include-changes", action="store_true", help="with --repo: start from the uncommitted changes, too"
     )
     command.add_argument("--out", metavar="FILE", help="with --repo: also write the patch to this file")
     command.add_argument(

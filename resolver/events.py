@@ -64,6 +64,8 @@ class RunStarted(FrozenModel):
     thread: Thread
     base_sha: str
     """Id of the commit that the work starts from."""
+    uncommitted_changes: Patch | None = None
+    """Changes of a local work tree that `base_sha` includes, on top of its HEAD. None: no such changes."""
     base_branch: str
     source: str
     """Clone URL of the repository, or its path on the operator's machine."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 from patchwright.resolver import prompt_texts, reply_texts
 from patchwright.resolver.agent import Agent, record_prompts
@@ -20,7 +19,7 @@ from patchwright.resolver.domain import (
     Thread,
     Verdict,
 )
-from patchwright.resolver.errors import BranchNotFound, NotFound, SettingsError, UsageError
+from patchwright.resolver.errors import BranchNotFound, NotFound
 from patchwright.resolver.events import (
     AgentStopped,
     JobCompleted,
@@ -61,17 +60,15 @@ from patchwright.resolver.request.admission import (
     reject_job,
 )
 from patchwright.resolver.request.base_branch import clone_at_base
-from patchwright.resolver.request.command_parser import Request
 from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.resolve_pull_request import resolve_pull_request
 from patchwright.resolver.run_events import NetworkAccess
-from patchwright.resolver.run_limits import was_stopped
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.sandbox.session import SandboxSession, run_in_sandbox
 from patchwright.resolver.sandbox.worktree_reset import reset_worktree
 from patchwright.resolver.security.patch_policy import FilteredPatch, build_patch_limits, filter_patch
 from patchwright.resolver.settings import effective_settings
-from patchwright.resolver.settings.repo_config import format_problems, read_repo_config, report_problems
+from patchwright.resolver.settings.repo_config import read_repo_config, report_problems
 from patchwright.resolver.suites.discovery import find_suites
 from patchwright.resolver.suites.missing_program import is_runner_missing
 from patchwright.resolver.tools.delegate_tool import MAX_REPORT
@@ -355,34 +352,3 @@ async def attempt_patch(
 
 def _current_patch(log: RunLog, workspace: Workspace) -> Patch:
     return log.trajectory.last_checkpoint() or Patch(base_sha=workspace.base, diff=b"")
-
-
-async def resolve_local(
-    job: Job, thread: Thread, path: Path, deps: RunDependencies, answer: str = ""
-) -> tuple[Attempt, Trajectory]:
-    """Works on a repository on this disk, without a forge. Returns the verified attempt and the log of the
-    run.
-
-    `answer` is a person's answer to the question with which the run ended. Raises UsageError if there is an
-    answer but the run asked no question.
-    """
-    async with deps.logs.open(job.id, deps.listeners) as log:
-        if answer and ((stop := log.trajectory.agent_stopped) is None or stop.reason != "input_required"):
-            raise UsageError(f"run {job.id} is not waiting for an answer: continue it without --answer")
-        is_stopped = log.trajectory.verdict is not None and was_stopped(log.trajectory)
-        if (answer or is_stopped) and (
-            message := build_resume_message(job, log.trajectory, Request("work", answer, answer))
-        ):
-            await log.append(message)
-        ref = log.trajectory.run_started.base_sha if log.trajectory.run_started else "HEAD"
-        async with deps.workspaces.local(path, ref) as workspace:
-            # Unlike a user on the forge, the person who reads this error can change the file.
-            if problems := (await read_repo_config(workspace)).problems:
-                raise SettingsError(format_problems(problems))
-            if log.trajectory.run_started is None:
-                await log.append(
-                    build_run_started(
-                        job, thread, workspace, str(path), workspace.base_branch or "HEAD", deps
-                    )
-                )
-            return await attempt_patch(job, workspace, log, deps), log.trajectory

@@ -15,6 +15,7 @@ from pathlib import Path
 from patchwright.resolver.domain import Credentials
 from patchwright.resolver.errors import BranchNotFound, RepositoryUnusable, WorkspaceError
 from patchwright.resolver.git.git_process import GitFailed, run_git
+from patchwright.resolver.git.local_repository import inspect_repository
 from patchwright.resolver.git.remote import NETWORK_TIMEOUT, parse_remote_refs, push, run_remote_git
 from patchwright.resolver.git.repository import (
     ABSENT,
@@ -24,7 +25,6 @@ from patchwright.resolver.git.repository import (
     Workspace,
     resolve_revision,
 )
-from patchwright.runtime.frozen_model import FrozenModel
 
 __all__ = ["ABSENT", "GITLINK", "SYMLINK", "FileChange", "Workspace", "WorkspaceFactory", "push"]
 
@@ -126,7 +126,7 @@ class WorkspaceFactory:
 
         Raises WorkspaceError if `path` is not a repository, is empty, or does not contain `ref`.
         """
-        source = await asyncio.to_thread(_inspect_repository, path)
+        source = await asyncio.to_thread(inspect_repository, path)
         with self._temporary_directory() as git_dir:
             await _init_bare(git_dir)
             try:
@@ -163,39 +163,6 @@ class WorkspaceFactory:
             finally:
                 shutil.rmtree(directory, ignore_errors=True)
                 directory.with_suffix(".lock").unlink(missing_ok=True)
-
-
-class _LocalRepository(FrozenModel):
-    """A repository on this disk."""
-
-    git_dir: Path
-    branch: str | None
-    """Name of the current branch; None if HEAD is detached."""
-    empty: bool
-
-
-def _inspect_repository(path: Path) -> _LocalRepository:
-    """Reads the files of a repository with GitPython, without starting a git process in it."""
-    import git  # The import takes 120 ms, and only runs on local repositories need it.
-
-    try:
-        with git.Repo(path, expand_vars=False) as repo:
-            empty = False
-            try:
-                git.SymbolicReference.dereference_recursive(repo, "HEAD")
-            except ValueError:  # The branch that HEAD names has no commit yet.
-                empty = True
-            return _LocalRepository(
-                git_dir=Path(repo.git_dir).absolute(),
-                branch=None if repo.head.is_detached else repo.head.reference.name,
-                empty=empty,
-            )
-    except git.exc.NoSuchPathError as exc:
-        raise RepositoryUnusable(f"There is no directory {path}.") from exc
-    except (git.exc.InvalidGitRepositoryError, ValueError, OSError) as exc:
-        raise RepositoryUnusable(
-            f"{path} is not a git repository: use the directory that contains .git."
-        ) from exc
 
 
 async def _init_bare(git_dir: Path) -> None:

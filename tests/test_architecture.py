@@ -31,7 +31,7 @@ FENCES = {
     "defusedxml": {"resolver/suites/runner_report.py", "runtime/documents/office.py"},
     "docker": {"runtime/docker/engine.py"},
     "fsspec": {"bot/observe/archive.py"},
-    "git": {"resolver/workspaces.py"},
+    "git": {"resolver/git/local_repository.py"},
     "githubkit": {"bot/github/http_client.py"},
     "graphql": {"demo/github/graphql_schema.py"},
     "h11": {"bot/docker_proxy/proxy.py"},

@@ -34,6 +34,7 @@ from patchwright.resolver.domain import (
     Issue,
     Job,
     Outcome,
+    Patch,
     Published,
     Rejected,
     Repo,
@@ -55,6 +56,8 @@ async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
     """Resolves an issue or resumes a run, as the command line says. Returns the exit code."""
     if options.answer and not options.run:
         raise UsageError("--answer needs --continue RUN with the run that asked the question")
+    if options.include_changes and not options.repo:
+        raise UsageError("--include-changes works only with --repo PATH")
     if options.run:
         if options.url or options.repo or options.issue:
             raise UsageError("--continue resumes the issue of its run. Do not pass another issue")
@@ -92,19 +95,22 @@ async def _check_model(settings: Settings) -> None:
         await check_endpoint(settings)
 
 
-async def _check_repository(path: Path, settings: Settings) -> None:
-    """Checks that the repository is usable before a sandbox is built. Prints a notice about uncommitted
-    changes, which the run does not include.
+async def _check_repository(path: Path, settings: Settings, *, include_changes: bool) -> Patch | None:
+    """Checks that the repository is usable before a sandbox is built. Prints a notice that says whether the
+    run includes uncommitted changes, and returns these changes if it does.
     """
-    from patchwright.resolver.git.uncommitted import describe_uncommitted_changes
+    from patchwright.resolver.git import local_repository
     from patchwright.resolver.workspaces import WorkspaceFactory
 
     if settings.model is None:
-        return  # building the run's dependencies reports the missing model
+        return None  # building the run's dependencies reports the missing model
     composition_root.check_data_directory(settings.data)
     async with WorkspaceFactory(settings.data / "cache", settings.ca_bundle).local(path) as workspace:
-        if notice := await describe_uncommitted_changes(workspace, path):
+        if notice := await local_repository.describe_uncommitted_changes(
+            workspace, path, is_included=include_changes
+        ):
             print_stderr(notice)
+        return await local_repository.read_uncommitted_changes(workspace, path) if include_changes else None
 
 
 async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
@@ -176,11 +182,12 @@ async def _resolve_on_disk(
     settings: Settings,
     earlier: Trajectory,
 ) -> int:
-    from patchwright.resolver.resolve import resolve_local
+    from patchwright.resolver.resolve_local import resolve_local
 
     await _check_model(settings)
+    changes = None
     if earlier.run_started is None:
-        await _check_repository(path, settings)
+        changes = await _check_repository(path, settings, include_changes=options.include_changes)
     if not options.json:
         settings = await offer_local_sandbox(settings, composition_root.read_environment())
     async with (
@@ -188,7 +195,7 @@ async def _resolve_on_disk(
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
         with save_partial_patch(job, settings, options.out):
-            attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "")
+            attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "", changes)
     if attempt.agent_stopped.reason == "input_required":
         return _print_question(job, attempt.agent_stopped.detail, trajectory, options)
     error = attempt.agent_stopped.detail if attempt.agent_stopped.reason == "error" else None

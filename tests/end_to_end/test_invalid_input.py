@@ -254,6 +254,7 @@ async def test_a_missing_base_image_is_named(scenario: Scenario, repository: Pat
         (("resolve", "--continue", "../../etc"), "is not the name of a run"),
         (("runs", "--config", "no.toml"), "The settings file no.toml does not exist. Check --config"),
         (("resolve", "--answer", "yes"), "--answer needs --continue RUN"),
+        (("resolve", "acme/calc#1", "--include-changes"), "--include-changes works only with --repo"),
         (("resolve", "--continue", "last", "--repo", "{repository}"), "Do not pass another issue"),
         (("resolve", "--continue", "last", "acme/calc#1"), "Do not pass another issue"),
         (

@@ -136,17 +136,29 @@ async def test_ctrl_c_stops_cleanly_and_prints_how_to_continue(
     assert "a + b" in await continue_run(scenario, fix, "--continue", run, "--out", str(fix))
 
 
-async def test_a_run_at_a_limit_prints_how_to_continue_and_continues(
-    scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
+async def test_a_run_on_uncommitted_changes_continues_after_a_limit(
+    scenario: Scenario, issue: Path, tmp_path: Path
 ) -> None:
-    fix = tmp_path / "fix.diff"
+    """The bug and one of the tests are not committed. The patch holds only the agent's change, so it applies
+    to the work tree.
+    """
+    repository, fix = Repository(tmp_path / "calc"), tmp_path / "fix.diff"
+    repository.commit({"calc.py": CODE.replace("a - b", "a + b")})
+    repository.write("calc.py", CODE)
+    repository.write("tests/test_calc.py", TESTS)
+    before = repository.git("status", "--porcelain"), repository.git("rev-parse", "HEAD")
     await scenario.script_model(RecordedTurn("Look.", RUN_TESTS))
-    start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--max-steps", "1")
-    code, _, error = await scenario.command(*start)
+    start = ("resolve", "--repo", str(repository.path), "--issue", str(issue), "--max-steps", "1")
+    code, _, error = await scenario.command(*start, "--include-changes")
     (run,) = scenario.runs
+    assert "; 2 modified files are included.\n" in error
     assert (code, error.splitlines()[-1]) == (3, f"resume: patchwright resolve --continue {run}")
     await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), *FIX_TURNS)
-    assert "a + b" in await continue_run(scenario, fix, "--continue", run, "--out", str(fix))
+    code, out, error = await scenario.command("resolve", "--continue", run, "--out", str(fix))
+    assert (code, out.splitlines()[0].startswith("verdict: fixed.")) == (0, True), out + error
+    assert (repository.git("status", "--porcelain"), repository.git("rev-parse", "HEAD")) == before
+    repository.git("apply", str(fix))
+    assert "a + b" in (repository.path / "calc.py").read_text()
 
 
 async def wait() -> None:

@@ -21,7 +21,7 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.publish import Attempt
-from patchwright.resolver.resolve import resolve_local
+from patchwright.resolver.resolve_local import resolve_local
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.workspaces import WorkspaceFactory
