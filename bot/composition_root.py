@@ -278,6 +278,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
     """
     from patchwright.bot.daily_limits import with_daily_limits
     from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
+    from patchwright.bot.github.start_labels import StartLabels
     from patchwright.bot.jobs import JobResult
     from patchwright.bot.observe.archive import Archiver, open_archive
     from patchwright.bot.observe.tracing import build_tracer
@@ -335,10 +336,8 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
         )
         masked = MaskingForge(github, deps.secrets.mask)
         deps = replace(deps, logs=logs, get_new_messages=RunMessages(queue, masked).fetch_new)
-        reporter, access = (
-            with_run_index(comment_reporter(masked, settings), runs),
-            AppPermissions(github.rest, leader_lease),
-        )
+        reporter = with_run_index(comment_reporter(masked, settings), runs)
+        access = AppPermissions(github.rest, leader_lease)
         tracer = build_tracer(read_environment(), logs.read, settings.metrics_label)
         stack.push_async_callback(tracer.close)
         # Importing LiteLLM takes 2 s. Preloading it spares the first job this delay.
@@ -380,6 +379,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
             access=access,
             forge=PriorityForge(github),
             checks_forge=github,
+            labels=StartLabels(github.rest, settings, leader_lease),
             exclusive=exclusive,
         )
         sweeping.cancel()

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from fnmatch import fnmatchcase
 
 from patchwright.bot.comment_texts import over_limit_text, repository_not_allowed_text
 from patchwright.bot.errors import QueueDown
+from patchwright.bot.github.start_labels import is_allowed
 from patchwright.bot.job_runner import JobResolver
 from patchwright.bot.redis.quotas import DailyUsage, Quotas
 from patchwright.bot.write_limiter import Priority, write_priority
@@ -67,10 +67,7 @@ def with_daily_limits(
 
 def repository_not_allowed(job: Job, settings: Settings) -> str | None:
     """Returns an explanation if the operator has not allowed the job's repository, otherwise None."""
-    name, listed = str(job.repo).lower(), settings.allowed_repositories
-    if not listed or any(fnmatchcase(name, pattern.lower()) for pattern in listed):
-        return None
-    return repository_not_allowed_text(job.repo)
+    return None if is_allowed(job.repo, settings) else repository_not_allowed_text(job.repo)
 
 
 def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:

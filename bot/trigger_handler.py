@@ -10,6 +10,7 @@ from patchwright.bot.cancellation import CancellationHandler, has_started
 from patchwright.bot.ci.check_monitor import CheckMonitor
 from patchwright.bot.comment_texts import help_text, stop_text
 from patchwright.bot.dashboard_commands import DashboardCommand
+from patchwright.bot.github.start_labels import StartLabels
 from patchwright.bot.jobs import Answered, Canceled, JobQueue, JobRecord, select_records
 from patchwright.bot.queue_notice import LocalStartLocks, QueueNotices
 from patchwright.bot.thread_forge import ThreadForge
@@ -55,6 +56,7 @@ class TriggerHandler:
         queue_notices: QueueNotices | None = None,
         checks: CheckMonitor | None = None,
         refusals: RefusalLimit | None = None,
+        labels: StartLabels | None = None,
     ) -> None:
         """Stores the dependencies.
 
@@ -71,6 +73,7 @@ class TriggerHandler:
         self._queue_notices = queue_notices or QueueNotices(queue, LocalStartLocks(), forge, triggers.mention)
         self.checks = checks
         self._refusals = refusals or LocalRefusalLimit()
+        self.labels = labels
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     async def handle(
@@ -88,6 +91,8 @@ class TriggerHandler:
             if isinstance(delivery, InstallationChanged):
                 for job in find_setup_jobs(delivery, self.triggers):
                     await self._queue.put(job, urgent=False)
+                if self.labels and not delivery.is_access_removed:
+                    await self.labels.create(delivery.repositories, is_new_grant=True)
             return None
         if isinstance(delivery, ChecksCompleted):
             return await self.checks.handle(delivery) if self.checks else None

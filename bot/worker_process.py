@@ -14,6 +14,7 @@ from patchwright.bot.cancellation import CancellationHandler, PullRequestOutcome
 from patchwright.bot.child_process import WORKER_READY_PREFIX
 from patchwright.bot.ci.check_monitor import CheckMonitor, PullChecks
 from patchwright.bot.errors import QueueDown
+from patchwright.bot.github.start_labels import StartLabels
 from patchwright.bot.job_runner import FailureReporter, JobResolver, JobRunner
 from patchwright.bot.jobs import Canceled, JobHandler, JobResult, Retry, current_cancellation
 from patchwright.bot.observe.logging_setup import log_context
@@ -69,6 +70,7 @@ async def run_worker(
     pull_requests: PullRequestOutcomes | None = None,
     access: RepositoryAccess | None = None,
     checks_forge: PullChecks | None = None,
+    labels: StartLabels | None = None,
     exclusive: bool = False,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
@@ -108,7 +110,7 @@ async def run_worker(
     )
     refusals = Quotas(url)
     trigger_handler = TriggerHandler(
-        queue, triggers, forge or NullForge(), cancellation, queue_notices, checks, refusals
+        queue, triggers, forge or NullForge(), cancellation, queue_notices, checks, refusals, labels
     )
 
     async def run_jobs() -> None:

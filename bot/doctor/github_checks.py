@@ -4,7 +4,7 @@ import asyncio
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 from pydantic import Field
@@ -12,6 +12,7 @@ from pydantic import Field
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS
 from patchwright.bot.github.schemas import GitHubResponse, InstallationTokenResponse
+from patchwright.bot.reconcile.repositories import InstallationRepositoriesResponse
 from patchwright.bot.setup.app_api import (
     APP_PERMISSIONS,
     SUBSCRIBED_EVENTS,
@@ -21,11 +22,13 @@ from patchwright.bot.setup.app_api import (
     parse_response,
     send_request,
 )
+from patchwright.bot.webhooks.triggers import label_command
 from patchwright.resolver.errors import ForgeError, NotFound, Unauthorized
 from patchwright.resolver.settings.settings import Settings
 
 APP, CLOCK, WEBHOOK, URL = "GitHub App", "clock", "webhook", "public URL"
 MAX_CLOCK_SKEW_SECONDS = 30.0  # GitHub rejects JWTs whose time of issue is more than a minute in the future
+MAX_LABEL_CHECKS = 20  # repositories of an installation in which the label is looked up
 # how long to wait for the result of a redelivery; GitHub waits 10 s for a response
 PING_TIMEOUT_SECONDS = 15.0
 FIREWALL_FIX = (
@@ -63,7 +66,9 @@ def build_checks(settings: Settings, private_key: str | None) -> list[DoctorChec
         app = AppClient(settings.app_id, private_key, settings.github_api_url, settings.ca_bundle)
         found = [
             DoctorCheck(APP, lambda: _check_app(app), network),
-            DoctorCheck("installations", lambda: _check_installations(app), network, timeout_seconds=60),
+            DoctorCheck(
+                "installations", lambda: _check_installations(app, settings), network, timeout_seconds=60
+            ),
             DoctorCheck(WEBHOOK, lambda: _check_webhook(app, settings), network, timeout_seconds=60),
         ]
     elif settings.github_token:
@@ -128,15 +133,17 @@ def _check_permissions(granted: dict[str, str], subject: str, url: str) -> list[
     return [(failed if REQUIRED_PERMISSIONS.keys() & missing.keys() else warning)("permissions", detail, fix)]
 
 
-async def _check_installations(app: AppClient) -> list[CheckResult]:
+async def _check_installations(app: AppClient, settings: Settings) -> list[CheckResult]:
     name, installations = "installations", await app.list_installations()
     if not installations:
         return [failed(name, "the App is not installed anywhere", "Install the App from its page on GitHub.")]
-    results = await asyncio.gather(*(_check_installation(app, one) for one in installations))
+    results = await asyncio.gather(*(_check_installation(app, one, settings) for one in installations))
     return [result for group in results for result in group]
 
 
-async def _check_installation(app: AppClient, installation: AppInstallation) -> list[CheckResult]:
+async def _check_installation(
+    app: AppClient, installation: AppInstallation, settings: Settings
+) -> list[CheckResult]:
     name, account = "installation", f"{installation.account.login} ({installation.id})"
     if installation.suspended_at is not None:
         return [
@@ -157,6 +164,12 @@ async def _check_installation(app: AppClient, installation: AppInstallation) -> 
     token_result = ok(
         name, f"{account}: got an installation token that is valid for {minutes_left:.0f} minutes"
     )
+    headers, api = {"authorization": f"Bearer {token.token}"}, settings.github_api_url.rstrip("/")
+    listed = await send_request(
+        "GET", f"{api}/installation/repositories?per_page={MAX_LABEL_CHECKS}", headers, settings.ca_bundle
+    )
+    repositories = parse_response(InstallationRepositoriesResponse, listed).repositories
+    checks = (_check_label(api, str(one.full_name), headers, settings) for one in repositories)
     return [
         token_result,
         *_check_permissions(
@@ -164,7 +177,19 @@ async def _check_installation(app: AppClient, installation: AppInstallation) -> 
             f"the installation for {installation.account.login}",
             installation.html_url,
         ),
+        *(result for results in await asyncio.gather(*checks) for result in results),
     ]
+
+
+async def _check_label(api: str, name: str, headers: dict[str, str], settings: Settings) -> list[CheckResult]:
+    """Returns a warning if the repository lacks the label that starts a run."""
+    label = quote(settings.label, safe="")
+    try:
+        await send_request("GET", f"{api}/repos/{name}/labels/{label}", headers, settings.ca_bundle)
+    except NotFound:
+        detail = f"{name} has no label {settings.label}"
+        return [warning("label", detail, f"Run: {label_command(settings.label, name)}")]
+    return []
 
 
 # --- the webhook --------------------------------------------------------------------------------------------
@@ -274,25 +299,21 @@ async def _check_token(settings: Settings, token: str) -> list[CheckResult]:
     if not settings.polled_repositories:
         fix = "Set PATCHWRIGHT_POLLED_REPOSITORIES, so that missed events are found."
         return [*found, warning("repositories", "no repositories are configured", fix)]
-    results = (_check_repository(api, name, headers, settings) for name in settings.polled_repositories)
-    return [*found, *await asyncio.gather(*results)]
+    checks = (_check_repository(api, name, headers, settings) for name in settings.polled_repositories)
+    return [*found, *(result for results in await asyncio.gather(*checks) for result in results)]
 
 
-async def _check_repository(api: str, name: str, headers: dict[str, str], settings: Settings) -> CheckResult:
+async def _check_repository(
+    api: str, name: str, headers: dict[str, str], settings: Settings
+) -> list[CheckResult]:
     try:
         repository = parse_response(
             _Repository, await send_request("GET", f"{api}/repos/{name}", headers, settings.ca_bundle)
         )
     except NotFound:
-        return failed(
-            "repositories",
-            f"the token has no access to {name}",
-            "Correct the repository's name, or give the token access to it.",
-        )
+        fix = "Correct the repository's name, or give the token access to it."
+        return [failed("repositories", f"the token has no access to {name}", fix)]
     if not repository.permissions.push:
-        return failed(
-            "repositories",
-            f"the token cannot write to {name}",
-            "Give the token write access to contents, issues and pull requests.",
-        )
-    return ok("repositories", f"{name} is writable")
+        fix = "Give the token write access to contents, issues and pull requests."
+        return [failed("repositories", f"the token cannot write to {name}", fix)]
+    return [ok("repositories", f"{name} is writable"), *await _check_label(api, name, headers, settings)]

@@ -6,48 +6,43 @@ Each event is returned in the same form as an event that was parsed from a deliv
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from patchwright.bot.github.comment_tags import TAG_PREFIX, parse_tag
 from patchwright.bot.github.rest import PER_PAGE, RestClient
 from patchwright.bot.github.schemas import (
-    GHOST,
     Account,
-    GitHubResponse,
-    LabelResponse,
     RepositoryResponse,
 )
 from patchwright.bot.reconcile.error_isolation import ErrorIsolation
+from patchwright.bot.reconcile.missed_events import (
+    EARLIEST,
+    IssueCommentResponse,
+    IssueEventResponse,
+    MissedEvent,
+    ReviewCommentResponse,
+    ReviewResponse,
+    ThreadResponse,
+    make_comment,
+    make_review,
+    make_sender,
+)
 from patchwright.bot.reconcile.repositories import MAX_LIST_AGE, PolledRepository, Repositories
 from patchwright.bot.webhooks.delivery import (
-    CommentCreated,
     LabelAdded,
     LabelRemoved,
-    ReviewSubmitted,
-    Sender,
     ThreadClosed,
-    ThreadContent,
 )
-from patchwright.bot.webhooks.payloads import PerformingApp
 from patchwright.bot.webhooks.triggers import is_same_label
 from patchwright.resolver.domain import Job, Repo, User
 from patchwright.resolver.errors import NotFound, Unauthorized
 
-EARLIEST = datetime.min.replace(tzinfo=UTC)
 # GitHub updates an inline comment when the review that contains it is submitted. Later updates are edits, and
 # edits do not trigger runs.
 PUBLISH_TOLERANCE = timedelta(seconds=5)
 
-TriggerDelivery: TypeAlias = LabelAdded | CommentCreated | ReviewSubmitted
 GetIdentity: TypeAlias = Callable[[Repo], Awaitable[Account | User | None]]
 """Returns the bot's own account, or None if GitHub does not reveal it at the moment."""
-
-
-class MissedEvent(NamedTuple):
-    """An event whose delivery did not arrive or was not processed."""
-
-    delivery: TriggerDelivery
-    occurred_at: datetime
 
 
 @dataclass
@@ -62,55 +57,6 @@ class PollResult:
     """The tags of the bot's own comments. The value of a tag is True if the comment's run is in progress."""
     should_retry: bool = False
     """True if a thread could not be read and should be retried soon."""
-
-
-class ThreadResponse(GitHubResponse):
-    number: int
-    title: str
-    body: str | None = None
-    updated_at: datetime
-    closed_at: datetime | None = None
-    labels: tuple[LabelResponse, ...] = ()
-    pull_request: dict[str, object] | None = None
-
-    def content(self) -> ThreadContent:
-        """The current title and body of the thread. They may have changed since the event."""
-        return ThreadContent(title=self.title, body=self.body or "")
-
-
-class IssueEventResponse(GitHubResponse):
-    event: str
-    created_at: str
-    actor: Account | None = None
-    label: LabelResponse | None = None
-
-
-class IssueCommentResponse(GitHubResponse):
-    id: int
-    body: str | None = None
-    user: Account | None = None
-    created_at: datetime
-    updated_at: datetime
-    issue_url: str
-    performed_via_github_app: PerformingApp | None = None
-
-
-class ReviewCommentResponse(GitHubResponse):
-    id: int
-    body: str | None = None
-    user: Account | None = None
-    created_at: datetime
-    updated_at: datetime
-    pull_request_url: str
-    pull_request_review_id: int | None = None
-
-
-class ReviewResponse(GitHubResponse):
-    id: int
-    body: str | None = None
-    user: Account | None = None
-    submitted_at: datetime | None = None
-    """The time when the review was submitted. It is None for a draft, which only its author sees."""
 
 
 class Poller:
@@ -169,6 +115,8 @@ class Poller:
         ]
         isolation = ErrorIsolation(Unauthorized)
         for thread in threads:
+            if thread.pull_request is None and thread.created_at >= since:
+                result.events.append(make_comment(repository, thread, thread, None))
             if any(is_same_label(known.name, label) for known in thread.labels):
                 async with isolation.isolate_request(f"{repository.repo}#{thread.number}", self._rest):
                     result.events += await self._find_label_events(repository, thread, label)
@@ -243,7 +191,7 @@ class Poller:
         if not removals:
             return None
         last = removals[-1]
-        sender = _make_sender(last.actor)
+        sender = make_sender(last.actor)
         return LabelRemoved(
             repo=repository.repo, number=number, label=label, occurred_at=last.created_at, sender=sender
         )
@@ -268,7 +216,7 @@ class Poller:
                     number=thread.number,
                     label=label,
                     occurred_at=event.created_at,
-                    sender=_make_sender(event.actor),
+                    sender=make_sender(event.actor),
                     installation_id=repository.installation_id,
                     snapshot=thread.content(),
                 ),
@@ -300,20 +248,7 @@ class Poller:
                 result.own_comments[own.tag] = own.is_in_progress
             if number not in threads or comment.updated_at != comment.created_at:
                 continue  # the comment is old and was only edited, which does not trigger a run
-            app = comment.performed_via_github_app
-            delivery = CommentCreated(
-                repo=repository.repo,
-                repo_id=repository.id,
-                number=number,
-                comment_id=comment.id,
-                body=body,
-                sender=_make_sender(comment.user),
-                app_names=app.identifiers() if app else frozenset(),
-                installation_id=repository.installation_id,
-                occurred_at=comment.created_at.isoformat(),
-                snapshot=threads[number].content(),
-            )
-            result.events.append(MissedEvent(delivery, comment.created_at))
+            result.events.append(make_comment(repository, threads[number], comment, comment.id))
 
     async def _add_reviews(
         self,
@@ -332,7 +267,7 @@ class Poller:
             for review in reviews:
                 if review.submitted_at is not None:
                     published[review.id] = review.submitted_at
-                    delivery = _make_review(
+                    delivery = make_review(
                         repository,
                         pulls[number],
                         review.id,
@@ -353,38 +288,10 @@ class Poller:
                 and submitted_at is not None
                 and comment.updated_at <= submitted_at + PUBLISH_TOLERANCE
             ):
-                delivery = _make_review(
+                delivery = make_review(
                     repository, pulls[number], review_id, comment.id, comment.body, comment.user, submitted_at
                 )
                 result.events.append(MissedEvent(delivery, submitted_at))
-
-
-def _make_review(
-    repository: PolledRepository,
-    pull: ThreadResponse,
-    review_id: int | None,
-    review_comment_id: int | None,
-    body: str | None,
-    author: Account | None,
-    submitted_at: datetime,
-) -> ReviewSubmitted:
-    return ReviewSubmitted(
-        repo=repository.repo,
-        repo_id=repository.id,
-        number=pull.number,
-        review_id=review_id,
-        review_comment_id=review_comment_id,
-        body=body or "",
-        sender=_make_sender(author),
-        installation_id=repository.installation_id,
-        occurred_at=submitted_at.isoformat(),
-        snapshot=pull.content(),
-    )
-
-
-def _make_sender(account: Account | None) -> Sender:
-    actor = account or GHOST
-    return Sender(id=actor.id, login=actor.login, is_bot=actor.type == "Bot")
 
 
 def _number_from_url(url: str) -> int:

@@ -254,6 +254,9 @@ class Reconciler:
             raise min(limited.values(), key=lambda limit: limit.until)
         await self._lease.advance_cursor("", now)
         self._has_polled = True
+        if self._handler.labels:
+            with isolation.isolate("labels"):
+                await self._handler.labels.create(repository.repo for repository in repositories)
         self._next_poll = None if isolation.should_retry else next_poll
 
     async def _reconcile_repository(

@@ -12,6 +12,7 @@ from patchwright.bot.setup.app_api import APP_PERMISSIONS
 from patchwright.bot.setup.credential_store import RegisteredApp
 from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.model_probe import TIMEOUT_SECONDS
+from patchwright.bot.webhooks.triggers import label_command
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.text import jinja_templates
@@ -122,7 +123,12 @@ def render_manifest_page(
 def render_welcome_page(context: PageContext, steps: tuple[SetupStep, ...], settings: Settings) -> str:
     """Renders the page with the remaining steps and the state of the first run."""
     return render_page(
-        "welcome", context, steps=steps, settings=settings, steps_left=sum(not step.is_done for step in steps)
+        "welcome",
+        context,
+        steps=steps,
+        settings=settings,
+        label_command=label_command(settings.label),
+        steps_left=sum(not step.is_done for step in steps),
     )
 
 

@@ -133,13 +133,14 @@ class ChecksCompleted(FrozenModel):
 
 
 class CommentCreated(FrozenModel):
-    """A comment was created on an issue or pull request."""
+    """A comment was created on an issue or pull request, or an issue was opened."""
 
     kind: Literal["comment_created"] = "comment_created"
     repo: Repo
     repo_id: int
     number: int
-    comment_id: int
+    comment_id: int | None
+    """None for the text that opens an issue."""
     body: str
     sender: Sender
     app_names: frozenset[str]
@@ -198,37 +199,17 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
         return IgnoredEvent(event=event)
     action = _parse(payloads.ActionPayload, body).action
     match event, action:
-        case "issues", "labeled":
-            issue_payload = _parse(payloads.IssueLabelPayload, body)
-            return _make_label_added(issue_payload, issue_payload.issue)
-        case "pull_request", "labeled":
-            pull_payload = _parse(payloads.PullLabelPayload, body)
-            return _make_label_added(pull_payload, pull_payload.pull_request)
-        case "issues", "unlabeled":
-            issue_payload = _parse(payloads.IssueLabelPayload, body)
-            return _make_label_removed(issue_payload, issue_payload.issue)
-        case "pull_request", "unlabeled":
-            pull_payload = _parse(payloads.PullLabelPayload, body)
-            return _make_label_removed(pull_payload, pull_payload.pull_request)
+        case "issues" | "pull_request", "labeled" | "unlabeled":
+            return _make_label_change(_parse(payloads.LABEL_PAYLOADS[event], body), action)
         case "issues", "closed" | "deleted" | "transferred":
             return _make_issue_closed(_parse(payloads.IssuePayload, body), action)
         case "pull_request", "closed":
             return _make_pull_closed(_parse(payloads.PullClosedPayload, body))
+        case "issues", "opened":
+            return _make_issue_opened(_parse(payloads.IssueOpenedPayload, body))
         case "issue_comment", "created":
-            comment_payload = _parse(payloads.IssueCommentPayload, body)
-            app = comment_payload.comment.performed_via_github_app
-            return CommentCreated(
-                repo=_repo_of_payload(comment_payload),
-                repo_id=comment_payload.repository.id,
-                number=comment_payload.issue.number,
-                comment_id=comment_payload.comment.id,
-                body=comment_payload.comment.body or "",
-                sender=_as_sender(comment_payload.sender),
-                app_names=app.identifiers() if app else frozenset(),
-                installation_id=_installation_id(comment_payload),
-                occurred_at=comment_payload.comment.created_at,
-                snapshot=_make_content(comment_payload.issue),
-            )
+            created = _parse(payloads.IssueCommentPayload, body)
+            return _make_comment_created(created, created.issue, created.comment, created.comment.id)
         case "pull_request_review", "submitted":
             submitted = _parse(payloads.ReviewPayload, body)
             review = submitted.review
@@ -251,30 +232,51 @@ ACCESS_REMOVED_ACTIONS = frozenset({"deleted", "suspend", "removed"})
 """The actions of installation events which show that the App lost access."""
 
 
-def _make_label_added(
-    payload: payloads.IssueLabelPayload | payloads.PullLabelPayload, thread: payloads.ThreadDetails
-) -> LabelAdded:
+def _make_label_change(payload: payloads.LabelPayload, action: str) -> LabelAdded | LabelRemoved:
+    repo, thread, sender = _repo_of_payload(payload), payload.thread, _as_sender(payload.sender)
+    label, occurred_at = payload.label.name, thread.updated_at
+    if action == "unlabeled":
+        return LabelRemoved(
+            repo=repo, number=thread.number, label=label, occurred_at=occurred_at, sender=sender
+        )
     return LabelAdded(
-        repo=_repo_of_payload(payload),
+        repo=repo,
         repo_id=payload.repository.id,
         number=thread.number,
-        label=payload.label.name,
-        occurred_at=thread.updated_at,
-        sender=_as_sender(payload.sender),
+        label=label,
+        occurred_at=occurred_at,
+        sender=sender,
         installation_id=_installation_id(payload),
         snapshot=_make_content(thread),
     )
 
 
-def _make_label_removed(
-    payload: payloads.IssueLabelPayload | payloads.PullLabelPayload, thread: payloads.ThreadDetails
-) -> LabelRemoved:
-    return LabelRemoved(
+def _make_issue_opened(payload: payloads.IssueOpenedPayload) -> CommentCreated | IgnoredEvent:
+    issue = payload.issue
+    # A transfer also opens an issue. Its text is not a request of the person who moved it.
+    if issue.user is None or issue.user.id != payload.sender.id:
+        return IgnoredEvent(event="issues", action="opened")
+    return _make_comment_created(payload, issue, issue, None)
+
+
+def _make_comment_created(
+    payload: payloads.RepositoryPayload,
+    thread: payloads.ThreadSummary,
+    text: payloads.WrittenText,
+    comment_id: int | None,
+) -> CommentCreated:
+    app = text.performed_via_github_app
+    return CommentCreated(
         repo=_repo_of_payload(payload),
+        repo_id=payload.repository.id,
         number=thread.number,
-        label=payload.label.name,
-        occurred_at=thread.updated_at,
+        comment_id=comment_id,
+        body=text.body or "",
         sender=_as_sender(payload.sender),
+        app_names=app.identifiers() if app else frozenset(),
+        installation_id=_installation_id(payload),
+        occurred_at=text.created_at,
+        snapshot=_make_content(thread),
     )
 
 
@@ -369,12 +371,8 @@ def _installation_id(payload: payloads.RepositoryPayload) -> int | None:
 
 
 def _repo_of_payload(payload: payloads.RepositoryPayload) -> Repo:
-    return _make_repo(payload.repository.owner.login, payload.repository.name)
-
-
-def _make_repo(owner: str, name: str) -> Repo:
     try:
-        return Repo(owner=owner, name=name)
+        return Repo(owner=payload.repository.owner.login, name=payload.repository.name)
     except ValidationError as exc:
         raise UnreadableDelivery(_describe_first_error(exc)) from exc
 

@@ -20,6 +20,10 @@ class ActionPayload(PayloadModel):
     action: str = ""
 
 
+class IdOnly(PayloadModel):
+    id: int
+
+
 class Account(PayloadModel):
     id: int
     login: str
@@ -66,11 +70,16 @@ class PerformingApp(PayloadModel):
         return frozenset(name for name in (str(self.id), self.client_id, self.slug) if name)
 
 
-class IssueComment(PayloadModel):
-    id: int
+class WrittenText(PayloadModel):
+    """A comment, or the text that opens an issue."""
+
     body: str | None
     created_at: str = ""
     performed_via_github_app: PerformingApp | None = None
+
+
+class IssueComment(WrittenText):
+    id: int
 
 
 class RepositoryPayload(PayloadModel):
@@ -157,17 +166,48 @@ class IssuePayload(RepositoryPayload):
     issue: ThreadDetails
 
 
-class IssueLabelPayload(IssuePayload):
+class LabelPayload(RepositoryPayload):
     label: Label
 
+    @property
+    def thread(self) -> ThreadDetails:
+        raise NotImplementedError
 
-class PullLabelPayload(RepositoryPayload):
+
+class IssueLabelPayload(LabelPayload):
+    issue: ThreadDetails
+
+    @property
+    def thread(self) -> ThreadDetails:
+        return self.issue
+
+
+class PullLabelPayload(LabelPayload):
     pull_request: ThreadDetails
-    label: Label
+
+    @property
+    def thread(self) -> ThreadDetails:
+        return self.pull_request
 
 
-class IssueCommentPayload(IssuePayload):
+LABEL_PAYLOADS: dict[str, type[LabelPayload]] = {
+    "issues": IssueLabelPayload,
+    "pull_request": PullLabelPayload,
+}
+
+
+class IssueCommentPayload(RepositoryPayload):
+    issue: ThreadSummary
     comment: IssueComment
+
+
+class OpenedIssue(ThreadSummary, WrittenText):
+    user: IdOnly | None = None
+    """The author; None if the account was deleted."""
+
+
+class IssueOpenedPayload(RepositoryPayload):
+    issue: OpenedIssue
 
 
 class Review(PayloadModel):
@@ -193,10 +233,6 @@ class ReviewPayload(PullPayload):
 
 class ReviewCommentPayload(PullPayload):
     comment: ReviewComment
-
-
-class IdOnly(PayloadModel):
-    id: int
 
 
 class PullRef(PayloadModel):

@@ -4,6 +4,7 @@ effects.
 
 import hashlib
 import re
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, assert_never
 
@@ -25,6 +26,7 @@ from patchwright.resolver.domain import Job, JobId, Repo, ThreadSnapshot, User
 from patchwright.resolver.request.command_parser import Request, parse_request
 from patchwright.runtime.frozen_model import FrozenModel
 
+LABEL_COLOR, LABEL_DESCRIPTION = "8250df", "Start a Patchwright run"
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 # Maximum number of times that a label can be added to a thread within one second and start a new job each
 # time.
@@ -96,8 +98,11 @@ def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | Non
                 return TriggerRequest(
                     _make_review_job(delivery, command), request, _parse_time(delivery.occurred_at), path
                 )
-            job = _make_job(delivery, "comment", str(delivery.comment_id), command=command)
-            path = ("issues", "comments", str(delivery.comment_id))
+            if delivery.comment_id is None:
+                job, path = _make_job(delivery, "opened", command=command), ("issues", str(delivery.number))
+            else:
+                job = _make_job(delivery, "comment", str(delivery.comment_id), command=command)
+                path = ("issues", "comments", str(delivery.comment_id))
             return TriggerRequest(job, request, _parse_time(delivery.occurred_at), path)
         case _:
             assert_never(delivery)
@@ -122,6 +127,12 @@ def find_setup_jobs(change: InstallationChanged, triggers: Triggers) -> tuple[Jo
         )
         for repo in change.repositories
     )
+
+
+def label_command(label: str, repo: str = "OWNER/REPO") -> str:
+    """Returns the shell command that creates the label in a repository."""
+    name, description = shlex.quote(label), shlex.quote(LABEL_DESCRIPTION)
+    return f"gh label create {name} --repo {repo} --color {LABEL_COLOR} --description {description}"
 
 
 def is_same_label(name: str, other: str) -> bool:

@@ -224,6 +224,11 @@ class FakeGitHub:
         """Creates an issue. No webhook is delivered, because Patchwright does not listen for that event."""
         return self._state.create_issue(repo, title, body, self.user(by))
 
+    async def open_issue(self, repo: Repository, *, title: str, body: str, by: str) -> Delivery:
+        """Opens an issue as a user would in the browser, and returns the delivery of the event."""
+        made = self.create_issue(repo, title=title, body=body, by=by)
+        return await self._webhooks.deliver(WebhookEvent("issues", "opened", made, self.user(by), {}))
+
     async def add_label(self, thread: Issue, name: str, *, by: str) -> Delivery:
         """Adds a label as a user would in the browser, and returns the delivery of the event."""
         shape = self._serializer.label(thread.repo, self._state.add_label(thread, name, self.user(by)))

@@ -27,7 +27,6 @@ OPERATIONS: dict[tuple[str, str], Handler] = {}
 
 REPO_PATH = "/repos/{owner}/{repo}"
 COMMENT_ACCESS = RequiredAccess(role="read")
-TRIAGE_ACCESS = RequiredAccess(role="triage")
 MAINTAIN_ACCESS = RequiredAccess(role="write")
 PULL_ACCESS = RequiredAccess(role="write", permission="pull_requests")
 PUSH_ACCESS = RequiredAccess(role="write", permission="contents")
@@ -274,32 +273,7 @@ def _update_thread(call: RequestContext, thread: Issue) -> None:
     thread.updated = now
 
 
-# --- labels and reactions -----------------------------------------------------------------------------------
-
-
-@operation("POST", f"{REPO_PATH}/issues/{{issue_number}}/labels")
-def add_labels(call: RequestContext) -> RestResponse:
-    sender, thread = call.require_access(TRIAGE_ACCESS), call.find_issue(call.path["issue_number"])
-    names = call.body.get("labels")
-    for name in names if isinstance(names, list) else ():
-        label = call.state.add_label(thread, str(name), sender)
-        call.emit("issues", "labeled", thread, sender, label=call.serializer.label(thread.repo, label))
-    return _labels(call, thread)
-
-
-@operation("DELETE", f"{REPO_PATH}/issues/{{issue_number}}/labels/{{name}}")
-def remove_label(call: RequestContext) -> RestResponse:
-    sender, thread = call.require_access(TRIAGE_ACCESS), call.find_issue(call.path["issue_number"])
-    label = next((label for label in thread.labels if label.name.lower() == call.path["name"].lower()), None)
-    if label is None:
-        raise ApiError(404, "Label does not exist")
-    call.state.remove_label(thread, label, sender)
-    call.emit("issues", "unlabeled", thread, sender, label=call.serializer.label(thread.repo, label))
-    return _labels(call, thread)
-
-
-def _labels(call: RequestContext, thread: Issue) -> RestResponse:
-    return RestResponse([call.serializer.label(thread.repo, label) for label in thread.labels])
+# --- reactions --------------------------------------------------------------------------------------------
 
 
 @operation("POST", f"{REPO_PATH}/issues/{{issue_number}}/reactions")

@@ -16,6 +16,7 @@ from patchwright.demo.github import (
     ci,
     commits,
     graphql_api,
+    labels,
     polling_endpoints,
     reviews,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "ci",
     "commits",
     "graphql_api",
+    "labels",
     "polling_endpoints",
     "reviews",
 ]  # imported because they register operations

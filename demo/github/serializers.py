@@ -114,7 +114,7 @@ class Serializer:
         return {
             "id": label.id, "node_id": node_id("Label", label.id),
             "url": f"{self.repository_url(repo)}/labels/{quote(label.name, safe='')}",
-            "name": label.name, "color": label.color, "default": False, "description": None,
+            "name": label.name, "color": label.color, "default": False, "description": label.description,
         }  # fmt: skip
 
     def issue(self, issue: Issue) -> Json:

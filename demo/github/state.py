@@ -34,6 +34,7 @@ class Label:
     id: int
     name: str
     color: str = "ededed"
+    description: str | None = None
 
 
 class Reaction(NamedTuple):

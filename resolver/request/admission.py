@@ -80,8 +80,9 @@ def _has_request(job: Job, issue: Issue, settings: Settings) -> bool:
     """Returns True if there may be an earlier request that a `retry` of this job can repeat."""
     if job.retry_of is not None or issue.reported_runs or issue.labels is None:
         return True
-    mentions = [one for one in issue.comments if one.trusted and settings.mention in one.body]
-    return has_label(issue.labels, settings.label) or len(mentions) > 1
+    trusted = [text.body for text in (issue, *issue.comments) if text.trusted]
+    mentions = sum(settings.mention in body for body in trusted)
+    return has_label(issue.labels, settings.label) or mentions > 1
 
 
 async def reject_job(

@@ -29,6 +29,25 @@ async def test_a_request_by_a_writer_gets_a_reaction_before_it_starts(scenario: 
     assert scenario.replies == []
 
 
+async def test_a_mention_in_the_text_that_opens_an_issue_is_a_request(scenario: HandlerScenario) -> None:
+    world, repo = scenario.world, scenario.repo
+    opened = await world.open_issue(repo, title="Slow", body="Hello.\n\n@agent make it fast", by="maintainer")
+    jobs = [await scenario.deliver(opened) for _ in range(2)]
+    assert [record.job for record in await scenario.queue.all_active_jobs()] == jobs[:1]
+    assert (jobs[0].command, jobs[0].requester and jobs[0].requester.login) == ("make it fast", "maintainer")
+    issue = repo.threads[jobs[0].number]
+    assert await scenario.wait_for_reactions(issue) == ["eyes"]
+    # A comment or label with the same number is another request.
+    scenario.issue = issue
+    assert (await scenario.request("@agent make it fast")).id != jobs[0].id != (await scenario.label()).id
+
+    rejected = await scenario.deliver(
+        await world.open_issue(repo, title="Slow", body="@agent make it fast", by="stranger")
+    )
+    (reply,) = repo.comments(rejected.number)
+    assert "@stranger needs write access to start a run" in reply.body
+
+
 async def test_an_inline_comment_gets_a_reaction(scenario: HandlerScenario) -> None:
     scenario.repo.commit("topic", {"a.py": "x = 2\n"})
     pull = scenario.world.create_pull(scenario.repo, "topic", by="maintainer")

@@ -12,6 +12,7 @@ from patchwright.bot.errors import QueueDown
 from patchwright.bot.setup.app_api import APP_PERMISSIONS, SUBSCRIBED_EVENTS
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.demo.github import FakeGitHub, GitHubApp, Repository
+from patchwright.demo.github.state import Label
 from patchwright.demo.loopback_server import LoopbackServer
 from patchwright.resolver.settings.settings import Settings
 
@@ -71,6 +72,7 @@ async def server_under_test(
     try:
         async with FakeGitHub() as world:
             repo = world.create_repository("acme/calc", {"a": "b"}, permissions={"maintainer": "write"})
+            repo.labels["fix-me"] = Label(1, "fix-me")
             app = world.create_app(permissions=APP_PERMISSIONS)
             app.events = sorted(SUBSCRIBED_EVENTS)
             world.install_app(app, repo)

@@ -146,6 +146,11 @@ async def test_a_token_is_checked_in_each_polled_repository(tmp_path: Path) -> N
         token = server.world.create_token("maintainer")
         settings = Settings(**plain, github_token=token, polled_repositories=("acme/calc",))
         assert states(await run_all(github_checks.build_checks(settings, None))) == {"ok"}
+        server.repo.labels.clear()
+        result = await find_result(github_checks.build_checks(settings, None), "label", "warning")
+        assert result.detail == "acme/calc has no label fix-me"
+        assert result.fix.startswith("Run: gh label create fix-me --repo acme/calc --color ")
+        assert (await find_result(server.checks(), "label", "warning")).fix == result.fix
         stranger = Settings(
             **plain,
             github_token=server.world.create_token("stranger"),

@@ -65,6 +65,9 @@ async def test_a_missed_delivery_becomes_the_same_job(deployment: Deployment) ->
     ]
     alone = world.add_review(pull, by="maintainer", body="@agent mind this")
     missed += await world.deliver_review(pull, alone)
+    missed.append(
+        await world.open_issue(deployment.repo, title="T", body="@agent make it fast", by="maintainer")
+    )
     jobs = [deployment.job_of(delivery) for delivery in missed]
     reconciler = deployment.build_reconciler()
     await reconciler.reconcile()

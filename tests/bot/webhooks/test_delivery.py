@@ -227,6 +227,17 @@ def test_a_comment_is_parsed_with_the_app_that_wrote_it() -> None:
     )
 
 
+def test_the_text_of_a_new_issue_is_a_comment_unless_the_issue_was_moved() -> None:
+    issue = LABELED["issue"] | {"user": {"id": 5}, "created_at": "2026-11-20T05:00:00Z"}
+    delivery = parse("issues", LABELED | {"action": "opened", "issue": issue})
+    assert isinstance(delivery, CommentCreated)
+    assert (delivery.comment_id, delivery.number, delivery.body) == (None, 7, "It should add.")
+    assert (delivery.occurred_at, delivery.sender.login) == ("2026-11-20T05:00:00Z", "maintainer")
+    # When somebody moves an issue, GitHub names that person as the sender.
+    moved = LABELED | {"action": "opened", "issue": issue | {"user": {"id": 6}}}
+    assert parse("issues", moved) == IgnoredEvent(event="issues", action="opened")
+
+
 @pytest.mark.parametrize(
     ("event", "payload", "action"),
     [

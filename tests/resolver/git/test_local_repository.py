@@ -80,9 +80,7 @@ async def test_uncommitted_changes_become_a_base_and_the_repository_stays_as_it_
         assert (await commit_uncommitted_changes(workspace, changes)).base == included.base
 
 
-async def test_too_large_changes_are_rejected(
-    workspaces: WorkspaceFactory, repository: Repository
-) -> None:
+async def test_too_large_changes_are_rejected(workspaces: WorkspaceFactory, repository: Repository) -> None:
     repository.commit({"a.py": "1\n"})
     async with workspaces.local(repository.path) as workspace:
         assert await read_uncommitted_changes(workspace, repository.path) is None
