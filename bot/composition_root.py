@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from patchwright.bot.credentials import collect_secrets, read_private_key
 from patchwright.bot.setup import credential_key, credential_store
 from patchwright.resolver.errors import ForgeError, SettingsError, Unauthorized
-from patchwright.resolver.llm.model_check import check_models
+from patchwright.resolver.llm.model_check import check_endpoint, check_models
 from patchwright.resolver.settings.settings import (
     FALLBACK_VARIABLES,
     SENSITIVE_SETTINGS,
@@ -133,6 +133,8 @@ async def build_run_dependencies(
             "PATCHWRIGHT_MODEL is not set. Set it or pass --model, for example anthropic/claude-sonnet-5."
         )
     check_models(settings, read_environment())
+    if prepare_sandboxes:  # A worker prepares its sandboxes before there is a job, so each job checks this.
+        await check_endpoint(settings)
     check_data_directory(settings.data)
     from patchwright.bot.model_factory import build_models, build_transcriber
     from patchwright.bot.sandbox_factory import build_ready_sandboxes, build_sandboxes
@@ -200,8 +202,7 @@ def _github_access(settings: Settings) -> "AppAuth | TokenAuth":
     from patchwright.bot.github.auth import AppAuth, TokenAuth
     from patchwright.resolver.security.patch_policy import allows_workflows
 
-    key = read_private_key(settings)
-    if settings.app_id and key:
+    if settings.app_id and (key := read_private_key(settings)):
         return AppAuth(settings.app_id, key, allows_workflows(settings.allowed_paths))
     if settings.app_id:
         raise SettingsError(
@@ -258,14 +259,13 @@ async def start_server(
             settings = reload_settings()
             welcome_apps = welcome_routes(settings, setup_result, images)
         worker_environment = {**read_environment(), "PATCHWRIGHT_POLL": "true" if settings.poll else "false"}
-        secrets = collect_secrets(settings, read_environment())
         stop_signal = await run_server(
             settings,
             worker_command,
             worker_environment,
             host=host,
             port=port,
-            secrets=secrets,
+            secrets=collect_secrets(settings, read_environment()),
             listener=listener,
             extra_apps=welcome_apps,
         )
@@ -287,6 +287,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
     from patchwright.bot.reconcile.comment_outbox import open_outbox
     from patchwright.bot.reconcile.reconciler_factory import open_reconciler
     from patchwright.bot.redis.arq_queue import ArqQueue
+    from patchwright.bot.redis.connection import wait_for_redis
     from patchwright.bot.redis.counters import Counters
     from patchwright.bot.redis.engine_health import EngineHealth, report_after_sweep
     from patchwright.bot.redis.leader_lease import LeaderLease
@@ -308,28 +309,26 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
     from patchwright.resolver.run_log import FileLogStore
     from patchwright.runtime.docker.reaper import sweep_periodically
 
-    require_redis_url(settings)
+    redis_url = require_redis_url(settings)
     async with contextlib.AsyncExitStack() as stack:
         # The GitHub credentials are checked first, so that missing ones are reported before images are built.
-        write_limiter = SharedWriteLimiter(settings.redis_url or "")
+        write_limiter = SharedWriteLimiter(redis_url)
         stack.push_async_callback(write_limiter.close)
         github = await stack.enter_async_context(open_forge(settings, write_limiter=write_limiter))
+        await wait_for_redis(redis_url, notify)
         await check_github_identity(github, notify)
-        outbox = await stack.enter_async_context(open_outbox(settings.redis_url or "", github))
+        outbox = await stack.enter_async_context(open_outbox(redis_url, github))
         reconciler = await stack.enter_async_context(
             open_reconciler(settings, _github_access(settings), write_limiter=write_limiter, outbox=outbox)
         )
         local_logs, archive = FileLogStore(settings.data / "runs"), open_archive(settings)
-        logs = SharedLogStore(
-            local_logs, settings.redis_url or "", archive.read if archive else raise_no_archive
-        )
-        counters = Counters(settings.redis_url or "", settings.metrics_label)
-        quotas = Quotas(settings.redis_url or "")
-        queue = ArqQueue(settings.redis_url or "")
-        leader_lease, runs = LeaderLease(settings.redis_url or ""), SharedRunIndex(settings.redis_url or "")
-        engines = EngineHealth(settings.redis_url or "")
-        stack.push_async_callback(engines.close)
-        for store in (logs, counters, quotas, queue, leader_lease, runs):
+        logs = SharedLogStore(local_logs, redis_url, archive.read if archive else raise_no_archive)
+        counters = Counters(redis_url, settings.metrics_label)
+        quotas = Quotas(redis_url)
+        queue = ArqQueue(redis_url)
+        leader_lease, runs = LeaderLease(redis_url), SharedRunIndex(redis_url)
+        engines = EngineHealth(redis_url)
+        for store in (logs, counters, quotas, queue, leader_lease, runs, engines):
             stack.push_async_callback(store.close)
         deps = await stack.enter_async_context(
             build_run_dependencies(settings, notify=notify, prepare_sandboxes=False)

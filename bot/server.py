@@ -101,31 +101,36 @@ async def run_server(
             )
             server = HttpServer(receiver)
             serving = asyncio.create_task(server.serve(sockets=[server_socket]))
-            supervising = asyncio.create_task(
-                _supervise_worker(worker_command, {**environment, "REDIS_URL": url}, ready)
+            can_start = asyncio.Event()
+            startup_message = _startup_message(
+                settings, listener_url(server_socket), has_dashboard=dashboard is not None
             )
 
             async def greet() -> None:
+                is_redis_late = bool(worker_command) and not await stores.inbox.is_healthy()
+                if is_redis_late:
+                    announce(startup_message)
+                    announce("patchwright is waiting for Redis, which does not respond: check REDIS_URL")
+                    while True:
+                        await asyncio.sleep(FIRST_RESTART_SECONDS)
+                        if await stores.inbox.is_healthy():
+                            break
+                can_start.set()
                 await ready.wait()
-                announce(
-                    _startup_message(
-                        settings, listener_url(server_socket), has_dashboard=dashboard is not None
+                if not is_redis_late:
+                    announce(startup_message)
+                if worker_command:
+                    announce(
+                        f"patchwright is ready: add the label {settings.label} to an issue, or start a comment "
+                        f"with {settings.mention}. Press Ctrl-C to stop."
                     )
-                )
-                if not worker_command:
-                    return
-                has_announced_wait = False
-                while not await stores.inbox.is_healthy():
-                    if not has_announced_wait:
-                        announce("patchwright is waiting for Redis, which does not respond: check REDIS_URL")
-                    has_announced_wait = True
-                    await asyncio.sleep(FIRST_RESTART_SECONDS)
-                announce(
-                    f"patchwright is ready: add the label {settings.label} to an issue, or start a comment with "
-                    f"{settings.mention}. Press Ctrl-C to stop."
-                )
+
+            async def supervise() -> None:
+                await can_start.wait()  # A worker exits if Redis does not respond when it starts.
+                await _supervise_worker(worker_command, {**environment, "REDIS_URL": url}, ready)
 
             greeting = asyncio.create_task(greet())
+            supervising = asyncio.create_task(supervise())
             try:
                 await asyncio.wait((serving, supervising, stop_signal), return_when=asyncio.FIRST_COMPLETED)
             finally:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 
 from patchwright.resolver import prompt_texts, reply_texts
 from patchwright.resolver.agent import Agent, record_prompts
@@ -19,7 +20,7 @@ from patchwright.resolver.domain import (
     Thread,
     Verdict,
 )
-from patchwright.resolver.errors import BranchNotFound, NotFound
+from patchwright.resolver.errors import BranchNotFound, NotFound, SettingsError, UsageError
 from patchwright.resolver.events import (
     AgentStopped,
     JobCompleted,
@@ -29,7 +30,9 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.finish_checks import find_missing_steps
 from patchwright.resolver.forge import Forge, RepoFacts
+from patchwright.resolver.git.local_repository import commit_uncommitted_changes
 from patchwright.resolver.git.merge import MergeResult
+from patchwright.resolver.llm.model_check import check_endpoint
 from patchwright.resolver.onboarding import propose_config
 from patchwright.resolver.preparation.attachments import (
     NO_ATTACHMENTS,
@@ -60,15 +63,17 @@ from patchwright.resolver.request.admission import (
     reject_job,
 )
 from patchwright.resolver.request.base_branch import clone_at_base
+from patchwright.resolver.request.command_parser import Request
 from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.resolve_pull_request import resolve_pull_request
 from patchwright.resolver.run_events import NetworkAccess
+from patchwright.resolver.run_limits import was_stopped
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.sandbox.session import SandboxSession, run_in_sandbox
 from patchwright.resolver.sandbox.worktree_reset import reset_worktree
 from patchwright.resolver.security.patch_policy import FilteredPatch, build_patch_limits, filter_patch
 from patchwright.resolver.settings import effective_settings
-from patchwright.resolver.settings.repo_config import read_repo_config, report_problems
+from patchwright.resolver.settings.repo_config import format_problems, read_repo_config, report_problems
 from patchwright.resolver.suites.discovery import find_suites
 from patchwright.resolver.suites.missing_program import is_runner_missing
 from patchwright.resolver.tools.delegate_tool import MAX_REPORT
@@ -239,6 +244,8 @@ async def attempt_patch(
         # An earlier process was killed before it posted the result.
         return await make_attempt(stopped, UNTESTED_VERDICT)
 
+    if log.trajectory.agent_stopped is None:
+        await check_endpoint(deps.settings)
     await effective_settings.record_settings(log, deps, config)
     sandboxes = await prepare_environment(job, workspace, config, suites, log, deps)
 
@@ -352,3 +359,42 @@ async def attempt_patch(
 
 def _current_patch(log: RunLog, workspace: Workspace) -> Patch:
     return log.trajectory.last_checkpoint() or Patch(base_sha=workspace.base, diff=b"")
+
+
+async def resolve_local(
+    job: Job,
+    thread: Thread,
+    path: Path,
+    deps: RunDependencies,
+    answer: str = "",
+    uncommitted_changes: Patch | None = None,
+) -> tuple[Attempt, Trajectory]:
+    """Works on a repository on this disk, without a forge. Returns the verified attempt and the log of the
+    run.
+
+    `answer` is a person's answer to the question with which the run ended. Raises UsageError if there is an
+    answer but the run asked no question. A new run starts from HEAD with the `uncommitted_changes`.
+    """
+    async with deps.logs.open(job.id, deps.listeners) as log:
+        if answer and ((stop := log.trajectory.agent_stopped) is None or stop.reason != "input_required"):
+            raise UsageError(f"run {job.id} is not waiting for an answer: continue it without --answer")
+        is_stopped = log.trajectory.verdict is not None and was_stopped(log.trajectory)
+        if (answer or is_stopped) and (
+            message := build_resume_message(job, log.trajectory, Request("work", answer, answer))
+        ):
+            await log.append(message)
+        started, ref = log.trajectory.run_started, "HEAD"
+        if started is not None:
+            uncommitted_changes = started.uncommitted_changes
+            ref = uncommitted_changes.base_sha if uncommitted_changes else started.base_sha
+        async with deps.workspaces.local(path, ref) as workspace:
+            if uncommitted_changes:
+                workspace = await commit_uncommitted_changes(workspace, uncommitted_changes)
+            # Unlike a user on the forge, the person who reads this error can change the file.
+            if problems := (await read_repo_config(workspace)).problems:
+                raise SettingsError(format_problems(problems))
+            if started is None:
+                branch = workspace.base_branch or "HEAD"
+                started = build_run_started(job, thread, workspace, str(path), branch, deps)
+                await log.append(started.model_copy(update={"uncommitted_changes": uncommitted_changes}))
+            return await attempt_patch(job, workspace, log, deps), log.trajectory

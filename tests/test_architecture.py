@@ -340,7 +340,7 @@ def test_tests_and_benchmarks_are_small_files_too() -> None:
         ("bot/server.py", "def f():\n    import patchwright.demo", "bot may not know demo"),
         ("bot/cli_commands.py", "import patchwright.demo.run", "bot may not know demo"),
         ("resolver/agent.py", "import docker.errors", "its fence is runtime/docker/engine.py"),
-        ("bot/server.py", "from git import Repo", "its fence is resolver/workspaces.py"),
+        ("bot/server.py", "from git import Repo", "its fence is resolver/git/local_repository.py"),
         ("bot/cli.py", "import litellm", "its fence is resolver/llm/litellm.py"),
         ("resolver/agent.py", "import os\nos.environ['A']", "reads the environment"),
         ("resolver/agent.py", "import os\nos.getenv('A')", "reads the environment"),

@@ -54,6 +54,10 @@ class DockerProxy:
 
         Raises SettingsError if the engine's socket does not exist, or the proxy cannot listen.
         """
+        if not socket_path.parent.is_dir():
+            raise SettingsError(
+                f"the Docker proxy cannot listen at {socket_path}: there is no directory {socket_path.parent}"
+            )
         if not self._engine_socket.is_socket():
             raise SettingsError(
                 f"{self._engine_socket} is not a socket; set --engine to the socket of the Docker engine"
@@ -128,7 +132,6 @@ class DockerProxy:
 
 def _bind_socket(socket_path: Path, group: str | int | None) -> socket.socket:
     """Binds a Unix socket. If a killed proxy left a socket file behind, replaces this file."""
-    socket_path.parent.mkdir(parents=True, exist_ok=True)
     socket_path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX)
     try:

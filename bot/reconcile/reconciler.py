@@ -16,7 +16,8 @@ from patchwright.bot.github.rest import RestClient
 from patchwright.bot.pull_request_outcomes import fetch_closed_pull_requests
 from patchwright.bot.reconcile.comment_outbox import CommentOutbox
 from patchwright.bot.reconcile.error_isolation import ErrorIsolation
-from patchwright.bot.reconcile.poller import GetIdentity, MissedEvent, Poller
+from patchwright.bot.reconcile.missed_events import MissedEvent
+from patchwright.bot.reconcile.poller import GetIdentity, Poller
 from patchwright.bot.reconcile.redelivery import FIRST_WAIT, OwnWebhooks, Redelivery
 from patchwright.bot.reconcile.repositories import PolledRepository
 from patchwright.bot.redis.leader_lease import LeaderLease, PollFailure

@@ -3,8 +3,10 @@
 import asyncio
 import builtins
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis import Redis as BlockingRedis
 from redis.asyncio import ConnectionPool, Redis
@@ -17,6 +19,8 @@ from patchwright.bot.errors import QueueDown
 from patchwright.resolver.errors import SettingsError
 
 RESPONSE_TIMEOUT_SECONDS = 5.0  # less than the 10 s that GitHub waits for the response to a webhook delivery
+START_SECONDS = 8.0  # how long a worker that starts waits for Redis
+START_RETRY_SECONDS = 0.5
 # Deletes a lock only if it has the expected value. KEYS: lock. ARGV: expected value.
 RELEASE_LOCK_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end"
 
@@ -85,6 +89,43 @@ def redis_errors() -> Iterator[None]:
         yield
     except (RedisError, OSError) as exc:
         raise QueueDown(f"Redis does not respond: {type(exc).__name__}") from exc
+
+
+async def wait_for_redis(url: str, notify: Callable[[str], object], seconds: float = START_SECONDS) -> None:
+    """Returns once Redis responds. Calls `notify` at the first failure.
+
+    Raises SettingsError if Redis does not respond within this many seconds, or if the URL is invalid.
+    """
+    redis, problem = redis_client(url), ""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    await redis.ping()
+                    return
+                except (RedisError, OSError) as exc:
+                    if not problem:
+                        problem = f"Redis at {_without_password(url)} does not respond ({_reason(exc)})."
+                        notify(f"NOTICE: {problem} Trying again for {seconds:.0f} s.")
+                await asyncio.sleep(START_RETRY_SECONDS)
+    except builtins.TimeoutError:
+        problem = problem or f"Redis at {_without_password(url)} does not respond."
+        raise SettingsError(f"{problem} Start it, or correct REDIS_URL.") from None
+    finally:
+        await redis.aclose(close_connection_pool=True)
+
+
+def _without_password(url: str) -> str:
+    """Returns the URL without user, password and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _reason(error: Exception) -> str:
+    cause = error if isinstance(error, OSError) else error.__context__
+    if isinstance(cause, OSError) and cause.errno and cause.errno > 0:
+        return os.strerror(cause.errno).lower()
+    return str(getattr(cause, "strerror", None) or error)
 
 
 async def can_write(redis: Redis) -> bool:

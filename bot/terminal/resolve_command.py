@@ -182,7 +182,7 @@ async def _resolve_on_disk(
     settings: Settings,
     earlier: Trajectory,
 ) -> int:
-    from patchwright.resolver.resolve_local import resolve_local
+    from patchwright.resolver.resolve import resolve_local
 
     await _check_model(settings)
     changes = None

@@ -98,12 +98,13 @@ def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | Non
                 return TriggerRequest(
                     _make_review_job(delivery, command), request, _parse_time(delivery.occurred_at), path
                 )
+            requested_at = _parse_time(delivery.occurred_at)
             if delivery.comment_id is None:
-                job, path = _make_job(delivery, "opened", command=command), ("issues", str(delivery.number))
-            else:
-                job = _make_job(delivery, "comment", str(delivery.comment_id), command=command)
-                path = ("issues", "comments", str(delivery.comment_id))
-            return TriggerRequest(job, request, _parse_time(delivery.occurred_at), path)
+                job = _make_job(delivery, "opened", command=command)
+                return TriggerRequest(job, request, requested_at, ("issues", str(delivery.number)))
+            comment_id = str(delivery.comment_id)
+            job = _make_job(delivery, "comment", comment_id, command=command)
+            return TriggerRequest(job, request, requested_at, ("issues", "comments", comment_id))
         case _:
             assert_never(delivery)
 

@@ -1,7 +1,8 @@
 """A stateful fake of GitHub, which the demo and the tests use through real HTTP on loopback."""
 
 from patchwright.demo.github.app_models import GitHubApp
-from patchwright.demo.github.fake_github import FakeGitHub, SpecViolation
+from patchwright.demo.github.fake_github import FakeGitHub
+from patchwright.demo.github.openapi_checker import SpecViolation
 from patchwright.demo.github.rest_api import WriteRequest
 from patchwright.demo.github.state import (
     Comment,

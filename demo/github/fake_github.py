@@ -14,9 +14,9 @@ from patchwright.demo.github.bare_repository import BareRepository
 from patchwright.demo.github.ci import FakeCI
 from patchwright.demo.github.git_server import GitServer
 from patchwright.demo.github.oauth import OAuth
-from patchwright.demo.github.openapi_checker import OpenApiChecker
+from patchwright.demo.github.openapi_checker import OpenApiChecker, SpecViolation
 from patchwright.demo.github.request_context import WebhookEvent
-from patchwright.demo.github.rest_api import RestApi, WriteRequest
+from patchwright.demo.github.rest_api import ApiRequest, RestApi, WriteRequest
 from patchwright.demo.github.reviews import add_reply, review_events, start_thread
 from patchwright.demo.github.serializers import Serializer
 from patchwright.demo.github.server import (
@@ -40,13 +40,9 @@ from patchwright.demo.github.state import (
     ReviewThread,
     Role,
     User,
-)  # fmt: skip
+)
 from patchwright.demo.github.webhook_models import Delivery, RegisteredWebhook
 from patchwright.demo.github.webhooks import WebhookSender
-
-
-class SpecViolation(AssertionError):
-    """A request or response did not conform to GitHub's API description."""
 
 
 class FakeGitHub:
@@ -291,7 +287,6 @@ class FakeGitHub:
             repo, title, body, self.user(by), BranchTip(head, sha), repo.default_branch, False, fork
         )
         made.maintainer_can_modify = maintainer_can_modify
-        assert made.head.sha == sha
         return made
 
     def add_review(
@@ -378,6 +373,11 @@ class FakeGitHub:
     def writes(self) -> tuple[WriteRequest, ...]:
         """Returns all write requests in order. This includes pushes, but not requests for tokens."""
         return tuple(self._writes)
+
+    @property
+    def api_requests(self) -> tuple[ApiRequest, ...]:
+        """Returns every REST and GraphQL request, in order. Git requests are not included."""
+        return tuple(self._server.api.requests)
 
     @property
     def connection_count(self) -> int:

@@ -10,6 +10,10 @@ from typing import Any
 COMMON_STATUSES = {"401", "403", "404", "422", "429", "500", "502", "503"}
 
 
+class SpecViolation(AssertionError):
+    """A request or response did not conform to GitHub's API description."""
+
+
 class OpenApiChecker:
     """Collects violations of the API description. If `jsonschema` is not installed, it checks only the names of
     fields.

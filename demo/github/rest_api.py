@@ -79,6 +79,16 @@ class WriteRequest(NamedTuple):
     """Login of the token's user or bot; empty if the request had no valid token."""
 
 
+class ApiRequest(NamedTuple):
+    """A request and the status of its response."""
+
+    method: str
+    path: str
+    status: int
+    credentials: str
+    """The value of the Authorization header; empty if there is none."""
+
+
 def actor_login(actor: Token | GitHubApp | OAuthClient | None) -> str:
     return actor.user.login if isinstance(actor, Token) else ""
 
@@ -100,9 +110,16 @@ class RestApi:
         self._writes = writes
         self._deliver = deliver
         self._lock = asyncio.Lock()
+        self.requests: list[ApiRequest] = []
 
     async def respond(self, request: RestRequest) -> tuple[int, dict[str, str], bytes]:
         """Handles a request. Returns the status, headers and body of the response."""
+        response = await self._respond(request)
+        credentials = request.authorization or ""
+        self.requests.append(ApiRequest(request.method, request.path, response[0], credentials))
+        return response
+
+    async def _respond(self, request: RestRequest) -> tuple[int, dict[str, str], bytes]:
         async with self._lock:
             answer, news = await asyncio.to_thread(self._handle, request)
         for item in news:

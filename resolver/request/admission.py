@@ -80,8 +80,8 @@ def _has_request(job: Job, issue: Issue, settings: Settings) -> bool:
     """Returns True if there may be an earlier request that a `retry` of this job can repeat."""
     if job.retry_of is not None or issue.reported_runs or issue.labels is None:
         return True
-    trusted = [text.body for text in (issue, *issue.comments) if text.trusted]
-    mentions = sum(settings.mention in body for body in trusted)
+    texts = [(issue.body, issue.trusted), *((one.body, one.trusted) for one in issue.comments)]
+    mentions = sum(is_trusted and settings.mention in body for body, is_trusted in texts)
     return has_label(issue.labels, settings.label) or mentions > 1
 
 

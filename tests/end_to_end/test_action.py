@@ -29,6 +29,19 @@ async def test_an_event_without_a_request_needs_no_model(scenario: Scenario) -> 
     assert "Nothing to do" in out
 
 
+async def test_an_unreachable_model_ends_a_workflow_step_before_a_sandbox_is_made(scenario: Scenario) -> None:
+    scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = "http://127.0.0.1:9/v1"
+    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    delivery = await scenario.world.open_issue(
+        scenario.repo, title="Slow", body="@agent make it fast", by="maintainer"
+    )
+    code, out, _ = await scenario.command("action", environment=scenario.event(delivery))
+    sentence = "The model's endpoint 127.0.0.1 cannot be reached (connection refused)."
+    assert (code, sentence in out, scenario.runs) == (2, True, ())
+    (comment,) = scenario.repo.comments(2)
+    assert sentence in comment.body
+
+
 @pytest.mark.slow
 async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
     scenario: Scenario,

@@ -8,9 +8,11 @@ from typing import Literal
 import pytest
 
 from patchwright.bot.composition_root import IMAGE_VARIABLES, read_settings, select_variables
+from patchwright.bot.github_action.null_objects import NullSandboxes
 from patchwright.bot.sandbox_factory import build_ready_sandboxes
 from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import Issue, Job, JobId, Repo, RunId, User
+from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import (
     AgentStopped,
     Entry,
@@ -21,9 +23,10 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.publish import Attempt
-from patchwright.resolver.resolve_local import resolve_local
+from patchwright.resolver.resolve import resolve_local
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.resolver.agent_runs import FINISH
@@ -115,6 +118,22 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
         sum(isinstance(event, kind) for event in trajectory) for kind in (AgentStopped, VerificationCompleted)
     ] == [1, 1]
     assert trajectory.usage().steps == len([event for event in trajectory if isinstance(event, ModelReply)])
+
+
+async def test_an_unreachable_model_ends_a_run_before_a_sandbox_is_made(tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "calc")
+    repository.commit({"calc.py": BUG})
+    settings = Settings(data=tmp_path / "data", model="openai/x", model_base_url="http://127.0.0.1:9/v1")
+    dependencies = RunDependencies(
+        settings=settings,
+        model=ScriptedModel([]),
+        sandboxes=NullSandboxes(),
+        workspaces=WorkspaceFactory(settings.data / "cache"),
+        logs=FileLogStore(settings.data / "runs"),
+        secrets=Secrets(),
+    )
+    with pytest.raises(SettingsError, match=r"The model's endpoint 127\.0\.0\.1 cannot be reached"):
+        await resume_run(dependencies, repository.path)
 
 
 async def resume_run(dependencies: RunDependencies, path: Path) -> tuple[Attempt, Trajectory]:

@@ -13,7 +13,7 @@ from tests.bot.docker_proxy.engines import ENGINE, IMAGE
 
 @pytest.fixture
 async def proxy_socket(short_tmp: Path) -> AsyncIterator[Path]:
-    socket_path = short_tmp / "proxy" / "engine.sock"
+    socket_path = short_tmp / "engine.sock"
     async with DockerProxy(ENGINE).listen(socket_path):
         yield socket_path
 

@@ -154,6 +154,13 @@ async def test_a_missing_group_is_an_error(short_tmp: Path) -> None:
             pass
 
 
+async def test_a_missing_directory_is_an_error_and_stays_missing(short_tmp: Path) -> None:
+    with pytest.raises(SettingsError, match=r"there is no directory .*/nowhere"):
+        async with DockerProxy(ENGINE).listen(short_tmp / "nowhere" / "a.sock"):
+            pass
+    assert not (short_tmp / "nowhere").exists()
+
+
 async def test_the_socket_of_a_killed_proxy_is_replaced(short_tmp: Path) -> None:
     socket_path = short_tmp / "engine.sock"
     stale = socket.socket(socket.AF_UNIX)

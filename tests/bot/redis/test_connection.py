@@ -1,14 +1,16 @@
-"""A Redis client reliably responds to cancellation."""
+"""A Redis client reliably responds to cancellation, and a worker needs Redis to start."""
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from patchwright.bot.embedded_redis import run_embedded_redis
-from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.embedded_redis import find_redis_server, run_embedded_redis
+from patchwright.bot.redis.connection import redis_client, wait_for_redis
+from patchwright.resolver.errors import SettingsError
 
 pytestmark = pytest.mark.redis
 
@@ -44,3 +46,40 @@ async def test_a_task_that_polls_redis_receives_every_cancellation(short_tmp: Pa
         # From 3.11.3 to 3.11, redis-py's own timeout loses some cancellations; before, it uses another timeout.
         if (3, 11, 3) <= sys.version_info < (3, 12):
             assert await count_lost_cancellations(Redis.from_url(url, socket_timeout=5), within=0.1) > 0
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "reason"),
+    [
+        ("redis://me:hunter2@127.0.0.1:1/0?password=hunter2", "redis://127.0.0.1:1/0", "connection refused"),
+        (
+            "rediss://:hunter2@no-such-host.invalid",
+            "rediss://no-such-host.invalid",
+            "Name or service not known",
+        ),
+        ("unix://me:hunter2@/nowhere/redis.sock", "unix:///nowhere/redis.sock", "no such file or directory"),
+    ],
+)
+async def test_a_worker_without_redis_says_so_and_gives_up_in_time(url: str, shown: str, reason: str) -> None:
+    notices: list[str] = []
+    with pytest.raises(SettingsError) as failed:
+        await wait_for_redis(url, notices.append, seconds=0.2)
+    problem = f"Redis at {shown} does not respond ({reason})."
+    assert notices == [f"NOTICE: {problem} Trying again for 0 s."]
+    assert str(failed.value) == f"{problem} Start it, or correct REDIS_URL."
+
+
+async def test_a_worker_waits_for_a_redis_that_is_about_to_start(short_tmp: Path) -> None:
+    socket, started = short_tmp / "redis.sock", list[subprocess.Popen[bytes]]()
+
+    def start_redis(_: str) -> None:
+        command = (find_redis_server(), "--port", "0", "--unixsocket", str(socket), "--save", "")
+        started.append(subprocess.Popen(command, cwd=short_tmp, stdout=subprocess.DEVNULL))
+
+    try:
+        await wait_for_redis(f"unix://{socket}", start_redis, seconds=60)
+        assert len(started) == 1
+    finally:
+        for process in started:
+            process.terminate()
+            process.wait()

@@ -9,7 +9,7 @@ import pytest
 from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import Issue, Job, Repo, RunId, User
 from patchwright.resolver.events import Message, RunStarted, ToolResult
-from patchwright.resolver.resolve_local import resolve_local
+from patchwright.resolver.resolve import resolve_local
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.sandbox.session import MAX_REBUILDS, SandboxSession, run_in_sandbox
 from patchwright.resolver.secrets import Secrets
