@@ -92,10 +92,11 @@ def test_a_match_with_other_whitespace_is_pointed_out(editor: Editor, root: Path
 def test_similar_text_with_a_longer_last_word_does_not_match(editor: Editor, root: Path) -> None:
     (root / "f.py").write_text("        outcome = found.value\n")
     with pytest.raises(
-        ToolInputError, match=r"(?s)These lines are similar to `old`:\n     1\t        outcome = found\.value$"
+        ToolInputError,
+        match=r"(?s)These lines are similar to `old`:\n     1\t        outcome = found\.value$",
     ):
         editor.replace(ReplaceText(path="f.py", old="    outcome = found.val\n", new=""))
-    with pytest.raises(ToolInputError, match="These lines are similar to old"):
+    with pytest.raises(ToolInputError, match="These lines are similar to `old`"):
         editor.replace(ReplaceText(path="f.py", old=" come  = found.value", new=""))
 
 
