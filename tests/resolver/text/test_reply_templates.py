@@ -31,6 +31,7 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "empty": "this repository has no commits. Push one and ask me again.",
     "gone": "this issue was deleted or transferred, or I have no access to it.",
     "pull_only": "this command works on pull requests only. Write it on the pull request.",
+    "issue_only": "this command works on issues only. Write it on an issue.",
     "no_plan": "I found no plan here that waits for approval. Ask me for one with `plan`, or tell me "
     "what to do.",
     "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
