@@ -1,5 +1,6 @@
 """Checks what a newcomer relies on first: the wheel, the scripts, and the table of the papers' mechanisms."""
 
+import ast
 import os
 import re
 import shutil
@@ -9,12 +10,16 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from patchwright.runtime import VERSION
+from tests.test_architecture import imports
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("bot", "demo", "resolver", "runtime", "templates")
@@ -220,6 +225,32 @@ def test_everything_named_in_the_coverage_table_exists() -> None:
         if not is_there(name)
     ]
     assert missing == []
+
+
+REQUIRED_BY = {
+    "anyio": "mcp", "markupsafe": "jinja2", "pydantic_core": "pydantic", "redis": "arq",
+    "referencing": "jsonschema", "zmq": "jupyter-client",
+}  # fmt: skip
+"""Modules that are installed with a dependency, because they are part of its API."""
+
+
+def test_every_imported_library_is_a_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name: needed for name, needed in project["optional-dependencies"].items() if name != "dev"}
+    lines = [*project["dependencies"], *(line for needed in extras.values() for line in needed)]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    installed = packages_distributions()
+    missing = {
+        f"{path} imports {module}"
+        for path in tracked("bot", "demo", "resolver", "runtime")
+        if path.endswith(".py") and not path.startswith("demo/sample/")
+        for name, _ in imports(ast.parse((ROOT / path).read_text()))
+        if (module := name.partition(".")[0]) not in (*sys.stdlib_module_names, "patchwright")
+        if module != "graphql"  # The fake GitHub checks requests with it, only in tests.
+        if REQUIRED_BY.get(module) not in declared
+        if declared.isdisjoint(map(canonicalize_name, installed.get(module, [module])))
+    }
+    assert missing == set()
 
 
 def is_there(name: str) -> bool:

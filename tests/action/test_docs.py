@@ -1,10 +1,12 @@
-"""The tables in docs/action.md are those of action.yml."""
+"""action.yml passes its inputs on, and docs/action.md describes them."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from patchwright.resolver.settings.settings import environment_variable, parse_environment
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/action.md").read_text()
@@ -34,3 +36,21 @@ def test_every_step_output_in_the_page_exists() -> None:
     assert {(context, step) for context, step, _ in used} == {("steps", "patchwright")}
     assert "`id: patchwright`" in PAGE
     assert {output for _, _, output in used} <= set(ACTION["outputs"])
+
+
+def test_every_input_is_used() -> None:
+    assert set(re.findall(r"\binputs\.([\w-]+)", yaml.safe_dump(ACTION["runs"]))) == set(ACTION["inputs"])
+
+
+def test_each_setting_of_the_action_is_set_by_the_input_of_its_name() -> None:
+    (run,) = (step for step in ACTION["runs"]["steps"] if step.get("id") == "run")
+    inputs = {
+        name: value.removeprefix("${{ inputs.").removesuffix(" }}")
+        for name, value in run["env"].items()
+        if name.startswith("PATCHWRIGHT_") and value.startswith("${{ inputs.")
+    }
+    assert {name: environment_variable(value.replace("-", "_")) for name, value in inputs.items()} == {
+        name: name for name in inputs
+    }
+    assert {"model", "max-usd", "max-steps", "timeout", "allowed-hosts"} <= set(inputs.values())
+    parse_environment(dict.fromkeys(inputs, "1"))  # Raises SettingsError for an unknown name.

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.bot import sandbox_factory
 from patchwright.bot.doctor import docker_checks, host_checks, redis_checks
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, ok
 from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.setup import credential_store
 from patchwright.demo.recorded_model import RecordedModel
 from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.errors import EngineUnavailable
 from tests.bot.doctor.doctor_server import SECRET, find_result, run_all, server_under_test
 from tests.bot.terminal.test_probe_command import FIT, UNSUITABLE
 
@@ -121,6 +123,17 @@ async def test_an_unreachable_engine_is_reported(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
     result = await find_result(docker_checks.build_checks(Settings(data=tmp_path), {}), "engine", "failed")
     assert "no Docker engine responds" in result.detail
+
+
+async def test_every_part_connects_to_an_engine_behind_ssh(tmp_path: Path) -> None:
+    environ, settings = {"DOCKER_HOST": "ssh://builder:secret@engine.test"}, Settings(data=tmp_path)
+    result = await find_result(docker_checks.build_checks(settings, environ), "engine", "failed")
+    sandboxes = sandbox_factory.build_docker_sandboxes(settings, environ, print)
+    with pytest.raises(EngineUnavailable) as error:
+        await sandboxes.prepare()
+    problem = await sandbox_factory.find_engine_problem(environ)
+    for message in (result.detail, str(error.value), problem):
+        assert message and "write the engine's URL as ssh://user@host:22" in message
 
 
 @pytest.mark.docker

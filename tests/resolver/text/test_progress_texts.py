@@ -17,8 +17,10 @@ from patchwright.resolver.actions import (
     Think,
 )
 from patchwright.resolver.domain import JobId, Verdict
-from patchwright.resolver.events import AgentStopped, Message, Trajectory, VerificationCompleted
+from patchwright.resolver.events import AgentStopped, Message, ModelReply, Trajectory, VerificationCompleted
+from patchwright.resolver.salvage import SalvagedWork
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.summary import summarize_run
 from patchwright.resolver.text.activity import get_activity
 from patchwright.resolver.text.progress_texts import render_progress
 from patchwright.runtime.actions import (
@@ -31,7 +33,8 @@ from patchwright.runtime.actions import (
     UseBrowser,
     ViewFile,
 )
-from tests.resolver.sample_runs import model_reply, run_of, shell_result, started, step
+from tests.resolver.pull_requests import pull
+from tests.resolver.sample_runs import full_run, model_reply, run_of, shell_result, started, step
 
 SETTINGS = Settings(data=Path("/nowhere"), public_url="https://bot.test")
 
@@ -103,6 +106,39 @@ def test_model_text_in_the_comment_is_neutralized() -> None:
         for live in ("@owner", "#3", "fixes #", "<img", "![", "</details", "\n# "):
             assert live not in text, (action, live)
         assert text.count("`") % 2 == 0
+
+
+def test_public_texts_do_not_show_the_reasoning_beside_calls() -> None:
+    thought, block = (
+        "I suspect the maintainer's arithmetic.",
+        {"type": "thinking", "thinking": "Secretly, no."},
+    )
+    events = [
+        event.model_copy(update={"thought": thought, "reasoning": (block,)})
+        if isinstance(event, ModelReply)
+        else event
+        for event in full_run()
+    ]
+    texts = [render_status(run_of(*events[:end])) for end in range(len(events) + 1)]
+    pending = run_of(started(), model_reply("c1", Think(thought=thought)))
+    texts.append(render_status(pending))
+    thread, finished = started().thread, run_of(*events)
+    summary, verdict = summarize_run(finished), finished.verdict
+    assert verdict and finished.replies()[-1].thought == thought
+    work = SalvagedWork(branch="b", files=("calc.py",))
+    texts += [
+        reply_texts.render_pull_request_body(thread, verdict, summary, ()),
+        reply_texts.render_commit_message(thread, summary.finish),
+        reply_texts.render_published(pull(number=8), verdict, summary),
+        reply_texts.render_no_pull_request(verdict.reason, "b", verdict, summary),
+        reply_texts.render_question("Does it round?", summary.model_copy(update={"configuration": None})),
+        reply_texts.render_salvaged(
+            "somebody stopped it.", work, verdict, summary, "run-1", "@agent", is_permanent=True
+        ),
+        reply_texts.render_withdrawn("The issue was closed.", summary),
+    ]
+    for text in texts:
+        assert "arithmetic" not in text and "Secretly" not in text
 
 
 STEPS: list[tuple[Action, tuple[str, str]]] = [
