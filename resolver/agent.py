@@ -65,7 +65,7 @@ async def record_prompts(
 
 
 async def unknown_fingerprint() -> None:
-    """Returns None: by default, the work tree has no fingerprint."""
+    """Returns None, which means that the fingerprint of the work tree is unknown. This is the default."""
 
 
 async def no_new_messages() -> tuple[Message, ...]:
@@ -95,8 +95,8 @@ class Agent:
     context_policy: ContextPolicy = DEFAULT_CONTEXT_POLICY
     """Decides when the conversation is shortened, and how."""
     recover_result: Callable[[ToolCall], Awaitable[AnyObservation | None]] | None = None
-    """Recovers the result of an interrupted call. The call must have written a log of its own, as the calls
-    of subagents do. None if no tool of the agent writes such a log.
+    """Recovers the result of an interrupted call from the log that the call wrote. For example, a subagent
+    writes a log of its own. None if no tool of the agent writes such a log.
     """
     planning_interval: int = 0
     """Number of replies after which the model is asked to review and plan. 0 means never."""
@@ -123,8 +123,8 @@ class Agent:
         """Works until the run stops. Returns at once if the run has already stopped, unless a new message
         restarts the run.
 
-        Canceling this call leaves a log that another agent can continue. The same is true after
-        ModelAccessDenied (an operator must act) and SandboxError (the machine failed).
+        If this call is canceled, another agent can continue the run from its log. The same is true if the
+        call raises ModelAccessDenied (an operator must act) or SandboxError (the machine failed).
         """
         if not self._has_taken_over:
             self._has_taken_over = True

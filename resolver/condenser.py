@@ -163,8 +163,8 @@ class ContextPolicy:
     max_tokens: int = 100_000
 
     async def condense_if_needed(self, trajectory: Trajectory) -> CondenserEvents:
-        """Returns the events to append before the next model call. Returns no events while the conversation
-        is short enough.
+        """Returns the events to append before the next model call. Returns no events if the conversation is
+        short enough, or if it was shortened only a few replies ago.
         """
         limit = min(
             [

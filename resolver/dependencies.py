@@ -47,8 +47,8 @@ class RunDependencies:
     purpose_models: RunModels | None = None
     """Models for special purposes. None if `model` is used for every purpose."""
     choose_models: Callable[[str], RunModels] | None = None
-    """Returns the models of a run whose requester chose this model for the agent. None if requesters may not
-    choose a model.
+    """Returns the models of a run. The argument is the name of the model that the requester chose for the
+    agent. None if requesters may not choose a model.
     """
     transcription: Transcriber | None = None
     """Transcribes audio recordings. None if no model can transcribe."""

@@ -12,7 +12,9 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 JobId = NewType("JobId", str)
 RunId = JobId
-"""A run has the id of its job. The same trigger has the same job id, so it resumes the run."""
+"""A run has the same id as its job. If a trigger is delivered again, its job has the same id, so the run is
+resumed.
+"""
 
 
 class Repo(FrozenModel):
@@ -53,7 +55,8 @@ class Job(FrozenModel):
     repo: Repo
     number: int = Field(ge=0)  # 0 if the job has no thread: the installation of the App triggered it.
     requester: User | None
-    """The user whose permission counts. None for the operator at the command line, who needs no permission.
+    """The user who requested the job and whose permission is checked. None for the operator at the command
+    line, who needs no permission.
     """
     command: str = ""
     """Text after the mention, with its command word and options."""
@@ -68,14 +71,16 @@ class Job(FrozenModel):
     review with inline comments.
     """
     failed_checks_commit: str = ""
-    """Id of the bot's commit whose failed checks triggered this job, which has no requester. Otherwise, empty."""
+    """Id of the bot's commit whose failed checks triggered this job; empty if something else triggered it. A
+    job that failed checks triggered has no requester.
+    """
     label: str | None = None
     """Name of the label that triggered the job; None if a text triggered it."""
     retry_of: RunId | None = None
     """Id of the run that a `retry` command names; None for the latest run of the thread."""
     snapshot: ThreadSnapshot | None = None
-    """The thread at the time of the trigger. People without write access cannot change it afterwards. None if
-    unknown.
+    """The title and text of the thread at the time of the trigger, so that later edits by people without
+    write access have no effect. None if they are unknown.
     """
 
     @property
@@ -161,9 +166,9 @@ class PullRequest(FrozenModel):
     is_same_repository: bool
     """False for a pull request from a fork."""
     base_sha: str = ""
-    """Commit of the base branch that provides settings and instructions; empty if not looked up."""
+    """Commit of the base branch that provides settings and instructions; empty if it was not looked up."""
     head_repo: Repo | None = None
-    """Repository of the head branch; None if the repository was deleted or not looked up."""
+    """Repository of the head branch; None if the repository was deleted or was not looked up."""
     maintainer_can_modify: bool = False
     """True if the fork's owner lets maintainers of the repository push to it."""
     threads: tuple[ReviewThread, ...] = ()
@@ -243,7 +248,7 @@ class ModelReview(FrozenModel):
 
     approved: bool
     reasons: str
-    """For human reviewers."""
+    """The reasons for the opinion, written for human reviewers."""
     model: str
 
 
@@ -258,7 +263,7 @@ class Verdict(FrozenModel):
     - unproven: all other cases. For example, the patch changes tests, and only their base version fails. Such a
       change of behavior may be intended, so a person has to decide.
 
-    `review` adds an opinion and decides nothing.
+    `review` adds an opinion that does not change the kind of verdict.
     """
 
     kind: VerdictKind
@@ -270,7 +275,9 @@ class Verdict(FrozenModel):
     modified_tests_failing: tuple[str, ...] = ()
     """Tests that the patch changes or deletes. Their old version passes at base and fails with the patch."""
     new_tests_at_base: dict[str, TestStatus] = Field(default_factory=dict)
-    """Results of the patch's tests on the base code. Results that equal those of the old tests are left out."""
+    """Results of the patch's tests on the base code. A test is left out if its old version has the same
+    result or failed on the base code.
+    """
     patch_tests_failing: tuple[str, ...] = ()
     """Tests from the patch that failed with the patch in two runs."""
     weakened_tests: tuple[str, ...] = ()
@@ -397,4 +404,4 @@ class Credentials(FrozenModel):
 
     token: str = Field(repr=False)
     expires: datetime | None = None
-    """UTC; None if it does not expire during the run."""
+    """Time in UTC when the token expires; None if the token does not expire during the run."""

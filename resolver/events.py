@@ -42,7 +42,7 @@ class ReplyUsage(FrozenModel):
     cached_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
-    """Included in `completion_tokens`."""
+    """Number of tokens for reasoning. `completion_tokens` includes them."""
     usd: Cost = None
     """Cost of this call and of the failed calls before it, as far as the prices are known."""
     seconds: float = 0.0
@@ -65,7 +65,9 @@ class RunStarted(FrozenModel):
     base_sha: str
     """Id of the commit that the work starts from."""
     uncommitted_changes: Patch | None = None
-    """Changes of a local work tree that `base_sha` includes, on top of its HEAD. None: no such changes."""
+    """Uncommitted changes of a local work tree. The commit `base_sha` contains these changes and is based on
+    the HEAD of the work tree. None if there are no such changes.
+    """
     base_branch: str
     source: str
     """Clone URL of the repository, or its path on the operator's machine."""

@@ -148,8 +148,8 @@ def parse_requirements(thread: Thread) -> tuple[str, ...]:
 
 
 def last_finish(trajectory: Trajectory) -> Finish | None:
-    """Returns the latest finish call before the current verdict, or the latest of the run if there is no
-    verdict. Returns None if there is no finish call.
+    """Returns the latest finish call before the current verdict. If there is no verdict, returns the latest
+    finish call of the run. Returns None if there is no finish call.
     """
     # If a person continues a run, its new verdict may be equal to an earlier one.
     messages = [
@@ -201,8 +201,8 @@ def _failures_alongside_finish(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _open_points(trajectory: Trajectory) -> tuple[str, ...]:
-    """Returns the open items of the latest plan. Without a plan, returns the issue's requirements if it lists
-    several.
+    """Returns the open items of the latest plan. If there is no plan, returns the requirements that the issue
+    lists, provided that it lists more than one.
     """
     if items := latest_plan(trajectory):
         return tuple(item.text for item in items if item.status in ("open", "doing"))

@@ -1,5 +1,5 @@
-"""Defines the protocol `Forge`, the interface to GitHub. Its wrappers mask secrets, forbid writes, or run
-without writing.
+"""Defines the protocol `Forge`, the interface to GitHub. The wrappers in this module mask secrets, forbid
+writes, or only show what would be written.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ class Forge(Protocol):
 
     Every method may raise ForgeError (RateLimited, Unauthorized, Forbidden, NotFound). A method that writes
     first reads the current state from the forge. If a response is lost, the method reads the state again
-    before it retries. It returns data that it read back from the forge.
+    before it retries. The method returns data that it read back from the forge.
     """
 
     async def get_repo_facts(self, repo: Repo) -> RepoFacts: ...
@@ -155,7 +155,7 @@ class Forge(Protocol):
 
     async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
         """Returns the checks of this commit, except those that Patchwright created. `commit` is a commit ID
-        or a branch name, which stands for the latest commit of the branch.
+        or a branch name. For a branch name, the checks of the branch's latest commit are returned.
         """
 
     async def get_check_log(self, repo: Repo, check: Check) -> str:
@@ -173,8 +173,8 @@ class Forge(Protocol):
 
 
 async def can_trigger(job: Job, forge: Forge) -> bool:
-    """Returns True if the job's requester may still trigger it; the operator always may. Raises
-    ForgeError.
+    """Returns True if the job's requester still has the permission to trigger the job. The operator needs no
+    permission. Raises ForgeError.
     """
     return job.requester is None or await forge.get_permission(job.repo, job.requester) in TRIGGER_PERMISSIONS
 
@@ -281,8 +281,9 @@ class MaskingForge(_WrapperForge):
 class ReadOnlyForge(_WrapperForge):
     """Allows only reads, for a run whose result another job will publish.
 
-    The first write of the run raises WriteBlocked. A job with write access then continues the run from its log,
-    as after a crash. That job also writes the comments of other runs, which are skipped here.
+    The first write of the run raises WriteBlocked. A job with write access then continues the run from its
+    log, as after a crash. A comment that belongs to another run raises no error and is not written. The job
+    with write access writes it later.
     """
 
     def __init__(self, forge: Forge, run: str) -> None:
@@ -323,11 +324,11 @@ class ReadOnlyForge(_WrapperForge):
 
 
 DRY_RUN_URL = "dry-run"
-"""The URL that a dry run returns for everything it does not write to the forge."""
+"""A dry run writes no comment, check run or pull request to the forge, and returns this text as its URL."""
 
 
 class DryRunForge(_WrapperForge):
-    """Reads from the forge, and shows what it would write."""
+    """Reads from the forge, but does not write to it. Shows what would be written."""
 
     def __init__(self, forge: Forge, show: Callable[[str, str], None]) -> None:
         super().__init__(forge)

@@ -127,7 +127,7 @@ class InitialPrompt(FrozenModel):
     sandbox_facts: str
     """Interpreters and versions that were found in the sandbox, one per line."""
     environment: EnvironmentPrepared | None
-    """Result of the environment setup; None if none was needed."""
+    """Result of the environment setup; None if no setup was needed."""
     suite: Suite | None
     baseline: TestRun | None
     """Test results at base; None while the tests still run."""

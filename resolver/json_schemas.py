@@ -64,8 +64,8 @@ def validation_error(value: object, schema: Mapping[str, Any]) -> str | None:
 
 
 def parse_object_schema(value: object) -> dict[str, Any]:
-    """Parses a schema from a repository that describes an object. If the schema is invalid, raises ValueError
-    with the reason.
+    """Parses a repository's schema, which must describe an object. If the schema is invalid, raises
+    ValueError with the reason.
 
     Additional properties are not allowed unless the schema says so.
     """

@@ -1,4 +1,4 @@
-"""Proposes `.github/patchwright.toml` in a pull request: the command `setup`.
+"""Implements the command `setup`, which proposes `.github/patchwright.toml` in a pull request.
 
 The file contains the test commands that were detected and that ran in a clean sandbox. The agent and the model
 are not used.
@@ -60,11 +60,11 @@ OnboardingResult = Literal[
 
 
 class Candidate(NamedTuple):
-    """A detected test command, as the file would configure it."""
+    """A detected test command, in the form in which `.github/patchwright.toml` would contain it."""
 
     entry: ConfiguredSuite
     suite: Suite
-    """The suite that Patchwright runs if the file contains the entry."""
+    """The suite that Patchwright runs if `.github/patchwright.toml` contains `entry`."""
     reason: str
     """Why this command was chosen, in one sentence."""
 
@@ -78,7 +78,7 @@ class TriedCommand(NamedTuple):
 
     @property
     def is_proven(self) -> bool:
-        """True if at least one test passed or, if there are no results of single tests, the command
+        """True if at least one test passed. If the runner reports no single tests, True if the command
         succeeded.
         """
         run = self.run
@@ -94,10 +94,10 @@ async def propose_config(
     forge: Forge,
     reporter: ProgressReporter,
 ) -> Outcome:
-    """Opens the pull request, unless the file or the pull request exists or somebody declined it. Posts the
-    result in the thread.
+    """Opens the pull request with `.github/patchwright.toml`, and posts the result in the thread. Opens no
+    pull request if the file exists, if such a pull request is already open, or if somebody declined it.
 
-    If the job runs again, it repeats no test run and opens no second pull request.
+    If the job runs again, it does not repeat test runs and opens no second pull request.
     """
     branch = f"{deps.settings.branch_prefix}{BRANCH}"
     if (pull := await forge.find_pull_request(job.repo, branch)) is not None:
@@ -131,8 +131,8 @@ async def propose_config(
 async def find_candidates(workspace: Workspace) -> tuple[tuple[Candidate, ...], tuple[Suite, ...]]:
     """Returns the detected commands to try, the primary one first, and the suites that are left out.
 
-    Of several suites in one directory, only the first is tried, because the others would never run: a file
-    that configures them does not say which source files they test.
+    Only the first suite of each directory is tried. `.github/patchwright.toml` cannot say which source files
+    a suite tests. If it contained several suites of one directory, only the first of them would ever run.
     """
     found = await find_suites(workspace, RepoConfig())
     ordered = sorted(found.all, key=lambda suite: suite != found.primary)
@@ -155,7 +155,9 @@ async def find_candidates(workspace: Workspace) -> tuple[tuple[Candidate, ...], 
 async def _try_commands(
     job: Job, workspace: Workspace, candidates: tuple[Candidate, ...], log: RunLog, deps: RunDependencies
 ) -> tuple[TriedCommand, ...]:
-    """Runs each command on the base commit in a clean sandbox. Logs each run, and repeats no logged run."""
+    """Runs each command on the base commit in a clean sandbox. Logs each run. Runs that are already in the
+    log are not repeated.
+    """
     runs = {
         event.verdict.before.command: event.verdict.before
         for event in log.trajectory
@@ -242,7 +244,7 @@ async def _publish(
 
 
 def render_config(entries: tuple[ConfiguredSuite, ...]) -> str:
-    """Returns the text of the file."""
+    """Returns the text of `.github/patchwright.toml` for these test commands."""
     text = render("replies/onboarding.toml.j2", entries=entries)
     is_single = len(entries) == 1 and not entries[0].directory and entries[0].runner is None
     expected = RepoConfig(test_command=entries[0].command) if is_single else RepoConfig(tests=entries)

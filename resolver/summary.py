@@ -85,7 +85,7 @@ class Summary(FrozenModel):
     visits: tuple[ConnectionSummary, ...] = ()
     """Connections that the agent's sandbox made."""
     environment: EnvironmentPrepared | None = None
-    """Result of the environment setup; None if none was needed."""
+    """Result of the environment setup; None if no setup was needed."""
     browsing_tasks: tuple[BrowsingTask, ...] = ()
     """Tasks of browsing agents. The steps of these agents are included in `usage`."""
     plan: tuple[PlanItem, ...] = ()

@@ -1,8 +1,8 @@
 """Runs the browsing agent. Each prompt shows the page and the steps so far. The last fenced code block in the
 model's reply is the action.
 
-Like the other agents of Patchwright, it derives its next step from its log. Source: arXiv:2407.16741v2,
-section 3.
+The browsing agent derives its next step from its log, like all agents of Patchwright. Source:
+arXiv:2407.16741v2, section 3.
 """
 
 import json

@@ -13,7 +13,7 @@ from patchwright.runtime.observations import PageSnapshot
 
 MAX_TREE_LENGTH = 6_000  # characters of the accessibility tree; challenge pages are short
 MAX_CHALLENGE_PAGES = 2
-"""The agent stops when a challenge page was shown after each of this many consecutive replies."""
+"""The agent stops after this many consecutive replies if each of them led to a challenge page."""
 
 _TITLES = re.compile(
     r"just a moment\W*|attention required!?( \| cloudflare)?|(please )?verify (that )?you('re| are) (a )?human\W*"

@@ -30,7 +30,9 @@ UrlKey = tuple[str, str]
 
 
 def collect_known_urls(trajectory: Trajectory) -> tuple[str, ...]:
-    """Returns the latest URLs in a run's prompt, messages and tool results."""
+    """Returns the URLs in a run's prompt, messages and tool results. If there are more than MAX_URLS, returns
+    only the latest ones.
+    """
     urls: dict[str, None] = {}
     for entry in reversed(trajectory.entries):
         match entry.event:

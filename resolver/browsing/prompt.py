@@ -55,7 +55,7 @@ class BrowsingPrompt(FrozenModel):
     fields: tuple[OutputField, ...]
     """Fields that the report must contain. Without fields, the report is free text."""
     type_descriptions: dict[str, str]
-    """Field types in words."""
+    """Describes each type of field in words."""
     example: str
     """An example report that matches the fields."""
     can_search: bool

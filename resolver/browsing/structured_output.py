@@ -28,7 +28,8 @@ class OutputSchemaError(Exception):
 def parse_output(text: str, fields: Sequence[OutputField]) -> str:
     """Returns the answer as a JSON object with the fields in order. Raises OutputSchemaError.
 
-    If there is only one field, its bare value is accepted.
+    If the schema has only one field, the text may contain only the value of this field, without a JSON
+    object.
     """
     text = code_block["inside"] if (code_block := _CODE_BLOCK.match(text)) else text.strip()
     try:

@@ -34,7 +34,9 @@ _LOOPBACK_HOST = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|::1
 
 
 class CiHold(FrozenModel):
-    """Says whether continuous integration starts on one of the bot's commits, and why it does not start."""
+    """Says whether continuous integration starts on one of the bot's commits, and gives the reason if it does
+    not.
+    """
 
     state: Literal["starts", "held", "silent"]
     """"starts": CI starts. "held": the commit message prevents CI. "silent": GitHub starts no workflows for
@@ -100,7 +102,9 @@ async def decide_ci_hold(
 
 
 def find_outsiders(thread: Thread, bot_user: User | None) -> tuple[str, ...]:
-    """Returns the logins of people without write access whose text in the thread the agent has read."""
+    """Returns the logins of people who have no write access and whose text in the thread was read by the
+    agent.
+    """
     comments = [Comment(author=thread.author, body=thread.body, trusted=thread.trusted), *thread.comments]
     if isinstance(thread, PullRequest):
         comments += [comment for review_thread in thread.threads for comment in review_thread.comments]

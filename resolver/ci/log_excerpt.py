@@ -106,8 +106,8 @@ class LogExcerpt:
 
 
 def _fit_block(block: list[_RawLine], limit: int) -> list[_RawLine]:
-    """Returns as many lines of the block as fit. The first lines are omitted, because the last line is the
-    error.
+    """Returns as many lines of the block as fit. If the block is too long, its first lines are omitted,
+    because the last line contains the error.
     """
     fitting: list[_RawLine] = []
     for line in reversed(block):

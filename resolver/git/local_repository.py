@@ -69,8 +69,8 @@ def inspect_repository(path: Path) -> LocalRepository:
 async def describe_uncommitted_changes(
     workspace: Workspace, path: Path, *, is_included: bool = False
 ) -> str | None:
-    """Returns a sentence about the files in the work tree `path` that differ from the workspace's base, or
-    None if there are none. `is_included` says whether the run includes these changes.
+    """Returns a sentence about the files in the work tree `path` that differ from the workspace's base.
+    Returns None if no file differs. `is_included` says whether the run includes these changes.
     """
     if not (path / ".git").exists():
         return None  # a bare repository has no work tree
@@ -132,8 +132,8 @@ def _largest_files(root: Path, names: list[str]) -> list[str]:
 async def _work_tree_git(workspace: Workspace, path: Path) -> AsyncIterator[Callable[..., Awaitable[bytes]]]:
     """Yields a function that runs git in the work tree `path`, with a copy of its index.
 
-    Git uses the workspace's own git directory. So it changes nothing in the repository at `path`, and no
-    setting there starts a program.
+    Git uses the workspace's own git directory. Therefore, the repository at `path` stays unchanged, and its
+    settings cannot start a program.
     """
     source = await asyncio.to_thread(inspect_repository, path)
     with tempfile.TemporaryDirectory(prefix="index-", dir=workspace.git_dir) as scratch:
@@ -159,8 +159,8 @@ async def _work_tree_git(workspace: Workspace, path: Path) -> AsyncIterator[Call
 
 
 def _copy_index(source: LocalRepository, git_dir: Path, scratch: Path) -> bool:
-    """Copies the index to `scratch`, and the ignore patterns to one file there. Returns False if there is no
-    index.
+    """Copies the index to the directory `scratch`, and all ignore patterns to one file in this directory.
+    Returns False if there is no index.
     """
     patterns = (file.read_bytes() for file in source.ignore_files if file.is_file())
     (scratch / "ignored").write_bytes(b"\n".join(patterns))

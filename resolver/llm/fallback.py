@@ -15,8 +15,8 @@ class FallbackModel:
 
     A conversation stays with the model that replied last, even in a resumed run. This model can then use its
     prompt cache and its earlier reasoning. ContextOverflow is raised at once, because the caller must shorten
-    the prompt. If all models fail, a ModelAccessDenied is raised if every provider denied access, and
-    otherwise another ModelError.
+    the prompt. If every provider denies access, ModelAccessDenied is raised. If all models fail for other
+    reasons, another ModelError is raised.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:

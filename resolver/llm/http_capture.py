@@ -60,7 +60,7 @@ class ResponseCapture:
         return self.status == 200 and not self.is_complete and len(self.body) > 0
 
     def extract_usage(self) -> dict[str, Any] | None:
-        """Returns the provider's own usage object, or None if the body has none."""
+        """Returns the provider's own usage object, or None if the response body contains no usage."""
         try:
             usage = json.loads(self.body)["usage"]
         except (ValueError, TypeError, KeyError, RecursionError):

@@ -63,8 +63,8 @@ class AssistantMessage(FrozenModel):
     """Name of the model that wrote the message. An empty string allows any model to read the reasoning."""
 
     def get_reasoning_for(self, model_name: str) -> tuple[dict[str, Any], ...]:
-        """Returns the reasoning blocks, or no blocks if another model than `model_name` wrote them. The
-        blocks are signed or encrypted, so no other model can use them.
+        """Returns the reasoning blocks if the model `model_name` wrote them, and no blocks otherwise. The
+        blocks are signed or encrypted, so only the model that wrote them can use them.
         """
         return self.reasoning if self.model in ("", model_name) else ()
 

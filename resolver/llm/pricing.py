@@ -84,7 +84,7 @@ def estimate_usage(
 
 
 def sum_usage(usages: Sequence[ReplyUsage]) -> ReplyUsage:
-    """Adds up several usages. The sum has the model name of the last one."""
+    """Adds up several usages. The result contains the model name of the last usage."""
     total = Usage()
     for usage in usages:
         total = total.add(usage)

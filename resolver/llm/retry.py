@@ -109,8 +109,8 @@ class RetryingModel(WrapperModel):
 
 
 def _build_final_error(exc: ModelError, failures: Sequence[ModelError], seconds: float) -> ModelError:
-    """Returns the last failure, with the number of attempts, the requested wait and the total usage added to
-    it.
+    """Adds the number of attempts, the requested wait and the total usage to the last failure, and returns
+    this failure.
     """
     sentences = [str(exc)]
     if exc.retryable and len(failures) > 1:

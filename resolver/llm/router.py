@@ -12,8 +12,8 @@ ModelPurpose = Literal["act", "condense", "browse", "review", "vision"]
 class ModelRouter:
     """Selects one of several models for each conversation. `choose` returns the key of the selected model.
 
-    The usage of each reply contains the name of the selected model. The name of the router itself is that of
-    the first model.
+    The usage of each reply contains the name of the selected model. The router has the same name as its first
+    model.
     """
 
     def __init__(self, models: Mapping[str, Model], choose: Callable[[Sequence[ChatMessage]], str]) -> None:
@@ -74,5 +74,5 @@ class RunModels:
         )
 
     def wrap(self, wrapper: Callable[[Model], Model]) -> "RunModels":
-        """Returns the models with `wrapper` applied to each."""
+        """Applies `wrapper` to each model and returns the wrapped models."""
         return RunModels(**{purpose: wrapper(model) for purpose, model in vars(self).items()})

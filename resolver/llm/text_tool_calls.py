@@ -16,8 +16,8 @@ from patchwright.resolver.llm.code_blocks import parse_code_blocks
 from patchwright.resolver.llm.model import RawToolCall, ToolSpec
 
 RESULT_PREFIX = "[result of "
-"""Prefix of the line above each tool result. If a model writes this prefix in its reply, the following result
-is made up.
+"""Prefix of the line above each tool result. If a model writes this prefix in its reply, the text after the
+prefix is a made-up result.
 """
 
 CODE_BLOCK_TOOLS: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...] = (
