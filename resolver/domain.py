@@ -12,9 +12,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 JobId = NewType("JobId", str)
 RunId = JobId
-"""A run has the same id as its job. If a trigger is delivered again, its job has the same id, so the run is
-resumed.
-"""
+"""The id of the run's job. If the trigger is delivered again, the id is the same, so the run is resumed."""
 
 
 class Repo(FrozenModel):
@@ -55,9 +53,7 @@ class Job(FrozenModel):
     repo: Repo
     number: int = Field(ge=0)  # 0 if the job has no thread: the installation of the App triggered it.
     requester: User | None
-    """The user who requested the job and whose permission is checked. None for the operator at the command
-    line, who needs no permission.
-    """
+    """The user whose permission is checked. None for the operator and for failed checks, which need no permission."""
     command: str = ""
     """Text after the mention, with its command word and options."""
     installation_id: int | None = None
@@ -71,9 +67,7 @@ class Job(FrozenModel):
     review with inline comments.
     """
     failed_checks_commit: str = ""
-    """Id of the bot's commit whose failed checks triggered this job; empty if something else triggered it. A
-    job that failed checks triggered has no requester.
-    """
+    """Id of the bot's commit whose failed checks triggered this job. Empty if the job has another trigger."""
     label: str | None = None
     """Name of the label that triggered the job; None if a text triggered it."""
     retry_of: RunId | None = None
@@ -275,9 +269,7 @@ class Verdict(FrozenModel):
     modified_tests_failing: tuple[str, ...] = ()
     """Tests that the patch changes or deletes. Their old version passes at base and fails with the patch."""
     new_tests_at_base: dict[str, TestStatus] = Field(default_factory=dict)
-    """Results of the patch's tests on the base code. A test is left out if its old version has the same
-    result or failed on the base code.
-    """
+    """Results of the patch's tests at base. Tests whose old version has the same result or fails are left out."""
     patch_tests_failing: tuple[str, ...] = ()
     """Tests from the patch that failed with the patch in two runs."""
     weakened_tests: tuple[str, ...] = ()

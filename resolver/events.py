@@ -65,9 +65,7 @@ class RunStarted(FrozenModel):
     base_sha: str
     """Id of the commit that the work starts from."""
     uncommitted_changes: Patch | None = None
-    """Uncommitted changes of a local work tree. The commit `base_sha` contains these changes and is based on
-    the HEAD of the work tree. None if there are no such changes.
-    """
+    """Uncommitted changes of a local work tree, which `base_sha` contains. None if there are no such changes."""
     base_branch: str
     source: str
     """Clone URL of the repository, or its path on the operator's machine."""

@@ -45,8 +45,8 @@ def render_system_prompt(
 
     `secret_names` are the secrets that commands may use, and `tools` are the names of the agent's tools. The
     agent gets at most `max_steps` replies; None means that the prompt does not mention this limit. A failed
-    patch is returned to the agent at most `max_repairs` times. If `is_pull_request` is True, the task is what
-    the reviewers ask for, not an issue.
+    patch is returned to the agent at most `max_repairs` times. If `is_pull_request` is True, the task comes
+    from the reviewers of a pull request. Otherwise, the task is an issue.
     """
     skills = load_skill_docs() if "kernel" in features else ()
     return render(
@@ -81,7 +81,7 @@ def render_baseline(before: TestRun) -> str:
 
 
 def render_malformed_call(tool: ToolSpec, problems: Sequence[str]) -> str:
-    """Explains why a call was not executed, with the schema of its arguments."""
+    """Explains why a call was not executed, and shows the schema of the tool's arguments."""
     return render("prompts/malformed_call.md.j2", tool=tool, problems=problems).strip()
 
 
@@ -91,7 +91,7 @@ def render_text_tools(tools: Sequence[ToolSpec]) -> str:
 
 
 def render_unknown_tool(name: str, suggestions: str | None, known: Sequence[str]) -> str:
-    """Tells the model that a tool does not exist, and lists the existing ones."""
+    """Tells the model that a tool does not exist, and lists the existing tools."""
     return render("prompts/unknown_tool.md.j2", name=name, suggestions=suggestions, known=known).strip()
 
 
@@ -103,8 +103,8 @@ def render_truncated(tool: str | None) -> str:
 
 
 def render_too_many_calls(count: int, limit: int) -> str:
-    """Renders the answer to the first call that was not executed because its reply contains too many
-    calls.
+    """Tells the model that a reply contained too many calls. The first of the calls that were not executed
+    gets this answer.
     """
     return render("prompts/too_many_calls.md.j2", count=count, limit=limit).strip()
 
@@ -155,7 +155,7 @@ def render_skill(skill: RepoSkill, text: str, start: int, next_line: int | None)
 
 
 def render_unknown_skill(name: str, names: Sequence[str]) -> str:
-    """Tells the model that a skill does not exist, and lists the existing ones."""
+    """Tells the model that a skill does not exist, and lists the existing skills."""
     return render("prompts/unknown_skill.md.j2", name=name, names=names).strip()
 
 

@@ -226,7 +226,9 @@ async def report_without_patch(
 
 
 async def report_lost_permission(job: Job, trajectory: Trajectory, forge: Forge) -> Rejected:
-    """Posts a comment that nothing is published because the requester no longer has write access."""
+    """Posts a comment that explains that nothing is published, because the requester no longer has write
+    access.
+    """
     explanation = reply_texts.render_rejection_reason("withdrawn", job)
     await post_comment(job, forge, reply_texts.render_withdrawn(explanation, summarize_run(trajectory)))
     return Rejected(explanation=explanation)

@@ -79,7 +79,7 @@ def render_published(
     pull: PullRequest, verdict: Verdict, summary: Summary, *, already_open: bool = False
 ) -> str:
     """Renders the status comment once the pull request is open. `already_open` is True if the pull request
-    was open before, with the same change.
+    was already open and already contained the same change.
     """
     return render_reply(
         "published.md.j2", pull=pull, verdict=verdict, summary=summary, already_open=already_open

@@ -78,8 +78,8 @@ class NetworkAccess(FrozenModel):
 class BaselinePending(FrozenModel):
     """The initial prompt was sent while the tests on the untouched code were still running.
 
-    When the tests have ended, a `Message` with the source `baseline` follows. No such message follows if the
-    patch is verified before that.
+    When the tests have ended, a `Message` with the source `baseline` follows. If the patch is verified before
+    the tests have ended, this message is not sent.
     """
 
     kind: Literal["baseline_pending"] = "baseline_pending"
@@ -90,7 +90,9 @@ SubagentRole = Literal["browse", "investigate"]
 
 
 class SubagentStarted(FrozenModel):
-    """A subagent's run started, with its task and its share of the parent's remaining budget."""
+    """A subagent's run started. The event contains the task, and the share of the parent's remaining budget
+    that the subagent may use.
+    """
 
     kind: Literal["subagent_started"] = "subagent_started"
     parent: RunId

@@ -83,8 +83,8 @@ class Secrets:
         """Returns the text with each secret replaced by `<secret-hidden>`. If a string was truncated within a
         secret, the remaining part of the secret is replaced, too.
 
-        A secret is also found if invisible characters were inserted into it. In bytes, it is then found only
-        if the bytes are UTF-8 text.
+        A secret is also found if invisible characters were inserted into it. In bytes, such a changed secret
+        is found only if the bytes are UTF-8 text.
         """
         if isinstance(text, bytes):
             for encoded in self._encoded:

@@ -24,12 +24,12 @@ MAX_ERRORS = 4
 MAX_ROUNDS = 3
 """A run looks stuck after two calls alternated this many times, always with the same results."""
 MAX_NUDGES = 3
-"""Maximum number of nudges, which are warnings to the model. After that, the next pattern ends the run, no
-matter what happened in between.
+"""Maximum number of nudges, which are warnings to the model. After that many nudges, the next repetition ends
+the run, even if it repeats other calls.
 """
 MAX_SILENT_REPLIES = 3
 """Maximum number of consecutive replies without a tool call. After each such reply, the model gets a
-reminder. The last one ends the run.
+reminder. The last of these replies ends the run.
 """
 
 # Parts of an output that differ between two runs of the same command: durations, addresses, process ids,
@@ -48,7 +48,7 @@ class Pattern(FrozenModel):
     """The repeated calls, one line each, oldest first."""
     times: int
     length: int
-    """Number of all calls in the pattern, with all repetitions."""
+    """Number of calls in the pattern, including all repetitions."""
 
 
 Exchange = tuple[Action, AnyObservation]
@@ -82,7 +82,7 @@ def check_stuck(trajectory: Trajectory) -> AgentStopped | None:
 
 
 def check_stuck_without_nudge(trajectory: Trajectory) -> AgentStopped | None:
-    """Returns the stop event for a run as soon as it shows a pattern, or None if it shows none. Used for
+    """Returns the stop event for a run as soon as it repeats itself. Returns None if it does not. Used for
     agents that get no warnings.
     """
     if (pattern := _match_pattern(_exchanges(trajectory))) is None:
@@ -144,8 +144,8 @@ def _is_wait(action: Action) -> bool:
 def _exchanges(trajectory: Trajectory) -> list[Exchange]:
     """Returns the calls with their results since the last nudge or instruction, newest first.
 
-    The number of returned calls is limited to what the longest pattern needs. Otherwise, each step of a long
-    run would read the whole run again.
+    Returns only as many calls as the longest pattern needs, because otherwise each step of a long run would
+    read the whole run again.
     """
     found: list[Exchange] = []
     results: dict[str, AnyObservation] = {}

@@ -19,14 +19,14 @@ class PatchTests:
     after: TestRun
     """The run with the whole patch, except its changes to the test configuration."""
     after_rerun: TestRun | None = None
-    """A second run that includes at least the tests that failed in `after`; None if none failed."""
+    """A second run that includes at least the tests that failed in `after`; None if no test failed."""
     before: TestRun | None = None
     """The run on the code at base; None if it is not needed. Tests with errors are marked as skipped,
     unless the error occurred because code from the patch is missing.
     """
     before_rerun: TestRun | None = None
     """A second run at base. It includes at least the tests that failed at base and pass with the patch. None
-    if there are none.
+    if there are no such tests.
     """
 
     def covers(self, test: str) -> bool:
@@ -41,7 +41,7 @@ class Evidence:
     before: TestRun
     """The run of the repository's own tests at base."""
     after: TestRun
-    """The run of the base version of the repository's own tests on the patch's code."""
+    """The run of the repository's own tests on the patch's code. It uses the base version of these tests."""
     before_rerun: TestRun | None = None
     """A second run at base. It includes the tests that pass only at base, and at most MAX_CONFIRMED tests
     that pass only with the patch. None if no result differs or if a second run is impossible.
@@ -51,9 +51,9 @@ class Evidence:
     cannot be selected.
     """
     full_patch: TestRun | None = None
-    """The run with the whole patch, including its tests and test configuration. It includes at least the tests
-    that passed in `before` and fail in `after`. None if it is not needed, such as for a patch without
-    changes to tests and test configuration.
+    """The run with the whole patch, including its tests and test configuration. It includes at least the
+    tests that passed in `before` and fail in `after`. None if this run is not needed, for example because the
+    patch changes only code.
     """
     patch_tests: PatchTests | None = None
     changes_code: bool = True

@@ -1,9 +1,9 @@
 """Verifies a patch. The repository's tests run with and without the patch, in sandboxes that the agent never
 used.
 
-The patch must not influence its own verification. On the patch's code, the base version of the repository's
-tests runs. The tests that the patch adds or changes run separately. The test configuration always comes from
-the base commit.
+The patch must not influence its own verification. The base version of the repository's tests runs on the
+patch's code. The tests that the patch adds or changes run separately. The test configuration always comes
+from the base commit.
 """
 
 import asyncio
@@ -219,8 +219,8 @@ class _SuiteVerification:
         return evidence
 
     async def _run_full_patch(self, role: str, only: tuple[str, ...]) -> TestRun | None:
-        """Runs the tests with the whole patch. Returns None if the patch changes neither tests nor test
-        configuration, because such a run already exists.
+        """Runs the tests with the whole patch. Returns None if the patch changes only code, because a run of
+        the whole patch then already exists.
         """
         if not self.parts.test_changes and not self.test_edits.reverted_test_config:
             return None

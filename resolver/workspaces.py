@@ -46,9 +46,10 @@ class WorkspaceFactory:
     ) -> AsyncIterator[Workspace]:
         """Clones the repository at `url`. `ref` is a branch, a full reference, a commit id, or "HEAD".
 
-        `config_ref` is the revision that provides the settings and instructions, if this is not `ref` (see
-        `Workspace.config_source`). Raises Unauthorized, Forbidden or NotFound as the server responds, and
-        WorkspaceError for an empty repository, an unknown reference or an unreachable server.
+        `config_ref` is the revision that provides the settings and instructions, if it differs from `ref`
+        (see `Workspace.config_source`). Raises Unauthorized, Forbidden or NotFound, depending on the server's
+        response. Raises WorkspaceError for an empty repository, an unknown reference or an unreachable
+        server.
         """
         mirror = self._mirror(url)
         with self._temporary_directory() as git_dir:
@@ -176,9 +177,9 @@ async def _fetch(git_dir: Path, source: Path, ref: str, name: str = "base") -> N
     The fetch named `base` comes first and includes the tags up to `ref`. Later fetches include no tags,
     because tags could conflict.
 
-    A git process reads `source` and the configuration of that repository. No setting that it uses during a
-    fetch starts a program. `safe.directory=*` is safe because the operator chose the directory, no matter who
-    owns it.
+    A git process reads `source` and the configuration of that repository. The settings that git uses during a
+    fetch cannot start a program. `safe.directory=*` is safe because the operator chose the directory, no
+    matter who owns it.
     """
     serve = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
     await run_git(

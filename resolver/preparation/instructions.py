@@ -17,7 +17,7 @@ class IncludedSkill(FrozenModel):
 
     skill: RepoSkill
     keyword: str | None
-    """The keyword in the thread that matched; None if these instructions are always included."""
+    """The keyword of these instructions that was found in the thread. None if they are always included."""
     text: QuotedText
     tokens: int
 

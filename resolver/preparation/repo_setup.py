@@ -326,8 +326,8 @@ class _SetupRun:
             self.visits += self._sandboxes.take_connections(self._name)
 
     async def _send_script(self, sandbox: Sandbox) -> None:
-        """Replaces the setup script with the maintainers' version if the work tree contains a proposed
-        change.
+        """Replaces the setup script with the maintainers' version if the configuration comes from another
+        commit than the work tree.
         """
         rules = self._workspace.config_source
         if rules is self._workspace or (script := await rules.get_entry(SETUP_SCRIPT)) is None:

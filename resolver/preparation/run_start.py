@@ -90,7 +90,7 @@ async def select_image(
     """Returns sandboxes with the operator's image for the language of the tests, and a description of this
     choice. The description is None if there is no image for the language.
 
-    If this image is unavailable, the default sandboxes are returned. Raises EngineUnavailable.
+    If the operator's image is unavailable, the default sandboxes are returned. Raises EngineUnavailable.
     """
     language = suites.primary.language if suites.primary else None
     if language is None or (image := images.get(language)) is None:

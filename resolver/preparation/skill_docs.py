@@ -15,7 +15,7 @@ class SkillDoc:
     """The documentation of one function."""
 
     signature: str
-    """For example `scroll_down() -> None`."""
+    """Signature of the function, such as `scroll_down() -> None`."""
     description: str
 
     @property
@@ -24,8 +24,8 @@ class SkillDoc:
 
     @property
     def is_reader(self) -> bool:
-        """True if the function reads documents or media. The system prompt documents only these functions. It
-        only names the others, because the agent's tools do the same.
+        """True if the function reads documents or media. The system prompt describes these functions. It only
+        lists the names of all other functions, because the agent has tools for the same work.
         """
         return self.name.startswith("parse_")
 

@@ -15,8 +15,8 @@ MAX_SHARE = 0.5  # maximum share of all test files; if more are affected, no tes
 COMMON_STEMS = frozenset(
     {"__init__", "__main__", "index", "main", "mod", "lib", "utils", "util", "helpers", "types"}
 )
-"""Common file names (without suffix) by which tests do not import a file. For such a file, the name of its
-directory is searched instead.
+"""Common file names (without suffix). Tests seldom import a file by such a name. Therefore, tests are
+searched for the name of the file's directory instead.
 """
 
 
@@ -26,7 +26,7 @@ async def find_affected_tests(
     """Returns the test files at the base commit that the change may affect, the most likely first. Returns no
     files if too many may be affected.
 
-    `code_changes` are the changes outside the tests, and `patch_tests` the test files that the patch touches.
+    `code_changes` are the changes outside the tests. `patch_tests` are the test files that the patch changes.
     """
     tests = {
         path for path in await workspace.list_files() if is_test_file(path) and suite.contains_path(path)

@@ -20,7 +20,7 @@ TEST_COMMANDS = re.compile(
 
 
 def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
-    """Returns True if the agent has not edited the code since one of its test runs.
+    """Returns True if the agent has run tests, and has not edited the code after one of these runs.
 
     Changes of files that a test run created or modified do not count as edits if they restore an earlier
     state.
@@ -30,7 +30,7 @@ def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
 
 
 def describe_missing_test_run(trajectory: Trajectory, test_command: str | None) -> str:
-    """Returns a sentence that names the agent's last edit and its last test run before that edit."""
+    """Returns a sentence that names the agent's last edit, and the agent's last test run before that edit."""
     runs = _list_test_runs(trajectory, test_command)
     untested = _list_untested_files(trajectory, runs[-1], runs) if runs else None
     edit = _find_last_edit(trajectory, untested)

@@ -94,7 +94,8 @@ async def find_added_symbols(
 def skip_unrelated_errors(
     run: TestRun, report: RunnerReport, added: AddedSymbols, patch_tests: frozenset[str]
 ) -> TestRun:
-    """Returns the run at the base commit, with unrelated collection errors counted as skipped tests.
+    """Returns the run at the base commit. In the result, tests with an unrelated collection error count as
+    skipped.
 
     An error is related if it says that a module or name is missing and if the patch adds that module or name.
     `patch_tests` are the tests that exist only in the patch. A related error in one file may stop the runner

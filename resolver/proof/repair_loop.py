@@ -81,11 +81,11 @@ class RepairRounds:
     """
 
     repairs: int = 0
-    """Failed verifications in the current attempt."""
+    """Number of failed verifications in the current attempt."""
     rejections: int = 0
-    """Rejections by the review model in the current attempt."""
+    """Number of rejections by the review model in the current attempt."""
     attempts: int = 1
-    """Attempts started."""
+    """Number of attempts that were started."""
 
     @classmethod
     def from_trajectory(cls, trajectory: Trajectory) -> "RepairRounds":

@@ -52,8 +52,8 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
 
 
 def _blocks_fixed(verdict: Verdict) -> bool:
-    """Returns True if the verdict of one suite prevents the result `fixed`. The lack of a test that shows the
-    fix is no obstacle.
+    """Returns True if the verdict of one suite prevents the result `fixed`. Returns False if the suite only
+    lacks a test that shows the fix.
     """
     runs = verdict.before, verdict.after
     blockers = (

@@ -23,7 +23,7 @@ class CheckRunReport(FrozenModel):
     """The content of a check run."""
 
     job: JobId
-    """The job that creates the check run. For each commit, a job creates one check run."""
+    """The job that creates the check run. A job creates at most one check run for each commit."""
     commit: str
     conclusion: Conclusion
     title: str

@@ -26,9 +26,7 @@ PATCH_FILE = "patch.diff"
 
 @dataclass(frozen=True)
 class BranchLocation:
-    """The branch that contains the commit. After the push, the branch was read from the forge to confirm
-    this.
-    """
+    """The branch that contains the commit, as read from the forge after the push."""
 
     name: str
     commit: PublishedCommit
@@ -53,8 +51,8 @@ async def push_or_paste(
     forge: Forge,
     run_directory: Path,
 ) -> BranchLocation | CommentLocation:
-    """Pushes `commit` to the first of `branches` to which the push succeeds. If all pushes fail, returns the
-    commit as a patch.
+    """Tries to push `commit` to each of `branches` in order, until a push succeeds. If all pushes fail,
+    returns the commit as a patch.
 
     If the patch is too large for a comment, it is written to `run_directory`. Raises ForgeError if a retry
     may help. Raises Unauthorized if GitHub rejects the token, because a comment would fail as well.

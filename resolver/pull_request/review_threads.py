@@ -28,5 +28,5 @@ def get_replies(pull: PullRequest, finish: Finish | None) -> dict[int, ThreadRep
 
 
 def list_unanswered_threads(pull: PullRequest, finish: Finish | None) -> tuple[int, ...]:
-    """Returns the numbers of the waiting threads without a reply."""
+    """Returns the numbers of the waiting threads that the agent has not answered."""
     return tuple(sorted(list_waiting_threads(pull).keys() - get_replies(pull, finish).keys()))

@@ -110,8 +110,8 @@ async def _can_read_reply(job: Job, facts: RepoFacts, forge: Forge) -> bool:
 
 
 async def expand_retry(job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore) -> Job:
-    """Returns the job with its full command. For the command `retry`, this is the request of the earlier run;
-    the work then starts again from the beginning.
+    """Returns the job with its full command. The command `retry` is replaced with the request of the earlier
+    run. The work then starts again from the beginning.
     """
     if job.request.verb != "retry":
         return job

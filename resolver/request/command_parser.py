@@ -35,8 +35,8 @@ SINGLE_WORD_COMMANDS: dict[str, Verb] = {
     "set up": "setup",
     "help": "help",
 }
-"""Commands that are recognized only without other text, except polite words and options. For example, "stop
-using tabs" is a request for work.
+"""Commands that are recognized only if there is no other text. Polite words and options are allowed. For
+example, "stop using tabs" is a request for work.
 """
 OPTIONS = ("model", "budget", "base")
 

@@ -22,8 +22,8 @@ def list_allowed_models(settings: ModelSettings) -> tuple[str, ...]:
 
 
 def find_allowed_model(name: str, settings: ModelSettings) -> str | None:
-    """Returns the model's full name, or None if the model is not allowed. `name` is the full name, or the
-    part of the full name after a `/` if only one allowed model matches.
+    """Returns the model's full name, or None if the model is not allowed. `name` is the full name of an
+    allowed model, or the part after a `/`. The part is accepted only if it matches exactly one allowed model.
     """
     known = list_allowed_models(settings)
     ending = [one for one in known if one.lower().endswith(f"/{name.lower()}")]
@@ -32,7 +32,7 @@ def find_allowed_model(name: str, settings: ModelSettings) -> str | None:
 
 
 def check_options(options: RunOptions, settings: ModelSettings) -> str | None:
-    """Returns why the options are not allowed; None if they are."""
+    """Returns why the options are not allowed. Returns None if all options are allowed."""
     if options.model is None or find_allowed_model(options.model, settings):
         return None
     return plan_texts.render_unknown_model(options.model, list_allowed_models(settings))

@@ -53,7 +53,7 @@ def render_plan_approval(job: Job, comment: QuotedText) -> str:
 
 
 def render_plan_feedback(job: Job, comment: QuotedText) -> str:
-    """Tells the model what someone replied to its plan without approving it."""
+    """Tells the model that someone replied to its plan but did not approve it, and quotes the reply."""
     return render("prompts/plan_feedback.md.j2", requester=describe_requester(job), comment=comment).strip()
 
 
@@ -109,5 +109,5 @@ def render_invalid_command(error: CommandError) -> str:
 
 
 def render_unknown_model(name: str, known: Sequence[str]) -> str:
-    """Explains that a model is not allowed, and lists the models that are."""
+    """Explains that a model is not allowed, and lists the allowed models."""
     return render_reply("unknown_model.md.j2", name=name, known=known).strip()

@@ -70,7 +70,7 @@ def get_highest_rating(*ratings: RiskRating) -> RiskRating:
 
 
 class RuleAnalyzer:
-    """Rates actions with fixed rules, from the parsed command and its paths.
+    """Rates actions by fixed rules. The rules examine the parsed command and the paths in it.
 
     `root` and `scratch` are the agent's own directories.
     """
@@ -188,8 +188,8 @@ class RuleAnalyzer:
         )
 
     def _is_outside(self, path: str) -> bool:
-        """Returns True if a path may be outside the agent's own directories. A relative path is relative to
-        an unknown directory, which can be any directory below them.
+        """Returns True if a path may be outside the agent's own directories. A relative path may start from
+        any directory below the agent's own directories.
         """
         if path.startswith("~"):
             return True

@@ -35,7 +35,7 @@ def load_policy(name: str) -> RiskPolicy:
 
 
 def _load_entry_point(group: str, name: str) -> object:
-    """Returns the object that an entry point creates when called without arguments."""
+    """Calls an entry point without arguments and returns the object that it creates."""
     entries = {entry.name: entry for entry in entry_points(group=group)}
     if name not in entries:
         names = ", ".join(sorted(entries)) or "none"

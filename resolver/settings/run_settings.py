@@ -40,9 +40,9 @@ class RunSettings(FrozenModel):
     its own tests fail.
     """
     max_attempts: int = Field(default=1, ge=1, le=10)
-    """Maximum number of attempts at an issue. Each attempt starts from the base commit. After an attempt
-    whose tests prove the fix, no further attempt follows. The best attempt is published. All attempts share
-    the limits of one run.
+    """Maximum number of attempts at an issue. Each attempt starts from the base commit. When the tests of an
+    attempt prove the fix, the agent starts no further attempt. The best attempt is published. All attempts
+    share the limits of one run.
     """
     patch_review: bool = False
     """Whether a second model (`review_model`) reviews the patch. Its review never changes the test verdict.

@@ -60,7 +60,8 @@ class ServerSettings(FrozenModel):
     """
     onboarding: bool = False
     """Whether the server proposes a `.github/patchwright.toml` when somebody installs the GitHub App in a
-    repository. It works as if that person had commented `@agent setup`, and requires webhook deliveries.
+    repository. The server then acts as if that person had commented `@agent setup`. This setting requires
+    webhook deliveries.
     """
     user_runs_per_day: int = Field(default=50, ge=1)
     """Maximum number of runs that one person can start per day (UTC)."""

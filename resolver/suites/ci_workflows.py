@@ -1,4 +1,6 @@
-"""Finds simple test commands in a repository's GitHub Actions workflows, each with its file and step."""
+"""Finds simple test commands in a repository's GitHub Actions workflows, and the file and step of each
+command.
+"""
 
 import re
 from collections.abc import Iterator

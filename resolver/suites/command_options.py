@@ -21,7 +21,7 @@ def can_select_tests(command: str, runner_name: RunnerName) -> bool:
 
 
 def select_tests(command: str, runner_name: RunnerName, selected: tuple[str, ...]) -> str:
-    """Returns the command with a selection of these tests or files. Returns the command unchanged if it
+    """Restricts the command to these tests or files, and returns it. Returns the command unchanged if it
     cannot be restricted.
     """
     runner = RUNNERS.get(runner_name)

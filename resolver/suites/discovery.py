@@ -1,5 +1,5 @@
-"""Finds out how a repository is tested. The source is its configuration or, if this names no tests, its
-files.
+"""Finds out how a repository is tested. The information comes from the repository's configuration. If the
+configuration contains no test command, the information comes from the repository's files.
 """
 
 import asyncio
@@ -84,8 +84,8 @@ def detect_suites(files: Sequence[str], contents: Mapping[str, str], config: Rep
 
 
 def _paths_to_read(files: Iterable[str]) -> tuple[str, ...]:
-    """Returns the paths of the files whose contents are needed. Manifests come first, those nearest to the
-    root at the start.
+    """Returns the paths of the files whose contents are needed. Manifests come first, sorted by the number of
+    directories in their paths.
     """
     manifests: list[str] = []
     workflows: list[str] = []
@@ -155,8 +155,8 @@ def _find_language_suites(
 
 
 def _assign_files(files: Iterable[str], directories: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Assigns each file to the nearest of these directories that contains it. The paths in the result are
-    relative to that directory.
+    """Assigns each file to the innermost of these directories that contains the file. The paths in the result
+    are relative to the assigned directory.
     """
     if len(directories) == 1:
         return {directories[0]: tuple(files)}

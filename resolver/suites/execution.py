@@ -63,8 +63,8 @@ async def run_tests(
     timeout: int,
     selected: tuple[str, ...] = (),
 ) -> TestRun:
-    """Runs a suite once on the base commit with the patch applied, in a new sandbox that is closed
-    afterwards.
+    """Applies the patch to the base commit and runs a suite once on the result. Uses a new sandbox, which is
+    closed afterwards.
 
     `selected` names the tests or test files to run. If the suite cannot select them, all tests run. `timeout`
     is the time limit for the test command, in seconds. Raises VerificationUnavailable if the sandbox failed,

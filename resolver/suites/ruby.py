@@ -33,7 +33,7 @@ def find_suite(project: ProjectDir) -> Suite | None:
 
 
 def detect_task_runner(project: ProjectDir, command: str) -> RunnerName:
-    """Returns the runner behind `rake test` or `rake spec`, or "none"."""
+    """Returns the runner that `rake test` or `rake spec` starts, or "none" if it is unknown."""
     task = re.fullmatch(r"(?:bundle exec )?rake(?: (test|spec))?", command.strip())
     text = project.contents.get("Rakefile", "")
     if task is None:

@@ -13,7 +13,7 @@ class Suite(FrozenModel):
     """One way to test the repository, or a project in it."""
 
     command: str
-    """Shell command, run in `directory`."""
+    """Shell command that runs in `directory`."""
     runner: RunnerName
     """The runner that reports the outcomes."""
     command_reason: str
@@ -49,7 +49,9 @@ class Suite(FrozenModel):
         return test.removeprefix(f"{self.directory}/") if self.directory else test
 
     def to_repository_id(self, test: str) -> str:
-        """Converts a test id or file path of the runner to one relative to the repository root."""
+        """Converts a test id or file path that the runner uses to the form that is relative to the repository
+        root.
+        """
         return f"{self.directory}/{test}" if self.directory else test
 
     def contains_path(self, path: str) -> bool:
@@ -65,7 +67,7 @@ class Suites(FrozenModel):
     """All test suites that were found in a repository."""
 
     all: tuple[Suite, ...] = ()
-    """The root's suites first."""
+    """All suites. The suites of the root directory come first."""
     primary: Suite | None = None
     """The suite that runs at the base commit while the agent works; None if there are no tests."""
 

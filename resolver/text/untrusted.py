@@ -13,7 +13,7 @@ class QuotedText(FrozenModel):
     """An untrusted text, quoted as data."""
 
     text: str
-    """Every line starts with `> `, so that the text cannot end the quotation."""
+    """The quotation. Every line starts with `> `, so that the text cannot end the quotation."""
     hidden_characters: int
     """Number of characters that were removed because they are invisible on GitHub."""
     cut_characters: int

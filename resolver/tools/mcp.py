@@ -122,7 +122,8 @@ class _ServerUnreachable(Exception):
 
 
 class _Connection:
-    """A session with one server, opened on first use and reopened after it was lost.
+    """A session with one server. The session is opened when it is first used, and opened again if it was
+    lost.
 
     The session runs in its own asyncio task, because the task that opens an MCP session must also close it.
     """
@@ -175,7 +176,7 @@ class _Connection:
 
     def _build_error(self, reason: str) -> _ServerUnreachable:
         """Returns the error to raise. If the proxy denied the connection, the error contains the proxy's
-        reason instead of `reason`, because it is more precise.
+        reason instead of `reason`, because the proxy's reason is more precise.
         """
         denial = self._endpoint.take_denial() if self._endpoint else None
         return _ServerUnreachable(denial or reason)

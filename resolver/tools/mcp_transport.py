@@ -1,4 +1,5 @@
-"""Connects the host to MCP servers through one egress proxy per server, which allows only that server.
+"""Connects the host to MCP servers. Each server has its own egress proxy, which allows connections only to
+this server.
 
 The proxy resolves names and pins addresses, limits the upload size and logs every connection.
 """
@@ -63,7 +64,7 @@ class McpEndpoint:
 
 @dataclass
 class McpConnector:
-    """Opens connections to the MCP servers of one run and records them."""
+    """Opens connections to the MCP servers of one run, and records these connections."""
 
     max_upload_mb: int = 10
     """Upload limit per server, in MB."""

@@ -41,8 +41,8 @@ class SelfRatingAnalyzer:
     """Uses the risk ratings that the model gives its own calls. Each tool gets an additional field for this
     rating.
 
-    The highest rating counts, so the model cannot lower the rating by the rules. A call that the model does
-    not rate gets "unknown".
+    The highest rating counts, so the model cannot lower the rating that the rules give. A call that the model
+    does not rate gets "unknown".
     """
 
     def __init__(self) -> None:

@@ -75,7 +75,7 @@ class SearchApi(Protocol):
     def build_request(self, query: str, key: str) -> ProviderRequest: ...
 
     def parse_response(self, response: bytes) -> SearchResults:
-        """Returns the results in a response body. Raises ValidationError if it is not valid."""
+        """Returns the results in a response body. Raises ValidationError if the body is not valid."""
 
 
 class _ApiModel(BaseModel):

@@ -37,7 +37,7 @@ class SubagentLauncher:
     """
 
     def allocate_limits(self, max_steps: int, subagents: int = 1) -> Limits | ActionFailure:
-        """Returns the limits for each of several new subagents, whose number is `subagents`. Each of them
+        """Returns the limits for each new subagent. `subagents` is the number of new subagents. Each of them
         gets at most `max_steps` steps.
 
         Returns a failure if the parent has used up its limits or is itself a subagent.

@@ -57,7 +57,9 @@ ActionClass = TypeVar("ActionClass", bound=FrozenModel)
 
 
 class ActionTool(Generic[ActionClass]):
-    """A tool defined by its action class: name, docstring and fields."""
+    """A tool that is defined by its action class. The class's docstring is the tool's description, and the
+    fields of the class are the tool's arguments.
+    """
 
     def __init__(
         self, action: type[ActionClass], handler: Callable[[ActionClass], Awaitable[AnyObservation]]

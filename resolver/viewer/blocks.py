@@ -136,8 +136,8 @@ def _classify_lines(lines: Iterable[str]) -> Iterator[tuple[DiffLineKind, str]]:
 
 
 class ImageCollection:
-    """The images of a file, each stored once. If their total size exceeds the limit, the largest are
-    omitted.
+    """The images of a file. Each image is stored once. If the total size exceeds the limit, the largest
+    images are omitted.
     """
 
     def __init__(self, max_characters: int = MAX_IMAGE_CHARACTERS) -> None:

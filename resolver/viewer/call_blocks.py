@@ -80,8 +80,8 @@ def get_item_kind(action: Action) -> ItemKind:
 
 
 def render_call_title(action: Action) -> str:
-    """Returns the title of a call. If a block below shows the whole text, the title contains only its
-    beginning.
+    """Returns the title of a call. If a block below the title shows the whole text, the title contains only
+    the beginning of the text.
     """
     line = describe_action(action)
     match action:

@@ -90,7 +90,7 @@ class RunView:
     cost_curve: CostCurve | None
     connections: tuple[ConnectionSummary, ...]
     tool_counts: tuple[tuple[str, int, int], ...]
-    """Tool name, number of calls, percentage of all calls."""
+    """The name of each tool, the number of its calls, and their percentage of all calls."""
     items: tuple[TimelineItem, ...]
 
 

@@ -186,7 +186,7 @@ class _GoEvent(LenientModel):
 
 
 def parse_go(content: bytes, root: str) -> RunnerReport:
-    """Parses the output of `go test -json`. Lines of other programs may be mixed into it.
+    """Parses the output of `go test -json`. The output may also contain lines of other programs.
 
     If a package fails although none of its tests fails, the package gets the result "error". For a test with
     subtests, only the subtests are reported. If such a test fails although no subtest fails, the test is
