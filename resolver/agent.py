@@ -338,7 +338,7 @@ def _is_first_call_checkpointed(trajectory: Trajectory) -> bool:
 
 
 def _execution_order(calls: tuple[ToolCall, ...]) -> list[ToolCall]:
-    """Returns the calls in the model's order, with the call that ends the run moved to the end."""
+    """Returns the calls in the model's order. A call that ends the run is moved to the end."""
     return sorted(calls, key=lambda call: isinstance(call.action, FINAL_ACTIONS))
 
 

@@ -50,7 +50,7 @@ class ReplyUsage(FrozenModel):
 
 class ToolCall(FrozenModel):
     id: str
-    """The provider's id; unique within a run."""
+    """The provider's id of the call, which is unique within a run."""
     action: Action
 
 
@@ -124,8 +124,8 @@ class ModelReply(FrozenModel):
     truncated: bool = False
     """True if the reply reached the model's output limit."""
     prompt_fingerprint: str = ""
-    """Fingerprint of the prompt (`resolver/replay.py`). A replay compares it with the fingerprint of the
-    prompt that it rebuilds.
+    """Fingerprint of the prompt (`resolver/replay.py`). A replay rebuilds the prompt and compares the
+    fingerprints.
     """
 
 
@@ -276,7 +276,7 @@ class _RunTotals(NamedTuple):
 
 
 class Trajectory:
-    """The events of a run so far, with queries on them. Read-only."""
+    """The events of a run so far, and queries on these events. Read-only."""
 
     def __init__(self, entries: tuple[Entry, ...] = ()) -> None:
         self.entries = entries

@@ -60,8 +60,8 @@ def find_missing_steps(
 ) -> tuple[str, ...]:
     """Returns one sentence for each step that is still missing.
 
-    If the agent changed nothing, two checks remain: every waiting review thread must have a reply, and no
-    call in the same reply as the finish call may have failed. If `can_run_tests` is False, the repository
+    If the agent changed nothing, two checks remain: every waiting review thread must have a reply, and all
+    calls in the reply with the finish call must have succeeded. If `can_run_tests` is False, the repository
     has no known tests or the sandbox cannot run them, so no test run is required.
     """
     thread = trajectory.run_started.thread if trajectory.run_started else None
@@ -268,7 +268,8 @@ def _is_read_only(command: str) -> bool:
 
 
 def _split_programs(command: str) -> set[str]:
-    """Returns the parts of a command line that may run code of the repository, each with its arguments.
+    """Returns the parts of a command line that may run code of the repository. Each part includes its
+    arguments.
 
     A here-document belongs to the part that reads it. Two parts with different here-documents count as different.
     """

@@ -50,7 +50,7 @@ class PublishedCommit(FrozenModel):
     """
 
     sha: str
-    """Commit id on the forge, which differs from the local one if the forge signs the commit."""
+    """Commit id on the forge, which differs from the local id if the forge signs the commit."""
     is_verified: bool
     """True if the forge shows the commit as signed."""
     note: str = ""
@@ -99,8 +99,8 @@ class Forge(Protocol):
     ) -> str:
         """Creates or updates our comment with this hidden tag. Returns its URL.
 
-        A body longer than MAX_BODY is truncated, with a note. Comments by other users are ignored, even if
-        they contain our tag.
+        A body longer than MAX_BODY is truncated, and a note says so. Comments by other users are ignored,
+        even if they contain our tag.
         """
 
     async def get_thread_state(self, repo: Repo, number: int, branch: str, base: str) -> ThreadState:
@@ -134,8 +134,8 @@ class Forge(Protocol):
         """Returns the open pull request from this branch of this repository, or None if there is none."""
 
     async def find_declined_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
-        """Returns our latest pull request from this branch of this repository, if somebody closed it without
-        merging it. Otherwise, returns None.
+        """Returns our latest pull request from this branch of this repository, if somebody closed that pull
+        request and did not merge it. Otherwise, returns None.
         """
 
     async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
@@ -164,7 +164,7 @@ class Forge(Protocol):
         """
 
     async def list_commits(self, repo: Repo, number: int) -> tuple[PullCommit, ...]:
-        """Returns the commits of a pull request, oldest first, at most 250."""
+        """Returns at most 250 commits of a pull request, oldest first."""
 
     async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
         """Creates a check run with our result, once for each job. Returns its URL, or an empty string if our

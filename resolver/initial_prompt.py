@@ -28,10 +28,11 @@ def render_tree(paths: Sequence[str]) -> str:
     """Lists the repository's files, one line per directory. A line contains the file names, or only their
     number if the names do not fit.
 
-    For hidden directories, the line always contains only the number of files. If the list is too long, names
-    are replaced by their number, starting with the longest lines, and subdirectories without names share one
-    line. If the list is still too long, it shows only the first two levels of directories, and counts the
-    files of deeper directories in the second level. Lines beyond `TREE_LINES` are left out, with a note.
+    For hidden directories, the line always contains only the number of files. If the list is too long, file
+    names are replaced by their number. This starts with the longest lines. Subdirectories without file names
+    then share one line. If the list is still too long, it shows only the first two levels of directories. The
+    files of deeper directories are counted in the second level. Lines beyond `TREE_LINES` are left out, and a
+    note says so.
     """
     files_by_dir: dict[str, list[str]] = {"./": []}
     for path in map(_escape_path, paths):

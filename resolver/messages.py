@@ -233,7 +233,7 @@ def _tool_message(answer: AnyObservation | None, *, masked: bool) -> str:
 
 def is_maskable(observation: AnyObservation) -> bool:
     """Returns True if the result may be replaced with one line, because the agent can get the result again.
-    Subagent results stay because they are expensive to repeat, and errors stay because they are short.
+    Subagent results stay, because they are expensive to repeat. Errors stay, because they are short.
     """
     return isinstance(
         observation,

@@ -72,10 +72,12 @@ def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
 
 
 def subagent_limits(limits: Limits, usage: Usage, max_steps: int, count: int = 1) -> Limits | None:
-    """Splits half of the remaining budget among `count` subagents, with at most `max_steps` steps each.
+    """Splits half of the remaining budget among `count` subagents. Each subagent gets at most `max_steps`
+    steps.
 
     The parent run keeps the other half, so that it can use the results of its subagents. The subagents run at
-    the same time, so each of them gets half of the remaining time. Returns None if too little is left.
+    the same time, so each of them gets half of the remaining time. Returns None if the remaining budget is
+    too small.
     """
     steps_left = limits.steps - usage.steps
     seconds, usd = limits.seconds - usage.seconds, limits.usd - usage.usd

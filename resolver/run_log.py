@@ -45,7 +45,7 @@ class LogStore(Protocol):
         """Opens the log of a new or existing run, and locks it until the context exits.
 
         After an entry is stored, each listener is called with this entry. Listeners do not get entries that
-        were stored before the log was opened; the trajectory contains them. If a listener raises an
+        were stored before the log was opened. These entries are in the trajectory. If a listener raises an
         exception, the other listeners are still called, and `append` raises the exception. Raises LogError if
         another process writes to this run, or if the log is damaged.
         """
@@ -99,7 +99,7 @@ class FileLogStore:
 
 
 class FileRunLog:
-    """A log as JSON lines in one file, which is locked while it is open."""
+    """A log in one file with JSON lines. The file is locked while it is open."""
 
     def __init__(self, path: Path, listeners: Sequence[Listener] = ()) -> None:
         self._path = path

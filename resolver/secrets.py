@@ -238,10 +238,8 @@ def _base64_forms(value: bytes) -> Iterator[str]:
 
 
 class MaskingSandbox(WrapperSandbox):
-    """A sandbox whose output is masked before it is read or logged.
-
-    File contents are not masked. Only Patchwright's own code reads them, in pieces, and needs their exact
-    number of bytes.
+    """A sandbox whose output is masked before it is read or logged. File contents are not masked, because
+    only Patchwright's own code reads them and needs their exact number of bytes.
     """
 
     def __init__(self, sandbox: Sandbox, secrets: Secrets, *, has_running_command: bool = False) -> None:

@@ -1,5 +1,5 @@
-"""Creates workspaces. The source is a repository on a forge, which is copied to a local mirror first, or a
-repository on this disk.
+"""Creates workspaces from a repository on a forge or on this disk. A repository on a forge is first copied to
+a local mirror.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ class WorkspaceFactory:
     @contextlib.asynccontextmanager
     async def local(self, path: Path, ref: str = "HEAD") -> AsyncIterator[Workspace]:
         """Creates a workspace from the commits of a repository on this disk. The work tree of that repository
-        is neither read nor changed.
+        is not used.
 
         Raises WorkspaceError if `path` is not a repository, is empty, or does not contain `ref`.
         """

@@ -46,8 +46,8 @@ from patchwright.runtime.output_text import clip
 from patchwright.runtime.sandbox import Sandbox
 
 ALLOWED_CALLS = (*DEFAULT_CALLS, "report_infeasible", "new_tab", "tab_focus", "tab_close")
-"""Browser calls that the agent may make. The prompt always describes most of them, and mentions the others
-only when they are useful.
+"""Browser calls that the agent may make. The prompt always describes most of these calls. It describes the
+rest only when they are useful.
 """
 MAX_UNREADABLE_REPLIES = 3
 """Number of consecutive replies without an action after which the agent stops."""
@@ -135,8 +135,8 @@ async def _execute_call(call: ToolCall, trajectory: Trajectory, sandbox: Sandbox
 
 
 def _add_notes(observation: Observation, call: str, trajectory: Trajectory) -> Observation:
-    """Adds notes to a page snapshot: that the agent guessed the URL, or that the page shows a challenge, such
-    as a CAPTCHA.
+    """Adds notes to a page snapshot. A note says that the agent guessed the URL, or that the page shows a
+    challenge, such as a CAPTCHA.
     """
     if not isinstance(observation, PageSnapshot):
         return observation

@@ -76,8 +76,8 @@ def _is_captcha(page: PageSnapshot) -> bool:
 
 
 def find_blocking_challenge(pages: Sequence[PageSnapshot]) -> str | None:
-    """Returns the challenge if the last pages were all challenges, or None if they were not. `pages` contains
-    the page after each reply.
+    """Returns the challenge if all of the last MAX_CHALLENGE_PAGES pages were challenges. Otherwise, returns
+    None. `pages` contains the page after each reply.
     """
     recent = [detect_challenge(page) for page in pages[-MAX_CHALLENGE_PAGES:]]
     return recent[-1] if len(recent) == MAX_CHALLENGE_PAGES and all(recent) else None

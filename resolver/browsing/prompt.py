@@ -63,8 +63,8 @@ class BrowsingPrompt(FrozenModel):
 
 
 def build_prompt(trajectory: Trajectory, pages_in_prompt: int = PAGES_IN_PROMPT) -> tuple[ChatMessage, ...]:
-    """Builds the next prompt. It shows the last `pages_in_prompt` pages; earlier steps appear only as
-    actions.
+    """Builds the next prompt. The prompt shows the last `pages_in_prompt` pages. For earlier steps, it shows
+    only the actions.
     """
     system_prompt = next((event for event in trajectory if isinstance(event, SystemPrompt)), None)
     started, page = trajectory.subagent_started, find_last_page(trajectory)

@@ -30,7 +30,7 @@ class Check(FrozenModel):
     completed_at: datetime | None = None
     """Time of completion in UTC; None if the check still runs or the time is unknown."""
     output: str = ""
-    """The report that the check itself wrote: title, summary and text. Untrusted."""
+    """The report that the check itself wrote (title, summary and text). The report is untrusted."""
     url: str = ""
     """URL of the check on GitHub."""
 
@@ -50,8 +50,8 @@ class PullCommit(FrozenModel):
     message: str
 
     def is_run_commit(self, bot_user: User) -> bool:
-        """Returns True if a run made the commit. The author alone does not prove this: with a personal access
-        token, a person and the bot have the same account.
+        """Returns True if a run made the commit. The author of the commit does not prove this. If the bot
+        uses a person's access token, the same author makes that person's own commits.
         """
         return (
             self.author_id == bot_user.id

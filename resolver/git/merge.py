@@ -1,5 +1,5 @@
-"""Merges the base branch into a pull request's head. The merge happens in a bare repository, so no code of
-either branch runs.
+"""Merges the base branch into a pull request's head. The merge happens in a bare repository and runs no code
+of these branches.
 """
 
 from datetime import UTC, datetime

@@ -12,7 +12,7 @@ new file mode 100644
 
 
 def add_file(patch: Patch, path: str, text: str) -> Patch:
-    """Returns the patch with a new text file, which must end with a line break."""
+    """Adds a new text file to the patch and returns the patch. The text must end with a line break."""
     lines = text.split("\n")[:-1]
     diff = _NEW_FILE_DIFF.format(path=path, lines=len(lines), text="".join(f"+{line}\n" for line in lines))
     original = patch.diff if not patch.diff or patch.diff.endswith(b"\n") else patch.diff + b"\n"

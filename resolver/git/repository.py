@@ -1,5 +1,5 @@
-"""Represents a repository at one commit, for one run. Patchwright reads its files as bytes, sends it to
-sandboxes, and changes it only with patches.
+"""Represents a repository at one commit, for one run. Patchwright reads the repository's files as bytes,
+sends the repository to sandboxes, and changes it only with patches.
 
 There is no work tree on the host. The agent's work tree is in the sandbox, and the diff of that tree is
 applied to the index of a bare repository on the host. In the bare repository, git runs no hooks or filters,
@@ -260,7 +260,7 @@ class Workspace:
         return commit.decode().strip()
 
     async def list_changes(self, patch: Patch) -> tuple[FileChange, ...]:
-        """Returns the changes of the patch, one for each path. Raises WorkspaceError."""
+        """Returns one change for each path that the patch changes. Raises WorkspaceError."""
         rows = await self._list_diff_entries(await self.build_tree(patch))
         sizes = await self._object_sizes([id for row in rows for id in (row.old_id, row.id)])
         links = {row.id: await self._cat_blob(row.id) for row in rows if row.mode == SYMLINK}

@@ -100,8 +100,8 @@ def sum_usage(usages: Sequence[ReplyUsage]) -> ReplyUsage:
 
 
 def sum_failed_usage(failures: Sequence[ModelError]) -> ReplyUsage | None:
-    """Returns the total usage of the failed requests that the provider billed. Returns None if it billed none
-    of them.
+    """Returns the total usage of the failed requests that the provider billed. Returns None if the provider
+    billed no failed request.
     """
     billed = [failure.usage for failure in failures if failure.usage is not None]
     return sum_usage(billed) if billed else None

@@ -1,5 +1,5 @@
 """Selects the repository's instructions for the first message. The message contains the text of some
-instructions, up to a limit in tokens. It only lists the others.
+instructions, up to a limit in tokens. For the remaining instructions, it contains only a list.
 """
 
 from patchwright.resolver.domain import Thread

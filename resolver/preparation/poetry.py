@@ -1,5 +1,5 @@
 """Translates the development dependencies of a Poetry project into requirements for pip, because pip does not
-read them.
+read dependencies in Poetry's format.
 """
 
 import re
@@ -54,7 +54,9 @@ def _pip_requirements(name: str, dependency: object) -> Iterator[str]:
 
 
 def _environment_markers(dependency: dict[str, Any]) -> list[str] | None:
-    """Returns the environment markers that must all hold, or None if pip cannot express them."""
+    """Returns the environment markers of a dependency, all of which must be true. Returns None if pip cannot
+    express them.
+    """
     markers_list = []
     if "python" in dependency:
         if (clauses := _version_specifiers(dependency["python"])) is None:
@@ -75,7 +77,9 @@ def _environment_markers(dependency: dict[str, Any]) -> list[str] | None:
 
 
 def _version_specifiers(constraint: object) -> list[str] | None:
-    """Returns the version specifiers that must all hold, or None if pip cannot express them."""
+    """Returns the version specifiers for a constraint, all of which must match. Returns None if pip cannot
+    express them.
+    """
     text = str(constraint).strip()
     if text == "*":
         return []

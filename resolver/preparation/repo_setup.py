@@ -78,8 +78,8 @@ class SetupFailed(ResolverError):
 async def find_setup(workspace: Workspace, config: RepoConfig) -> RepoSetup | None:
     """Returns the setup at the base commit, or None if no setup is needed.
 
-    The setup comes from the configuration in `Workspace.config_source`, or else from the manifests at the
-    base commit.
+    The setup comes from the configuration in `Workspace.config_source`. If the configuration contains no
+    setup, it comes from the manifests at the base commit.
     """
     files = await workspace.list_files()
     script = await workspace.config_source.get_entry(SETUP_SCRIPT)

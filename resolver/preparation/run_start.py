@@ -130,7 +130,9 @@ async def compose_initial_message(
     pull: PullRequestContext | None = None,
     features: Collection[SandboxFeature] = (),
 ) -> str:
-    """Returns the first message: the task, and what the preparation found out about the repository."""
+    """Returns the first message. It contains the task and the facts that the preparation found out about the
+    repository.
+    """
     done, _ = await asyncio.wait({baseline}, timeout=BASELINE_WAIT)
     assert log.trajectory.run_started is not None
     if suite is not None and not done and not log.trajectory.is_baseline_pending:

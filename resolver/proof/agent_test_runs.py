@@ -1,4 +1,6 @@
-"""Finds the agent's own test runs in a run's log, and its edits after them. All functions are pure."""
+"""Finds the agent's own test runs in a run's log, and the agent's edits after these test runs. All functions
+are pure.
+"""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ TEST_COMMANDS = re.compile(
 
 
 def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
-    """Returns True if the agent has run tests, and has not edited the code after one of these runs.
+    """Returns True if the agent ran tests and then left the code unchanged.
 
     Changes of files that a test run created or modified do not count as edits if they restore an earlier
     state.

@@ -57,8 +57,8 @@ class AddedSymbols:
 
     def _explains_javascript(self, message: str) -> bool:
         """Returns True if a message of node, jest or vitest says that a file is missing and if the patch adds
-        that file. The message contains a relative path; only the file name is compared, with or without its
-        suffix.
+        that file. The message contains a relative path. Only the file name in this path is compared, with or
+        without its suffix.
         """
         paths = re.findall(
             r"(?:Cannot find module|Failed to (?:load|resolve)[\w\s]*?) ['\"]?([^'\"\s]+)", message

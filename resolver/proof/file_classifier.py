@@ -56,8 +56,8 @@ def is_runner_config(path: str) -> bool:
 
 
 def is_shadowing_runner(path: str, directory: str = "") -> bool:
-    """Returns True if Python would import this file instead of a module of the standard library or the test
-    runner. Python is started in `directory`.
+    """Returns True if this file would replace a module of the standard library or the test runner when Python
+    is started in `directory`.
     """
     parts = PurePosixPath(path).relative_to(directory).parts if path.startswith(directory) else ()
     first = parts[1] if len(parts) > 1 and parts[0] == "src" else parts[0] if parts else ""

@@ -49,7 +49,7 @@ class ReviewThreadContext(FrozenModel):
 
 
 class CurrentDiff(FrozenModel):
-    """The diff of a pull request; very large diffs are only partly shown."""
+    """The diff of a pull request. If the diff is very large, only a part of it is shown."""
 
     merge_base: str
     """ID of the commit where the pull request's branch diverged from its base branch."""

@@ -32,8 +32,9 @@ async def clone_at_base(
 ) -> AsyncIterator[Workspace]:
     """Clones the repository at the commit that the run started from. A new run starts from the base branch.
 
-    The base branch is the requested branch. If none is requested, it is `base_branch` in the configuration on
-    the default branch, or else the default branch. Raises BranchNotFound if the branch does not exist.
+    The base branch is the requested branch. If no branch is requested, the base branch is `base_branch` in
+    the configuration on the default branch. If the configuration names no branch, the base branch is the
+    default branch. Raises BranchNotFound if the branch does not exist.
     """
     if trajectory.run_started is not None:
         async with workspaces.clone(

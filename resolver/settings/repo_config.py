@@ -102,8 +102,9 @@ def parse_repo_config(text: str) -> ParsedRepoConfig:
 
 
 def _removal_order(path: KeyPath) -> tuple[int, int]:
-    """Returns a sort key for the paths of invalid values, so that their removal changes no path that is still
-    needed. Array items are removed from the end, and nested values before the table that contains them.
+    """Returns a sort key for the paths of invalid values. In this order, removing a value does not change the
+    paths of the values that are removed later. Array items are removed from the end, and nested values before
+    the table that contains them.
     """
     return -(path[1] if len(path) > 1 and isinstance(path[1], int) else 0), -len(path)
 

@@ -66,9 +66,9 @@ async def run_tests(
     """Applies the patch to the base commit and runs a suite once on the result. Uses a new sandbox, which is
     closed afterwards.
 
-    `selected` names the tests or test files to run. If the suite cannot select them, all tests run. `timeout`
-    is the time limit for the test command, in seconds. Raises VerificationUnavailable if the sandbox failed,
-    and WorkspaceError if the patch does not apply.
+    `selected` names the tests or test files to run. If the suite cannot select tests, all tests run.
+    `timeout` is the time limit for the test command, in seconds. Raises VerificationUnavailable if the
+    sandbox failed, and WorkspaceError if the patch does not apply.
     """
     run, _ = await run_tests_with_report(workspace, patch, suite, sandboxes, name, timeout, selected)
     return run

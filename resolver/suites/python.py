@@ -80,7 +80,7 @@ PYTHON = LanguageSupport(
 
 def normalize_command(command: str) -> str | None:
     """Returns the command in a form that needs only the installed dependencies. Returns None if the command
-    runs neither pytest nor unittest.
+    does not run pytest or unittest.
     """
     command = _COMMAND_WRAPPERS.sub("", " ".join(command.split()))
     command = re.sub(r"^-m ", "python3 -m ", command)

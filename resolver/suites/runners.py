@@ -52,7 +52,7 @@ class RunnerSpec:
     """Options that are added after the words that start the runner."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the command. In their values, `{report}` is replaced by the report's path and
-    `{helper}` by the directory of `reporter_file`, both quoted for the shell.
+    `{helper}` by the directory of `reporter_file`, and both values are quoted for the shell.
     """
     environment_suffices: bool = False
     """True if the environment variables alone make the runner report each test. In that case, a script may

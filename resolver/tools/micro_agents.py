@@ -1,5 +1,5 @@
-"""Builds a tool from each micro agent. A micro agent is a file in the repository that describes a task, with
-schemas of its input and output.
+"""Builds a tool from each micro agent. A micro agent is a file in the repository. The file describes a task
+and contains schemas of the task's input and output.
 
 Like all skills, these files are read from the base commit, so later edits have no effect on the tools.
 """

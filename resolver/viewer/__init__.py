@@ -1,1 +1,3 @@
-"""The run viewer: renders a run's log as HTML, as a standalone file or as fragments for the dashboard."""
+"""The run viewer, which renders a run's log as HTML. The result is a standalone file, or fragments for the
+dashboard.
+"""

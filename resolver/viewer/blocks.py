@@ -71,7 +71,7 @@ class ImageBlock:
     key: str
     caption: str
     first_item_id: str
-    """Id of the item that shows the image; other items link to it."""
+    """Id of the item that shows the image. Other items link to this item."""
 
 
 Block = TextBlock | DiffBlock | ChecklistBlock | ImageBlock

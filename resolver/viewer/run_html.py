@@ -350,7 +350,9 @@ def _build_test_runs(verdict: Verdict | None, max_text_length: int) -> list[tupl
 
 
 def count_tool_calls(trajectory: Trajectory) -> tuple[tuple[str, int, int], ...]:
-    """Returns the name, number of calls and percentage of all calls for each tool, most used first."""
+    """Returns the name of each tool, the number of its calls, and their percentage of all calls. The most
+    used tool comes first.
+    """
     calls = Counter(call.action.kind for reply in trajectory.replies() for call in reply.calls)
     return tuple(
         (name.replace("_", " "), count, round(100 * count / calls.total()))

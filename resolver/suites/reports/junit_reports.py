@@ -1,4 +1,4 @@
-"""Parses JUnit XML reports: one file, or several concatenated."""
+"""Parses JUnit XML reports. A report is one file, or several files in one text."""
 
 from patchwright.resolver.domain import TestStatus
 from patchwright.resolver.suites.runner_report import MAX_TESTS, RunnerReport, parse_junit_xml
