@@ -356,8 +356,8 @@ def _is_delivered(message: Message, trajectory: Trajectory) -> bool:
 
 
 def _requested_stop(trajectory: Trajectory) -> AgentStopped | None:
-    """Returns the stop that the last reply requested, or None if it requested none or the request was not
-    accepted.
+    """Returns the stop that the last reply requested. Returns None if the reply requested no stop or if the
+    request was not accepted.
     """
     last = _last_message_or_reply(trajectory)
     if not isinstance(last, ModelReply) or trajectory.pending_calls():
@@ -384,7 +384,9 @@ def _requested_stop(trajectory: Trajectory) -> AgentStopped | None:
 
 
 def _unique_call_id(id: str, used: set[str]) -> str:
-    """Returns an id that no other call of this run has and that every provider accepts. Adds it to `used`."""
+    """Returns an id that no other call of this run has and that every provider accepts. Adds the id to
+    `used`.
+    """
     stem = re.sub(r"[^A-Za-z0-9_-]", "_", id)[:48] or "call"
     unique_id = next(name for name in chain([stem], (f"{stem}-{n}" for n in count(2))) if name not in used)
     used.add(unique_id)

@@ -39,8 +39,8 @@ def known_usd(cost: Cost) -> Decimal:
 
 
 def cost_fields(name: str, cost: Cost) -> dict[str, float]:
-    """Returns a cost as JSON fields. The field is `NAME` if the whole cost is known, and `NAME_at_least` if
-    only a part is known. If nothing is known, there is no field.
+    """Returns a cost as JSON fields. If the whole cost is known, the key of the field is `name`. If only a
+    part is known, `_at_least` is appended to this key. If nothing is known, there is no field.
     """
     if cost is None:
         return {}

@@ -305,7 +305,7 @@ class Usage(FrozenModel):
     cached_tokens: int = 0
     completion_tokens: int = 0
     steps: int = 0
-    """Replies of the model."""
+    """Number of the model's replies."""
     seconds: float = 0.0
     """Working time since the first event, without the time for waiting and publishing."""
 

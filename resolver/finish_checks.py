@@ -172,7 +172,7 @@ def last_finish(trajectory: Trajectory) -> Finish | None:
 
 
 def latest_plan(trajectory: Trajectory) -> tuple[PlanItem, ...]:
-    """Returns the items of the agent's latest plan; empty if it wrote none."""
+    """Returns the items of the agent's latest plan. The result is empty if the agent wrote no plan."""
     for reply in reversed(trajectory.replies()):
         for call in reversed(reply.calls):
             if isinstance(call.action, Plan):

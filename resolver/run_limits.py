@@ -100,7 +100,9 @@ def steps_left_notice(trajectory: Trajectory, limits: Limits) -> int | None:
 
 
 def _last_reply_steps(trajectory: Trajectory) -> int:
-    """Returns the steps since the last reply: the reply itself and the steps of its subagents."""
+    """Returns the number of steps since the last reply. The reply counts as one step. The steps of its
+    subagents are added.
+    """
     steps = 0
     for entry in reversed(trajectory.entries):
         match entry.event:

@@ -318,8 +318,8 @@ def _merge_patch_tests(evidence: Evidence) -> TestRun:
 
 
 def _repository_failures(before: TestRun, patch_tests: PatchTests) -> frozenset[str]:
-    """Returns the repository's own tests that fail at base. In runs of the patch's tests, their results are
-    ignored, because code in the patch's tests could make these tests pass.
+    """Returns the repository's own tests that fail at base. In runs of the patch's tests, the results of
+    these old tests are ignored, because code in the patch's tests could make them pass.
     """
     return frozenset(
         test

@@ -191,8 +191,8 @@ class _SuiteVerification:
         return await self._run("first-base", None, only)
 
     async def _confirm(self, evidence: Evidence, role: str) -> Evidence:
-        """Reruns the tests whose results differ, in new sandboxes. They run with the patch and, if single
-        tests can be selected, also without it.
+        """Reruns the tests whose results differ, in new sandboxes. These tests run with the patch. If single
+        tests can be selected, they also run without the patch.
         """
         before, after = evidence.before, evidence.after
         if after.problem or (not after.results and after.exit_code != 0):

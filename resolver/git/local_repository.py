@@ -1,4 +1,4 @@
-"""Reads a repository on this disk: its HEAD, and the changes in its work tree that are not committed."""
+"""Reads the HEAD of a repository on this disk, and the uncommitted changes in its work tree."""
 
 import asyncio
 import contextlib

@@ -123,10 +123,10 @@ fi
 
 
 async def send_tree(sandbox: Sandbox, git_dir: Path, *, base: str, tree: str, history: int) -> None:
-    """Replaces the sandbox's empty work tree with `tree`, in a new repository whose HEAD and index are at
-    `base`.
+    """Replaces the sandbox's empty work tree with `tree`. Creates a new repository for this work tree. The
+    HEAD and the index of the repository are at `base`.
 
-    The repository has no remote. It has the last `history` commits and the latest version tag. Raises
+    The repository contains the last `history` commits and the latest version tag, but no remote. Raises
     WorkspaceError.
     """
     transfer_dir = _transfer_dir(sandbox)

@@ -60,8 +60,8 @@ def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
 
 
 def _longest_fences(fences: list[re.Match[str]]) -> list[int]:
-    """Returns a list with one number per fence. The number is the length of the longest fence that is alone
-    on its line, among this fence and all later ones.
+    """Returns a list with one number per fence. To get this number, the fence and all later fences are
+    compared. The number is the length of the longest one that is alone on its line.
     """
     lengths: list[int] = []
     for fence in reversed(fences):

@@ -94,8 +94,9 @@ def _split_files(patch: Patch | None) -> dict[bytes, bytes]:
 
 
 def _list_untested_files(trajectory: Trajectory, run: _TestRun, runs: Sequence[_TestRun]) -> frozenset[bytes]:
-    """Returns the files that were edited after a test run. A file counts as unedited if its present state is
-    the same as before or after this run, or the same as before another test run that changed the file.
+    """Returns the files that were edited after a test run. A file counts as unedited if its content is the
+    same as before or after this run. It also counts as unedited if its content is the same as before another
+    test run that changed the file.
     """
     present = _split_files(trajectory.last_checkpoint())
     return frozenset(

@@ -33,8 +33,8 @@ async def verify_or_continue(
     verify: Callable[[VerdictCallback], Awaitable[Verdict]],
     start_over: Callable[[], Awaitable[bool]],
 ) -> Verdict | None:
-    """Returns the final verdict, or None if the agent must continue. In that case, a message in the log tells
-    the agent what to do.
+    """Returns the final verdict, or None if the agent must continue. If the agent must continue, a message in
+    the log says what to do.
 
     The affected tests run first. If these tests already show that the agent must repair the patch, the
     remaining tests are not run. `start_over` resets the work tree, and returns False if the reset failed.

@@ -199,8 +199,8 @@ async def _check_history(
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
-    """Returns the content of a file. Raises InvalidArtifact if it is not a regular file, is a link, or is
-    larger than the limit.
+    """Returns the content of a file. Raises InvalidArtifact if the path is a link or is not a regular file,
+    or if the file is larger than the limit.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -7,8 +7,8 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 
 class McpServer(FrozenModel):
-    """An MCP server: a command that runs in the sandbox, or a URL that the host calls under the sandbox's
-    network policy.
+    """An MCP server. It is a command that runs in the sandbox, or a URL to which the host connects. The
+    sandbox's network policy also applies to the URL.
     """
 
     command: tuple[str, ...] = ()

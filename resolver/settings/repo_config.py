@@ -171,8 +171,8 @@ def find_key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def nearest_line(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """Returns the line number of this key. If it is unknown, returns the line number of the nearest table
-    that contains the key, or None.
+    """Returns the line number of this key. If the number is unknown, returns the line number of the nearest
+    table that contains the key. Returns None if no such table is found.
     """
     prefixes = (path[:length] for length in range(len(path), 0, -1))
     return next((lines[prefix] for prefix in prefixes if prefix in lines), None)

@@ -161,8 +161,8 @@ async def _run_in_sandbox(
 
 
 def _with_repository_ids(report: RunnerReport, suite: Suite) -> RunnerReport:
-    """Returns the report with test ids relative to the repository root, so that the results of several suites
-    can be merged.
+    """Converts the test ids of a report to ids that are relative to the repository root, so that the results
+    of several suites can be merged.
     """
     if not suite.directory:
         return report

@@ -74,8 +74,8 @@ def _parse_markdown(text: str) -> Iterator[MarkdownSpan]:
 
 
 def close_code_blocks(text: str) -> str:
-    """Returns the text with its last code block closed, so that text which follows is not part of the
-    block.
+    """Closes the last code block of a text and returns the text. Text that is appended later is then not part
+    of the block.
     """
     ends = ("", *(f"\n{mark * count}" for count in range(3, 9) for mark in "`~"), "\n</pre>")
     return next((text + end for end in ends if _kind_at_end(text + end) != "code"), text)

@@ -39,7 +39,7 @@ class SearchResults(FrozenModel):
     provider: str
     results: tuple[SearchResult, ...]
     cost: str = ""
-    """Cost of this search in the provider's own unit; an empty string if it is not reported."""
+    """Cost of this search in the provider's own unit; an empty string if the provider does not report it."""
     usd: Decimal = Decimal(0)
     """Cost of this search in US dollars, if the provider reports it."""
 

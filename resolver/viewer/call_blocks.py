@@ -96,7 +96,7 @@ def render_call_title(action: Action) -> str:
 
 
 def build_call_blocks(action: Action, limit: int, *, is_failed: bool) -> tuple[Block, ...]:
-    """Returns the blocks with the details of a call that its title omits.
+    """Returns the blocks with those details of a call that the title of the call omits.
 
     If `is_failed` is True, the result of an edit contains no diff, so the arguments of the edit are shown.
     """
