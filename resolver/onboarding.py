@@ -38,9 +38,10 @@ from patchwright.resolver.publishing.publish_branch import (
     push_or_paste,
 )
 from patchwright.resolver.publishing.publishing_texts import render_no_pull_request_reason
+from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.settings.repo_config import parse_repo_config
-from patchwright.resolver.settings.settings import REPO_CONFIG_PATH, ConfiguredSuite, RepoConfig
+from patchwright.resolver.settings.settings import REPO_CONFIG_PATH, ConfiguredSuite, RepoConfig, Settings
 from patchwright.resolver.suites.discovery import find_suites
 from patchwright.resolver.suites.execution import run_tests
 from patchwright.resolver.suites.suite import Suite, Suites
@@ -203,16 +204,13 @@ async def _publish(
         return await _report(
             job, forge, "not_pushed", branch=branch, detail=location.push_error, advice=location.text
         )
-    body = render_reply(
-        "onboarding_pull.md.j2",
-        path=REPO_CONFIG_PATH,
-        proven=proven,
-        failed=tuple(one for one in tried if not one.is_proven),
-        left_out=left_out,
-        base_sha=started.base_sha,
-        environment=log.trajectory.environment_prepared,
-        settings=deps.settings,
-        ci=ci.render_notice(deps.settings.mention),
+    body = render_pull_body(
+        tried,
+        left_out,
+        started.base_sha,
+        deps.settings,
+        log.trajectory.environment_prepared,
+        ci.render_notice(deps.settings.mention),
     )
     spec = PullRequestSpec(
         repo=job.repo,
@@ -235,7 +233,7 @@ async def _publish(
         advice = await explain_how_to_open(spec, forge, deps.settings) if is_forbidden else ""
         return await _report(job, forge, "not_opened", branch=branch, detail=detail, advice=advice)
     check_published(pull, location.commit.sha)
-    await post_comment(job, forge, _render_comment("opened", pull=pull, tried=proven))
+    await post_comment(job, forge, render_comment("opened", pull=pull, tried=proven))
     reason = "The change only adds a configuration file."
     verdict = Verdict(kind="unproven", reason=reason, before=proven[0].run)
     return Published(
@@ -251,6 +249,28 @@ def render_config(entries: tuple[ConfiguredSuite, ...]) -> str:
     parsed = parse_repo_config(text)
     assert not parsed.problems and parsed.config == expected, "the file configures the commands that ran"
     return text
+
+
+def render_pull_body(
+    tried: tuple[TriedCommand, ...],
+    left_out: tuple[Suite, ...],
+    base_sha: str,
+    settings: Settings,
+    environment: EnvironmentPrepared | None = None,
+    ci: str = "",
+) -> str:
+    """Renders the description of the pull request. `ci` says why continuous integration does not start."""
+    return render_reply(
+        "onboarding_pull.md.j2",
+        path=REPO_CONFIG_PATH,
+        proven=tuple(one for one in tried if one.is_proven),
+        failed=tuple(one for one in tried if not one.is_proven),
+        left_out=left_out,
+        base_sha=base_sha,
+        environment=environment,
+        settings=settings,
+        ci=ci,
+    )
 
 
 async def _create_commit(
@@ -276,7 +296,8 @@ async def _create_commit(
     )
 
 
-def _render_comment(result: OnboardingResult, **values: object) -> str:
+def render_comment(result: OnboardingResult, **values: object) -> str:
+    """Renders the comment that ends the job. `values` are those that the template needs for this result."""
     defaults = {"pull": None, "tried": (), "environment": None, "branch": "", "detail": "", "advice": ""}
     return render_reply(
         "onboarding.md.j2", result=result, path=REPO_CONFIG_PATH, **(defaults | values)
@@ -287,7 +308,7 @@ async def _report(
     job: Job, forge: Forge, result: OnboardingResult, *, branch: str | None = None, **values: object
 ) -> Reported:
     """Posts why the job opened no pull request."""
-    text = _render_comment(result, branch=branch or "", **values)
+    text = render_comment(result, branch=branch or "", **values)
     url = await post_comment(job, forge, text)
     verdict = Verdict(kind="empty", reason="There was nothing to change.")
     pushed = branch if result == "not_opened" else None
