@@ -142,11 +142,6 @@ async def find_candidates(workspace: Workspace) -> tuple[tuple[Candidate, ...], 
         by_directory.setdefault(suite.directory, suite)
     chosen = tuple(by_directory.values())[:MAX_COMMANDS]
     entries = tuple(ConfiguredSuite(command=suite.command, directory=suite.directory) for suite in chosen)
-    detected = (await find_suites(workspace, RepoConfig(tests=entries))).all
-    entries = tuple(
-        entry if again.runner == suite.runner else entry.model_copy(update={"runner": suite.runner})
-        for entry, again, suite in zip(entries, detected, chosen, strict=True)
-    )
     configured = (await find_suites(workspace, RepoConfig(tests=entries))).all
     reasons = (suite.command_reason for suite in chosen)
     candidates = tuple(map(Candidate, entries, configured, reasons))
@@ -244,7 +239,7 @@ async def _publish(
 def render_config(entries: tuple[ConfiguredSuite, ...]) -> str:
     """Returns the text of `.github/patchwright.toml` for these test commands."""
     text = render("replies/onboarding.toml.j2", entries=entries)
-    is_single = len(entries) == 1 and not entries[0].directory and entries[0].runner is None
+    is_single = len(entries) == 1 and not entries[0].directory
     expected = RepoConfig(test_command=entries[0].command) if is_single else RepoConfig(tests=entries)
     parsed = parse_repo_config(text)
     assert not parsed.problems and parsed.config == expected, "the file configures the commands that ran"

@@ -28,7 +28,7 @@ COMMANDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 def test_the_file_configures_exactly_the_given_commands(command: str, directory: str) -> None:
     entries = (
         ConfiguredSuite(command=command, directory=directory),
-        ConfiguredSuite(command="make check", runner="none"),
+        ConfiguredSuite(command="make check"),
     )
     assert parse_repo_config(render_config(entries)).config == RepoConfig(tests=entries)
 
