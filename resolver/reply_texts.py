@@ -140,7 +140,7 @@ def render_withdrawn(explanation: str, summary: Summary) -> str:
 
 
 def render_failure(sentence: str, run: str) -> str:
-    """Renders the comment of a run that failed before it started, or whose log cannot be read."""
+    """Renders the comment about a run that failed before it started, or about a run whose log cannot be read."""
     return render_reply("failed.md.j2", sentence=sentence, run=run)
 
 

@@ -51,7 +51,7 @@ class LogStore(Protocol):
         """
 
     def read(self, run: RunId) -> Trajectory:
-        """Reads a run, whether or not its log is locked. This call blocks the thread.
+        """Reads a run, even if its log is locked. This call blocks the thread.
 
         Raises LogError if the run does not exist or its log is damaged.
         """
@@ -86,9 +86,8 @@ class FileLogStore:
             log.close()
 
     def read(self, run: RunId) -> Trajectory:
-        """Reads a run, whether or not its log is locked.
-
-        Raises LogError if the run does not exist or its log is damaged.
+        """Reads a run, even if its log is locked. Raises LogError if the run does not exist or its log is
+        damaged.
         """
         path = self.run_directory(run) / "events.jsonl"
         try:

@@ -1,4 +1,6 @@
-"""Pushes the work of a run that cannot finish to a branch, and posts a comment on how to resume the run."""
+"""If a run cannot finish, pushes its work to a branch, and posts a comment that explains how to resume the
+run.
+"""
 
 import asyncio
 import logging

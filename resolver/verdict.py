@@ -30,7 +30,7 @@ class PatchTests:
     """
 
     def covers(self, test: str) -> bool:
-        """Returns True if the test was selected for these runs, even if it no longer exists."""
+        """Returns True if the test was selected for these runs, even if the test no longer exists."""
         return not self.files_only or get_test_file(test) in self.files
 
 

@@ -155,7 +155,7 @@ def _sort_key(entry: TreeEntry) -> tuple[int, int, str]:
 
 
 async def _resolve_symlink(workspace: Workspace, entry: TreeEntry) -> TreeEntry | str:
-    """Returns the file that a symlink points to, or the reason why it cannot be used."""
+    """Returns the file that a symlink points to, or the reason why the file cannot be used."""
     current = entry
     for _ in range(MAX_SYMLINKS):
         if current.mode != SYMLINK:

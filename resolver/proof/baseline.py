@@ -161,8 +161,8 @@ class BaselineRuns:
         return run
 
     async def _mark_flaky(self, run: TestRun, suite: Suite, name: str) -> TestRun:
-        """Returns the run with its flaky tests marked. To find them, runs the whole suite again if tests
-        failed and cannot be rerun one by one.
+        """Marks the flaky tests of the run and returns the run. If tests failed and cannot be rerun one by
+        one, the whole suite runs again to find the flaky tests.
         """
         if suite.can_select_tests or run.problem or (run.exit_code == 0 and not run.failed_tests):
             return run

@@ -28,8 +28,8 @@ class AddedSymbols:
         """Returns True if the failure message says that a module or name is missing and if the patch adds
         that module or name.
 
-        `output` is the runner's output. It is needed because some reports do not say why a file could not be
-        loaded.
+        `output` is the runner's output. This output is needed because some reports do not say why a file
+        could not be loaded.
         """
         return (
             self._explains_python(message)

@@ -83,7 +83,7 @@ class IssueContext(FrozenModel):
 
 
 class PullRequestContext(FrozenModel):
-    """A pull request as the agent sees it, in addition to its title, body and conversation."""
+    """The data about a pull request that the agent sees in addition to the title, body and conversation."""
 
     diff: CurrentDiff
     threads: tuple[ReviewThreadContext, ...]
@@ -99,7 +99,9 @@ class PullRequestContext(FrozenModel):
     failing_checks: FailedChecks | None = None
     """The failed checks that the run repairs; None if it repairs none."""
     issue: IssueContext | None = None
-    """The issue that the pull request's body names; None if there is none or the token cannot read it."""
+    """The issue that the pull request's body names; None if the body names no issue or the token cannot read
+    the issue.
+    """
 
     def strip_own_summary(self, body: str) -> str:
         """Returns the pull request's body. The bot's summary is removed from the body if `earlier_runs` contains

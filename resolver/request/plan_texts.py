@@ -53,7 +53,7 @@ def render_plan_approval(job: Job, comment: QuotedText) -> str:
 
 
 def render_plan_feedback(job: Job, comment: QuotedText) -> str:
-    """Tells the model that someone replied to its plan but did not approve it, and quotes the reply."""
+    """Tells the model that someone replied to its plan but did not approve the plan. Quotes the reply."""
     return render("prompts/plan_feedback.md.j2", requester=describe_requester(job), comment=comment).strip()
 
 

@@ -1,9 +1,9 @@
 """Rates how much harm an action could do (`RiskAnalyzer`), and decides whether the action is allowed
 (`RiskPolicy`).
 
-The security boundary is the sandbox; this check is an additional measure. It only reads a command before the
-command runs, so it can be deceived, for example by a script that the command starts. No protection relies on
-this check alone.
+The security boundary is the sandbox; this check is an additional measure. The check only reads a command
+before the command runs. It can therefore be deceived, for example by a script that the command starts. No
+protection relies on this check alone.
 """
 
 import posixpath

@@ -55,7 +55,7 @@ def find_declared_commands(project: ProjectDir) -> Iterator[DeclaredCommand]:
 
 
 def _parse_rules(project: ProjectDir) -> tuple[str, dict[str, tuple[list[str], list[str]]]]:
-    """Returns the file's name and, for each target, its prerequisites and the lines of its recipe."""
+    """Returns the name of the Makefile. Also returns the prerequisites and the recipe lines of each target."""
     name = next((name for name in MAKEFILE_NAMES if name in project.contents), "Makefile")
     rules: dict[str, tuple[list[str], list[str]]] = {}
     recipe: list[str] | None = None

@@ -29,7 +29,7 @@ def find_missing_program(output: str) -> str:
 
 
 def is_runner_missing(run: TestRun | None) -> bool:
-    """Returns True if it is certain that the sandbox lacks the program to run these tests."""
+    """Returns True if it is certain that the sandbox lacks the program that runs these tests."""
     if run is None or not run.problem or run.results:
         return False
     return has_failed_to_start(run.exit_code, run.output) or NO_PYTEST in run.output
