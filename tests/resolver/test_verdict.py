@@ -265,7 +265,8 @@ def test_a_command_that_is_flaky_at_base_shows_no_fix() -> None:
 
 def test_an_empty_patch_is_empty_whatever_the_tests_say() -> None:
     nothing = Patch(base_sha="0" * 40, diff=b"\n")
-    assert decide_verdict(nothing, Evidence(run("F"), run("."))).kind == "empty"
+    verdict = decide_verdict(nothing, Evidence(run("F"), run(".")))
+    assert (verdict.kind, verdict.reason) == ("empty", "The run ended without a change to the code.")
 
 
 signs = st.text(alphabet=".FEs ", min_size=6, max_size=6)
