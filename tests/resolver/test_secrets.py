@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchwright.resolver.secrets import SECRET_PLACEHOLDER, MaskingFilter, MaskingSandbox, Secrets
+from patchwright.resolver.secrets import MAX_CUTS, SECRET_PLACEHOLDER, MaskingFilter, MaskingSandbox, Secrets
 from patchwright.resolver.text.untrusted import is_visible_character
 from patchwright.runtime.actions import ReadBytes, RunShell, SandboxAction, SendInput
 from patchwright.runtime.local_sandboxes import LocalSandboxes
@@ -22,7 +22,9 @@ from patchwright.runtime.observations import (
     ExecuteResult,
     FileContent,
     Observation,
+    PageSnapshot,
     ShellResult,
+    Tab,
     TextResult,
 )
 from patchwright.runtime.output_text import clip
@@ -65,14 +67,19 @@ def test_base64_of_a_text_around_a_secret_does_not_give_it_away(
 ) -> None:
     encode = base64.urlsafe_b64encode if url else base64.b64encode
     masked = Secrets([TOKEN]).mask(encode(before + TOKEN.encode() + after).decode())
-    assert SECRET_PLACEHOLDER in masked
-    assert len(masked) - len(SECRET_PLACEHOLDER) <= len(encode(before + after)) + 4
+    # Each character has 6 bits. Those with bits of the text around the secret stay.
+    first, end = -(-8 * len(before) // 6), 8 * (len(before) + len(TOKEN.encode())) // 6
+    encoded = encode(before + TOKEN.encode() + after).decode()
+    assert masked == encoded[:first] + SECRET_PLACEHOLDER + encoded[end:]
 
 
 def test_other_text_is_not_masked(secrets: Secrets) -> None:
     for text in ("short", "-----BEGIN PRIVATE KEY-----", "ghs_Ab", "", "a\nb"):
         assert secrets.mask(text) == text
-    assert Secrets().mask("anything") == "anything"
+    for text in ("anything", "any… thing", "any\u200bthing"):
+        assert Secrets().mask(text) == text
+        assert Secrets().mask_part(text, continues=True, is_continuation=True) == text
+        assert Secrets().mask(text.encode()) == text.encode()
 
 
 def test_a_secret_added_later_is_masked_from_then_on() -> None:
@@ -80,6 +87,33 @@ def test_a_secret_added_later_is_masked_from_then_on() -> None:
     assert secrets.mask(TOKEN) == TOKEN
     secrets.add(TOKEN)
     assert secrets.mask(TOKEN) == SECRET_PLACEHOLDER
+
+
+def test_the_shortest_values_and_lines_that_are_masked() -> None:
+    secrets = Secrets(["sixsix", "fives", f"{'a' * 15}\n{'b' * 16}"])
+    assert secrets.mask("sixsix fives") == f"{SECRET_PLACEHOLDER} fives"
+    assert secrets.mask(f"{'a' * 15} {'b' * 16}") == f"{'a' * 15} {SECRET_PLACEHOLDER}"
+
+
+@pytest.mark.parametrize("hidden", ["", "\u200b"])
+def test_overlapping_secrets_leave_nothing_between_them(hidden: str) -> None:
+    secrets = Secrets(["key-12", "key-12-and-more", "and-more-of-it", "of-it!"])
+
+    def split(text: str) -> str:
+        return hidden.join(text)
+
+    for text, expected in (
+        ("key-12-and-more", "{}"),
+        ("key-12 a key-12 b key-12", "{} a {} b {}"),
+        ("key-12 a of-it! b key-12-and-more.", "{} a {} b {}."),
+        ("key-12of-it!", "{}{}"),
+    ):
+        words = (split(word) if len(word) > 3 else word for word in text.split(" "))
+        masked = secrets.mask(" ".join(words)).replace(hidden, "")
+        assert masked == expected.format(*[SECRET_PLACEHOLDER] * 3)
+    if hidden:
+        overlapping = f"of-it! {split('key-12-and-more-of-it!')} b"
+        assert secrets.mask(overlapping) == f"{SECRET_PLACEHOLDER} {SECRET_PLACEHOLDER} b"
 
 
 class Leaking:
@@ -114,6 +148,29 @@ class Leaking:
             ExecuteResult(exit_code=0, stdout=SECRET_PLACEHOLDER.encode(), stderr=b"\xff", seconds=1),
         ),
         (FileContent(content=TOKEN.encode(), size=9), FileContent(content=TOKEN.encode(), size=9)),
+        (
+            PageSnapshot(
+                url=TOKEN,
+                title=TOKEN,
+                tree=f"[1] '{TOKEN}'",
+                notes=("a", TOKEN),
+                error=TOKEN,
+                tabs=(Tab(url=f"http://x/?{TOKEN}", title=TOKEN, active=True),),
+            ),
+            PageSnapshot(
+                url=SECRET_PLACEHOLDER,
+                title=SECRET_PLACEHOLDER,
+                tree=f"[1] '{SECRET_PLACEHOLDER}'",
+                notes=("a", SECRET_PLACEHOLDER),
+                error=SECRET_PLACEHOLDER,
+                tabs=(Tab(url=f"http://x/?{SECRET_PLACEHOLDER}", title=SECRET_PLACEHOLDER, active=True),),
+            ),
+        ),
+        (
+            # The end of a secret is hidden only if its start may be in an earlier output.
+            ShellResult(output=f"{TOKEN[12:]} b", exit_code=0, cwd="/", seconds=1),
+            ShellResult(output=f"{TOKEN[12:]} b", exit_code=0, cwd="/", seconds=1),
+        ),
     ],
 )
 async def test_a_masking_sandbox_masks_its_output(
@@ -125,6 +182,14 @@ async def test_a_masking_sandbox_masks_its_output(
     assert (sandbox.root, sandbox.scratch) == ("/workspace", "/tmp/scratch")
 
 
+async def test_a_secret_that_is_also_a_reason_or_a_kind_leaves_the_observation_valid() -> None:
+    failure = ActionFailure(reason="not_found", message="not_found: action_failure")
+    masked = await MaskingSandbox(Leaking(failure), Secrets(["not_found", "action_failure"])).act(
+        RunShell(command="env")
+    )
+    assert masked == ActionFailure(reason="not_found", message=f"{SECRET_PLACEHOLDER}: {SECRET_PLACEHOLDER}")
+
+
 def test_log_records_show_no_secret(secrets: Secrets, caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("test_secrets")
     masking = MaskingFilter(secrets)
@@ -132,11 +197,13 @@ def test_log_records_show_no_secret(secrets: Secrets, caplog: pytest.LogCaptureF
     try:
         raise ValueError(f"refused {TOKEN}")
     except ValueError:
-        logger.exception("push of %s", TOKEN, extra={"url": f"https://x:{TOKEN}@forge"})
+        logger.exception("push of %s", TOKEN, extra={"url": f"https://x:{TOKEN}@forge", "attempt": 3})
     logger.removeFilter(masking)
     (record,) = caplog.records
     assert record.getMessage() == f"push of {SECRET_PLACEHOLDER}"
     assert record.__dict__["url"] == f"https://x:{SECRET_PLACEHOLDER}@forge"
+    assert record.__dict__["attempt"] == 3 and record.levelname == "ERROR"
+    assert isinstance(record.exc_info, tuple), "other handlers need the exception"
     assert TOKEN not in logging.Formatter().format(record)
 
 
@@ -168,6 +235,25 @@ def test_a_partial_line_ends_in_no_part_of_a_secret() -> None:
         f"     1\t{TOKEN[:15]}\n[the first 30,000 of 60,028 characters of this line; to see more, use sed]\n"
     )
     assert Secrets([TOKEN]).mask(shown) == shown.replace(TOKEN[:15], SECRET_PLACEHOLDER)
+
+
+def test_the_end_of_a_secret_between_two_cuts_is_masked() -> None:
+    secrets = Secrets(["a-token-of-20-signs!"])
+    assert secrets.mask("… 20-signs! a…-20-signs! b…") == f"… 20-signs! a…{SECRET_PLACEHOLDER} b…"
+    cuts = "…" * (MAX_CUTS - 1)
+    assert secrets.mask(f"{cuts}a-token… b") == f"{cuts}{SECRET_PLACEHOLDER}… b"
+
+
+def test_each_part_of_a_secret_with_at_least_six_characters_is_masked() -> None:
+    value = "a-token-of-20-signs!"
+    secrets = Secrets([value])
+    for kept in range(6, 20):
+        for part in (value[:kept], value[-kept:]):
+            text = f"x {part}" if part == value[:kept] else f"{part} x"
+            masked = secrets.mask_part(text, continues=True, is_continuation=True)
+            assert masked == text.replace(part, SECRET_PLACEHOLDER)
+    for text in ("a-token b", "a-token a-tok", "b signs! ns!", "igns! 20-signs! x"):
+        assert secrets.mask_part(text, continues=True, is_continuation=True) == text
 
 
 async def test_a_secret_split_over_two_outputs_is_masked_in_both(short_tmp: Path) -> None:
