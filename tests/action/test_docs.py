@@ -29,6 +29,19 @@ def test_every_example_is_mentioned() -> None:
     assert not [name for name in examples if f"/.github/examples/{name})" not in PAGE]
 
 
+def test_the_first_example_reacts_to_the_commands_that_its_comments_suggest() -> None:
+    one, two = (
+        yaml.safe_load((ROOT / ".github/examples" / name).read_text())
+        for name in ("label.yml", "two-jobs.yml")
+    )
+    assert len(one["jobs"]) == 1
+    assert one[True] == {
+        event: two[True][event] for event in ("issues", "issue_comment")
+    }  # YAML 1.1: on is true
+    condition = two["jobs"]["resolve"]["if"].replace("github.event.review.body || ", "")
+    assert "".join(one["jobs"]["fix"]["if"].split()) == "".join(condition.split())
+
+
 def test_every_step_output_in_the_page_exists() -> None:
     snippets = "".join(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
     used = re.findall(r"\b(\w+)\.([\w-]+)\.outputs\.([\w-]+)", snippets)
