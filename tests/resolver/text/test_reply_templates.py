@@ -142,7 +142,6 @@ def _texts(node: ast.AST) -> Iterator[str]:
             yield text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("template", REPLIES, ids=lambda path: path.name)
 def test_every_reply_text_appears_in_a_test(inlined: str, template: Path) -> None:
     parts = re.split(r"\{[%{#].*?[%}#]\}|`|\n", template.read_text(), flags=re.DOTALL)
