@@ -54,6 +54,11 @@ class Finish(FrozenModel):
     testing: str = Field(
         description="How you tested the change: the commands and their results, before and after."
     )
+    to_check: tuple[str, ...] = Field(
+        default=(),
+        max_length=10,
+        description="Only if a person has to decide or check something: one sentence each, at most 3.",
+    )
     thread_replies: tuple[ThreadReply, ...] = Field(
         default=(),
         max_length=200,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from patchwright.resolver.domain import Patch, TestRun, TestStatus, Verdict, VerdictKind
+from patchwright.resolver.text.filters import list_names, list_tests
 
 FAILED_STATUSES: tuple[TestStatus, ...] = ("failed", "error")
 NOTHING_COLLECTED = 5  # Exit code of pytest if it collected no tests.
@@ -177,17 +178,12 @@ def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind,
     if verdict.pass_to_fail:
         failing = f"{_format_tests(verdict.pass_to_fail)} passed without the patch and failed with it, twice."
         return "regressed", failing
-    if verdict.modified_tests_failing:
-        change = "passed without the patch and failed with it"
-        return (
-            "unproven",
-            f"In the old version of the tests, {_format_tests(verdict.modified_tests_failing)} {change}.",
-        )
+    if modified := verdict.modified_tests_failing:
+        count = f"{len(modified)} existing test{' expects' if len(modified) == 1 else 's expect'}"
+        return "unproven", f"This changes what {count}: {list_tests(modified)}."
     if verdict.missing:
-        return (
-            "unproven",
-            f"{_format_tests(verdict.missing)} passed without the patch and did not run with it.",
-        )
+        change = f"{_format_tests(verdict.missing)} that passed before {_explain_missing(verdict, evidence)}"
+        return "unproven", f"{'Tests show the fix, but ' * bool(verdict.fail_to_pass)}{change}."
     if verdict.patch_tests_failing:
         return (
             "unproven",
@@ -208,7 +204,7 @@ def _reason_unproven(evidence: Evidence, reverted_config: tuple[str, ...]) -> st
     """Returns a sentence that explains why no test shows the fix."""
     before, patch_tests = evidence.before, evidence.patch_tests
     if not evidence.changes_code and reverted_config:
-        files = _format_first_paths(reverted_config)
+        files = list_names(reverted_config, 1)
         return f"The tests were run without the change to {files}, which can affect how tests run."
     if not evidence.changes_code:
         return "The patch changes only tests, so no test can show that the code is fixed."
@@ -385,15 +381,18 @@ def _downgrade_if_tests_edited(verdict: Verdict) -> Verdict:
         )
         reason = f"Tests show the fix, but the patch also weakens the tests: {example}"
     elif verdict.reverted_test_config:
-        changes = _format_first_paths(verdict.reverted_test_config)
+        changes = list_names(verdict.reverted_test_config, 1)
         reason = f"Tests show the fix, but the patch also changes {changes}, which can affect how tests run."
     else:
         return verdict
     return verdict.model_copy(update={"kind": "unproven", "reason": reason})
 
 
-def _format_first_paths(paths: tuple[str, ...]) -> str:
-    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else paths[0]
+def _explain_missing(verdict: Verdict, evidence: Evidence) -> str:
+    results = _merge_patch_tests(evidence).results
+    skipped = all(results.get(test) == "skipped" for test in verdict.missing)
+    verb = "skipped now" if skipped else "not run now"
+    return f"{'is' if len(verdict.missing) == 1 else 'are'} {verb}: {list_tests(verdict.missing)}"
 
 
 def _format_tests(names: tuple[str, ...] | list[str]) -> str:

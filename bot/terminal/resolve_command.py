@@ -232,7 +232,8 @@ async def _resolve_on_disk(
 
 
 def _summary_text(finish: Finish) -> str:
-    return f"cause: {finish.cause}\nchange: {finish.change}\ntesting: {finish.testing}"
+    lines = [f"cause: {finish.cause}", f"change: {finish.change}", f"testing: {finish.testing}"]
+    return "\n".join([*lines, *(f"please check: {point}" for point in finish.to_check)])
 
 
 def _printable_diff(diff: str) -> str:

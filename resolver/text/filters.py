@@ -5,8 +5,9 @@ pure.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_FLOOR, Decimal
+from itertools import islice
 
 from patchwright.resolver.cost import MinimumCost, known_usd
 from patchwright.resolver.domain import TestStatus, Usage, Verdict
@@ -73,28 +74,41 @@ def add_prefix(text: str, prefix: str) -> str:
     return prefix + text
 
 
-MAX_LEAD_WORDS = 40
+MAX_LEAD_WORDS = 40  # in one sentence
+MAX_WORDS_TOGETHER = 30  # in several sentences
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
 _NO_SENTENCE_END = re.compile(r"(?:\b[A-Za-z]|\be\.g|\bi\.e|\betc|\bvs|\bcf)\.$")
 
 
-def first_sentence(text: str) -> str:
-    """Returns the first sentence of a text as one line, and at most 40 words of it."""
+def first_sentences(text: str, limit: int = 1) -> str:
+    """Returns the first sentences of a text as one line, at most `limit`. Further sentences must be short, and
+    a first sentence of more than 40 words is cut off.
+    """
     line = " ".join(text.split())
-    for end in _SENTENCE_END.finditer(line):
-        head = line[: end.start()]
-        if head.count("`") % 2 == 0 and not _NO_SENTENCE_END.search(head):
-            line = head
-            break
+    heads = (line[: end.start()] for end in _SENTENCE_END.finditer(line))
+    heads = (head for head in heads if head.count("`") % 2 == 0 and not _NO_SENTENCE_END.search(head))
+    first, *longer = [*islice(heads, limit), line][:limit]
+    line = next((head for head in reversed(longer) if len(head.split(" ")) <= MAX_WORDS_TOGETHER), first)
     words = line.split(" ")
     if len(words) > MAX_LEAD_WORDS:
         line = " ".join(words[:MAX_LEAD_WORDS]) + " …"
     return line if line.count("`") % 2 == 0 else line.replace("`", "'")
 
 
-def is_shortened(text: str) -> bool:
-    """Returns True if `first_sentence` leaves out a part of the text."""
-    return first_sentence(text) != " ".join(text.split())
+def is_shortened(text: str, limit: int = 1) -> bool:
+    """Returns True if `first_sentences` leaves out a part of the text."""
+    return first_sentences(text, limit) != " ".join(text.split())
+
+
+def list_names(names: Sequence[str], limit: int = 3) -> str:
+    """Lists the first names and counts the others: `a, b, c and 2 more`."""
+    shown = ", ".join(names[:limit])
+    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
+
+
+def list_tests(tests: Iterable[str]) -> str:
+    """Lists the first tests in Markdown, without their files and classes: "`test_a`, `test_b`"."""
+    return list_names([inline_code(clip_line(test.rpartition("::")[2] or test, 80)) for test in tests])
 
 
 def format_usage(usage: Usage) -> str:

@@ -123,7 +123,7 @@ async def test_a_missing_test_leaves_the_patch_unproven(open_verifier, change) -
         verdict = await verifier.verdict({"calc.py": FIXED, **change})
     assert (verdict.kind, verdict.missing) == ("unproven", ("tests/test_calc.py::test_one",))
     assert verdict.fail_to_pass == ("test_add.py::test_add",)
-    assert verdict.reason == "1 test passed without the patch and did not run with it."
+    assert verdict.reason == ("Tests show the fix, but 1 test that passed before is not run now: `test_one`.")
 
 
 async def test_a_completely_failing_baseline_can_be_fixed(open_verifier) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,6 +155,47 @@ def test_a_regression_names_each_test_once_above_the_fold_and_once_in_the_eviden
         "**Regressed:** 1 test that passed before fails with this change. I opened no pull request."
     )
     assert (above_the_fold(text).count("::test_1"), text.count("::test_1")) == (1, 2)
+
+
+def render_body(verdict: Verdict, finish: Finish | None = None, **changes: Any) -> str:
+    summary = Summary(
+        finish=finish, stop_detail="The limit was reached.", steps=(), usage=Usage(), model="m", sandbox="docker"
+    )  # fmt: skip
+    author = User(id=1, login="a")
+    issue = Issue(number=1, title="t", body="", author=author, trusted=False, open=True, url="")
+    values: dict[str, Any] = {"notes": (), **changes}
+    return reply_texts.render_pull_request_body(issue, verdict, summary, **values)
+
+
+def test_what_the_agent_leaves_to_a_person_is_asked_first() -> None:
+    points = ("Is one day right? I chose it.", "Old @links stop working.")
+    body = render_body(demo_verdict(), demo_finish().model_copy(update={"to_check": points}), ci="CI waits.")
+    assert "**Please check:**\n- Is one day right?\n- Old @\u200blinks stop working.\n- CI waits.\n" in body
+
+
+@pytest.mark.parametrize(
+    ("update", "question"),
+    [
+        ({"fail_to_pass": ()}, "Does this fix the issue? The tests do not show it."),
+        ({"modified_tests_failing": ("a.py::test_a",)}, "Is the new expectation of `test_a` right?"),
+        (
+            {"modified_tests_failing": ("a.py::test_a", "a.py::test_b")},
+            "Are the new expectations of `test_a`, `test_b` right?",
+        ),
+        ({"missing": ("a.py::test_a",)}, "Is it right that `test_a` no longer runs?"),
+        (
+            {"weakened_tests": ("a.py has 1 check fewer.",)},
+            "Are the changes that weaken tests right? The test evidence lists them.",
+        ),
+        (
+            {"reverted_test_config": ("tox.ini",)},
+            "Is the change to `tox.ini` right? The tests ran with the original version.",
+        ),
+    ],
+)
+def test_a_draft_asks_for_what_is_not_proven(update: dict[str, tuple[str, ...]], question: str) -> None:
+    body = render_body(demo_verdict().model_copy(update={"kind": "unproven", **update}))
+    assert f"**Please check:**\n- {question} If so, mark this draft as ready.\n\n" in body
 
 
 def test_a_run_without_a_change_says_so_once() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from patchwright.resolver import reply_texts
 from patchwright.resolver.pull_request import follow_up_texts
-from patchwright.resolver.text.filters import first_sentence
+from patchwright.resolver.text.filters import first_sentences, list_tests
 from patchwright.resolver.text.subjects import build_subject, defuse
 from tests.resolver.pull_requests import job, pull
 
@@ -68,4 +68,22 @@ def test_the_commits_of_a_pull_request_do_not_stack_headings() -> None:
     ],
 )
 def test_the_first_sentence_of_a_report_is_shown(text: str, shown: str) -> None:
-    assert first_sentence(text) == shown
+    assert first_sentences(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("It adds. It is right. No more.", "It adds. It is right."),
+        ("It adds now.", "It adds now."),
+        (f"It adds. {'Word ' * 40}", "It adds."),
+    ],
+)
+def test_two_sentences_of_a_report_are_shown_if_they_are_short(text: str, shown: str) -> None:
+    assert first_sentences(text, 2) == shown
+
+
+def test_three_tests_are_named_and_the_others_are_counted() -> None:
+    assert list_tests([f"tests/a.py::A::test_{n}" for n in range(5)]) == (
+        "`test_0`, `test_1`, `test_2` and 2 more"
+    )
