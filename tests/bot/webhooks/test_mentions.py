@@ -71,6 +71,7 @@ def test_a_mention_in_the_authors_own_prose_is_a_command(text: str, command: str
         "@agent.example.org",
         "@agent@host",
         "foo@agent",
+        "first.a@agent",
         "@@agent",
         "https://example.org/@agent",
         "\\@agent",

@@ -63,8 +63,9 @@ async def test_unhandled_events_are_accepted_but_not_stored(
 async def test_a_delivery_with_an_invalid_signature_is_rejected_and_not_stored() -> None:
     store = MemoryStore()
     headers, body = signed("issues", LABELED, secret="another")
-    status, answer = await post(store, headers, body)
-    assert (status, answer["status"], store.deliveries) == (401, "invalid signature", [])
+    reason = "The delivery has no valid x-hub-signature-256 header."
+    assert await post(store, headers, body) == (401, {"status": "invalid signature", "why": reason})
+    assert store.deliveries == []
     _, genuine = await post(store, *signed("issues", LABELED))
     assert genuine["status"] == "stored"
 
@@ -114,6 +115,19 @@ async def test_a_body_of_25_mib_is_accepted_and_one_byte_more_is_not() -> None:
     assert (await post(MemoryStore(), *signed("issues", body + b" ")))[0] == 413
 
 
+async def test_a_body_that_is_announced_as_too_large_is_not_read() -> None:
+    async def unread() -> AsyncIterator[bytes]:
+        raise AssertionError("the body was read")
+        yield b""
+
+    for length in (str(MAX_BODY_BYTES + 1), "1" * 5_000):
+        headers = {"content-length": length}
+        status, answer = await post(MemoryStore(), headers, unread())
+        assert (status, answer) == (
+            413, {"status": "too large", "why": f"The body has more than {MAX_BODY_BYTES} bytes."}
+        )  # fmt: skip
+
+
 async def test_a_body_without_a_length_is_cut_off_at_the_limit() -> None:
     sent = 0
 
@@ -152,13 +166,17 @@ async def test_a_slow_sender_is_cut_off() -> None:
         await asyncio.sleep(30)
         yield body[10:]
 
-    assert (await post(MemoryStore(), headers, slow(), body_timeout=0.2))[0] == 408
+    answer = await post(MemoryStore(), headers, slow(), body_timeout=0.2)
+    assert answer == (408, {"status": "timeout", "why": "The body did not arrive in time."})
+    async with client(MemoryStore(), body_timeout=0.2) as http:
+        # The rest of the body would be read as the next request.
+        assert (await http.post("/webhook", content=slow())).headers["connection"] == "close"
 
 
 async def test_a_delivery_that_cannot_be_stored_is_not_accepted(short_tmp: Path) -> None:
     inbox = DeliveryInbox(f"unix://{short_tmp}/nobody.sock")
-    status, answer = await post(inbox, *signed("issues", LABELED))
-    assert (status, answer["status"]) == (503, "not stored")
+    answer = await post(inbox, *signed("issues", LABELED))
+    assert answer == (503, {"status": "not stored", "why": "Redis does not respond."})
     assert (await post(inbox, *signed("ping", {})))[0] == 200
 
 
@@ -193,3 +211,54 @@ async def test_accepted_deliveries_survive_a_crash_of_redis(short_tmp: Path) -> 
 async def test_other_paths_and_methods_are_rejected(method: str, path: str, status: int) -> None:
     async with client(MemoryStore()) as http:
         assert (await http.request(method, path)).status_code == status
+
+
+async def test_endpoints_answer_get_and_head_only() -> None:
+    app = Receiver(MemoryStore(), SECRET)
+
+    async def healthy() -> tuple[int, str, bytes]:
+        return 200, "text/plain", b"ok"
+
+    app.endpoints = {"/healthz": healthy}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http:  # type: ignore[arg-type]
+        assert [(await http.request(method, "/healthz")).status_code for method in ("GET", "HEAD")] == [
+            200,
+            200,
+        ]
+        answer = await http.post("/healthz")
+    assert (answer.status_code, answer.text) == (405, "Method not allowed.\n")
+    assert (answer.headers["content-type"], answer.headers["connection"]) == ("text/plain", "close")
+
+
+@pytest.mark.parametrize("base_path", ["", "/bot"])
+async def test_other_applications_get_the_request_below_the_base_path(base_path: str) -> None:
+    seen: list[tuple[str, str, bytes]] = []
+
+    def application(name: str) -> Any:
+        async def respond(scope: Any, receive: Any, send: Any) -> None:
+            assert (await receive())["type"] == "http.request"
+            seen.append((name, scope["path"], scope["raw_path"]))
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body"})
+
+        return respond
+
+    app = Receiver(MemoryStore(), SECRET, base_path=base_path)
+    app.mounted_apps, app.fallback_app = {"/jobs": application("jobs")}, application("other")
+    headers, body = signed("issues", LABELED)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http:  # type: ignore[arg-type]
+        for path in ("/jobs/1", "/runs", "/"):
+            assert (await http.get(f"{base_path}{path}")).status_code == 204
+        assert (await http.post(f"{base_path}/webhook", headers=headers, content=body)).status_code == 202
+    assert seen == [("jobs", "/jobs/1", b"/jobs/1"), ("other", "/runs", b"/runs"), ("other", "/", b"/")]
+
+
+async def test_a_header_that_is_not_ascii_is_stored_in_a_readable_form() -> None:
+    store = MemoryStore()
+    headers, body = signed("issues", LABELED)
+    raw = [(name.encode(), value.encode()) for name, value in (headers | {"x-github-delivery": "gü"}).items()]
+    async with client(store) as http:
+        assert (await http.post("/webhook", headers=raw, content=body)).status_code == 202
+        del raw[[name for name, _ in raw].index(b"x-github-delivery")]
+        assert (await http.post("/webhook", headers=raw, content=body)).status_code == 202
+    assert [guid for guid, _, _ in store.deliveries] == ["g\ufffd\ufffd", ""]

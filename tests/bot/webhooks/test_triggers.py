@@ -1,6 +1,7 @@
 """Which deliveries become a job, and which job."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,9 +15,19 @@ from patchwright.bot.webhooks.delivery import (
     Ping,
     ReviewSubmitted,
     Sender,
+    ThreadContent,
 )
-from patchwright.bot.webhooks.triggers import Triggers, find_job, find_setup_jobs
-from patchwright.resolver.domain import Job, Repo, User
+from patchwright.bot.webhooks.triggers import (
+    MAX_LABELS_PER_SECOND,
+    Triggers,
+    find_job,
+    find_request,
+    find_setup_jobs,
+    later_job_ids,
+    make_job_id,
+    possible_job_ids,
+)
+from patchwright.resolver.domain import Job, Repo, ThreadSnapshot, User
 
 TRIGGERS = Triggers(label="fix-me", mention="@agent", app_id="4711")
 MAINTAINER = Sender(id=5, login="maintainer", is_bot=False)
@@ -177,12 +188,49 @@ def test_another_trigger_is_another_job(other: Delivery) -> None:
 def test_a_job_id_is_short_and_safe_for_any_repository_name() -> None:
     job = requested_job(labeled(repo=Repo(owner="a" * 39, name="..-_" * 25)))
     assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,99}", job.id)
+    longest = requested_job(labeled(repo=Repo(owner="a" * 39, name="b" * 100)))
+    assert longest.id.removesuffix(longest.id[-15:]) == f"{'a' * 39}-{'b' * 20}"
 
 
 @pytest.mark.parametrize("stamp", ["2026-11-20T06:00:00.123Z", "2026-11-20T07:00:00+01:00"])
 def test_a_time_written_in_another_way_is_the_same_job(stamp: str) -> None:
     first, second = (find_job(labeled(occurred_at=at), TRIGGERS) for at in ("2026-11-20T06:00:00Z", stamp))
     assert first is not None and second is not None and first.id == second.id
+
+
+def test_a_label_added_again_within_a_second_has_ids_of_its_own() -> None:
+    job, comment_job = requested_job(labeled()), requested_job(comment("@agent go"))
+    later = later_job_ids(labeled(), job)
+    assert len({job.id, *later}) == 1 + len(later) == MAX_LABELS_PER_SECOND
+    assert later == later_job_ids(labeled(occurred_at="2026-11-20T06:00:00.9Z"), job)
+    assert later_job_ids(comment("@agent go"), comment_job) == ()
+    assert later_job_ids(labeled(), comment_job) == ()
+
+
+def test_the_events_api_may_report_a_label_one_second_earlier_or_later() -> None:
+    at = "2026-11-20T06:00:0{}Z"
+    found = {second: requested_job(labeled(occurred_at=at.format(second))).id for second in range(5)}
+    delivery = labeled(occurred_at=at.format(2))
+    assert possible_job_ids(delivery, requested_job(delivery)) == (found[2], found[1], found[3])
+    for other in (comment("@agent go"), labeled(occurred_at="unknown")):
+        assert possible_job_ids(other, requested_job(other)) == (requested_job(other).id,)
+
+
+@pytest.mark.parametrize("make", [labeled, lambda **fields: comment("@agent go", **fields)])
+def test_a_job_has_the_thread_as_the_requester_saw_it(make: Any) -> None:
+    content, at = ThreadContent(title="add() subtracts", body="It should add."), "2026-11-20T06:00:00Z"
+    taken = datetime(2026, 11, 20, 6, tzinfo=UTC)
+    expected = ThreadSnapshot(title=content.title, body=content.body, taken_at=taken)
+    assert requested_job(make(snapshot=content, occurred_at=at)).snapshot == expected
+    assert requested_job(make(snapshot=content, occurred_at="unknown")).snapshot is None
+
+
+def test_the_text_that_opens_an_issue_is_a_request_of_its_own() -> None:
+    found = find_request(comment("@agent go", comment_id=None), TRIGGERS)
+    assert found is not None and found.resource_path == ("issues", "7")
+    assert (
+        found.job.id == make_job_id(found.job.repo, 99, 7, "opened") != requested_job(comment("@agent go")).id
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,6 +249,7 @@ def test_an_installation_requests_a_setup_in_each_repository_if_the_operator_wan
     jobs = find_setup_jobs(change, TRIGGERS.model_copy(update={"onboarding": onboarding}))
     assert len({job.id for job in jobs}) == len(jobs) == count
     assert [job.repo for job in jobs] == list(repos[:count])
+    assert [job.id for job in jobs] == [make_job_id(job.repo, 31, 0, "setup", str(job.repo)) for job in jobs]
     assert {(job.command, job.number, job.requester) for job in jobs} <= {
         ("setup", 0, User(id=5, login="maintainer"))
     }

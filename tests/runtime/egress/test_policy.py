@@ -15,6 +15,8 @@ from patchwright.runtime.egress.policy import (
     DenialReason,
     EgressDenied,
     EgressPolicy,
+    Origin,
+    build_origin_policy,
     build_policy,
     denial_note,
     is_host_pattern,
@@ -130,6 +132,50 @@ def test_the_operators_own_index_may_lie_in_a_private_network_and_on_any_port() 
     assert refused(mine, "10.1.2.4", 3141, plain=True) == "literal"
 
 
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://mcp.example.org/mcp", Origin(host="mcp.example.org", port=443, tls=True)),
+        ("http://10.1.2.3", Origin(host="10.1.2.3", port=80, tls=False)),
+        ("https://straße.example:8443/", Origin(host="strasse.example", port=8443, tls=True)),
+    ],
+)
+def test_an_origin_is_read_from_its_url(url: str, origin: Origin) -> None:
+    assert Origin.from_url(url) == origin
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("https://me:s3cret@example.org", "^this URL must not contain credentials: put a key into a header$"),
+        ("ftp://example.org", r"^ftp://example\.org is not an http\(s\) URL$"),
+        ("https:///path", r"is not an http\(s\) URL$"),
+    ],
+)
+def test_a_url_that_is_no_origin_is_refused_without_its_password(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Origin.from_url(url)
+
+
+def test_a_configured_server_is_the_only_one_reached() -> None:
+    public = build_origin_policy(Origin.from_url("https://mcp.example.org:8443"), 3, ["10.9.0.0/16"])
+    inside = build_origin_policy(Origin.from_url("http://10.1.2.3:80"), 3)
+    assert refused(public, "mcp.example.org", 8443) is None and refused(inside, "10.1.2.3", 80) is None
+    for policy in (public, inside):
+        assert policy.max_upload_bytes == 3 * 1024 * 1024
+        assert refused(policy, "pypi.org") == "unlisted" and refused(policy, "mcp.example.org") == "unlisted"
+    # A public name must not lead into the operator's network, unless it is a mirror there.
+    assert public.check_addresses("mcp.example.org", 8443, ["10.9.0.7"]) == [ip_address("10.9.0.7")]
+    with pytest.raises(EgressDenied):
+        public.check_addresses("mcp.example.org", 8443, ["10.1.2.3"])
+    assert inside.check_addresses("10.1.2.3", 80, ["10.1.2.3"]) == [ip_address("10.1.2.3")]
+
+
+def test_the_upload_limit_is_the_operators() -> None:
+    for policy in (build_policy("open", max_upload_mb=3), build_policy("allowlist", max_upload_mb=3)):
+        assert policy is not None and policy.max_upload_bytes == 3 * 1024 * 1024
+
+
 # --- addresses --------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +264,9 @@ def test_connection_summaries_are_merged() -> None:
 
 def test_the_agent_is_told_the_denied_host_and_the_setting() -> None:
     assert denial_note({}) is None
+    several = denial_note({"github.com": "unlisted", "slow.test": "unreachable"})
+    assert several and "`allowed_hosts`); the sandbox refused" not in several
+    assert "; the sandbox refused a connection to slow.test: it does not respond" in several
     assert denial_note({"github.com": "unlisted"}) == (
         "the sandbox refused a connection to github.com: it is not on the allowlist (only the operator can "
         "allow this, with the setting `allowed_hosts`); continue without this connection, and say in your report "

@@ -52,7 +52,8 @@ async def test_tls_to_an_allowed_host_is_relayed_both_ways(client: Client, net: 
 async def test_plain_http_requests_are_rewritten(client: Client, net: Internet) -> None:
     net.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
     request = (
-        f"GET http://{ALLOWED}/a?b=c HTTP/1.1\r\nHost: elsewhere.test\r\nAccept: */*\r\nConnection: X-Own\r\n"
+        f"GET http://{ALLOWED}/a?b=c HTTP/1.1\r\nHost: elsewhere.test\r\nAccept: */*\r\nConnection: TE, X-Own\r\n"
+        "TE: trailers\r\nExpect: 100-continue\r\nKeep-Alive: 5\r\nTrailer: X\r\nContent-Length: 0\r\n"
         "X-Own: 1\r\nProxy-Authorization: secret\r\nUpgrade: h2c\r\n\r\nGET http://elsewhere.test/ HTTP/1.1\r\n\r\n"
     )
     assert await client.ask(request.encode()) == net.answer
