@@ -12,12 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
-from patchwright.resolver.actions import (
-    Action,
-    AnyObservation,
-    ExternalToolResult,
-    SubagentResult,
-)
+from patchwright.resolver.actions import Action, AnyObservation, ExternalToolResult, SubagentResult
 from patchwright.resolver.cost import Cost
 from patchwright.resolver.domain import Job, JobId, Outcome, Patch, StopReason, Thread, Usage, Verdict
 from patchwright.resolver.request.command_parser import RunOptions
@@ -250,9 +245,11 @@ class _RunTotals(NamedTuple):
     """The usage so far, except its time. `seconds` contains the time."""
     replies: tuple[ModelReply, ...] = ()
     checkpoint: Patch | None = None
+    is_configured: bool = False
+    """True if the settings of the run were recorded."""
 
     def add(self, entry: Entry) -> "_RunTotals":
-        _, seconds, spent, decisions, checkpoint = self
+        _, seconds, spent, decisions, checkpoint, is_configured = self
         match event := entry.event:
             case ModelReply(usage=usage):
                 spent, decisions = spent.add(usage, steps=1), (*decisions, event)
@@ -266,13 +263,16 @@ class _RunTotals(NamedTuple):
                 checkpoint = patch
             case _:
                 pass
-        # The time before these events is not working time: the job waited, or its result was being published.
-        idle = isinstance(event, JobCompleted) or (isinstance(event, Message) and event.source == "resume")
+        # The time before these events is not working time: the run waited for a process or a person, or its
+        # result was being published. A process that continues the run begins with another RunConfigured.
+        idle = isinstance(event, JobCompleted) or (is_configured and isinstance(event, RunConfigured))
+        idle = idle or (isinstance(event, Message) and (event.source == "resume" or bool(event.trigger_id)))
         if self.last_entry_at is not None and not idle:
             seconds += (entry.timestamp - self.last_entry_at).total_seconds()
         # After JobCompleted, no work is done until somebody resumes the run.
         at = None if isinstance(event, JobCompleted) else entry.timestamp
-        return _RunTotals(at, seconds, spent, decisions, checkpoint)
+        is_configured = is_configured or isinstance(event, RunConfigured)
+        return _RunTotals(at, seconds, spent, decisions, checkpoint, is_configured)
 
 
 class Trajectory:

@@ -60,14 +60,13 @@ from patchwright.resolver.request.admission import (
     expand_retry,
     find_duplicate,
     find_run_to_resume,
+    record_operator_resume,
     reject_job,
 )
 from patchwright.resolver.request.base_branch import clone_at_base
-from patchwright.resolver.request.command_parser import Request
 from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.resolve_pull_request import resolve_pull_request
 from patchwright.resolver.run_events import NetworkAccess
-from patchwright.resolver.run_limits import was_stopped
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.sandbox.session import SandboxSession, run_in_sandbox
 from patchwright.resolver.sandbox.worktree_reset import reset_worktree
@@ -378,11 +377,7 @@ async def resolve_local(
     async with deps.logs.open(job.id, deps.listeners) as log:
         if answer and ((stop := log.trajectory.agent_stopped) is None or stop.reason != "input_required"):
             raise UsageError(f"run {job.id} is not waiting for an answer: continue it without --answer")
-        is_stopped = log.trajectory.verdict is not None and was_stopped(log.trajectory)
-        if (answer or is_stopped) and (
-            message := build_resume_message(job, log.trajectory, Request("work", answer, answer))
-        ):
-            await log.append(message)
+        await record_operator_resume(job, log, answer)
         started, ref = log.trajectory.run_started, "HEAD"
         if started is not None:
             uncommitted_changes = started.uncommitted_changes

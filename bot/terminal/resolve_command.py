@@ -144,6 +144,7 @@ async def _resolve_on_forge(
 ) -> int:
     from patchwright.bot.status_comment import null_reporter
     from patchwright.resolver.forge import DryRunForge, MaskingForge
+    from patchwright.resolver.request.admission import record_operator_resume
     from patchwright.resolver.resolve import resolve_job
 
     await _check_model(settings)
@@ -163,6 +164,9 @@ async def _resolve_on_forge(
             else github
         )
         with save_partial_patch(job, settings, None):
+            if earlier.run_started and earlier.agent_stopped is None:
+                async with deps.logs.open(job.id, deps.listeners) as log:
+                    await record_operator_resume(job, log)
             outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), null_reporter)
     trajectory = FileLogStore(settings.data / "runs").read(job.id)
     if options.json:

@@ -243,6 +243,20 @@ async def _was_covered(job: Job, thread: Thread, logs: LogStore) -> bool:
     return False
 
 
+async def record_operator_resume(job: Job, log: RunLog, answer: str = "") -> None:
+    """Appends the message of the operator who continues a run on the command line. The message contains the
+    answer to the agent's question, or restarts the limits of a stopped run.
+
+    Appends nothing if the agent has stopped but its patch must still be verified.
+    """
+    last = log.trajectory
+    is_stopped = was_stopped(last) and (last.agent_stopped is None or last.verdict is not None)
+    if (answer or is_stopped) and (
+        message := build_resume_message(job, last, Request("work", answer, answer))
+    ):
+        await log.append(message)
+
+
 def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> Message | None:
     """Returns the message that tells the agent of an earlier run to continue.
 

@@ -33,10 +33,10 @@ _JSON_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValu
 
 
 async def record_settings(log: RunLog, deps: RunDependencies, repository: RepoConfig) -> None:
-    """Appends the effective settings to the log if they differ from the settings that were last recorded."""
-    configured = build_run_configured(deps, repository)
-    if configured != log.trajectory.run_configured:
-        await log.append(configured)
+    """Appends the effective settings to the log. Each process that starts or continues the run calls this,
+    because the time before the event is not working time.
+    """
+    await log.append(build_run_configured(deps, repository))
 
 
 def build_run_configured(deps: RunDependencies, repository: RepoConfig) -> RunConfigured:

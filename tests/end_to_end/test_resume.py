@@ -132,8 +132,10 @@ async def test_ctrl_c_stops_cleanly_and_prints_how_to_continue(
     assert "Traceback" not in out.decode() + error.decode()
     assert list((scenario.data / "sandboxes").iterdir()) == []
 
+    # The limit counts only the replies since the run was resumed.
     await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), *FIX_TURNS)
-    assert "a + b" in await continue_run(scenario, fix, "--continue", run, "--out", str(fix))
+    limit = ("--max-steps", str(len(FIX_TURNS)))
+    assert "a + b" in await continue_run(scenario, fix, "--continue", run, "--out", str(fix), *limit)
 
 
 async def test_a_run_on_uncommitted_changes_continues_after_a_limit(

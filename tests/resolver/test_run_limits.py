@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from patchwright.resolver.actions import Action, AnyObservation, Browse, SubagentResult
-from patchwright.resolver.domain import InputRequired, Usage
+from patchwright.resolver.domain import InputRequired, JobId, Usage
 from patchwright.resolver.events import (
     AgentStopped,
     Entry,
@@ -19,6 +19,7 @@ from patchwright.resolver.events import (
     ToolResult,
     Trajectory,
 )
+from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_limits import (
     Limits,
     check_limits,
@@ -28,6 +29,7 @@ from patchwright.resolver.run_limits import (
 )
 from patchwright.runtime.actions import ViewFile
 from patchwright.runtime.observations import ShellResult, TextResult
+from tests.resolver.sample_runs import full_run, started
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -91,6 +93,20 @@ def test_the_time_before_a_killed_run_resumes_does_not_count() -> None:
     later = Entry(seq=3, timestamp=START + timedelta(days=1, seconds=2), event=silence())
     assert check_limits(Trajectory((*entries, resumed, later)), Limits(seconds=5)) is None
     assert Trajectory((*entries, resumed, later)).usage().seconds == 3
+
+
+def test_the_time_while_a_run_is_stopped_or_waits_for_an_answer_does_not_count() -> None:
+    """Each process that continues a run begins with its settings; an answer has a trigger."""
+    settings = next(event for event in full_run() if isinstance(event, RunConfigured))
+    longer = settings.model_copy(update={"seconds": 60})
+    answer = Message(text="Integers.", source="comment", trigger_id=JobId("run"))
+    parts = [[started(), settings, silence()], [longer, silence()], [longer], [answer, silence()]]
+    entries = [
+        Entry(seq=0, timestamp=START + timedelta(days=day, seconds=second), event=event)
+        for day, part in enumerate(parts)
+        for second, event in enumerate(part)
+    ]
+    assert Trajectory(tuple(entries)).usage().seconds == 2 + 1 + 0 + 1
 
 
 def test_publishing_does_not_count_as_working_time() -> None:

@@ -101,13 +101,13 @@ def test_no_credential_is_recorded(tmp_path: Path) -> None:
     assert CANARY in str(build_deps(tmp_path, values).settings.model_dump(mode="json")["mcp_servers"])
 
 
-async def test_a_resumed_run_records_settings_only_if_they_changed(tmp_path: Path) -> None:
+async def test_a_resumed_run_records_its_settings_again(tmp_path: Path) -> None:
     for steps in (5, 5, 9):
         made = build_deps(tmp_path, {"max_steps": steps})
         async with made.logs.open(JobId("run")) as log:
             await record_settings(log, made, RepoConfig())
     trajectory = made.logs.read(JobId("run"))
-    assert [event.steps for event in trajectory if isinstance(event, RunConfigured)] == [5, 9]
+    assert [event.steps for event in trajectory if isinstance(event, RunConfigured)] == [5, 5, 9]
     assert trajectory.run_configured is not None and trajectory.run_configured.steps == 9
 
 
