@@ -226,7 +226,7 @@ async def action(options: argparse.Namespace) -> int:
         Path(path) if path else None for path in (options.resolve, options.publish)
     )
     return await run_workflow_job(
-        _load_settings(options, directory=None),
+        lambda: _load_settings(options, directory=None),
         print_stderr,
         resolve_directory=resolve_directory,
         publish_directory=publish_directory,

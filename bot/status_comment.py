@@ -124,15 +124,18 @@ async def report_failure(
     deps: RunDependencies | None = None,
     *,
     log_persists: bool = True,
+    workflow_url: str | None = None,
 ) -> None:
     """Saves the work of a failed run. Then replaces the run's status comment with the reason for the failure.
 
     `deps` are the run's RunDependencies, or None if the run failed before they were built. `log_persists` is
-    True if the log of the run stays on this machine.
+    True if the log of the run stays on this machine. `workflow_url` is the URL of the workflow run that contains
+    the job, if `deps` is None.
     """
     reason = failure_text(error)
     if deps is None:
-        await forge.upsert_comment(job.repo, job.number, job.id, reply_texts.render_failure(reason, job.id))
+        text = reply_texts.render_failure(reason, job.id, workflow_url)
+        await forge.upsert_comment(job.repo, job.number, job.id, text)
     else:
         await salvage_run(job, reason, deps, forge, is_permanent=log_persists)
 

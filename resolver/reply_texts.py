@@ -139,9 +139,9 @@ def render_withdrawn(explanation: str, summary: Summary) -> str:
     return render_reply("withdrawn.md.j2", explanation=explanation, summary=summary)
 
 
-def render_failure(sentence: str, run: str) -> str:
+def render_failure(sentence: str, run: str, workflow_url: str | None = None) -> str:
     """Renders the comment about a run that failed before it started, or about a run whose log cannot be read."""
-    return render_reply("failed.md.j2", sentence=sentence, run=run)
+    return render_reply("failed.md.j2", sentence=sentence, run=run, workflow_url=workflow_url)
 
 
 AdmissionProblem = Literal[

@@ -61,7 +61,7 @@ async def salvage_run(
     if trajectory.job_completed is not None:
         return  # The run completed just before it was stopped, so its outcome is already posted.
     if trajectory.run_started is None or get_task(trajectory) == "setup":
-        await post_comment(job, forge, reply_texts.render_failure(reason, run))
+        await post_comment(job, forge, reply_texts.render_failure(reason, run, deps.settings.workflow_url))
         return
     if not await can_trigger(job, forge):
         await report_lost_permission(job, trajectory, forge)

@@ -13,7 +13,7 @@ from patchwright.bot.credentials import collect_secrets, settings_secrets
 from patchwright.bot.github_action.command_replies import build_command_handler
 from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
 from patchwright.bot.github_action.scheduled import SCHEDULED_EVENTS, find_missed_delivery
-from patchwright.bot.github_action.workflow_step import run_action, write_no_view
+from patchwright.bot.github_action.workflow_step import report_early_error, run_action, write_no_view
 from patchwright.bot.job_runner import JobCanceled
 from patchwright.bot.status_comment import comment_reporter, failure_text, null_reporter, report_failure
 from patchwright.bot.terminal.inspect_commands import VIEW_FILE, write_view
@@ -21,7 +21,14 @@ from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import Job, Outcome, Repo
-from patchwright.resolver.errors import LogError, ResolverError, SettingsError, UsageError, WriteBlocked
+from patchwright.resolver.errors import (
+    InvalidArtifact,
+    LogError,
+    ResolverError,
+    SettingsError,
+    UsageError,
+    WriteBlocked,
+)
 from patchwright.resolver.forge import Forge, MaskingForge, ReadOnlyForge
 from patchwright.resolver.publishing import artifact
 from patchwright.resolver.resolve import resolve_job
@@ -35,6 +42,11 @@ REPLY_GRACE = timedelta(minutes=30)
 """The reply to a request may arrive this long after the end of the run's time limit. This time covers waiting
 for a runner, building images, and the publish job.
 """
+
+REPORTING_SETTINGS = frozenset(
+    ("DATA", "LABEL", "MENTION", "APP_ID", "PRIVATE_KEY", "PRIVATE_KEY_FILE", "CA_BUNDLE", "WORKFLOW_URL")
+)
+"""The settings that a job uses to report that another setting is invalid."""
 
 Notify = Callable[[str], object]
 
@@ -54,19 +66,45 @@ class WorkflowJob(Protocol):
 
 
 async def run_workflow_job(
-    settings: Settings,
+    read_settings: Callable[[], Settings],
     notify: Notify,
     *,
     resolve_directory: Path | None = None,
     publish_directory: Path | None = None,
 ) -> int:
-    """Handles the event of a workflow and returns the exit code.
+    """Handles the event of a workflow and returns the exit code. Reports invalid settings like any other error
+    of the job: in a comment or the artifact, in the outputs and in the job summary.
 
     With `resolve_directory`, only resolves, and saves the artifact in that directory. With `publish_directory`,
     only publishes the artifact in that directory. If the event contains no request, uses no model and no
-    container engine. Raises SettingsError.
+    container engine.
     """
     environ = composition_root.read_environment()
+    try:
+        try:
+            settings, problem = read_settings(), None
+        except SettingsError as exc:
+            reporting = {name: value for name, value in environ.items() if _is_for_reporting(name)}
+            settings, problem = composition_root.read_settings({}, reporting, None, None), exc
+        return await _run_job(settings, environ, notify, resolve_directory, publish_directory, problem)
+    except ResolverError as exc:
+        return report_early_error(environ, exc)
+
+
+def _is_for_reporting(name: str) -> bool:
+    """Returns whether a job that does no work uses the variable to report an error."""
+    return not name.startswith("PATCHWRIGHT_") or name.removeprefix("PATCHWRIGHT_") in REPORTING_SETTINGS
+
+
+async def _run_job(
+    settings: Settings,
+    environ: Mapping[str, str],
+    notify: Notify,
+    resolve_directory: Path | None,
+    publish_directory: Path | None,
+    problem: SettingsError | None,
+) -> int:
+    """Handles the event. If `problem` is not None, only reports it. Raises ResolverError."""
     secrets = collect_secrets(settings, environ)
     logs = FileLogStore(settings.data / "runs")
     triggers = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
@@ -104,11 +142,17 @@ async def run_workflow_job(
                 if resolve_directory is not None
                 else workflow_job
             )
+
+        async def handle_command(job: Job) -> bool:
+            if problem is not None:
+                raise problem
+            return await workflow_job.handle_command(job)
+
         return await run_action(
             environ,
             workflow_job.resolve,
             triggers=triggers,
-            handle_command=workflow_job.handle_command,
+            handle_command=handle_command,
             read_log=lambda job: logs.read(job.id),
             report_failure=workflow_job.report_failure,
             missed_delivery=missed_delivery,
@@ -151,7 +195,8 @@ class SingleJob:
         return await resolve_job(job, deps, self.forge, comment_reporter(self.forge, self.settings))
 
     async def report_failure(self, job: Job, error: Exception) -> None:
-        await report_failure(self.forge, job, error, self.deps, log_persists=False)
+        url = self.settings.workflow_url
+        await report_failure(self.forge, job, error, self.deps, log_persists=False, workflow_url=url)
 
     async def open_deps(self) -> RunDependencies:
         opening = composition_root.build_run_dependencies(
@@ -233,8 +278,9 @@ class PublishJob:
         return await resolve_job(job, self._deps, self._forge, null_reporter)
 
     async def report_failure(self, job: Job, error: Exception) -> None:
-        # The message of ResolveJobFailed already names the cause.
-        reported = JobCanceled(str(error)) if isinstance(error, ResolveJobFailed) else error
+        # The messages of these errors already name the cause.
+        is_explained = isinstance(error, ResolveJobFailed | InvalidArtifact)
+        reported = JobCanceled(str(error)) if is_explained else error
         await report_failure(self._forge, job, reported, self._deps, log_persists=False)
 
 

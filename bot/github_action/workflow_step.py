@@ -7,12 +7,14 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from secrets import token_hex
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 from patchwright.bot.github_action.command_replies import CommandHandler, handle_no_command
+from patchwright.bot.github_action.operator_messages import annotation, word_for_workflow
 from patchwright.bot.job_runner import FailureReporter, JobCanceled, JobResolver, unwrap_exception_group
 from patchwright.bot.webhooks.delivery import Delivery, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_request
@@ -60,6 +62,11 @@ Source: docs.github.com/actions/reference/workflows-and-actions/workflow-cancell
 OPERATOR_ERRORS = (SettingsError, ModelAccessDenied, NotFound, Unauthorized, Forbidden)
 """Errors that a retry cannot fix, because the operator must change something."""
 
+UNKNOWN_PRICE = (
+    "The price of a model is unknown, so the input `max-usd` did not limit its cost. To limit it, set "
+    "PATCHWRIGHT_MAX_TOKENS in the `env` of the job."
+)
+
 
 def write_no_view(job: Job) -> None:
     """Writes nothing, for jobs that need no HTML view."""
@@ -104,12 +111,15 @@ async def run_action(
         _write_outputs(environ, {"outcome": "ignored"}, "")
         return 0
     job = request.job
-    if (
-        environ.get("GITHUB_ACTIONS") == "true"
-    ):  # Outside GitHub Actions, this output would show the secrets instead of masking them.
+    # Outside GitHub Actions, this output would show the secrets instead of masking them.
+    if _is_runner(environ):
         _mask_secrets(secrets, write)
     report = _JobReport(environ, job, read_log, write_view)
-    with _disable_commands(write):
+    errors = list[Exception]()
+    with contextlib.ExitStack() as stack:
+        # These lines are annotations, so they are written when workflow commands are enabled again.
+        stack.callback(lambda: _write_annotations(environ, errors, report.trajectory, write))
+        stack.enter_context(_disable_commands(write))
         try:
             if await handle_command(job):
                 report.report("answered")
@@ -130,13 +140,29 @@ async def run_action(
             error = unwrap_exception_group(exc)
             if not isinstance(error, ResolverError | SandboxError):
                 raise
-            write(f"patchwright: {error}")
+            error = word_for_workflow(error)
+            errors.append(error)
             await _report_failure(job, error, report_failure, write)
             report.report("error", {"Error": escape_markdown(str(error))})
-            return 2 if isinstance(error, OPERATOR_ERRORS) else 1
+            return error_exit_code(error)
         report.report_outcome(outcome)
         write(f"{job.repo}#{job.number}: {outcome.kind}")
     return exit_code(outcome)
+
+
+def report_early_error(
+    environ: Mapping[str, str], error: Exception, write: Writer = lambda line: print(line, flush=True)
+) -> int:
+    """Reports an error that ended the step before it knew its job. Returns the exit code."""
+    error = word_for_workflow(error)
+    _write_error(environ, error, write)
+    summary = f"### Patchwright: error\n\n{escape_markdown(str(error))}\n"
+    _write_outputs(environ, dict.fromkeys(OUTPUTS, "") | {"outcome": "error"}, summary)
+    return error_exit_code(error)
+
+
+def error_exit_code(error: Exception) -> int:
+    return 2 if isinstance(error, OPERATOR_ERRORS) else 1
 
 
 def exit_code(outcome: Outcome) -> int:
@@ -156,9 +182,14 @@ def exit_code(outcome: Outcome) -> int:
 def usage_outputs(usage: Usage) -> dict[str, str]:
     """Returns the outputs that report usage. The cost is "" if the price of a model is unknown."""
     return {
-        "cost-usd": "" if usage.unpriced else str(usage.usd),
+        "cost-usd": "" if usage.unpriced else _format_cost(usage.usd),
         "tokens": str(usage.tokens),
     }
+
+
+def _format_cost(usd: Decimal) -> str:
+    """Returns the cost, rounded to millionths of a dollar."""
+    return f"{round(usd, 6).normalize():f}"
 
 
 class _JobReport:
@@ -209,7 +240,9 @@ class _JobReport:
         outputs |= {"verdict": verdict.kind if verdict else "", "run-page": str(view) if view else ""}
         rows = {**rows, "Branch": escape_markdown(outputs["branch"])}
         cost = trajectory.usage().cost
-        dollars = f"at least {cost.usd}" if isinstance(cost, MinimumCost) else outputs["cost-usd"]
+        dollars = (
+            f"at least {_format_cost(cost.usd)}" if isinstance(cost, MinimumCost) else outputs["cost-usd"]
+        )
         rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
         tests = ""
         if verdict is not None and trajectory.run_started:
@@ -258,6 +291,23 @@ async def _report_failure(job: Job, error: Exception, report_failure: FailureRep
         await report_failure(job, error)
     except (ResolverError, OSError) as exc:  # The job may have failed because the forge is unavailable.
         write(f"patchwright: the failure could not be reported in the issue: {exc}")
+
+
+def _is_runner(environ: Mapping[str, str]) -> bool:
+    return environ.get("GITHUB_ACTIONS") == "true"
+
+
+def _write_error(environ: Mapping[str, str], error: Exception, write: Writer) -> None:
+    write(annotation("error", str(error)) if _is_runner(environ) else f"patchwright: {error}")
+
+
+def _write_annotations(
+    environ: Mapping[str, str], errors: Iterable[Exception], trajectory: Trajectory, write: Writer
+) -> None:
+    for error in errors:
+        _write_error(environ, error, write)
+    if _is_runner(environ) and trajectory.usage().unpriced:
+        write(annotation("warning", UNKNOWN_PRICE))
 
 
 def _mask_secrets(secrets: Iterable[str], write: Writer) -> None:

@@ -123,11 +123,32 @@ async def test_a_canceled_first_job_saves_its_work_on_a_branch(workflow: Workflo
     assert branch in scenario.comments[0]
 
 
+@pytest.mark.slow
+async def test_an_invalid_setting_is_reported_by_one_job_and_by_two_jobs(workflow: Workflow) -> None:
+    await workflow.label()
+    url = "https://forge.test/acme/calc/actions/runs/5"
+    wrong = {"PATCHWRIGHT_MAX_USD": "two", "PATCHWRIGHT_WORKFLOW_URL": url}
+    reason = "nput `max-usd`: 'two' is not a number. Correct or remove it."
+    for run in (workflow.run_single_job, workflow.resolve):
+        step = await run(**wrong)
+        assert (step.code, step.outputs["outcome"]) == (2, "error"), step.output
+        assert f"::error::i{reason}" in step.output.splitlines()
+        assert "### acme/calc#1: error" in step.summary
+    (comment,) = workflow.scenario.comments
+    assert reason in comment and f"[The workflow run]({url}) has the log." in comment
+    second = await workflow.publish(PATCHWRIGHT_WORKFLOW_URL=url)
+    assert second.outputs["outcome"] == "error", second.output
+    (comment,) = workflow.scenario.comments
+    assert reason in comment and "artifact" not in comment
+    unreadable = await workflow.resolve(PATCHWRIGHT_APP_ID="1", PATCHWRIGHT_MAX_USD="two")
+    assert (unreadable.code, unreadable.outputs["outcome"]) == (2, "error"), unreadable.output
+
+
 async def test_a_first_job_without_an_artifact_is_reported(workflow: Workflow) -> None:
     await workflow.label()
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (1, "error")
-    assert "the previous job failed, or its artifact has expired" in workflow.scenario.comments[0]
+    assert "the previous job failed, or its artifact has expired.\n" in workflow.scenario.comments[0]
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from patchwright.bot.github_action.workflow_step import OUTPUTS, escape_markdown, run_action
+from patchwright.bot.github_action.operator_messages import INPUTS, annotation
+from patchwright.bot.github_action.workflow_step import OUTPUTS, UNKNOWN_PRICE, escape_markdown, run_action
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.cost import MinimumCost
 from patchwright.resolver.domain import Job, Outcome, Published, Rejected, Reported, Verdict
@@ -195,14 +196,48 @@ HOSTILE = (
 
 
 async def test_untrusted_text_is_never_a_workflow_command(tmp_path: Path) -> None:
-    for result in (REJECTED, ForgeError(HOSTILE)):
+    masks = ["::add-mask::line one", "::add-mask::line two", "::add-mask::tok%25en"]
+    for result, annotations in ((REJECTED, []), (ForgeError(HOSTILE), [HOSTILE.replace("\n", "%0A")])):
         step = Step(tmp_path)
         await step.run(result, says=HOSTILE)
-        assert sorted(step.commands()) == [
-            "::add-mask::line one",
-            "::add-mask::line two",
-            "::add-mask::tok%25en",
-        ]
+        assert sorted(step.commands()) == [*masks, *(f"::error::{text}" for text in annotations)]
+    assert annotation("error", "50%\r\n::add-path::x") == "::error::50%25%0A::add-path::x"
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            "PATCHWRIGHT_MAX_USD: 'two' is not a number. Correct or remove it.",
+            "input `max-usd`: 'two' is not a number. Correct or remove it.",
+        ),
+        (
+            "PATCHWRIGHT_MODEL is not set. Set it or pass --model, for example a/b.",
+            "input `model` is not set. Set it, for example a/b.",
+        ),
+        (
+            "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY.",
+            "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set input `model-api-key`. "
+            "Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), and pass it as the "
+            "input `model-api-key`.",
+        ),
+    ],
+)
+async def test_a_message_about_a_setting_names_the_input(tmp_path: Path, message: str, expected: str) -> None:
+    step = Step(tmp_path)
+    assert await step.run(SettingsError(message)) == 2
+    assert step.failures == [expected]
+    assert f"::error::{expected}" in step.commands()
+
+
+def test_every_variable_that_action_yml_sets_from_an_input_has_its_input_in_messages() -> None:
+    (run,) = (each for each in yaml.safe_load(ACTION)["runs"]["steps"] if each.get("id") == "run")
+    given = {
+        name: value.removeprefix("${{ inputs.").removesuffix(" }}")
+        for name, value in run["env"].items()
+        if "inputs." in value and name != "PART"
+    }
+    assert given == INPUTS
 
 
 async def test_outside_of_a_runner_no_secret_is_printed(tmp_path: Path) -> None:
@@ -232,6 +267,15 @@ async def test_an_unknown_cost_is_omitted(tmp_path: Path) -> None:
     step.log = log_of(ReplyUsage(model="m"))
     await step.run(PUBLISHED)
     assert step.outputs()["cost-usd"] == "" and "Cost (USD)" not in step.summary.read_text()
+    assert f"::warning::{UNKNOWN_PRICE}" in step.commands()
+
+
+async def test_a_cost_is_rounded_to_millionths_of_a_dollar(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    step.log = log_of(ReplyUsage(model="m", usd=Decimal("0.00262334999999999993")))
+    await step.run(PUBLISHED)
+    assert step.outputs()["cost-usd"] == "0.002623"
+    assert "\n| Cost (USD) | 0.002623 |\n" in step.summary.read_text()
 
 
 async def test_a_partly_known_cost_is_marked_in_the_summary(tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""Words errors and warnings for the operator of a workflow, and shows them as annotations of the workflow run.
+
+Source: docs.github.com/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from patchwright.bot.terminal.output import strip_control_chars
+from patchwright.resolver.errors import SettingsError
+
+INPUTS: Mapping[str, str] = {
+    "GITHUB_TOKEN": "github-token",
+    **{
+        f"PATCHWRIGHT_{name.replace('-', '_').upper()}": name
+        for name in (
+            *(
+                "app-id",
+                "private-key",
+                "model",
+                "model-api-key",
+                "model-base-url",
+                "label",
+                "mention",
+                "image",
+            ),
+            *("sandbox-features", "allowed-hosts", "max-usd", "max-steps", "timeout"),
+        )
+    },
+}
+"""Maps each variable that action.yml sets from an input to the name of the input."""
+
+CREATE_SECRET = (
+    " Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), and pass it as the input "
+    "`model-api-key`."
+)
+
+
+def word_for_workflow(error: Exception) -> Exception:
+    """Returns the error with the names that the operator of a workflow uses: inputs instead
+    of variables. Returns other errors unchanged.
+    """
+    text = str(error)
+    if isinstance(error, SettingsError):
+        hint = CREATE_SECRET if "PATCHWRIGHT_MODEL_API_KEY" in text else ""
+        named = re.sub(
+            r"\b[A-Z]+_[A-Z_]+\b",
+            lambda match: f"input `{INPUTS[match[0]]}`" if match[0] in INPUTS else match[0],
+            text.replace(" or pass --model", ""),
+        )
+        return SettingsError(named + hint)
+    return error
+
+
+def annotation(level: Literal["error", "warning"], text: str) -> str:
+    """Returns the workflow command that shows the text as an annotation of the workflow run.
+
+    The text may be hostile. It stays on the command's line, so it cannot start another command.
+    """
+    line = strip_control_chars(text).replace("%", "%25").replace("\n", "%0A")
+    return f"::{level}::{line}"
