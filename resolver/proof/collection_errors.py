@@ -61,7 +61,7 @@ class AddedSymbols:
         without its suffix.
         """
         paths = re.findall(
-            r"(?:Cannot find module|Failed to (?:load|resolve)[\w\s]*?) ['\"]?([^'\"\s]+)", message
+            r"(?:Cannot find module|Failed to (?:load url|resolve import)) ['\"]?([^'\"\s]+)", message
         )
         missing = {PurePosixPath(path).name for path in paths if "/" in path}
         stems = {PurePosixPath(path).name for path in self._files if path.endswith(_JAVASCRIPT_SUFFIXES)}

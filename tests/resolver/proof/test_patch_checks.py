@@ -1,0 +1,250 @@
+"""What is read from a patch and from test runs before the verdict: lost checks, missing names, kinds of files."""
+
+import pytest
+
+from patchwright.resolver.domain import TestRun, TestStatus, Verdict
+from patchwright.resolver.proof.collection_errors import AddedSymbols, skip_unrelated_errors
+from patchwright.resolver.proof.file_classifier import (
+    is_pytest_file,
+    is_runner_config,
+    is_shadowing_runner,
+    is_test_file,
+    is_test_related,
+)
+from patchwright.resolver.proof.verdict_merge import MAX_OUTPUT, merge_verdicts
+from patchwright.resolver.proof.weakened_tests import compare_test_file
+from patchwright.resolver.suites.runner_report import RunnerReport
+
+ONE = "def test_a():\n    assert add(1, 2) == 3\n"
+TWO = ONE + "    assert add(0, 0) == 0\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "found"),
+    [
+        ("test_a.py", ONE, ONE, None),
+        ("test_a.py", ONE, TWO, None),
+        ("test_a.py", TWO, ONE, "test_a.py has 2 checks fewer in test_a."),
+        ("test_a.py", ONE, "def test_a():\n    assert add\n", "test_a.py has 1 check fewer in test_a."),
+        ("test_a.py", ONE, "def test_a():\n    assert add(1, 2) == 3 or True\n",
+         "test_a.py has 2 checks fewer in test_a."),
+        ("test_a.py", ONE, "def test_a():\n    assert True\n", "test_a.py has 2 checks fewer in test_a."),
+        ("test_a.py", ONE, "def test_a():\n    assert add(1, 2) == 3 and True\n", None),
+        ("test_a.py", ONE, "def test_b():\n    pass\n", None),  # The test runs count it as missing.
+        ("test_a.py", ONE, f"@pytest.mark.skip\n{ONE}", "test_a.py has 1 skip more."),
+        ("test_a.py", ONE, f"# skip this\n{ONE}", None),
+        ("test_a.py", f"@pytest.mark.xfail\n{ONE}", ONE, None),
+        ("test_a.py", TWO, f"@skip\n@skip\n{ONE}", "test_a.py has 2 checks fewer in test_a and 2 skips more."),
+        (
+            "test_a.py",
+            "class TestA:\n    async def test_x(self):\n        self.assertEqual(1, f())\n        raises(E)\n",
+            "class TestA:\n    async def test_x(self):\n        f()\n",
+            "test_a.py has 2 checks fewer in TestA.test_x.",
+        ),
+        (
+            "test_a.py",
+            "".join(f"def test_{name}():\n    assert f()\n" for name in "edcba"),
+            "".join(f"def test_{name}():\n    f()\n" for name in "edcba"),
+            "test_a.py has 5 checks fewer in test_a, test_b, test_c.",
+        ),
+        ("test_a.py", "assert a\nassert b (\n", "assert a (\n", "test_a.py has 1 check fewer."),
+        ("a.test.js", "expect(a); expect(b)", "expect(a)\n// expect(b)", "a.test.js has 1 check fewer."),
+        ("a.test.js", "it('x')", "it.skip('x')", "a.test.js has 1 skip more."),
+        ("lib.rs", "assert_eq!(1, f());", "f();", "lib.rs has 1 check fewer."),
+    ],
+)  # fmt: skip
+def test_a_test_that_checks_less_is_named(path: str, old: str, new: str, found: str | None) -> None:
+    assert compare_test_file(path, old, new.encode()) == found
+
+
+ADDED = AddedSymbols(
+    {"src/calc.py": frozenset({"add"}), "pkg/__init__.py": frozenset()},
+    frozenset({"lib/sum.ts", "lib/sum.rb"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "explained"),
+    [
+        ("E   ImportError: cannot import name 'add' from 'calc'", True),
+        ("E   ImportError: cannot import name 'sub' from 'calc'", False),
+        ("E   AttributeError: module 'calc' has no attribute 'add'", True),
+        ("E   AttributeError: module 'calc' has no attribute 'sub'", False),
+        ("E   ModuleNotFoundError: No module named 'calc'", True),
+        ("E   ModuleNotFoundError: No module named 'pkg'", True),
+        ("E   ModuleNotFoundError: No module named 'lc'", False),
+        ("E   ModuleNotFoundError: No module named 'requests'", False),
+        # The last error is the one that stopped the collection.
+        ("E   ImportError: cannot import name 'sub'\nE   ImportError: cannot import name 'add'", True),
+        ("E   ImportError: cannot import name 'add'\nE   ImportError: cannot import name 'sub'", False),
+        ("E   ImportError: cannot import name 'add'\nE   ValueError: no", False),
+        ("the test says: ImportError: cannot import name 'add'", False),
+        ("Error: Cannot find module './sum' from 'a.test.ts'", True),
+        ("Error: Failed to load url ../lib/sum (resolved id: ../lib/sum). Does the file exist?", True),
+        ("Error: Failed to resolve import \"../lib/sum.ts\" from a.test.ts", True),
+        ("Error: Cannot find module 'sum'", False),  # A package, not a file.
+        ("Error: Cannot find module './other'", False),
+        ("LoadError: cannot load such file -- ./sum", True),
+        ("LoadError: cannot load such file -- lib/sum.rb", True),
+        ("LoadError: cannot load such file -- other", False),
+        ("", False),
+    ],
+)  # fmt: skip
+def test_an_error_is_explained_by_what_the_patch_adds(message: str, explained: bool) -> None:
+    assert ADDED.explains(message) == explained
+    assert not AddedSymbols({}, frozenset()).explains(message)
+    if "E  " not in message:
+        assert ADDED.explains("", message) == explained
+
+
+def run(
+    problem: str | None = None, exit_code: int | None = 1, output: str = "", **results: TestStatus
+) -> TestRun:
+    named = {name.replace("__", "::"): result for name, result in results.items()}
+    return TestRun(
+        command="c", results=named, exit_code=exit_code, seconds=1.0, output=output, problem=problem
+    )
+
+
+def test_only_errors_for_want_of_the_patch_count_at_base() -> None:
+    ours, other = "E   ImportError: cannot import name 'add'", "E   ImportError: cannot import name 'x'"
+    report = RunnerReport(results={}, messages={"t::a": ours, "t::b": other, "t::d": ours})
+    before = run(t__a="error", t__b="error", t__c="error", t__d="failed", t__e="passed")
+    after = skip_unrelated_errors(before, report, ADDED, frozenset({"t::a"}))
+    assert after == run(t__a="error", t__b="skipped", t__c="skipped", t__d="failed", t__e="passed")
+    # Some reports say only in the output why a file could not be loaded; a single test has its own message.
+    output = "Cannot find module './sum'"
+    file = run(output=output, u="error", t__a="error")
+    assert skip_unrelated_errors(file, RunnerReport(results={}, messages={}), ADDED, frozenset()) == run(
+        output=output, u="error", t__a="skipped"
+    )
+
+
+@pytest.mark.parametrize(
+    ("problem", "exit_code", "output", "errors"),
+    [
+        ("no tests ran", 1, "Cannot find module './sum'", True),
+        ("no tests ran", 1, "Cannot find module './other'", False),
+        ("no tests ran", 0, "Cannot find module './sum'", False),
+        ("killed", None, "Cannot find module './sum'", False),
+        (None, 1, "Cannot find module './sum'", False),
+    ],
+)
+def test_a_runner_that_stops_for_want_of_the_patch_fails_all_its_tests(
+    problem: str | None, exit_code: int | None, output: str, errors: bool
+) -> None:
+    before = run(problem, exit_code, output)
+    after = skip_unrelated_errors(
+        before, RunnerReport(results={}, messages={}), ADDED, frozenset({"u::a", "u::b"})
+    )
+    assert after == (run(None, exit_code, output, u__a="error", u__b="error") if errors else before)
+
+
+@pytest.mark.parametrize(
+    ("path", "kinds"),
+    [
+        ("src/calc.py", ""), ("tests/data.json", "related"), ("testing/x.py", "related"), ("src/testing/x.py", ""),
+        ("test_calc.py", "pytest test related"), ("pkg/calc_test.py", "pytest test related"),
+        ("test_calc.txt", "test related"), ("calc_spec.rb", "test related"), ("a.test.ts", "test related"),
+        ("CalcTest.java", "test related"), ("TestCalc.java", "test related"), ("Testing.java", ""),
+        ("conftest.py", "config related"), ("tests/conftest.py", "config related"),
+        ("pyproject.toml", "config related"), (".github/workflows/ci.yml", "config related"),
+        ("src/sitecustomize.py", "config related"), ("evil.pth", "config related"),
+        ("src/pytest.py", "config related"), ("lib/pytest.py", ""), ("vitest.config.ts", "config related"),
+        ("spec_helper.rb", "config related"),
+    ],
+)  # fmt: skip
+def test_files_are_classified_by_their_role_in_test_runs(path: str, kinds: str) -> None:
+    predicates = {
+        "pytest": is_pytest_file, "test": is_test_file, "config": is_runner_config, "related": is_test_related
+    }  # fmt: skip
+    assert " ".join(name for name, holds in predicates.items() if holds(path)) == kinds
+
+
+@pytest.mark.parametrize(
+    ("path", "directory", "shadows"),
+    [
+        ("json.py", "", True), ("json/__init__.py", "", True), ("src/pytest/a.py", "", True), ("_pytest.so", "", True),
+        ("json.txt", "", False), ("pkg/json.py", "", False), ("pkg/json.py", "pkg", True), ("calc.py", "", False),
+        ("src.py", "", False), ("other/json.py", "pkg", False),
+    ],
+)  # fmt: skip
+def test_a_file_that_replaces_a_module_of_the_runner_is_found(
+    path: str, directory: str, shadows: bool
+) -> None:
+    assert is_shadowing_runner(path, directory) == shadows
+
+
+def test_merged_verdicts_keep_what_each_suite_shows() -> None:
+    def suite(name: str, kind: str, **more: object) -> Verdict:
+        test_run = TestRun(
+            command=f"run {name}", command_reason=f"{name} is there.", results={f"{name}::t": "passed"},
+            exit_code=0, seconds=1.5, output=name * MAX_OUTPUT, flaky=(f"{name}::f",),
+        )  # fmt: skip
+        fields = {"before": test_run, "after": test_run, "reason": f"{name}: {kind}."} | more
+        return Verdict(kind=kind, **fields)  # type: ignore[arg-type]
+
+    lists = (
+        "fail_to_pass",
+        "pass_to_fail",
+        "flaky",
+        "missing",
+        "modified_tests_failing",
+        "patch_tests_failing",
+    )
+    first, second = (
+        suite(name, "unproven", new_tests_at_base={name: "failed"}, partial=name == "b",
+              **dict.fromkeys(lists, (name, "both")))
+        for name in "ab"
+    )  # fmt: skip
+    merged = merge_verdicts((first, second))
+    assert {field: getattr(merged, field) for field in lists} == dict.fromkeys(lists, ("a", "both", "b"))
+    assert (merged.kind, merged.reason, merged.partial) == ("unproven", "a: unproven.", True)
+    assert merged.new_tests_at_base == {"a": "failed", "b": "failed"}
+    after = merged.after
+    assert after is not None and after == merged.before
+    assert (after.command, after.command_reason) == ("run a; run b", "a is there. b is there.")
+    assert (after.results, after.flaky) == ({"a::t": "passed", "b::t": "passed"}, ("a::f", "b::f"))
+    half = MAX_OUTPUT // 2
+    assert (after.seconds, after.output) == (3.0, f"$ run a\n{'a' * half}\n$ run b\n{'b' * half}")
+    assert (after.exit_code, after.problem) == (0, None)
+
+    fixed, absent = suite("c", "fixed"), suite("d", "untested", after=None)
+    unproven = suite("e", "unproven")
+    for verdicts, kind, reason in (
+        ((unproven, fixed), "fixed", "c: fixed."),
+        ((fixed, first), "unproven", "a: unproven."),
+        ((fixed, absent), "unproven", "d: untested."),
+        ((absent, absent), "untested", "d: untested."),
+        ((absent, suite("f", "regressed"), fixed), "regressed", "f: regressed."),
+        ((suite("g", "empty"), fixed), "fixed", "c: fixed."),
+        *(
+            ((fixed, suite("h", "unproven", **{field: ("x",)})), "unproven", "h: unproven.")
+            for field in ("missing", "modified_tests_failing", "patch_tests_failing", "weakened_tests",
+                          "deleted_test_files", "reverted_test_config")
+        ),
+        ((fixed, suite("h", "unproven", before=None)), "unproven", "h: unproven."),
+        ((fixed, suite("h", "unproven", after=run("no tests ran"))), "unproven", "h: unproven."),
+    ):  # fmt: skip
+        both = merge_verdicts(verdicts)
+        assert (both.kind, both.reason) == (kind, reason)
+    edited = suite(
+        "i", "unproven", weakened_tests=("w",), deleted_test_files=("d",), reverted_test_config=("c",)
+    )
+    both = merge_verdicts((edited, edited))
+    assert (both.weakened_tests, both.deleted_test_files, both.reverted_test_config) == (
+        ("w",),
+        ("d",),
+        ("c",),
+    )
+    failing = suite("j", "unproven", after=run(None, 3))
+    hung = suite("k", "unproven", after=run("killed", None))
+    assert (merge_verdicts((fixed, failing)).after, merge_verdicts((absent, absent)).after) != (None, None)
+    merged_runs = [
+        merge_verdicts(each).after for each in ((fixed, failing), (failing, hung), (absent, failing))
+    ]
+    assert [(each.exit_code, each.problem) for each in merged_runs if each] == [
+        (3, None),
+        (None, "killed"),
+        (3, None),
+    ]
