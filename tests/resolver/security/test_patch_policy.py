@@ -11,9 +11,11 @@ from patchwright.resolver.security.patch_policy import (
     FilteredPatch,
     PatchCheck,
     PatchLimits,
+    build_patch_limits,
     check_patch,
     filter_patch,
 )
+from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.workspaces import WorkspaceFactory
 from tests.resolver.git_repository import Repository
 
@@ -264,8 +266,11 @@ async def test_removed_changes_do_not_count_toward_the_limits(filter_changes, re
 async def test_the_operator_can_allow_paths_and_raise_limits(filter_changes, repository: Repository) -> None:
     repository.write(".github/workflows/ci.yml", "on: []\n")
     repository.write("big.bin", os.urandom(6_000_000))
-    kept, files = await filter_changes(PatchLimits(max_megabytes=20, allowed_paths=(".github/Workflows/*",)))
-    assert (files, kept.removed) == ((".github/workflows/ci.yml", "big.bin"), ())
+    for pattern in (".github/Workflows/*", "/.github/workflows/*"):
+        settings = Settings(max_patch_mb=20, allowed_paths=(pattern,))
+        kept, files = await filter_changes(build_patch_limits(settings))
+        assert (files, kept.removed) == ((".github/workflows/ci.yml", "big.bin"), ())
+    assert build_patch_limits(Settings(max_files=3)).max_files == 3
 
 
 async def test_no_setting_allows_a_symlink_out_of_the_tree(filter_changes, repository: Repository) -> None:
