@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from patchwright.bot.terminal.output import strip_control_chars
-from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.errors import Forbidden, SettingsError
 
 INPUTS: Mapping[str, str] = {
     "GITHUB_TOKEN": "github-token",
@@ -36,10 +36,16 @@ CREATE_SECRET = (
     "`model-api-key`."
 )
 
+NO_PERMISSION = "resource not accessible by integration"
+"""GitHub's message if `permissions:` does not grant the request to the workflow's token."""
+
+REQUEST_PATHS = {"contents": "/git/refs", "issues": "/comments", "pull_requests": "/pulls"}
+"""Maps each required permission to a part of the requests that need it. GitHub's message may only name the request."""
+
 
 def word_for_workflow(error: Exception) -> Exception:
     """Returns the error with the names that the operator of a workflow uses: inputs instead
-    of variables. Returns other errors unchanged.
+    of variables, and the lines of `permissions:`. Returns other errors unchanged.
     """
     text = str(error)
     if isinstance(error, SettingsError):
@@ -50,7 +56,20 @@ def word_for_workflow(error: Exception) -> Exception:
             text.replace(" or pass --model", ""),
         )
         return SettingsError(named + hint)
+    if isinstance(error, Forbidden) and NO_PERMISSION in text.lower():
+        return Forbidden(f"{text.rstrip('.')}. {_permissions_hint(text)}")
     return error
+
+
+def _permissions_hint(text: str) -> str:
+    """Returns the sentence that names the missing lines of `permissions:`. GitHub's message names the permissions,
+    or at least the request.
+    """
+    names = re.findall(r"\b([a-z_]+)=write\b", text) or [
+        permission for permission, path in REQUEST_PATHS.items() if path in text
+    ]
+    lines = " or ".join(f"`{name.replace('_', '-')}: write`" for name in names or REQUEST_PATHS)
+    return f"In the workflow file, add the line {lines} to the `permissions:` of the job."
 
 
 def annotation(level: Literal["error", "warning"], text: str) -> str:

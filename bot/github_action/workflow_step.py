@@ -42,7 +42,7 @@ from patchwright.resolver.errors import (
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.publishing import publishing_texts
 from patchwright.resolver.summary import summarize_run
-from patchwright.runtime.errors import SandboxError
+from patchwright.runtime.errors import ImageUnavailable, SandboxError
 
 Writer: TypeAlias = Callable[[str], object]
 
@@ -59,7 +59,7 @@ CANCEL_TIMEOUT_SECONDS = 7.0
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-cancellation
 """
 
-OPERATOR_ERRORS = (SettingsError, ModelAccessDenied, NotFound, Unauthorized, Forbidden)
+OPERATOR_ERRORS = (SettingsError, ModelAccessDenied, NotFound, Unauthorized, Forbidden, ImageUnavailable)
 """Errors that a retry cannot fix, because the operator must change something."""
 
 UNKNOWN_PRICE = (
@@ -132,7 +132,9 @@ async def run_action(
         except asyncio.CancelledError:
             # The runner kills the process 10 s after its signal. The report has its own task, because a
             # canceled task may be canceled again.
-            reporting = _report_failure(job, JobCanceled("The workflow was canceled."), report_failure, write)
+            reporting = _report_failure(
+                job, JobCanceled("The workflow was canceled."), report_failure, errors
+            )
             await asyncio.wait((asyncio.create_task(reporting),), timeout=CANCEL_TIMEOUT_SECONDS)
             report.report("canceled")
             raise
@@ -142,7 +144,7 @@ async def run_action(
                 raise
             error = word_for_workflow(error)
             errors.append(error)
-            await _report_failure(job, error, report_failure, write)
+            await _report_failure(job, error, report_failure, errors)
             report.report("error", {"Error": escape_markdown(str(error))})
             return error_exit_code(error)
         report.report_outcome(outcome)
@@ -286,11 +288,16 @@ def read_event(environ: Mapping[str, str]) -> Delivery:
     return delivery
 
 
-async def _report_failure(job: Job, error: Exception, report_failure: FailureReporter, write: Writer) -> None:
+async def _report_failure(
+    job: Job, error: Exception, report_failure: FailureReporter, errors: list[Exception]
+) -> None:
+    """Reports the failure in the thread. If this fails, too, adds that error to `errors`."""
     try:
         await report_failure(job, error)
     except (ResolverError, OSError) as exc:  # The job may have failed because the forge is unavailable.
-        write(f"patchwright: the failure could not be reported in the issue: {exc}")
+        errors.append(
+            ResolverError(f"The failure could not be reported in the issue: {word_for_workflow(exc)}")
+        )
 
 
 def _is_runner(environ: Mapping[str, str]) -> bool:

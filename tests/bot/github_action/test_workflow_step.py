@@ -19,7 +19,7 @@ from patchwright.resolver.domain import Job, Outcome, Published, Rejected, Repor
 from patchwright.resolver.errors import Forbidden, ForgeError, ModelAccessDenied, SettingsError
 from patchwright.resolver.events import Entry, ModelReply, ReplyUsage, Trajectory
 from patchwright.resolver.settings.settings import parse_environment
-from patchwright.runtime.errors import EngineUnavailable
+from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable
 from tests.bot.deliveries import COMMENTED, LABELED, SENDER
 
 FIXED = Verdict(kind="fixed", reason="test_add passes now.")
@@ -143,6 +143,7 @@ async def test_a_published_pull_request_is_in_the_outputs_and_the_summary(tmp_pa
         (Forbidden("the token may not push"), 2, "error"),
         (ForgeError("502"), 1, "error"),
         (EngineUnavailable("no engine"), 1, "error"),
+        (ImageUnavailable("no image"), 2, "error"),
         (ExceptionGroup("tasks", [ForgeError("502")]), 1, "error"),
     ],
     ids=repr,
@@ -228,6 +229,25 @@ async def test_a_message_about_a_setting_names_the_input(tmp_path: Path, message
     assert await step.run(SettingsError(message)) == 2
     assert step.failures == [expected]
     assert f"::error::{expected}" in step.commands()
+
+
+@pytest.mark.parametrize(
+    ("request_and_permission", "lines"),
+    [
+        ("POST /repos/a/b/pulls: {} (required permission: pull_requests=write)", "`pull-requests: write`"),
+        ("POST /repos/a/b/issues/7/comments: {}", "`issues: write`"),
+        ("{}", "`contents: write` or `issues: write` or `pull-requests: write`"),
+    ],
+)
+async def test_a_missing_permission_names_the_line_of_the_workflow(
+    tmp_path: Path, request_and_permission: str, lines: str
+) -> None:
+    step = Step(tmp_path)
+    message = request_and_permission.format("GitHub returned 403: Resource not accessible by integration")
+    assert await step.run(Forbidden(message)) == 2
+    assert step.failures == [
+        f"{message}. In the workflow file, add the line {lines} to the `permissions:` of the job."
+    ]
 
 
 def test_every_variable_that_action_yml_sets_from_an_input_has_its_input_in_messages() -> None:
