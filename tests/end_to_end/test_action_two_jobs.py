@@ -144,6 +144,19 @@ async def test_an_invalid_setting_is_reported_by_one_job_and_by_two_jobs(workflo
     assert (unreadable.code, unreadable.outputs["outcome"]) == (2, "error"), unreadable.output
 
 
+@pytest.mark.slow
+async def test_a_token_that_cannot_comment_ends_the_step_before_the_model_is_called(
+    workflow: Workflow,
+) -> None:
+    await workflow.scenario.script_model(*FIX_TURNS)
+    await workflow.label()
+    step = await workflow.run_single_job(GITHUB_TOKEN=workflow.token("resolve"))
+    assert (step.code, step.outputs["outcome"]) == (2, "error"), step.output
+    (error,) = (line for line in step.output.splitlines() if line.startswith("::error::"))
+    assert error.endswith("add the line `issues: write` to the `permissions:` of the job.")
+    assert not workflow.scenario.endpoint.requests
+
+
 async def test_a_first_job_without_an_artifact_is_reported(workflow: Workflow) -> None:
     await workflow.label()
     second = await workflow.publish()
