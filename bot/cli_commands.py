@@ -19,6 +19,7 @@ from patchwright.bot.terminal.local_files import absolute_path
 from patchwright.bot.terminal.output import print_json, print_stderr, strip_control_chars
 from patchwright.resolver.errors import (
     Forbidden,
+    LogLocked,
     ModelAccessDenied,
     NotFound,
     RepositoryUnusable,
@@ -33,9 +34,9 @@ from patchwright.runtime.errors import EngineStopped, EngineUnavailable, ImageUn
 
 OPERATOR_ERRORS = (
     SettingsError, UsageError, RepositoryUnusable, ModelAccessDenied, NotFound, Unauthorized, Forbidden,
-    EngineUnavailable, ImageUnavailable,
+    EngineUnavailable, ImageUnavailable, LogLocked,
 )  # fmt: skip
-"""Errors that the operator must fix by changing the command, the settings or the permissions."""
+"""Errors that the operator must fix by changing the command, the settings or the permissions, or by waiting."""
 ERROR_HINTS = {
     Unauthorized: "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key.",
     Forbidden: "The token needs read and write access to contents, issues and pull requests of the repository.",
@@ -112,7 +113,8 @@ def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("Stopped.", file=sys.stderr)
         if options.json:
-            print_json({"outcome": "interrupted", "exit_code": INTERRUPTED})
+            saved_run = getattr(options, "saved_run", {})
+            print_json({"outcome": "interrupted", "exit_code": INTERRUPTED, **saved_run})
         return INTERRUPTED
 
 

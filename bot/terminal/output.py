@@ -33,7 +33,7 @@ def wrap_text(text: str, width: int = 78) -> str:
 def outcome_json(
     run: str, outcome: Outcome | None, verdict: Verdict | None, usage: Usage, **extra: Any
 ) -> dict[str, Any]:
-    """Returns the outcome as a JSON object. Missing values are null."""
+    """Returns the outcome as a JSON object. Missing values are null. A local run has no `outcome`."""
     url = outcome.url if isinstance(outcome, Published) else None
     branch = outcome.branch if isinstance(outcome, Published | Reported) else None
     reason = (
@@ -44,7 +44,7 @@ def outcome_json(
         else None
     )
     return {
-        "outcome": outcome.kind if outcome else None,
+        "outcome": outcome.kind if outcome else "completed",
         "verdict": verdict.kind if verdict else None,
         "reason": reason or (verdict.reason if verdict else None),
         "pull_request": url,

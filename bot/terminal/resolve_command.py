@@ -4,6 +4,7 @@ import argparse
 import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 from patchwright.bot import composition_root
 from patchwright.bot.terminal.confirmation import offer_local_sandbox
@@ -15,7 +16,7 @@ from patchwright.bot.terminal.exit_codes import (
     UNPROVEN,
     UNSUCCESSFUL,
 )
-from patchwright.bot.terminal.interrupts import save_partial_patch
+from patchwright.bot.terminal.interrupts import resume_command, save_partial_patch
 from patchwright.bot.terminal.issue_reference import parse_issue_reference
 from patchwright.bot.terminal.live_display import open_display
 from patchwright.bot.terminal.local_files import absolute_path, check_writable, read_issue, write_patch
@@ -27,6 +28,7 @@ from patchwright.bot.terminal.output import (
     tests_table,
     wrap_text,
 )
+from patchwright.bot.terminal.patch_text import hide_binary_hunks, new_binary_files
 from patchwright.bot.terminal.run_ids import create_run_id, find_run, sanitize_name
 from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import (
@@ -163,7 +165,7 @@ async def _resolve_on_forge(
             if options.dry_run
             else github
         )
-        with save_partial_patch(job, settings, None):
+        with save_partial_patch(job, settings, options):
             if earlier.run_started and earlier.agent_stopped is None:
                 async with deps.logs.open(job.id, deps.listeners) as log:
                     await record_operator_resume(job, log)
@@ -198,29 +200,34 @@ async def _resolve_on_disk(
         _open_display(options, earlier) as listener,
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
-        with save_partial_patch(job, settings, options.out):
+        with save_partial_patch(job, settings, options):
             attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "", changes)
     if attempt.agent_stopped.reason == "input_required":
         return _print_question(job, attempt.agent_stopped.detail, trajectory, options)
     error = attempt.agent_stopped.detail if attempt.agent_stopped.reason == "error" else None
     diff = attempt.patch.diff.decode("utf-8", errors="surrogateescape")
+    binary_files = new_binary_files(diff)
     patch_file = write_patch(options.out, attempt.patch)
     finish = last_finish(trajectory)
     if options.json:
         text = attempt.patch.diff.decode("utf-8", errors="replace")
         summary = finish.model_dump(include={"cause", "change", "testing"}) if finish else None
-        extra = {"summary": summary, "patch": text, "patch_file": patch_file, "error": error}
-        excluded = list(attempt.excluded_changes)
-        usage = trajectory.usage()
-        print_json(outcome_json(job.id, None, attempt.verdict, usage, **extra, excluded_changes=excluded))
+        extra: dict[str, Any] = {"summary": summary, "patch": text, "patch_file": patch_file, "error": error}
+        extra |= {"excluded_changes": list(attempt.excluded_changes), "new_binary_files": binary_files}
+        extra["open_points"] = list(attempt.open_points)
+        print_json(outcome_json(job.id, None, attempt.verdict, trajectory.usage(), **extra))
     else:
         print(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
         print(tests_table(attempt.verdict))
         print(
             wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary"
         )
+        for sentence in attempt.open_points:
+            print_stderr(f"NOTICE: {strip_control_chars(sentence)}")
         for sentence in attempt.excluded_changes:
             print_stderr(f"NOTICE: Left out of the patch: {strip_control_chars(sentence)}")
+        for name in binary_files:
+            print_stderr(f"NOTICE: The patch adds the binary file {strip_control_chars(name)}")
         sys.stdout.flush()
         sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
         sys.stdout.flush()
@@ -229,7 +236,7 @@ async def _resolve_on_disk(
         print_stderr(_cost_and_log_text(job, settings, trajectory.usage()))
     code = _verdict_exit_code(attempt.verdict.kind, trajectory)
     if code != SUCCESS and attempt.agent_stopped.reason != "finished" and trajectory.replies():
-        print_stderr(f"resume: patchwright resolve --continue {job.id}")
+        print_stderr(f"resume: {resume_command(job, options)}")
     if error is not None:
         print_stderr(f"patchwright: {strip_control_chars(error)}")
     return code
@@ -241,10 +248,10 @@ def _summary_text(finish: Finish) -> str:
 
 
 def _printable_diff(diff: str) -> str:
-    """Returns the diff for printing. If the output is a terminal, removes control characters; otherwise
-    changes nothing.
+    """Returns the diff for printing. If the output is a terminal, removes control characters and the content of
+    binary files; otherwise changes nothing.
     """
-    return strip_control_chars(diff) if sys.stdout.isatty() else diff
+    return strip_control_chars(hide_binary_hunks(diff)) if sys.stdout.isatty() else diff
 
 
 def _open_display(options: argparse.Namespace, earlier: Trajectory) -> AbstractAsyncContextManager[Listener]:
@@ -266,7 +273,7 @@ def _print_question(job: Job, question: str, trajectory: Trajectory, options: ar
         print_json(outcome_json(job.id, InputRequired(url="", question=question), None, trajectory.usage()))
     else:
         print(f"question: {strip_control_chars(question)}")
-    print_stderr(f"Answer with: patchwright resolve --continue {job.id} --answer TEXT")
+    print_stderr(f"Answer with: {resume_command(job, options)} --answer TEXT")
     return INPUT_REQUIRED
 
 

@@ -156,6 +156,8 @@ def _state_of_log(trajectory: Trajectory) -> ListedState:
         return "dry-run" if getattr(outcome, "url", None) == DRY_RUN_URL else outcome.kind
     if trajectory.run_resumed:
         return "resumed"
+    if trajectory.agent_stopped and trajectory.agent_stopped.reason == "input_required":
+        return "input_required"
     return "completed" if trajectory.verdict else "stopped"
 
 

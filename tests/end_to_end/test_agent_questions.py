@@ -152,7 +152,13 @@ async def test_without_a_forge_the_question_is_printed_and_answered_on_the_comma
     )
     assert f"patchwright resolve --continue {run} --answer" in error
     assert "the agent asks:" in error and "proving" not in error
-    code, out, error = await scenario.command("resolve", "--continue", run, "--answer", "Integers only.")
+    _, out, _ = await scenario.command("runs", "--json")
+    assert [each["state"] for each in json.loads(out)["runs"]] == ["input_required"]
+    answer = ("resolve", "--continue", run, "--answer", "Integers only.")
+    code, out, error = await scenario.command(*answer)
     assert code == 5 and "verdict: untested" in out and "+    return a + b" in out, error
+    assert "\nNOTICE: " in error and "not run after the last edit" in error
+    again = f"patchwright: run {run} is not waiting for an answer: continue it without --answer\n"
+    assert await scenario.command(*answer) == (2, "", again)
     (message,) = messages_from(scenario, "comment")
     assert "The person who started you" in message and "> Integers only." in message

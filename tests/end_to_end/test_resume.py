@@ -123,11 +123,14 @@ async def test_ctrl_c_stops_cleanly_and_prints_how_to_continue(
     while not started.exists():
         assert process.returncode is None
         await wait()
+    (run,) = scenario.runs
+    code, _, message = await scenario.command("resolve", "--continue", run)
+    assert code == 2 and message.startswith("patchwright: Another process is working on the run"), message
+    assert message.count("\n") == 1
     process.send_signal(signal.SIGINT)
     out, error = await process.communicate()
     assert process.returncode == 130
-    assert json.loads(out) == {"outcome": "interrupted", "exit_code": 130}
-    (run,) = scenario.runs
+    assert json.loads(out) == {"outcome": "interrupted", "exit_code": 130, "run": run}
     assert f"patchwright resolve --continue {run}" in error.decode()
     assert "Traceback" not in out.decode() + error.decode()
     assert list((scenario.data / "sandboxes").iterdir()) == []

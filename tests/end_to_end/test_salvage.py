@@ -1,6 +1,7 @@
 """However a run stops, its work tree is saved on a branch and can be continued."""
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -370,13 +371,16 @@ async def test_on_the_command_line_the_partial_patch_is_written_to_the_requested
         scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Never.", DONE), on_request=think
     )
     start = ("resolve", "--repo", str(made.path), "--issue", str(issue), "--out", str(fix))
-    process = await scenario.cli(*start)
+    process = await scenario.cli(*start, "--json")
     async with asyncio.timeout(120):
         if stop == "a signal":
             await thinking.wait()
             process.send_signal(signal.SIGINT)
-        _, error = await process.communicate()
+        out, error = await process.communicate()
     (run,) = scenario.runs
     assert "+    return a + b" in fix.read_text()
     assert f"The changes so far are in {fix}; they were not tested." in error.decode()
-    assert f"patchwright resolve --continue {run}" in error.decode()
+    assert f"patchwright resolve --continue {run} --out {fix}\n" in error.decode()
+    if stop == "a signal":
+        interrupted = {"outcome": "interrupted", "exit_code": 130, "run": run, "patch_file": str(fix)}
+        assert json.loads(out) == interrupted

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from patchwright.bot.terminal.output import strip_control_chars, wrap_text
+from patchwright.bot.terminal.output import outcome_json, strip_control_chars, wrap_text
 from patchwright.bot.terminal.output import tests_table as table
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
-from patchwright.resolver.domain import TestRun, Verdict
+from patchwright.resolver.domain import TestRun, Usage, Verdict
 from patchwright.resolver.events import AgentStopped, Entry, Event, ModelReply, ToolCall, ToolResult
 from patchwright.resolver.llm.model import ReplyUsage
 from patchwright.resolver.run_events import BaseImageChoice, EnvironmentPrepared, NetworkAccess
@@ -49,6 +49,10 @@ def test_a_long_step_is_truncated_with_its_result_below() -> None:
 
 def test_untrusted_text_cannot_control_the_terminal() -> None:
     assert strip_control_chars("a\x1b[2Jb\u202ec\r\n") == "a[2Jbc\n"
+
+
+def test_a_local_run_with_a_verdict_is_completed_in_json() -> None:
+    assert outcome_json("calc-1", None, Verdict(kind="fixed", reason="r"), Usage())["outcome"] == "completed"
 
 
 def test_long_paragraphs_are_wrapped_and_lists_are_not() -> None:
