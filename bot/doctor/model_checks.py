@@ -35,7 +35,7 @@ def _probe_check(name: str, settings: Settings) -> Callable[[], Coroutine[Any, A
         # it.
         await preload_litellm()
         fitness = await probe_model(build_retrying_model(name, settings))
-        detail = fitness_line(fitness).rstrip(".")
+        detail = fitness_line(fitness, settings).rstrip(".")
         if fitness.tool_calling == "none":
             return [failed(NAME, detail, "Check the model name and the API key, or choose another model.")]
         if fitness.tool_calling != settings.tool_calling and fitness.tool_calling == "text":

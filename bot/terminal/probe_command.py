@@ -7,7 +7,7 @@ from patchwright.bot.terminal.output import print_json
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model_check import check_models
 from patchwright.resolver.llm.probe import ProbeResult, probe_model
-from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.settings.settings import Settings, environment_variable
 from patchwright.resolver.text.filters import format_usd
 
 FITNESS_TEXTS = {
@@ -34,21 +34,27 @@ async def run_probe(settings: Settings, environ: Mapping[str, str], *, as_json: 
         print_json({"models": [fitness.model_dump(mode="json") for fitness in results]})
     else:
         for fitness in results:
-            print(fitness_line(fitness))
+            print(fitness_line(fitness, settings))
     return all(
         fitness.tool_calling == "native" or fitness.tool_calling == settings.tool_calling
         for fitness in results
     )
 
 
-def fitness_line(fitness: ProbeResult) -> str:
+def fitness_line(fitness: ProbeResult, settings: Settings) -> str:
     """Returns the result of one probe as a sentence."""
+    from patchwright.resolver.llm.litellm import is_in_model_table
+
+    vision = "the model supports images" if fitness.supports_vision else "the model does not support images"
+    is_configured = settings.model_supports_vision is not None and fitness.model == settings.model
+    if not is_configured and not is_in_model_table(fitness.model):
+        vision = f"image support is unknown: set {environment_variable('model_supports_vision')}"
     usage = fitness.usage
     usd = usage.usd if usage else None
     facts = [
         FITNESS_TEXTS[fitness.tool_calling],
         fitness.reason,
-        "the model supports images" if fitness.supports_vision else "the model does not support images",
+        vision,
         "its price is unknown" if usd is None else f"this test cost {format_usd(usd)}",
     ]
     sentence = "; ".join(fact.rstrip(".") for fact in (facts if usage else facts[:2]))

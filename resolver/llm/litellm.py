@@ -118,6 +118,11 @@ def _get_model_info(name: str) -> Mapping[str, Any]:
     return info if isinstance(info, Mapping) else {}
 
 
+def is_in_model_table(name: str) -> bool:
+    """Returns True if litellm knows the abilities of the model."""
+    return bool(_get_model_info(name))
+
+
 class LitellmModel:
     """A model that is called through litellm. Its name is litellm's name, such as
     `anthropic/claude-sonnet-5`.

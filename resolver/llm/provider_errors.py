@@ -71,9 +71,12 @@ def build_model_error(
             f"check {environment_variable('model_api_key')}, or the provider's own variable."
         )
     if status == 404:
+        path = urlsplit(base_url or "").path.rstrip("/")
+        is_custom = base_url is not None and model_name.startswith("openai/")
+        hint = " (the URL usually ends in /v1)" if is_custom and not path.endswith("/v1") else ""
         return ModelAccessDenied(
             f"The provider has no model {model_name} (404): "
-            f"check {environment_variable('model')} and {environment_variable('model_base_url')}. "
+            f"check {environment_variable('model')} and {environment_variable('model_base_url')}{hint}. "
             f"The provider says: {message}"
         )
     if status == 402 or (status == 429 and _is_out_of_credit(exc, message)):

@@ -45,6 +45,7 @@ async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(
     assert code == 3
     assert result.startswith(
         "openai/recorded: DOES NOT WORK; the model answered without calling the tool: I would rather talk; "
+        "image support is unknown: set PATCHWRIGHT_MODEL_SUPPORTS_VISION; "
     )
     code, result = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded", "--json")
     assert code == 3

@@ -171,6 +171,19 @@ async def test_an_account_without_credit_is_access_denied(endpoint: RecordedMode
         await ask(model(endpoint))
 
 
+async def test_a_base_url_without_its_path_is_explained(endpoint: RecordedModel) -> None:
+    wrong = LitellmModel(
+        "openai/recorded", base_url=endpoint.base_url.removesuffix("/v1"), api_key=SecretStr(KEY)
+    )
+    for each, is_explained in ((wrong, True), (model(endpoint), False)):
+        endpoint.add_faults(ModelFault(status=404, body='{"detail": "Not Found"}'))
+        with pytest.raises(
+            ModelAccessDenied, match="check PATCHWRIGHT_MODEL and PATCHWRIGHT_MODEL_"
+        ) as failed:
+            await ask(each)
+        assert ("(the URL usually ends in /v1)" in str(failed.value)) == is_explained
+
+
 async def test_an_invalid_request_is_not_retryable(endpoint: RecordedModel) -> None:
     endpoint.add_faults(ModelFault(status=400, body='{"error": {"message": "no such\\nparameter"}}'))
     with pytest.raises(ModelError) as failed:
