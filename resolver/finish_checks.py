@@ -29,16 +29,22 @@ from patchwright.runtime.actions import RunPython, RunShell, SendInput
 from patchwright.runtime.observations import ActionFailure, CellResult, ShellResult
 
 MAX_SHOWN_POINTS = 5  # Maximum number of points that one sentence lists.
+NOT_DONE = "Not done: "
+"""Start of the sentence that lists the open points of the plan or the issue."""
+NOT_REPRODUCED = (
+    "Nothing shows the failure: no command failed before the last edit, "
+    "and none was run before and after the edits with different output."
+)
 
 # Programs that run no code of the repository, so their failures say nothing about that code.
 _COMMANDS_WITHOUT_REPOSITORY_CODE = frozenset(
     "cd ls cat grep rg egrep fgrep git find sed awk head tail wc which type command echo printf diff test [ [[ pwd "
     "tree stat file less mkdir touch rm cp mv chmod export source . set true false sleep pip uv apt apt-get npx".split()
 )
-# Failed tests in the output of pytest, unittest, jest, mocha, go, cargo, TAP, RSpec and Maven.
+# Failed tests in the output of pytest, unittest, jest, mocha, node:test, go, cargo, TAP, RSpec and Maven.
 _FAILURE_OUTPUT = re.compile(
     r"\b[1-9]\d* (failed|failing|failures?|errors?)\b|^(FAILED|FAIL|not ok)\b|\btest result: FAILED"
-    r"|(Failures|Errors): [1-9]|(failures|errors)=[1-9]",
+    r"|(Failures|Errors): [1-9]|(failures|errors)=[1-9]|^\S fail [1-9]",
     re.MULTILINE,
 )
 # Uncaught errors of Python, JavaScript, Java, Rust and Go. The script may have continued after the error.
@@ -78,14 +84,11 @@ def find_missing_steps(
     if (patch := trajectory.last_checkpoint()) is None or patch.is_empty:
         return tuple(found)
     if not pull_request and not has_reproduced(trajectory):
-        found.append(
-            "Nothing shows the failure: no command failed before the last edit, "
-            "and none was run before and after the edits with different output."
-        )
+        found.append(NOT_REPRODUCED)
     if can_run_tests and not has_run_tests(trajectory, test_command):
         found.append(describe_missing_test_run(trajectory, test_command))
     if open_points := _open_points(trajectory):
-        found.append(f"These points are not marked as done in the plan: {_format_points(open_points)}.")
+        found.append(f"{NOT_DONE}{_format_points(open_points)}.")
     return (*found, *lint_diff(patch))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from patchwright.resolver.domain import Job, PullRequest, Thread, Verdict
 from patchwright.resolver.events import AgentStopped
+from patchwright.resolver.finish_checks import NOT_DONE, NOT_REPRODUCED
 from patchwright.resolver.summary import Summary
 from patchwright.resolver.text.subjects import MAX_PULL_REQUEST_TITLE, build_subject
 from patchwright.resolver.text.template_renderer import render_reply
@@ -37,14 +38,19 @@ def render_pull_request_body(
     """Renders the body of the pull request. It starts with the verdict and ends with the filled-in
     `pr_template`.
 
+    If something that the issue asks for is left out, merging the pull request does not close the issue.
     `unsigned_reason` says why the commit is not signed. `ci` says why continuous integration does not start
     automatically.
     """
+    is_partial = bool(excluded_changes) or any(point.startswith(NOT_DONE) for point in open_points)
+    if verdict.kind == "fixed":
+        open_points = tuple(point for point in open_points if point != NOT_REPRODUCED)
     return render_reply(
         "pull_body.md.j2",
         thread=thread,
         verdict=verdict,
         summary=summary,
+        is_partial=is_partial,
         notes=notes,
         open_points=open_points,
         excluded_changes=excluded_changes,

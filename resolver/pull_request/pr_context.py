@@ -28,9 +28,11 @@ MAX_THREADS = 60  # threads shown in full; more are unlikely in a real review
 MAX_THREAD_COMMENTS = 12  # Number of the latest comments of a thread that are shown.
 MAX_EARLIER_RUNS = 3  # Number of the latest runs that are shown.
 MAX_RUNS_READ = 10
-CLOSING_REFERENCE = re.compile(r"^Fixes #(\d{1,9})$", re.MULTILINE)
+CLOSING_REFERENCE = re.compile(r"^(?:Fixes|Part of) #(\d{1,9})$", re.MULTILINE)
 """Matches the line that names the issue. The bot writes this line into the body of its pull requests."""
-SUMMARY_SECTION = re.compile(r"^\*\*What was wrong:\*\* .*?(?=^Fixes #\d+\s*\Z|\Z)", re.MULTILINE | re.DOTALL)
+SUMMARY_SECTION = re.compile(
+    r"^\*\*What was wrong:\*\* .*?(?=^(?:Fixes|Part of) #\d+\s*\Z|\Z)", re.MULTILINE | re.DOTALL
+)
 """Matches the description of the work in the body of the bot's pull requests, from the summary to the steps."""
 
 

@@ -69,9 +69,9 @@ def toml_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def add_prefix(text: str, prefix: str) -> str:
-    """Returns the text with a prefix."""
-    return prefix + text
+def surround(text: str, prefix: str, suffix: str) -> str:
+    """Returns the text with a prefix and a suffix."""
+    return f"{prefix}{text}{suffix}"
 
 
 MAX_LEAD_WORDS = 40  # in one sentence

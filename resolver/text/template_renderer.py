@@ -15,7 +15,6 @@ def render(template: str, **values: Any) -> str:
     environment = jinja_templates.get_environment()
     if "neutralize" not in environment.filters:
         environment.filters.update(
-            add_prefix=filters.add_prefix,
             build_subject=subjects.build_subject,
             clip=clip,
             clip_line=clip_line,
@@ -35,6 +34,7 @@ def render(template: str, **values: Any) -> str:
             neutralize=filters.neutralize,
             patch_test_label=filters.patch_test_label,
             strip_heading=subjects.strip_heading,
+            surround=filters.surround,
             toml_string=filters.toml_string,
         )
         environment.globals["denial_messages"] = DENIAL_MESSAGES

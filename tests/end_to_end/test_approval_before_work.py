@@ -48,8 +48,8 @@ async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_
     pull = await open_pull_request(server, server.issue("foreign", by="reporter"))
     assert is_held(pull)
     assert (
-        "CI is on hold (`[skip ci]`): I read text by reporter, who cannot write here. Review the change, "
-        "then comment `@agent run-ci`."
+        "CI is on hold (`[skip ci]`): reporter, whose text the agent read, has no write access here. "
+        "Review the change, then comment `@agent run-ci`."
     ) in str(pull.body)
     await server.world.add_comment(pull, "@agent run-ci", by="reporter")
     await server.wait_until_idle()

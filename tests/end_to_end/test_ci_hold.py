@@ -30,8 +30,8 @@ async def test_a_commit_for_an_outsiders_issue_is_held_and_the_pull_request_says
         "Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted."
     )
     assert (
-        "CI is on hold (`[skip ci]`): I read text by reporter, who cannot write here. Review the change, "
-        "then comment `@agent run-ci`." in pull.body
+        "CI is on hold (`[skip ci]`): reporter, whose text the agent read, has no write access here. "
+        "Review the change, then comment `@agent run-ci`." in pull.body
     )
 
 

@@ -126,7 +126,7 @@ async def test_a_permanent_error_ends_the_run_and_its_work_is_offered_with_the_r
     (ended,) = events_of_kind(untested_scenario, "agent_stopped")
     assert isinstance(ended, AgentStopped) and ended.reason == "error"
     assert ended.detail in body and reason in ended.detail
-    assert body.startswith("**Stopped early:**") and "The agent did not describe its work" in body
+    assert body.startswith("**Stopped early:**") and "The agent stopped before it described its work." in body
 
 
 async def test_empty_billed_replies_end_the_run_and_are_counted(untested_scenario: Scenario) -> None:

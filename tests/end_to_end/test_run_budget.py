@@ -27,7 +27,7 @@ def limit(scenario: Scenario, body: str) -> str:
     assert isinstance(ended, AgentStopped) and ended.reason == "limit"
     assert (
         body.startswith(f"**Stopped early:** {ended.detail}")
-        and "The agent did not describe its work" in body
+        and "The agent stopped before it described its work." in body
     )
     return ended.detail
 

@@ -128,7 +128,10 @@ async def test_a_run_at_its_limit_still_publishes_a_proven_fix(scenario: Scenari
         "**Stopped early:** The limit on model replies is reached (2). This is the work up to that point."
     )
     assert verdict.startswith("**Fixed:**")
-    assert "The agent did not describe its work." in scenario.pull.body
+    assert (
+        "- The agent stopped before it described its work. Check that the change is complete."
+        in scenario.pull.body
+    )
     (comment,) = scenario.comments
     assert comment.startswith("**Stopped early:** The limit on model replies is reached (2).")
 
@@ -148,9 +151,10 @@ async def test_a_workflow_change_is_excluded_and_the_rest_is_verified_and_publis
     changed = scenario.repo.bare.diff("main", scenario.pull.head.sha, "--name-only").split()
     assert changed == ["calc.py", "tests/test_calc.py"]
     assert (
-        "- Left out, and not tested: Only maintainers may change .github/workflows/ci.yml, because this file "
-        "runs in CI.\n" in str(scenario.pull.body)
+        "- Not included: Only maintainers may change .github/workflows/ci.yml, because this file "
+        "runs in CI. Apply this change yourself if you want it.\n" in str(scenario.pull.body)
     )
+    assert str(scenario.pull.body).endswith("\nPart of #1\n")
 
 
 @pytest.mark.slow

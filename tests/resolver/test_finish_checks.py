@@ -120,6 +120,8 @@ def test_only_a_failed_program_is_a_reproduction(command: str, code: int, shows:
         ("python -m unittest; true", "FAILED (failures=1)"),
         ("cargo test; echo", "test result: FAILED. 1 passed; 1 failed"),
         ("node --test; true", "not ok 1 - adds"),
+        ("node --test | tail -n 8", "\u2139 pass 2\n\u2139 fail 1"),
+        ("node --test | tail -n 8", "# pass 2\n# fail 1"),
     ],
 )
 def test_a_failing_test_behind_a_pipe_is_a_reproduction(command: str, output: str) -> None:
@@ -289,18 +291,14 @@ def test_open_points_of_the_last_plan_are_named() -> None:
         return Plan(items=items), ShellResult(output="", exit_code=0, cwd="/", seconds=0)
 
     before = (shell("pytest", 1), EDIT, shell("pytest"))
-    assert find_missing_steps(run(*before, plan("done", "open", "dropped")), None) == (
-        'These points are not marked as done in the plan: "part 1".',
-    )
+    assert find_missing_steps(run(*before, plan("done", "open", "dropped")), None) == ('Not done: "part 1".',)
     assert find_missing_steps(run(*before, plan("open", "open"), plan("done", "dropped")), None) == ()
 
 
 def test_an_issue_with_two_points_requires_a_plan() -> None:
     body = "It fails.\n\nAcceptance:\n- add takes floats\n- sub takes floats\n\nVersions:\n- 1.2\n- 1.3\n"
     trajectory = run(started(body), shell("pytest", 1), EDIT, shell("pytest"))
-    assert find_missing_steps(trajectory, None) == (
-        'These points are not marked as done in the plan: "add takes floats"; "sub takes floats".',
-    )
+    assert find_missing_steps(trajectory, None) == ('Not done: "add takes floats"; "sub takes floats".',)
 
 
 @pytest.mark.parametrize(

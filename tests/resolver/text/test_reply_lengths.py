@@ -12,8 +12,9 @@ from patchwright.bot.comment_texts import queued_text
 from patchwright.resolver import reply_texts
 from patchwright.resolver.actions import Finish
 from patchwright.resolver.ci.ci_hold import CiHold
-from patchwright.resolver.domain import Issue, TestRun, TestStatus, Usage, User, Verdict
+from patchwright.resolver.domain import Issue, ModelReview, TestRun, TestStatus, Usage, User, Verdict
 from patchwright.resolver.events import AgentStopped
+from patchwright.resolver.finish_checks import NOT_REPRODUCED
 from patchwright.resolver.publishing import publishing_texts
 from patchwright.resolver.salvage import SalvagedWork
 from patchwright.resolver.summary import StepSummary, Summary
@@ -176,7 +177,7 @@ def test_what_the_agent_leaves_to_a_person_is_asked_first() -> None:
 @pytest.mark.parametrize(
     ("update", "question"),
     [
-        ({"fail_to_pass": ()}, "Does this fix the issue? The tests do not show it."),
+        ({"fail_to_pass": ()}, "Does this fix the issue?"),
         ({"modified_tests_failing": ("a.py::test_a",)}, "Is the new expectation of `test_a` right?"),
         (
             {"modified_tests_failing": ("a.py::test_a", "a.py::test_b")},
@@ -194,7 +195,7 @@ def test_what_the_agent_leaves_to_a_person_is_asked_first() -> None:
     ],
 )
 def test_a_draft_asks_for_what_is_not_proven(update: dict[str, tuple[str, ...]], question: str) -> None:
-    body = render_body(demo_verdict().model_copy(update={"kind": "unproven", **update}))
+    body = render_body(demo_verdict().model_copy(update={"kind": "unproven", **update}), demo_finish())
     assert f"**Please check:**\n- {question} If so, mark this draft as ready.\n\n" in body
 
 
@@ -208,22 +209,28 @@ def test_a_shortened_report_is_complete_below_the_fold() -> None:
     assert finish.change not in above_the_fold(text) and finish.change in text
 
 
-def test_a_run_without_a_report_says_so() -> None:
-    silent = Summary(
-        finish=None,
-        stop_detail="The limit was reached.",
-        steps=(),
-        usage=Usage(),
-        model="m",
-        sandbox="docker",
-    )
-    issue = Issue(
-        number=1, title="t", body="", author=User(id=1, login="a"), trusted=False, open=True, url=""
-    )
-    body = reply_texts.render_pull_request_body(issue, demo_verdict(), silent, ())
-    report, advice = (
-        "**What changed:** The agent did not describe its work.",
-        "**To ask for changes,** mention",
-    )
-    assert report in body and advice in body and "in a review or a comment." in body
-    assert f"\n\n{report}" in body and f"\n\n{advice}" in body
+def test_a_run_without_a_report_asks_whether_the_change_is_complete() -> None:
+    body = render_body(demo_verdict())
+    asked = "- The agent stopped before it described its work. Check that the change is complete."
+    assert f"\n\n**Please check:**\n{asked}\n\n**To ask for changes,** mention" in body
+
+
+def test_a_merge_closes_the_issue_only_if_nothing_was_left_out() -> None:
+    assert render_body(demo_verdict()).endswith("\nFixes #1\n")
+    for partial in (
+        {"open_points": ('Not done: "the docs".',)},
+        {"excluded_changes": ("a.yml runs in CI.",)},
+    ):
+        assert render_body(demo_verdict(), **partial).endswith("\nPart of #1\n")
+
+
+def test_a_proven_fix_is_not_said_to_be_unproven() -> None:
+    points = {"open_points": (NOT_REPRODUCED,)}
+    assert NOT_REPRODUCED not in render_body(demo_verdict(), **points)
+    assert NOT_REPRODUCED in render_body(demo_verdict().model_copy(update={"kind": "unproven"}), **points)
+
+
+def test_the_objection_of_the_second_model_is_quoted() -> None:
+    review = ModelReview(model="m", approved=False, reasons="It breaks `a`. And more.")
+    body = render_body(demo_verdict().model_copy(update={"review": review}))
+    assert "- A second model (`m`) does **not** approve this change: It breaks `a`.\n" in body
