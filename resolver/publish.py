@@ -149,6 +149,7 @@ async def publish_attempt(
             fill_pr_template(await load_pr_template(workspace), summary.finish),
             ci.render_notice(settings.mention),
             settings.mention,
+            content.files,
         ),
         draft=verdict.kind != "fixed",
         reviewer=job.requester,

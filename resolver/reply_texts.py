@@ -9,7 +9,7 @@ from patchwright.resolver.domain import Job, PullRequest, Thread, Verdict
 from patchwright.resolver.events import AgentStopped
 from patchwright.resolver.finish_checks import NOT_DONE, NOT_REPRODUCED
 from patchwright.resolver.summary import Summary
-from patchwright.resolver.text.subjects import MAX_PULL_REQUEST_TITLE, build_subject
+from patchwright.resolver.text.subjects import MAX_PULL_REQUEST_TITLE, build_subject, choose_heading
 from patchwright.resolver.text.template_renderer import render_reply
 from patchwright.runtime.egress.policy import DenialReason
 
@@ -34,6 +34,7 @@ def render_pull_request_body(
     pr_template: str = "",
     ci: str = "",
     mention: str = "@agent",
+    files: tuple[str, ...] = (),
 ) -> str:
     """Renders the body of the pull request. It starts with the verdict and ends with the filled-in
     `pr_template`.
@@ -43,6 +44,7 @@ def render_pull_request_body(
     automatically.
     """
     is_partial = bool(excluded_changes) or any(point.startswith(NOT_DONE) for point in open_points)
+    config_notes = [f"{path} can change how the tests run." for path in verdict.reverted_test_config]
     if verdict.kind == "fixed":
         open_points = tuple(point for point in open_points if point != NOT_REPRODUCED)
     return render_reply(
@@ -51,7 +53,8 @@ def render_pull_request_body(
         verdict=verdict,
         summary=summary,
         is_partial=is_partial,
-        notes=notes,
+        heading=choose_heading(thread.title, files),
+        notes=tuple(note for note in notes if note not in config_notes),
         open_points=open_points,
         excluded_changes=excluded_changes,
         unsigned_reason=unsigned_reason,

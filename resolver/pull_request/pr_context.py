@@ -31,7 +31,7 @@ MAX_RUNS_READ = 10
 CLOSING_REFERENCE = re.compile(r"^(?:Fixes|Part of) #(\d{1,9})$", re.MULTILINE)
 """Matches the line that names the issue. The bot writes this line into the body of its pull requests."""
 SUMMARY_SECTION = re.compile(
-    r"^\*\*What was wrong:\*\* .*?(?=^(?:Fixes|Part of) #\d+\s*\Z|\Z)", re.MULTILINE | re.DOTALL
+    r"^\*\*What was (?:wrong|missing):\*\* .*?(?=^(?:Fixes|Part of) #\d+\s*\Z|\Z)", re.MULTILINE | re.DOTALL
 )
 """Matches the description of the work in the body of the bot's pull requests, from the summary to the steps."""
 

@@ -269,7 +269,7 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     )
     first = scenario.job()
     assert isinstance(await scenario.resolve(first), Published)
-    assert set(finish_takes(scenario)) == {"cause", "change", "testing"}
+    assert set(finish_takes(scenario)) == {"cause", "change", "testing", "to_check"}
     pull = scenario.pull
     review = scenario.world.add_review(
         pull, ("calc.py", 2, "Put the larger one first."), by="maintainer", body="@agent"
@@ -282,7 +282,7 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     outcome = await scenario.resolve(job)
     assert isinstance(outcome, Published) and outcome.number == pull.number
     text = initial_prompt(scenario)
-    assert set(finish_takes(scenario)) == {"cause", "change", "testing", "thread_replies"}
+    assert set(finish_takes(scenario)) == {"cause", "change", "testing", "to_check", "thread_replies"}
     assert "A run of this program opened this pull request. The verdict of its tests: untested." in text
     assert text.count("The sign was wrong in add().") == text.count("> The sign was wrong in add().") == 1
     assert "\nOpened by an earlier run of this program, from `patchwright/issue-1` into `main`:\n" in text

@@ -16,6 +16,7 @@ from patchwright.resolver.domain import Issue, ModelReview, TestRun, TestStatus,
 from patchwright.resolver.events import AgentStopped
 from patchwright.resolver.finish_checks import NOT_REPRODUCED
 from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.pull_request.pr_context import SUMMARY_SECTION
 from patchwright.resolver.salvage import SalvagedWork
 from patchwright.resolver.summary import StepSummary, Summary
 from tests.resolver.pull_requests import job, pull
@@ -158,12 +159,12 @@ def test_a_regression_names_each_test_once_above_the_fold_and_once_in_the_eviden
     assert (above_the_fold(text).count("::test_1"), text.count("::test_1")) == (1, 2)
 
 
-def render_body(verdict: Verdict, finish: Finish | None = None, **changes: Any) -> str:
+def render_body(verdict: Verdict, finish: Finish | None = None, title: str = "t", **changes: Any) -> str:
     summary = Summary(
         finish=finish, stop_detail="The limit was reached.", steps=(), usage=Usage(), model="m", sandbox="docker"
     )  # fmt: skip
     author = User(id=1, login="a")
-    issue = Issue(number=1, title="t", body="", author=author, trusted=False, open=True, url="")
+    issue = Issue(number=1, title=title, body="", author=author, trusted=False, open=True, url="")
     values: dict[str, Any] = {"notes": (), **changes}
     return reply_texts.render_pull_request_body(issue, verdict, summary, **values)
 
@@ -234,3 +235,41 @@ def test_the_objection_of_the_second_model_is_quoted() -> None:
     review = ModelReview(model="m", approved=False, reasons="It breaks `a`. And more.")
     body = render_body(demo_verdict().model_copy(update={"review": review}))
     assert "- A second model (`m`) does **not** approve this change: It breaks `a`.\n" in body
+
+
+def test_a_draft_names_a_changed_test_configuration_and_its_effect_once() -> None:
+    verdict = demo_verdict().model_copy(update={"kind": "unproven", "reverted_test_config": ("tox.ini",)})
+    body = render_body(
+        verdict, demo_finish(), notes=("tox.ini can change how the tests run.", "a is a link.")
+    )
+    assert "tox.ini can change how" not in body and "- a is a link.\n" in body
+
+
+def test_a_change_to_documentation_has_its_own_headline_unless_a_test_fails() -> None:
+    verdict = demo_verdict().model_copy(update={"kind": "unproven", "fail_to_pass": ()})
+    assert render_body(verdict, files=("README.md",)).startswith(
+        "**Documentation only.** All tests still pass.\n"
+    )
+    partial = render_body(verdict.model_copy(update={"partial": True}), files=("README.md",))
+    assert partial.startswith("**Documentation only.** The tests that it may affect still pass.\n")
+    assert verdict.after
+    failing = verdict.after.model_copy(update={"results": {"a.py::test_a": "failed"}})
+    for other in (
+        render_body(verdict, files=("README.md", "a.py")),
+        render_body(verdict.model_copy(update={"after": failing}), files=("README.md",)),
+    ):
+        assert other.startswith("**Unproven:**")
+
+
+def test_the_advice_for_a_failed_setup_is_folded() -> None:
+    verdict = Verdict(kind="untested", reason="The tests could not be run: no pytest; add it to the image.")
+    body = render_body(verdict, demo_finish())
+    assert body.startswith(
+        "**Untested:** nothing proves this change. The tests could not be run: no pytest.\n"
+    )
+    assert "add it to the image" not in above_the_fold(body) and "add it to the image." in body
+
+
+def test_an_addition_says_what_was_missing() -> None:
+    body = render_body(demo_verdict(), demo_finish(), title="Support fractions")
+    assert "**What was missing:** show()" in body and SUMMARY_SECTION.search(body)
