@@ -212,21 +212,22 @@ def test_a_shortened_report_is_complete_below_the_fold() -> None:
 
 def test_a_run_without_a_report_asks_whether_the_change_is_complete() -> None:
     body = render_body(demo_verdict())
-    asked = "- The agent stopped before it described its work. Check that the change is complete."
-    assert f"\n\n**Please check:**\n{asked}\n\n**To ask for changes,** mention" in body
+    line = "- The agent stopped before it described its work. Check that the change is complete."
+    assert f"\n\n**Please check:**\n{line}\n\n**To ask for changes,** mention" in body
 
 
 def test_a_merge_closes_the_issue_only_if_nothing_was_left_out() -> None:
     assert render_body(demo_verdict()).endswith("\nFixes #1\n")
-    for partial in (
+    changes: tuple[dict[str, Any], ...] = (
         {"open_points": ('Not done: "the docs".',)},
         {"excluded_changes": ("a.yml runs in CI.",)},
-    ):
+    )
+    for partial in changes:
         assert render_body(demo_verdict(), **partial).endswith("\nPart of #1\n")
 
 
 def test_a_proven_fix_is_not_said_to_be_unproven() -> None:
-    points = {"open_points": (NOT_REPRODUCED,)}
+    points: dict[str, Any] = {"open_points": (NOT_REPRODUCED,)}
     assert NOT_REPRODUCED not in render_body(demo_verdict(), **points)
     assert NOT_REPRODUCED in render_body(demo_verdict().model_copy(update={"kind": "unproven"}), **points)
 
