@@ -191,12 +191,13 @@ class ServerArguments:
     host: str = "0"
     """Id of a user. The host connects to the abstract socket through processes of this user."""
     features: str = ""
-    """The directory of the sandbox features. If it is empty, the features are those that are installed for
-    this Python.
+    """The directory of the sandbox features. If it is empty, the server uses the features that are installed for
+    its own Python.
     """
     egress: str = ""
-    """The egress proxy: the path of its Unix socket, or an @ and the name of the abstract socket to which the
-    host connects. If it is empty, the sandbox has no network.
+    """The address of the egress proxy. It is the path of the proxy's Unix socket, or an @ followed by the name of
+    an abstract socket. The host connects to this abstract socket. If the address is empty, the sandbox has no
+    network.
     """
 
     @classmethod

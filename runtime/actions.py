@@ -204,8 +204,8 @@ class RunShellWithSecrets(FrozenModel):
 
 
 class StartProcess(FrozenModel):
-    """Start a program that exchanges lines with the host (`ProcessExchange`). Replaces a program of the same
-    name.
+    """Start a program that exchanges lines with the host (`ProcessExchange`). If a program with the same name is
+    running, replace it.
     """
 
     kind: Literal["start_process"] = "start_process"
@@ -272,7 +272,8 @@ class HostReply(FrozenModel):
 class UseBrowser(FrozenModel):
     """Run browser calls (`runtime/browser/action_space.py`), one per line, in the sandbox's browser.
 
-    Stops at the first call that fails. If `code` contains no calls, it only takes a snapshot of the page.
+    Stops at the first call that fails. If `code` contains no calls, this action only takes a snapshot of the
+    page.
     """
 
     kind: Literal["use_browser"] = "use_browser"

@@ -93,7 +93,7 @@ class Bash:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit status of bash. None while bash runs, or if a signal ended it."""
+        """Exit status of bash. None while bash is running, or if a signal ended bash."""
         code = self._process.returncode
         return None if code is None or code < 0 else code
 

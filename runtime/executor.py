@@ -73,8 +73,8 @@ class Executor:
         """`oom_kills` returns the number of processes that the kernel killed at the sandbox's memory limit.
         It is None if there is no limit.
 
-        `features` are the sandbox features. If it is None, the features are those that are installed for this
-        Python.
+        `features` are the sandbox features. If this is None, the sandbox has the features that are installed for
+        this Python.
         """
         self._paths = PathGuard(root, scratch)
         self._env = dict(env)

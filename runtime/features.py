@@ -31,9 +31,9 @@ class SandboxFeatures:
     """Locates the features of one sandbox."""
 
     directory: Path | None = None
-    """A directory that contains a directory for each feature. The Python packages of a feature are in `lib`
-    there. If it is None, the features are installed for this Python as extras of the same names, and Chromium
-    is on PATH.
+    """A directory with one subdirectory for each feature. The Python packages of a feature are in `lib` in its
+    subdirectory. If `directory` is None, the features are installed for this Python as extras of the same names,
+    and Chromium is on PATH.
     """
 
     def has(self, feature: SandboxFeature) -> bool:

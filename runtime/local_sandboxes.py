@@ -43,11 +43,11 @@ class LocalSandboxes:
         package_index: str | None = None,
         features: tuple[SandboxFeature, ...] = ALL_FEATURES,
     ) -> None:
-        """`host_env` is the environment of this process. Only those of its variables that are known to be
-        harmless are passed on.
+        """`host_env` is the environment of this process. Commands get only the variables that are known to be
+        harmless.
 
         `ca_bundle` and `package_index` are the operator's settings. They override the variables of the host.
-        From `features`, the sandboxes have the features that are installed on this machine.
+        Of the `features`, the sandboxes have only those that are installed on this machine.
         """
         self.features = tuple(feature for feature in features if _is_available(feature, host_env.get("PATH")))
         self._parent = parent

@@ -45,8 +45,8 @@ class DiskMonitor:
 
     @asynccontextmanager
     async def monitor(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Measure repeatedly while the context is open. The pause after a measurement depends on how long it
-        took.
+        """Measure repeatedly while the context is open. The longer a measurement took, the longer is the pause
+        after it.
         """
         task = asyncio.create_task(self._check_repeatedly())
         try:

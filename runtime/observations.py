@@ -16,8 +16,8 @@ class ShellResult(FrozenModel):
     replacement characters. If the output is long, only its head and tail are kept.
     """
     exit_code: int | None
-    """Exit code of the command. None if it is unknown because the command was killed at its timeout, is still
-    running, or the shell itself has ended. `note` gives the reason.
+    """Exit code of the command. None if the command was killed at its timeout, if the command is still running,
+    or if the shell itself has ended. `note` gives the reason.
     """
     cwd: str
     """Working directory of the shell after the command."""
@@ -160,9 +160,9 @@ class PageSnapshot(FrozenModel):
     """
     screenshot: ImageData | None = None
     user_message: str | None = None
-    """Argument of `send_msg_to_user`."""
+    """The model's answer to the user: the argument of `send_msg_to_user`."""
     infeasible_reason: str | None = None
-    """Argument of `report_infeasible`."""
+    """The reason why the goal cannot be reached: the argument of `report_infeasible`."""
 
 
 class ProcessOutput(FrozenModel):

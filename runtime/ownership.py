@@ -19,8 +19,8 @@ def current_owner() -> str:
 def is_dead(owner: str) -> bool:
     """True if the process with this id has certainly ended.
 
-    False if that process is alive, or if this process cannot find out. It cannot find out if that process
-    belongs to another machine or another pid namespace.
+    False if the process is alive, or if its state is unknown. The state is unknown if the process belongs to
+    another machine or another pid namespace.
     """
     host, _, rest = owner.partition(".")
     boot, _, rest = rest.partition(".")

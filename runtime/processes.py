@@ -20,8 +20,8 @@ def adopt_orphans() -> None:
 
 
 def read_limits() -> str:
-    """Return the limits of this process, which also apply to its children. They are lines of the files status
-    and limits in /proc.
+    """Return the limits of this process, which also apply to its children. The result contains lines of the files
+    `status` and `limits` in /proc.
     """
     text = Path("/proc/self/status").read_text() + Path("/proc/self/limits").read_text()
     prefixes = ("Uid:", "Cap", "NoNewPrivs:", "Seccomp:", "Max ")

@@ -204,7 +204,8 @@ class RemoteSandbox:
         """`find_failure` returns the reason if the sandbox is no longer running, otherwise None.
 
         `grace` is the number of seconds to wait after an action's own timeout. `previous` is the server's hello
-        message if this process takes over from another process. It names the last requests of that process.
+        message if this process takes over from another process. This message contains the ids of the last
+        requests of that process.
         """
         self._transport = transport
         self._root = root

@@ -137,14 +137,14 @@ class Sandboxes(Protocol):
     ) -> "Sandboxes":
         """Return sandboxes that start with the files that `setup` has created.
 
-        For each key, `setup` runs once, as root, in an online sandbox named `name`. Its files are stored as
-        an image layer. The newest layers of a `repository` replace older ones. Raises LayerRejected if
-        nothing can be stored, SandboxError, and any error that `setup` raises.
+        For each key, `setup` runs once, as root, in an online sandbox with the name `name`. The files that it
+        creates are stored as an image layer. The newest layers of a `repository` replace older ones. Raises
+        LayerRejected if nothing can be stored. Also raises SandboxError, and any error that `setup` raises.
         """
 
     async def with_image(self, image: str) -> "Sandboxes":
-        """Return a factory for the same kind of sandboxes with another base image. Return self if the
-        factory uses no image, or already uses this one.
+        """Return a factory for the same kind of sandboxes with another base image. Return `self` if this factory
+        uses no image, or already uses this image.
 
         Raises EngineUnavailable or ImageUnavailable.
         """

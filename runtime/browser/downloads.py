@@ -43,7 +43,8 @@ class Downloads:
         task.add_done_callback(self._running.discard)
 
     async def wait(self, timeout: float) -> None:
-        """Wait for downloads in progress. If some are then still unfinished, add a note for the model."""
+        """Wait at most `timeout` seconds for downloads in progress. If some of them do not finish, add a note for
+        the model."""
         if self._running:
             await asyncio.wait(self._running, timeout=timeout)
         if self._running:

@@ -173,7 +173,7 @@ def normalize_url(url: str) -> str:
 
 
 def is_local_url(url: str) -> bool:
-    """True if the URL leads to this sandbox itself. Its host is then a loopback address or localhost."""
+    """True if the URL leads to this sandbox itself, because the URL's host is localhost or a loopback address."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

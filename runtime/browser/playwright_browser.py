@@ -118,8 +118,8 @@ class Browser:
         features: SandboxFeatures,
         load_timeout: float = LOAD_TIMEOUT,
     ) -> None:
-        """`load_timeout` is the maximum number of seconds for a server to respond, and then again for its page to
-        load.
+        """`load_timeout` is a number of seconds. A server must respond within this time. Its page must then load
+        within the same time again.
         """
         self._load_timeout = load_timeout
         self._paths = PathGuard(root, scratch)

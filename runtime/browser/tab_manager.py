@@ -117,7 +117,8 @@ class TabManager:
             tab.document_times.clear()
 
     async def wait_until_idle(self) -> None:
-        """Wait for a limited time until the active tab is loaded and idle, and the tabs that it opens are open."""
+        """Wait until the active tab is loaded and idle, and until the tabs that it opens are open. The waiting
+        time is limited."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.load_timeout
         while True:
@@ -234,8 +235,8 @@ class TabManager:
                 self._start_task(self._collect_garbage(tab))
 
     async def list_tabs(self) -> tuple[Tab, ...]:
-        """Return the tabs for a snapshot. The browser provides the data, not the pages, so blocked pages are
-        included.
+        """Return the tabs for a snapshot. The data comes from the browser and not from the pages. The result
+        therefore includes blocked pages.
         """
         urls_and_titles = await asyncio.gather(*map(self._read_url_and_title, self.tabs))
         return tuple(

@@ -187,7 +187,8 @@ class RuntimeLayer:
     """Certificates that sandboxes trust in addition to those of the base image."""
     package_index: str | None = None
     features: Mapping[SandboxFeature, str] = field(default_factory=dict)
-    """The features in the layer. The value of a feature is the tag of its bundle."""
+    """The features in the layer. Each key is the name of a feature, and its value is the tag of the feature's
+    bundle."""
     code: Mapping[str, bytes] = field(default_factory=read_container_code)
 
     @property

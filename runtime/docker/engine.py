@@ -69,7 +69,7 @@ class Engine:
         return dict(await _run_in_thread(self._client.info))
 
     async def find_image(self, name: str) -> "ImageInfo | None":
-        """Return a local image by name or id, or None if there is none."""
+        """Return the local image with this name or id. Return None if no such image exists."""
 
         def find() -> "ImageInfo | None":
             import docker.errors
@@ -91,7 +91,8 @@ class Engine:
         return sorted(map(parse_listed_image, listed), key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
-        """Remove a tag, and its image if that has no other tags. Return False if the image is in use or gone."""
+        """Remove a tag. If the image has no other tag, remove the image, too. Return False if the image is in use
+        or gone."""
 
         def remove() -> bool:
             import docker.errors
@@ -196,7 +197,8 @@ class Engine:
                 raise ImageUnavailable(reason + build_log.save_log(log_dir, lines))
 
     async def create(self, name: str, **config: Any) -> str:
-        """Create a container and return its id. Replaces our own container that has the same name."""
+        """Create a container and return its id. If one of our containers has the same name, replaces that
+        container."""
         created: list[str] = []
 
         def create() -> str:
@@ -215,7 +217,8 @@ class Engine:
             raise
 
     async def rename(self, container: str, name: str, own_labels: Collection[str]) -> None:
-        """Rename a container. Removes another container with the new name if it has all labels in `own_labels`."""
+        """Rename a container. If another container has the new name and all labels in `own_labels`, removes that
+        container."""
         await _run_in_thread(
             lambda: self._replace_by_name(name, own_labels, partial(self._client.rename, container, name))
         )
@@ -239,7 +242,8 @@ class Engine:
     async def size(self, container: str) -> int | None:
         """Return how many bytes a container has written outside its mounts, or None if the container is gone.
 
-        The engine visits all files that were written. For no files, this takes 4 ms; for 100,000, 0.5 s.
+        The engine visits all files that were written. This takes 4 ms if there are none, and 0.5 s if there are
+        100,000.
         """
         listed = await _run_in_thread(
             lambda: self._client.containers(all=True, size=True, filters={"id": container})
@@ -247,7 +251,8 @@ class Engine:
         return int(listed[0].get("SizeRw") or 0) if listed else None
 
     async def kill(self, container: str) -> None:
-        """Kill a container's processes, if they have not ended. Its files can still be inspected."""
+        """Kill a container's processes, if they have not ended. The container's files can still be inspected
+        afterward."""
 
         def kill() -> None:
             import docker.errors

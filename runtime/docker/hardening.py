@@ -24,7 +24,7 @@ _MIB = 1 << 20
 
 
 SETUP_CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "SETGID": 6, "SETUID": 7}
-"""The capabilities of a container for a setup, which runs as root. The values are their bit numbers. Source:
+"""The Linux capabilities of a container in which a setup runs as root. The values are their bit numbers. Source:
 linux/capability.h
 """
 

@@ -84,7 +84,8 @@ class Reaper:
 def find_owner(labels: Mapping[str, str]) -> str:
     """Return the id of the process that owns a container.
 
-    This is the owner of its socket directory. If the directory is gone, it is the creator of the container.
+    The result is the owner of the container's socket directory. If this directory is gone, the result is the
+    process that created the container.
     """
     directory = socket_dir.SocketDir.find(labels.get(SOCKET_DIR_LABEL, ""))
     return directory.owner if directory is not None else labels.get(OWNER_LABEL, "")

@@ -58,7 +58,8 @@ async def build_repository_layer(
 ) -> None:
     """Run `setup` in this container, and store the result as an image with the tag `tag`.
 
-    Raises LayerRejected if the setup changed our files, SandboxError, and any error of `setup`.
+    Raises LayerRejected if the setup changed our files. Also raises SandboxError, and any error that `setup`
+    raises.
     """
     # git refuses to work in a directory that belongs to another user.
     await _run_command(container.sandbox, "chown", "0:0", WORKSPACE_DIR)
@@ -97,7 +98,7 @@ async def _run_command(sandbox: Sandbox, *argv: str) -> None:
 async def remove_old_layers(
     engine: Engine, repository: str, newest: str, grace: float = SUPERSEDED_GRACE
 ) -> None:
-    """Remove repository layers. Keeps the newest ones, those in use, and `newest`.
+    """Remove repository layers. Keeps the newest layers, the layers in use, and the layer `newest`.
 
     Keeps MAX_LAYERS_PER_REPOSITORY layers of this repository, and MAX_LAYERS in total. Also keeps layers
     younger than `grace` seconds, because a sandbox may be about to start from one.

@@ -86,11 +86,11 @@ class SandboxContainer:
     namespace: str
     sandbox: MonitoredSandbox
     connection_log: ConnectionLog | None
-    """None if the container is offline."""
+    """The log of the container's connections. None if the container is offline."""
     _exit_stack: AsyncExitStack
 
     async def rename(self, name: str) -> None:
-        """Rename the sandbox. If another sandbox has the new name, replace that one."""
+        """Rename the sandbox. If another sandbox has the new name, replace that sandbox."""
         await self.engine.rename(
             self.container_id, container_name(name, self.namespace), (OWNER_LABEL, RUN_LABEL)
         )

@@ -40,7 +40,8 @@ class SocketDir:
 
     @classmethod
     def find(cls, id: str) -> "SocketDir | None":
-        """Return the directory with this id, whichever process owns it, or None if it does not exist."""
+        """Return the directory with this id. Any process may own the directory. Return None if it does not
+        exist."""
         if not re.fullmatch("[0-9a-f]{8}", id):
             return None
         return next((directory for directory in _list_all() if directory.id == id), None)
@@ -92,7 +93,7 @@ class SocketDir:
 
 
 def remove_orphaned(retained_ids: frozenset[str]) -> None:
-    """Remove the directories whose owners are dead. Keep those with these ids."""
+    """Remove the directories whose owners are dead. Keep the directories whose ids are in `retained_ids`."""
     for directory in _list_all():
         if (
             directory.id not in retained_ids

@@ -75,7 +75,7 @@ class EgressPolicy(FrozenModel):
     public_endpoints: frozenset[tuple[str, int]] = frozenset()
     """Like `trusted_endpoints`, but these servers must have public addresses."""
     allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Networks whose addresses count as public, for closed networks that contain mirrors of public hosts."""
+    """Networks whose addresses count as public. A closed network needs this for its mirrors of public hosts."""
     max_upload_bytes: int = Field(default=10 * _MIB, ge=0)
     """Total bytes that one sandbox may send."""
 
@@ -95,7 +95,8 @@ class EgressPolicy(FrozenModel):
             raise EgressDenied("port")
 
     def check_addresses(self, host: str, port: int, resolved: Iterable[str]) -> list[Address]:
-        """Return those addresses of a name to which the proxy may connect. Raises EgressDenied.
+        """Check the addresses of a name. Return the addresses to which the proxy may connect. Raises
+        EgressDenied.
 
         Rejects the name if any of its addresses is not public, because a legitimate public name has no such
         address.
@@ -170,8 +171,9 @@ def build_origin_policy(
 ) -> EgressPolicy:
     """Return a policy that allows only this server.
 
-    If the server has an IP address or an internal name, it may have any address, because the operator
-    configured it. A public name must resolve to public addresses, or to addresses in `allowed_addresses`.
+    If the URL contains an IP address or an internal name, the proxy may connect to any address, because the
+    operator configured this server. A public name must resolve to public addresses, or to addresses in
+    `allowed_addresses`.
     """
     endpoints = frozenset({(origin.host, origin.port)})
     is_public_host = is_public_name(origin.host)

@@ -60,9 +60,9 @@ class EgressConfig:
     policy: EgressPolicy
     upstream: UpstreamProxy | None = None
     resolve: Resolver | None = None
-    """Resolves names to addresses. If it is None, the host's resolver is used."""
+    """Resolves names to addresses. If this is None, the proxy uses the host's resolver."""
     dial: Dialer | None = None
-    """Connects to an address. If it is None, opens a TCP connection."""
+    """Connects to an address. If this is None, the proxy opens a TCP connection."""
     max_connections: int = MAX_CONNECTIONS
     """Maximum number of connections that one sandbox may have at the same time."""
     step_timeout: float = STEP_TIMEOUT

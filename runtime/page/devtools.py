@@ -33,8 +33,8 @@ class BidRegistry:
     _nodes: dict[str, int] = field(default_factory=dict)
 
     def set_document(self, document: str) -> None:
-        """Set the document that the tab shows (the DevTools `loaderId` of its main frame). If it is another
-        document than before, drop all bids.
+        """Set the document that the tab shows (the DevTools `loaderId` of its main frame). If the tab showed
+        another document before, drop all bids.
 
         A new renderer numbers its nodes from the beginning. The number of an old node could therefore be that
         of a different element on the new page.

@@ -157,8 +157,8 @@ def place_labels(
     image_size: tuple[int, int],
     text_boxes: Iterable[Rect] = (),
 ) -> list[Rect]:
-    """Return a position for each label. A label is beside its box if it hides nothing there. Otherwise, it is
-    where it hides least.
+    """Return a position for each label. A label is placed beside its box if it covers nothing there. Otherwise,
+    it is placed where it covers the least.
     """
     marked, placed, worded = _RectIndex(), _RectIndex(), _RectIndex()
     for box in boxes:

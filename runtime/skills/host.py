@@ -28,9 +28,8 @@ def connect(
     """Configure how to ask a model and how to convert documents.
 
     `ask_model(modality, files, task, model)` returns the answer, or raises RuntimeError with the reason.
-    `documents_command` is the beginning of the command line (`SandboxFeatures.documents_command`). None means
-    that the converter is not installed, for the reason in `missing_message`. `scratch` is a directory for
-    temporary files.
+    `documents_command` is the beginning of the command line (`SandboxFeatures.documents_command`). If it is None,
+    the converter is not installed, and `missing_message` says why. `scratch` is a directory for temporary files.
     """
     global _ask_model, _documents_command, _missing_message, _scratch_directory
     _ask_model, _scratch_directory = ask_model, scratch
@@ -41,8 +40,8 @@ def connect(
 def ask_model(modality: str, files: Sequence[str], task: str, model: str | None = None) -> str:
     """Return a model's answer to a task about files of this machine (absolute paths).
 
-    `modality` is `image`, `audio` or `video` (its frames in order). Raises RuntimeError with the reason if
-    there is no answer.
+    `modality` is `image`, `audio` or `video`. For `video`, `files` are the frames in their order. If there is no
+    answer, raises RuntimeError, which contains the reason.
     """
     if _ask_model is None:
         raise RuntimeError("no model is available in this session")
