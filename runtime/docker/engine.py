@@ -91,8 +91,7 @@ class Engine:
         return sorted(map(parse_listed_image, listed), key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
-        """Remove a tag. If the image has no other tag, remove the image, too. Return False if the image is in use
-        or gone."""
+        """Remove a tag, and an image without other tags. Return False if the image is in use or gone."""
 
         def remove() -> bool:
             import docker.errors
@@ -197,8 +196,7 @@ class Engine:
                 raise ImageUnavailable(reason + build_log.save_log(log_dir, lines))
 
     async def create(self, name: str, **config: Any) -> str:
-        """Create a container and return its id. If one of our containers has the same name, replaces that
-        container."""
+        """Create a container and return its id. Removes our own container with the same name."""
         created: list[str] = []
 
         def create() -> str:
@@ -242,8 +240,7 @@ class Engine:
     async def size(self, container: str) -> int | None:
         """Return how many bytes a container has written outside its mounts, or None if the container is gone.
 
-        The engine visits all files that were written. This takes 4 ms if there are none, and 0.5 s if there are
-        100,000.
+        The engine visits all files that were written. This takes 4 ms for 0 files, and 0.5 s for 100,000.
         """
         listed = await _run_in_thread(
             lambda: self._client.containers(all=True, size=True, filters={"id": container})
@@ -251,8 +248,7 @@ class Engine:
         return int(listed[0].get("SizeRw") or 0) if listed else None
 
     async def kill(self, container: str) -> None:
-        """Kill a container's processes, if they have not ended. The container's files can still be inspected
-        afterward."""
+        """Kill the processes of a container. The files of the container can still be inspected."""
 
         def kill() -> None:
             import docker.errors
