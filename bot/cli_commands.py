@@ -132,8 +132,8 @@ def _loop_runner(command: str) -> Callable[[Coroutine[Any, Any, int]], int]:
 
 
 async def _cancel_on_sigterm(work: Coroutine[Any, Any, T]) -> T:
-    """Awaits a command. If the process gets SIGTERM, cancels the command, as for Ctrl-C. The command can then
-    close its resources.
+    """Awaits a command. Cancels the command if the process gets SIGTERM. The command can then close its
+    resources, as after Ctrl-C.
     """
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -26,8 +26,8 @@ def with_daily_limits(
     settings: Settings,
     read_usage: Callable[[JobId], Usage],
 ) -> JobResolver:
-    """Wraps `resolve` so that a job is rejected, with an explanation, if it exceeds a daily limit or its
-    repository is not allowed.
+    """Wraps `resolve` so that a job is rejected if it exceeds a daily limit, or if the operator has not allowed
+    its repository. The rejection contains the reason.
 
     `read_usage` returns the usage of a job from the job's log, and may block.
     """

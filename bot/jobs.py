@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 
 CancelReason = Literal["requested", "unlabeled", "closed", "access_lost"]
-"""Why a job was canceled. "requested": by a command. "unlabeled": its label was removed. "closed": its thread
-was closed. "access_lost": the App lost access to the repository.
+"""The reason why a job was canceled: "requested" (by a command), "unlabeled" (its label was removed), "closed"
+(its thread was closed), or "access_lost" (the App lost access to the repository).
 """
 
 
@@ -188,7 +188,7 @@ class JobQueue(Protocol):
         """Returns False if the running job was canceled. The job may then only save its work."""
 
     async def get_record(self, job: JobId) -> JobRecord | None:
-        """Returns the record of a job; None if it is unknown."""
+        """Returns the record of a job, or None if the job is unknown."""
 
     async def process_jobs(self, handler: JobHandler) -> None:
         """Runs jobs until canceled. Then cancels the running jobs, too, and returns them to the queue.

@@ -87,7 +87,9 @@ class RunMessages:
 
 
 def is_handled_by_run(run: Job, record: JobRecord) -> bool:
-    """Returns True if the queued job needs no run of its own when the run in progress reads it in time."""
+    """Returns True if the run in progress can do the work of the queued job. If that run reads the job in time,
+    the job needs no run of its own.
+    """
     does_same_work = run.request.verb in WORK_VERBS and record.job.is_covered_by(run)
     return is_message_to_run(record, run) or (record.tries == 0 and does_same_work)
 

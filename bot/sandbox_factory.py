@@ -38,8 +38,7 @@ async def build_ready_sandboxes(
     """Returns sandboxes that are ready to use: Docker sandboxes, or local sandboxes if the settings choose
     them.
 
-    If Docker is unavailable, raises an error instead of using local sandboxes: EngineUnavailable or
-    ImageUnavailable.
+    If Docker is unavailable, raises EngineUnavailable or ImageUnavailable instead of using local sandboxes.
     """
     sandboxes = build_sandboxes(settings, environ, notify)
     await prepare_sandboxes(sandboxes, settings)

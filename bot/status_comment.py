@@ -129,8 +129,8 @@ async def report_failure(
     """Saves the work of a failed run. Then replaces the run's status comment with the reason for the failure.
 
     `deps` are the run's RunDependencies, or None if the run failed before they were built. `log_persists` is
-    True if the log of the run stays on this machine. `workflow_url` is the URL of the workflow run that contains
-    the job, if `deps` is None.
+    True if the log of the run stays on this machine. `workflow_url` is the URL of the workflow run that
+    contains the job. It is used only if `deps` is None.
     """
     reason = failure_text(error)
     if deps is None:

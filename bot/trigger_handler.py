@@ -62,9 +62,9 @@ class TriggerHandler:
 
         `cancellation` cancels jobs whose label was removed or whose thread was closed; the default uses only
         `queue` and `forge`. `queue_notices` posts notices about queued jobs; the default uses locks of this
-        process. `checks` processes completed checks on the bot's pull requests; if it is None, they are
-        ignored. `refusals` limits the replies to people without write access; the default counts in this
-        process.
+        process. `checks` processes completed checks on the bot's pull requests; if `checks` is None, completed
+        checks are ignored. `refusals` limits the replies to people without write access; the default counts in
+        this process.
         """
         self.triggers = triggers
         self._queue = queue
@@ -133,8 +133,8 @@ class TriggerHandler:
         return tuple(job for job in jobs if job.number)  # Jobs of an installation have no thread.
 
     async def handle_dashboard_command(self, command: DashboardCommand) -> JobId | None:
-        """Executes a dashboard command. It works like the same command in a comment, but affects only the run
-        on whose page the button was pressed.
+        """Executes a dashboard command. The command works like the same command in a comment, but affects only
+        the run on whose page the button was pressed.
 
         Returns the id of the queued job, or None if no job was queued. Raises the same errors as `handle`.
         """

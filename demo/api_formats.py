@@ -204,7 +204,7 @@ API_FORMATS: Mapping[str, ApiFormat] = {
     "/v1/messages": ApiFormat(_parse_anthropic, _format_anthropic),
     "/v1/responses": ApiFormat(_parse_responses, _format_responses),
 }
-"""For each request path, the converters of its API format."""
+"""Maps each request path to the converters of its API format."""
 
 
 def extract_prompt(request: Json) -> Sequence[Any]:

@@ -1,8 +1,8 @@
 """A recorded model behind a loopback endpoint that has the APIs of OpenAI and Anthropic.
 
 It serves `POST /v1/chat/completions`, `/v1/responses` and `/v1/messages`, without streaming, and `GET
-/v1/models`. A recording is keyed by turn and not by the bytes of the prompt, so a change in a prompt's
-wording does not break it.
+/v1/models`. A reply is selected by the number of the turn, and not by the bytes of the prompt. So a recording
+still works after the wording of a prompt has changed.
 """
 
 import asyncio
@@ -69,9 +69,9 @@ class RecordedTurn(FrozenModel):
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
     """The finish reason. None means `tool_calls` if the reply has tool calls, and otherwise `stop`."""
     reasoning: tuple[dict[str, Any], ...] = ()
-    """Reasoning in the requested API format; for chat completions, fields of the message."""
+    """Reasoning in the API format of the request. For chat completions, these are fields of the message."""
     usage: dict[str, Any] = Field(default_factory=dict)
-    """Additional fields of `usage`, for chat completions."""
+    """Additional fields of `usage` in a chat completion."""
 
     def __init__(self, thought: str, *actions: FrozenModel, **fields: Any) -> None:
         written = tuple(

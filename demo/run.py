@@ -51,7 +51,7 @@ FORWARDED_VARIABLES = (
 
 
 class DemoFailed(ResolverError):
-    """The demo failed. The message says at which step, and which log to read."""
+    """The demo failed. The message says which step failed, and which log to read."""
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ class CheckMonitor:
         self._backoffs: dict[Repo, dict[str, _Backoff]] = {}
 
     async def handle(self, delivery: ChecksCompleted) -> JobId | None:
-        """Queries the commit that a delivery names. Returns the id of the queued job, or None if no new job
-        is needed.
+        """Queries the checks of the commit in a delivery. Returns the id of the queued job, or None if no new
+        job is needed.
 
         Raises QueueDown and ForgeError; the delivery must then be processed again.
         """

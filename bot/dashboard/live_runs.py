@@ -36,7 +36,9 @@ VIEW_CACHE_SECONDS = 5.0
 # receiver.
 MAX_CONCURRENT_VIEWS = 2
 IsOver = Callable[[RunId], Awaitable[bool]]
-"""Returns True if no worker is working on this run and none is about to start it. May raise QueueDown."""
+"""Returns False if a worker is working on this run, or is about to start it. Otherwise returns True. May raise
+QueueDown.
+"""
 
 
 @dataclass(frozen=True)
@@ -247,8 +249,8 @@ class FollowedRun:
             on_close(self)
 
     def _within_limit(self, lines: list[bytes]) -> list[bytes]:
-        """Returns the first of these lines, up to the remaining number of bytes. Reduces that number by their
-        size.
+        """Returns the first lines, as many as the remaining number of bytes allows. Subtracts the size of the
+        returned lines from that number.
         """
         accepted = []
         for line in lines:

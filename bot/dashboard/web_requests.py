@@ -56,7 +56,7 @@ def get_deps(request: Request) -> DashboardDependencies:
 
 
 def base_path(deps: DashboardDependencies) -> str:
-    """Returns the path of `public_url`, which all paths of the dashboard start with."""
+    """Returns the path of `public_url`. All paths of the dashboard start with this path."""
     return urlsplit(deps.public_url).path
 
 
@@ -161,7 +161,7 @@ async def read_form(request: Request) -> dict[str, str]:
 async def read_same_site_form(request: Request, public_url: str) -> dict[str, str]:
     """Reads a form. Raises VisitorRejected if a page of another site sent the form.
 
-    A page belongs to this site if its host is that of `public_url` or that in the request's Host header.
+    A page belongs to this site if its host equals the host of `public_url` or the request's `Host` header.
     """
     _check_same_site(request, public_url)
     body = b""

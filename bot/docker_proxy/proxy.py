@@ -38,7 +38,9 @@ MAX_RESPONSE_BYTES = 8 << 20  # maximum bytes of the engine's description of one
 # seconds until a request must be complete; the files of a build may take longer
 REQUEST_TIMEOUT_SECONDS = 60.0
 CREDENTIAL_HEADERS = {b"x-registry-auth", b"x-registry-config"}
-"""The request headers that are forwarded unchanged. The proxy drops all others, and sets its own."""
+"""The request headers that the proxy forwards unchanged. The proxy drops the client's other headers, and adds
+headers of its own.
+"""
 
 
 class DockerProxy:

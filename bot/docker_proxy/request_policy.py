@@ -6,8 +6,9 @@ API that `runtime/docker/engine.py` uses: containers with the limits of a sandbo
 images with our name prefix. Everything else is rejected, including calls that future engines add.
 
 Allowed requests are rebuilt from their checked parts, because the engine parses requests in its own way. Its
-JSON parser ignores the letter case of names, and accepts U+017F for an s. It prefers form values in a body to
-the query. Engines built with Go before version 1.17 accept `;` for `&`.
+JSON parser ignores the letter case of names, and accepts U+017F for an s. If a parameter is in both the query
+and a form body, the engine uses the value in the body. Engines that were built with Go before version 1.17
+accept `;` instead of `&`.
 
 Source: docs.docker.com/reference/api/engine, pkg.go.dev/encoding/json#Unmarshal,
 pkg.go.dev/net/http#Request.ParseForm
@@ -57,8 +58,8 @@ class Decision(NamedTuple):
     it.
     """
     build_request: Callable[[str], EngineRequest] = lambda owned: EngineRequest("", "")
-    """Returns the request to forward to the engine, given the full ID of the owned object. A name would be
-    unsafe, because another object could get this name before the request arrives.
+    """Returns the request to forward to the engine. The argument is the full ID of the owned object. A name
+    would be unsafe, because another object could get this name before the request arrives.
     """
 
 
@@ -78,7 +79,8 @@ class AllowedRequest(NamedTuple):
     body: bytes = b""
     owned_object: tuple[ObjectKind, str] | None = None
     owned_query: Callable[[str], Query] = lambda owned: {}
-    """Given the full ID of the owned object, returns the query parameters that identify this object."""
+    """Returns the query parameters that identify the owned object. The argument is the full ID of that object.
+    """
 
 
 RouteCheck: TypeAlias = Callable[[RouteMatch], AllowedRequest | str]

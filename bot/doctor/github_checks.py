@@ -248,7 +248,7 @@ async def _check_events(app: AppClient) -> list[CheckResult]:
 
 
 async def _check_ping(app: AppClient, last: DeliveryAttempt) -> CheckResult:
-    """Checks the webhook: asks GitHub to send its ping delivery again, which tests the complete path and
+    """Asks GitHub to send the webhook's ping delivery again. This tests the complete path of a delivery, and
     changes nothing.
     """
     await app.redeliver(last)

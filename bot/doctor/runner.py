@@ -50,8 +50,8 @@ def failed(name: str, detail: str, fix: str) -> CheckResult:
 
 
 async def run_checks(checks: Sequence[DoctorCheck]) -> AsyncGenerator[CheckResult, None]:
-    """Runs all checks at the same time. Yields the results in the order of the checks, each as soon as it and
-    all earlier results are available.
+    """Runs all checks at the same time. Yields the results in the order of the checks. Yields a result as soon
+    as this result and all earlier results are available.
     """
     tasks = [asyncio.create_task(_run_check(check)) for check in checks]
     try:

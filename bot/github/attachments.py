@@ -70,8 +70,8 @@ class AttachmentDownloader:
         self._ssl_context = create_ssl_context(ca_bundle)
 
     async def fetch(self, url: str, credentials: Credentials) -> bytes | None:
-        """Returns the file, or None if the URL is not that of an attachment. Raises ForgeError if the file has
-        more than MAX_ATTACHMENT bytes.
+        """Returns the file. Returns None if the URL does not belong to an attachment. Raises ForgeError if the
+        file has more than MAX_ATTACHMENT bytes.
 
         Sends the token to the forge only, not to redirect targets. Raises NotFound or ForgeError.
         """

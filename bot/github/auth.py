@@ -14,7 +14,7 @@ class TokenAuth:
 
 @dataclass(frozen=True)
 class AppAuth:
-    """The credentials of a GitHub App. With them, the client creates a token for each repository."""
+    """The credentials of a GitHub App. The client uses these credentials to create a token for each repository."""
 
     app_id: str
     private_key: SecretStr

@@ -108,7 +108,7 @@ class Comments:
 def truncate_body(body: str, limit: int, github_limit: int = MAX_BODY) -> str:
     """Shortens a body to `limit` characters, closes open Markdown blocks, and adds a note.
 
-    The note names `github_limit` as the limit.
+    The note says that the limit is `github_limit`.
     """
     if len(body) <= limit:
         return body

@@ -45,7 +45,7 @@ class GitHubClient(githubkit.GitHub[Any]):
 
     githubkit stores the pool of an `async with` block in a context variable. Tasks that were started outside
     the block, such as request handlers, do not see that pool. githubkit would build a new pool for each of
-    their calls, which takes 20 ms instead of 3.
+    their calls. A call then takes 20 ms instead of 3 ms.
     """
 
     _pool: httpx.AsyncClient | None = None

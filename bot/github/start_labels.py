@@ -24,7 +24,7 @@ def is_allowed(repo: Repo, settings: Settings) -> bool:
 
 
 class StartLabels:
-    """Creates the label once in each repository, so that a label which somebody deletes stays deleted."""
+    """Creates the label only once in each repository. If a maintainer deletes the label, it stays deleted."""
 
     def __init__(self, rest: RestClient, settings: Settings, store: NoticeStore) -> None:
         """`store` remembers the repositories across restarts."""
@@ -35,7 +35,8 @@ class StartLabels:
         """Repositories that this process does not try again: they have the label, or GitHub refused it."""
 
     async def create(self, repositories: Iterable[Repo], *, is_new_grant: bool = False) -> None:
-        """Creates the label where it was not created before, in at most MAX_LABELS_AT_ONCE repositories.
+        """Creates the label in repositories in which it was not created before, at most MAX_LABELS_AT_ONCE per
+        call.
 
         `is_new_grant` is True if the App's access to the repositories has just changed, so that an earlier
         refusal no longer counts. Does nothing for a token. Raises ForgeError and QueueDown.

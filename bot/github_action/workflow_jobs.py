@@ -75,9 +75,9 @@ async def run_workflow_job(
     """Handles the event of a workflow and returns the exit code. Reports invalid settings like any other error
     of the job: in a comment or the artifact, in the outputs and in the job summary.
 
-    With `resolve_directory`, only resolves, and saves the artifact in that directory. With `publish_directory`,
-    only publishes the artifact in that directory. If the event contains no request, uses no model and no
-    container engine.
+    If `resolve_directory` is set, only resolves the issue, and saves the artifact in that directory. If
+    `publish_directory` is set, only publishes the artifact in that directory. If the event contains no request,
+    uses no model and no container engine.
     """
     environ = composition_root.read_environment()
     try:
@@ -92,7 +92,7 @@ async def run_workflow_job(
 
 
 def _is_for_reporting(name: str) -> bool:
-    """Returns whether a job that does no work uses the variable to report an error."""
+    """Returns whether a job needs this variable to report an error, even if the job does no other work."""
     return not name.startswith("PATCHWRIGHT_") or name.removeprefix("PATCHWRIGHT_") in REPORTING_SETTINGS
 
 
@@ -104,7 +104,7 @@ async def _run_job(
     publish_directory: Path | None,
     problem: SettingsError | None,
 ) -> int:
-    """Handles the event. If `problem` is not None, only reports it. Raises ResolverError."""
+    """Handles the event. If `problem` is not None, only reports this problem. Raises ResolverError."""
     secrets = collect_secrets(settings, environ)
     logs = FileLogStore(settings.data / "runs")
     triggers = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)

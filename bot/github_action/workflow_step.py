@@ -155,7 +155,7 @@ async def run_action(
 def report_early_error(
     environ: Mapping[str, str], error: Exception, write: Writer = lambda line: print(line, flush=True)
 ) -> int:
-    """Reports an error that ended the step before it knew its job. Returns the exit code."""
+    """Reports an error that ended the step before its job was known. Returns the exit code."""
     error = word_for_workflow(error)
     _write_error(environ, error, write)
     summary = f"### Patchwright: error\n\n{escape_markdown(str(error))}\n"

@@ -199,8 +199,8 @@ class Archiver:
     async def _store_run(self, run: RunId) -> int | None:
         """Stores a run outside Redis and returns its number of lines.
 
-        Without an archive, the worker that ran the run normally stores it. Until the run has been idle for
-        REMOTE_IDLE_SECONDS, other workers do nothing and return None.
+        If there is no archive, the worker that executed the run stores it. Other workers store the run only
+        after it has been idle for REMOTE_IDLE_SECONDS. Before that time, they return None.
         """
         lines = await self._shared_logs.read_lines(run)
         if self._archive is not None:

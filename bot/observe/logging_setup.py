@@ -1,5 +1,5 @@
-"""Logging for operators. Each record is one line on standard error, as text or JSON. Its fields name
-the job.
+"""Logging for operators. Each record is one line on standard error, as text or JSON. The fields of a record
+identify the job.
 """
 
 import contextlib

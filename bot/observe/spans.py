@@ -59,8 +59,9 @@ def build_spans(
     """Returns the spans of a job's run and of its subagents, starting with the root span. Returns () if there
     is no log. Blocks.
 
-    `started_at` is the time at which the job started, or None if unknown. It is earlier than the first line
-    of the log, because the repository is cloned first. `failure` is the kind of failure that ended the job.
+    `started_at` is the time at which the job started, or None if unknown. The job starts before the first line
+    of the log is written, because the repository is cloned first. `failure` is the kind of failure that ended
+    the job.
     """
     return tuple(_build_spans(run, None, read, started_at, failure, {run}))
 

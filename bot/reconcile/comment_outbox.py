@@ -1,4 +1,4 @@
-"""Posts comments again that GitHub did not accept at first.
+"""Tries again to post comments that GitHub did not accept at first.
 
 The final text of a job is stored in Redis before it is posted, and removed afterwards. If GitHub rejects the
 text, or the process dies, the text is posted later. Otherwise, the comment would show the job as in progress

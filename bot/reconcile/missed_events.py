@@ -1,6 +1,6 @@
-"""GitHub's responses about threads, and the events that polling makes from them.
+"""Contains GitHub's responses about threads, and the events that polling creates from these responses.
 
-An event has the same form as one that was parsed from a delivery.
+An event has the same form as an event that was parsed from a delivery.
 """
 
 from datetime import UTC, datetime
@@ -87,7 +87,9 @@ def make_comment(
     text: ThreadResponse | IssueCommentResponse,
     comment_id: int | None,
 ) -> MissedEvent:
-    """Returns the event of a comment, or of the text that opened an issue if `comment_id` is None."""
+    """Returns the event of a comment. If `comment_id` is None, returns the event of the text that opened the
+    issue.
+    """
     app = text.performed_via_github_app
     delivery = CommentCreated(
         repo=repository.repo,

@@ -47,8 +47,8 @@ class PollSchedule:
     poll_interval: float = 300.0
     """Seconds between two polls of all repositories."""
     delivery_grace: float = 120.0
-    """How many seconds polling waits for the delivery of an event before it handles the event itself. 0 if
-    there is no webhook.
+    """The number of seconds that the reconciler waits for the delivery of an event. After that, the reconciler
+    handles the event without the delivery. 0 if there is no webhook.
     """
     repository_list_age: float = 600.0
     """Seconds after which the list of repositories is requested again, at most 600.

@@ -58,7 +58,7 @@ class FailedDelivery(GitHubResponse):
 
 
 class DeliveryHistory(GitHubResponse):
-    """The failed deliveries of one webhook, up to the time until which GitHub's list of attempts has been read."""
+    """The failed deliveries of one webhook, as far as GitHub's list of delivery attempts has been read."""
 
     failed: dict[str, FailedDelivery] = Field(default_factory=dict)
     read_until: datetime | None = None

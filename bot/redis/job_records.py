@@ -55,9 +55,9 @@ class JobRecords:
     async def write(self, record: JobRecord, *, keep_cancellation: bool = False) -> None:
         """Stores a record.
 
-        If the job has ended, also deletes the request to cancel the job. With `keep_cancellation`, keeps the
-        request. A caller that ends a queued job needs this, because a worker may start the job at that moment
-        and must then see the request.
+        If the job has ended, also deletes the request to cancel the job. If `keep_cancellation` is True, keeps
+        that request. A caller that ends a queued job needs this, because a worker may start the job at that
+        moment and must then see the request.
         """
         job = record.job.id
         async with self._redis.pipeline(transaction=True) as pipe:
@@ -87,7 +87,7 @@ class JobRecords:
         ]
 
     async def list_open(self) -> list[JobRecord]:
-        """Returns the records of open jobs, without records that this version cannot read."""
+        """Returns the records of open jobs. Leaves out records that this version cannot read."""
         records = [_parse_record(name, text) for name, text in await self._read_open()]
         return [record for record in records if record and record.state != "completed"]
 
@@ -110,8 +110,8 @@ def _parse_record(job: JobId, stored: bytes | None) -> JobRecord | None:
 
 
 def _parse_unreadable(stored: bytes | None) -> UnreadableJob | None:
-    """Returns the job from a stored record that this version cannot read completely. Returns None if this
-    version can read the whole record, or cannot read the job.
+    """Returns the job in a stored record, if this version can read only the job and not the whole record.
+    Otherwise returns None.
     """
     try:
         JobRecord.model_validate_json(stored or b"")

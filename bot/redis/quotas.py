@@ -66,7 +66,9 @@ class Quotas:
                 await pipe.execute()
 
     async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
-        """Returns True if the bot may reply in the thread to this request by a person without write access."""
+        """Returns True if the bot may reply to this request of a person without write access. The number of
+        such replies in a thread is limited.
+        """
         key = _daily_key(datetime.now(UTC).date(), "refusals", f"{repo}#{number}".lower())
         with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:

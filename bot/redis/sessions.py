@@ -67,8 +67,8 @@ class Sessions:
     def __init__(
         self, url: str, lifetime_seconds: float = SESSION_SECONDS, *, operator_token: str = ""
     ) -> None:
-        """If `operator_token` changes, the operator's sessions end. If it is "", the operator has no
-        sessions.
+        """If `operator_token` changes, the operator's sessions end. If `operator_token` is "", the operator has
+        no sessions.
 
         Raises SettingsError if the Redis URL is invalid.
         """
@@ -155,7 +155,7 @@ class Sessions:
 
 
 def pkce_verifier(browser: str) -> str:
-    """Returns the PKCE code verifier, derived from the browser's cookie. Source: RFC 7636"""
+    """Derives the PKCE code verifier from the browser's cookie. Source: RFC 7636"""
     return _derive_key(browser, "verifier")
 
 

@@ -109,8 +109,8 @@ class SharedLogStore:
                 await shared.release()
 
     def read(self, run: RunId) -> Trajectory:
-        """Returns the log of the run. Reads the longer of the two copies in Redis and on disk. If both are
-        missing, reads the log from the archive.
+        """Returns the log of the run. If Redis and the disk both contain a copy, reads the longer copy. If both
+        copies are missing, reads the log from the archive.
 
         Blocks. Raises LogError.
         """
@@ -178,7 +178,7 @@ class SharedLogStore:
 
 
 class SharedRunLog:
-    """The log of one run. At any time, only one process in all of the deployment can write to it."""
+    """The log of one run. Only one process of the deployment can write to this log at a time."""
 
     def __init__(self, file: FileRunLog, run: RunId, redis: Redis, lease_seconds: float) -> None:
         self._file = file
@@ -277,7 +277,7 @@ class SharedRunLog:
             self._stream_length = length
 
     async def _append_missing(self) -> int:
-        """Writes missing lines to the stream. Returns what _APPEND_SCRIPT returns."""
+        """Writes missing lines to the stream. Returns the result of `_APPEND_SCRIPT`."""
         entries = self._file.trajectory.entries[self._stream_length :]
         lines = [entry.model_dump_json().encode() for entry in entries]
         arguments: list[Any] = [self._token, self._lease_ms, self._stream_length, self._run, *lines]

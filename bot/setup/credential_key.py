@@ -1,8 +1,9 @@
 """Finds or creates the key that encrypts the saved credentials.
 
 The first of these that exists is used: the setting `credentials_key`, the file `credentials_key_file`, the
-default key file next to the data directory, and the system's keyring. If there is none, a key is created in the
-keyring if the package `keyring` is installed and works, else in the default key file.
+default key file next to the data directory, and the system's keyring. If none of them exists, a key is created.
+It is created in the keyring if the package `keyring` is installed and works, and otherwise in the default key
+file.
 """
 
 import base64
@@ -85,8 +86,8 @@ class CredentialKey(FrozenModel):
 
 
 def default_key_file(data: Path) -> Path:
-    """Returns the path of the default key file: next to the data directory, so that a copy of the data
-    directory does not contain it.
+    """Returns the path of the default key file. The file is next to the data directory, so that a copy of the
+    data directory does not contain the key.
     """
     data = data.absolute()
     return data.parent / f"{data.name}.key"

@@ -92,7 +92,7 @@ def store_path(data: Path) -> Path:
 
 
 def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
-    """Loads the saved credentials; empty if there are none.
+    """Loads the saved credentials. The result is empty if no credentials are saved.
 
     Also reads the clear text that earlier versions wrote. Raises SettingsError if the file cannot be read or
     decrypted.
@@ -120,7 +120,9 @@ def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
 
 
 def is_encrypted(data: Path) -> bool | None:
-    """Returns whether the saved credentials are encrypted; None if there are none. Raises SettingsError."""
+    """Returns whether the saved credentials are encrypted, or None if no credentials are saved. Raises
+    SettingsError.
+    """
     content = _read(data)
     return None if content is None else _is_encrypted(content)
 
@@ -191,7 +193,7 @@ def check_writable(data: Path, key: KeySettings = NO_KEY) -> None:
 
 
 def add_saved_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `values` together with the settings from the saved setup. If a setting is in both, the one in
+    """Returns `values` together with the settings from the saved setup. If both contain a setting, the value in
     `values` applies. Raises SettingsError.
     """
     stored = load(Path(str(values["data"])), read_key_settings(values))
@@ -202,8 +204,9 @@ def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[
     """Returns the settings from the saved setup. Leaves out settings that the operator has configured elsewhere
     (`explicit`). Raises SettingsError.
 
-    The saved values form three groups: the App with its key and its GitHub's URLs, the model with its key, and
-    the OAuth client. If `explicit` contains a main setting of a group, the whole group is left out.
+    The saved values form three groups: the App with its key and the URLs of its GitHub instance, the model with
+    its key, and the OAuth client. If `explicit` contains a main setting of a group, the whole group is left
+    out.
     """
     values: dict[str, Any] = {}
     if stored.model is not None and "model" not in explicit:

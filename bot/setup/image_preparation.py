@@ -26,7 +26,7 @@ async def prepare_images(
     environment: Mapping[str, str],
     announce: Callable[[str], object] = print_stderr,
 ) -> AsyncIterator[ImagePreparation]:
-    """Runs `command` in the background to build the images, while the block runs. Stops the build at the end of
+    """Runs `command` in the background of the block. `command` builds the images. Stops the build at the end of
     the block.
 
     If `command` is empty, builds nothing. A failed build does no harm, because each worker builds missing

@@ -1,5 +1,5 @@
-"""The welcome page. It shows the steps that remain after the App was created, and only to the browser that
-created the App.
+"""The welcome page shows the steps that remain after the App was created. Only the browser that created the App
+can open this page.
 """
 
 import time
@@ -37,7 +37,7 @@ PING_INTERVAL_SECONDS = 15.0  # time between two requests to GitHub to send the 
 
 
 class WelcomePage:
-    """The welcome page for one browser, which can open it until its setup session expires."""
+    """The welcome page for one browser. The browser can open the page until the setup session expires."""
 
     def __init__(
         self,

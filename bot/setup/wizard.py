@@ -216,7 +216,7 @@ class SetupWizard:
         self.done.set()
 
     async def _save(self, stored: StoredSetup) -> str | None:
-        """Saves the setup. Returns the error message, or None if this succeeds."""
+        """Saves the setup. Returns None, or the error message if the setup could not be saved."""
         try:
             await asyncio.to_thread(save, self._settings.data, stored, key_settings(self._settings))
         except (OSError, SettingsError) as exc:
@@ -281,7 +281,9 @@ class SetupWizard:
         return PageContext(self._base_path(request), None)
 
     def _base_path(self, request: Request) -> str:
-        """Returns the path prefix of the public URL, if this browser uses the host of that URL."""
+        """Returns the path prefix of the public URL. Returns "" if this browser uses another host than that
+        URL.
+        """
         public = urlsplit(self._public_url)
         return public.path if public.netloc == request.headers.get("host") else ""
 

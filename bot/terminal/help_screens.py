@@ -1,4 +1,4 @@
-"""Formats the help screens. Also provides the text that `patchwright` without a command prints."""
+"""Formats the help screens. Also provides the text that `patchwright` prints if no command is given."""
 
 import argparse
 import re

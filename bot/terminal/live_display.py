@@ -48,8 +48,8 @@ async def open_display(
     verbose: bool = False,
     earlier: Trajectory = EMPTY_TRAJECTORY,
 ) -> AsyncIterator[Listener]:
-    """Yields a listener that shows a run. On a terminal, the listener redraws a frame in place; elsewhere, it
-    prints lines.
+    """Yields a listener that shows a run. On a terminal, the listener redraws a frame in place. On any other
+    stream, the listener prints lines.
 
     `stream` is standard output or standard error. `earlier` is the existing log of a run that is resumed.
     """
@@ -138,7 +138,7 @@ class LiveDisplay:
 
     @contextmanager
     def _capture_output(self) -> Iterator[None]:
-        """Sends the output of Python's streams and log handlers on this terminal to `print_line`."""
+        """Redirects text to `print_line` that Python's streams or log handlers would write to this terminal."""
         with ExitStack() as undo:
             lines = undo.enter_context(_LineStream(self))
             if sys.stderr.isatty():

@@ -55,7 +55,7 @@ from patchwright.resolver.text import filters
 
 
 async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
-    """Resolves an issue or resumes a run, as the command line says. Returns the exit code."""
+    """Resolves an issue or resumes a run, depending on the command-line options. Returns the exit code."""
     if options.answer and not options.run:
         raise UsageError("--answer needs --continue RUN with the run that asked the question")
     if options.include_changes and not options.repo:
@@ -98,8 +98,8 @@ async def _check_model(settings: Settings) -> None:
 
 
 async def _check_repository(path: Path, settings: Settings, *, include_changes: bool) -> Patch | None:
-    """Checks that the repository is usable before a sandbox is built. Prints a notice that says whether the
-    run includes uncommitted changes, and returns these changes if it does.
+    """Checks that the repository is usable before a sandbox is built. Prints a notice that says whether the run
+    includes uncommitted changes. If the run includes these changes, returns them.
     """
     from patchwright.resolver.git import local_repository
     from patchwright.resolver.workspaces import WorkspaceFactory

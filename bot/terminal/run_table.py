@@ -46,9 +46,9 @@ class RunListEntry(FrozenModel):
 
     run: str
     state: ListedState
-    """The state of the run. `completed`: verification judged the patch of a run without a forge. `dry-run`: the
-    result was shown but not published. `resumed`: the job continued an earlier run, whose log contains the
-    work. `stopped`: the run can be resumed.
+    """The state of the run. `completed`: the run has no forge, and verification has judged its patch.
+    `dry-run`: the result was shown but not published. `resumed`: the job continued an earlier run, whose log
+    contains the work. `stopped`: the run can be resumed.
     """
     repository: str = ""
     number: int | None = None

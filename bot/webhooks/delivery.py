@@ -140,7 +140,7 @@ class CommentCreated(FrozenModel):
     repo_id: int
     number: int
     comment_id: int | None
-    """None for the text that opens an issue."""
+    """The id of the comment; None for the text that opens an issue."""
     body: str
     sender: Sender
     app_names: frozenset[str]

@@ -281,7 +281,9 @@ class InstallationPayload(PayloadModel):
     repositories_removed: tuple[RepositoryName, ...] = ()
 
     def list_repositories(self, action: str) -> tuple[Repo, ...]:
-        """Returns the repositories that the action adds or removes; empty if it concerns all of them."""
+        """Returns the repositories that the action adds or removes; empty if the action concerns all
+        repositories.
+        """
         by_action = {
             "created": self.repositories,
             "added": self.repositories_added,

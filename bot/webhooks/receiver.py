@@ -178,7 +178,7 @@ class _TooLarge(Exception):
 
 
 class _BufferFull(Exception):
-    """All bodies that are being received take more than MAX_BUFFERED_BYTES together."""
+    """The bodies that are currently being received exceed MAX_BUFFERED_BYTES in total."""
 
 
 def _may_have_unread_body(status: int) -> bool:

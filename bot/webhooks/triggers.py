@@ -41,7 +41,7 @@ class Triggers(FrozenModel):
     app_id: str | None = None
     """The id or client id of this deployment's App; None if the deployment uses a token."""
     onboarding: bool = False
-    """True if the installation of the App in a repository requests `setup` there."""
+    """True if the installation of the App in a repository counts as a request for the command `setup`."""
 
 
 class TriggerRequest(NamedTuple):
@@ -142,7 +142,7 @@ def is_same_label(name: str, other: str) -> bool:
 
 
 def find_job(delivery: Delivery, triggers: Triggers) -> Job | None:
-    """Returns the job that a delivery requests, or None if it requests no work."""
+    """Returns the job that a delivery requests, or None if the delivery requests no work."""
     found = find_request(delivery, triggers)
     return found.job if found and found.request.verb not in ("stop", "help") else None
 

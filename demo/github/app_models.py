@@ -22,7 +22,7 @@ class GitHubApp:
     events: list[str] | None = None
     """Events that the App subscribed to. None means the default: the events that Patchwright handles."""
     setup_url: str = ""
-    """URL to which the browser is redirected after an installation; empty if it is not redirected."""
+    """URL to which the browser is redirected after an installation; empty if the browser is not redirected."""
 
 
 @dataclass(eq=False)

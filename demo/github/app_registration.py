@@ -34,7 +34,7 @@ PAGE_HTML = """<!doctype html><html lang="en"><title>{title}</title><main><h1>{t
 
 
 def create_app(state: GitHubState, slug: str, permissions: Mapping[str, str] = APP_PERMISSIONS) -> GitHubApp:
-    """Creates a GitHub App with its own key. It acts as `SLUG[bot]` where it is installed."""
+    """Creates a GitHub App with its own key. The App acts as `SLUG[bot]` in its repositories."""
     key = _generate_key(len(state.apps))
     pem, public = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     made = GitHubApp(

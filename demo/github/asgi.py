@@ -28,8 +28,8 @@ async def respond(send: Send, status: int, headers: Mapping[str, str], body: byt
 
 
 async def read_body(receive: Receive) -> bytes:
-    """Returns the whole body of a request. Raises ClientDisconnected if the client disconnects before its
-    end.
+    """Returns the whole body of a request. Raises ClientDisconnected if the client disconnects before the end
+    of the body.
     """
     body, more = b"", True
     while more:

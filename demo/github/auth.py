@@ -32,7 +32,8 @@ class RequiredAccess:
 
 
 def authenticate(authorization: str | None, state: GitHubState) -> Token | GitHubApp | OAuthClient | None:
-    """Returns the token, App or OAuth client whose credentials a request contains, or None without credentials.
+    """Returns the token, App or OAuth client whose credentials a request contains. Returns None if the request
+    contains no credentials.
 
     Raises ApiError 401 if the credentials are invalid.
     """

@@ -49,7 +49,7 @@ class BareRepository:
 
     @classmethod
     def create(cls, path: Path, branch: str) -> "BareRepository":
-        """Creates an empty repository whose HEAD names `branch`."""
+        """Creates an empty repository whose HEAD points to `branch`."""
         path.mkdir(parents=True)
         bare = cls(path)
         bare.git("init", "--quiet", "--bare", f"--initial-branch={branch}", ".")

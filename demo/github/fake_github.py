@@ -141,7 +141,7 @@ class FakeGitHub:
     def create_app(
         self, slug: str = "patchwright", permissions: Mapping[str, str] = APP_PERMISSIONS
     ) -> GitHubApp:
-        """Creates a GitHub App with a new key. It acts as `SLUG[bot]` where it is installed."""
+        """Creates a GitHub App with a new key. The App acts as `SLUG[bot]` in its repositories."""
         return create_app(self._state, slug, permissions)
 
     def install_app(self, app: GitHubApp, *repositories: Repository) -> Installation:
@@ -189,8 +189,8 @@ class FakeGitHub:
                 token.expires = datetime.now(UTC)
 
     def add_webhook(self, url: str, secret: str, repo: Repository | None = None) -> RegisteredWebhook:
-        """Registers a webhook. It receives the events of `repo` or, like an App's webhook, of all
-        repositories.
+        """Registers a webhook for the events of `repo`. If `repo` is None, the webhook receives the events of
+        all repositories, like an App's webhook.
         """
         return self._webhooks.add(url, secret, repo)
 
@@ -342,7 +342,7 @@ class FakeGitHub:
         self._server.faults.append(RequestFault(method, path_end, "lost request"))
 
     def lose_next_response(self, method: str, path_end: str) -> None:
-        """Drops the connection of the next matching request after its effect and before the response."""
+        """Handles the next matching request, and then drops the connection before the response is sent."""
         self._server.faults.append(RequestFault(method, path_end, "lost response"))
 
     def fail_next_request(

@@ -58,8 +58,8 @@ class GitServer:
 
 
 def _find_push_repository(repo: Repository) -> Repository:
-    """Returns the repository whose writers may push here: a fork's parent if the fork's owner allows
-    maintainers to edit.
+    """Returns the repository whose writers may push to `repo`. This is the parent if `repo` is a fork and its
+    owner allows maintainers to edit an open pull request. Otherwise, it is `repo` itself.
     """
     pulls = repo.parent.pulls if repo.parent else ()
     opened = any(one.state == "open" and one.head_repo is repo and one.maintainer_can_modify for one in pulls)

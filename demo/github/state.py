@@ -142,7 +142,7 @@ class FakePullRequest(Issue):
 
     @property
     def head(self) -> BranchTip:
-        """The tip of the head branch, which is also copied to refs/pull/ because a fork can be deleted."""
+        """The tip of the head branch. The tip is also copied to refs/pull/, because a fork can be deleted."""
         sha = self.head_repo.bare.branch_sha(self.head_ref)
         own = f"refs/pull/{self.number}/head"
         if sha is not None and self.repo.bare.resolve(own) != sha:
