@@ -115,8 +115,8 @@ class RestClient:
     # --- requests -------------------------------------------------------------------------------------------
 
     async def verify_credentials(self) -> None:
-        """Checks the key or token once. Raises Unauthorized if GitHub rejects the key or token, and ForgeError
-        for other failures.
+        """Checks the key or token once. Raises Unauthorized if GitHub rejects it, and ForgeError for other
+        failures.
         """
         if isinstance(self._auth, TokenAuth):
             headers = {"Authorization": f"Bearer {self._auth.token.get_secret_value()}"}
@@ -385,9 +385,7 @@ class RestClient:
         await self._record_rate_limit(self._limiter_key(await self.get_credentials(repo)), error)
 
     def _limiter_key(self, credentials: Credentials) -> str:
-        """Returns the name under which the write limiter stores these credentials. The name does not reveal the
-        token.
-        """
+        """Returns the write limiter's name for these credentials. The name does not reveal the token."""
         if credentials.token in self._minted_tokens:
             return f"installation-{self._minted_tokens[credentials.token][0]}"
         return f"token-{sha256(credentials.token.encode()).hexdigest()[:16]}"

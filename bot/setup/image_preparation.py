@@ -26,8 +26,8 @@ async def prepare_images(
     environment: Mapping[str, str],
     announce: Callable[[str], object] = print_stderr,
 ) -> AsyncIterator[ImagePreparation]:
-    """Runs `command` in the background of the block. `command` builds the images. Stops the build at the end of
-    the block.
+    """Runs `command` in the background while the block runs. The command builds the images. Stops the build at
+    the end of the block.
 
     If `command` is empty, builds nothing. A failed build does no harm, because each worker builds missing
     images when it starts, and reports errors.

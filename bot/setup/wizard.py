@@ -281,9 +281,7 @@ class SetupWizard:
         return PageContext(self._base_path(request), None)
 
     def _base_path(self, request: Request) -> str:
-        """Returns the path prefix of the public URL. Returns "" if this browser uses another host than that
-        URL.
-        """
+        """Returns the public URL's path prefix, or "" if the browser opened this page on another host."""
         public = urlsplit(self._public_url)
         return public.path if public.netloc == request.headers.get("host") else ""
 

@@ -138,7 +138,7 @@ class LiveDisplay:
 
     @contextmanager
     def _capture_output(self) -> Iterator[None]:
-        """Redirects text to `print_line` that Python's streams or log handlers would write to this terminal."""
+        """Calls `print_line` with the text that Python's streams and log handlers write to this terminal."""
         with ExitStack() as undo:
             lines = undo.enter_context(_LineStream(self))
             if sys.stderr.isatty():
