@@ -115,9 +115,7 @@ class RestClient:
     # --- requests -------------------------------------------------------------------------------------------
 
     async def verify_credentials(self) -> None:
-        """Checks the key or token once. Raises Unauthorized if GitHub rejects it, and ForgeError for other
-        failures.
-        """
+        """Checks the key or token once. Raises Unauthorized if it is invalid, otherwise another ForgeError."""
         if isinstance(self._auth, TokenAuth):
             headers = {"Authorization": f"Bearer {self._auth.token.get_secret_value()}"}
             with contextlib.suppress(
