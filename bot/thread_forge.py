@@ -23,8 +23,8 @@ class ThreadForge(CommentForge, Protocol):
     """A CommentForge that also adds reactions."""
 
     async def react(self, repo: Repo, resource_path: tuple[str, ...]) -> None:
-        """Adds the bot's reaction to a comment or an issue, at most once. `resource_path` is the part of its
-        API path after the repository.
+        """Adds the bot's reaction to a comment or an issue, at most once. `resource_path` is the API path of
+        that comment or issue, without the path of the repository.
         """
 
 

@@ -63,8 +63,8 @@ class AccessControl:
         """Returns the repositories from the list that the person may read.
 
         The access levels may be a few minutes old. One call checks at most MAX_CHECKED_REPOSITORIES
-        repositories on GitHub. Repositories that were never checked come first, then those whose cached level
-        expired first.
+        repositories on GitHub. Repositories that were never checked come first. Then come the repositories
+        whose cached level expired first.
 
         Raises Unauthorized and ForgeError.
         """

@@ -99,8 +99,8 @@ class GitHubOAuth:
         return DashboardUser(login=account.login, id=account.id)
 
     async def get_access_level(self, repo: Repo, token: str) -> AccessLevel:
-        """Returns the token owner's access level to a repository; "none" if GitHub does not show them the
-        repository.
+        """Returns the token owner's access level to a repository; "none" if GitHub does not show the repository
+        to that owner.
         """
         try:
             response = await self._get(f"repos/{repo.owner}/{repo.name}", token)

@@ -86,7 +86,7 @@ class LogReader:
         return LoadedLog(trajectory, position, subagents, remaining)
 
     async def read_start(self, run: RunId) -> RunStarted | None:
-        """Returns the start event of a run, or None if there is none. Raises QueueDown."""
+        """Returns the start event of a run, or None if the log has no start event. Raises QueueDown."""
         found = Trajectory()
         async for _, line in self._iter_lines(run):
             found = self._parse_lines(found, [line])

@@ -45,7 +45,7 @@ class PageContext:
 
 @cache
 def load_static_file(name: str) -> tuple[str, bytes]:
-    """Returns the content type and the content of a static file. Raises KeyError if there is none."""
+    """Returns the content type and the content of a static file. Raises KeyError if the file does not exist."""
     kind, template_names = STATIC_FILES[name]
     environment = jinja_templates.get_environment()
     return kind, "\n".join(environment.get_template(one).render() for one in template_names).encode()

@@ -60,7 +60,7 @@ class _Repository(GitHubResponse):
 
 
 def build_checks(settings: Settings, private_key: str | None) -> list[DoctorCheck]:
-    """Returns the checks of GitHub. `private_key` is the App's key; None if there is none."""
+    """Returns the checks of GitHub. `private_key` is the App's key; None if no key is configured."""
     network = "Check that this machine reaches GitHub (GITHUB_API_URL, HTTPS_PROXY, PATCHWRIGHT_CA_BUNDLE)."
     if settings.app_id and private_key:
         app = AppClient(settings.app_id, private_key, settings.github_api_url, settings.ca_bundle)

@@ -178,7 +178,7 @@ class Redelivery:
         return len(due[:MAX_PER_ROUND])
 
     async def _read_failed(self) -> dict[str, FailedDelivery]:
-        """Returns the deliveries of the last three days that failed to arrive, by their GUIDs."""
+        """Returns a mapping from GUIDs to the failed deliveries of the last three days."""
         history, oldest = self._history, self._clock() - DELIVERY_RETENTION
         failed = {
             guid: delivery

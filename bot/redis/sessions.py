@@ -92,7 +92,7 @@ class Sessions:
         return cookie
 
     async def find(self, cookie: str) -> Session | None:
-        """Returns the session that belongs to a cookie, or None if there is none or it has expired."""
+        """Returns the session that belongs to a cookie, or None if the session does not exist or has expired."""
         if not cookie:
             return None
         with redis_errors():

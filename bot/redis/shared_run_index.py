@@ -59,7 +59,7 @@ class SharedRunIndex:
             await cast("Any", self._redis.eval(_PUT_SCRIPT, 2, *arguments))
 
     async def get(self, run: RunId) -> RunSummary | None:
-        """Returns the summary of a run, or None if it is not in the index."""
+        """Returns the summary of a run, or None if the run is not in the index."""
         with redis_errors():
             return _parse_summary(run, await cast("Any", self._redis.hget(RUNS_KEY, run)))
 

@@ -54,8 +54,8 @@ class TriggerRequest(NamedTuple):
     requested_at: datetime | None
     """The time when the user made the request; None if unknown."""
     resource_path: tuple[str, ...]
-    """The comment or thread that the bot reacts to, as the part of its API path after the repository. () if the
-    bot cannot add a reaction.
+    """The API path of the comment or thread that the bot reacts to, without the path of the repository. () if
+    the bot cannot add a reaction.
     """
 
 

@@ -195,7 +195,7 @@ class FakeGitHub:
         return self._webhooks.add(url, secret, repo)
 
     def advance_time(self, **units: float) -> None:
-        """Moves the server's clock forward by so many `days`, `hours` or `seconds`."""
+        """Moves the server's clock forward by this number of `days`, `hours` or `seconds`."""
         self._state.time_offset += timedelta(**units)
 
     def now(self) -> datetime:

@@ -86,7 +86,7 @@ class ApiRequest(NamedTuple):
     path: str
     status: int
     credentials: str
-    """The value of the Authorization header; empty if there is none."""
+    """The value of the Authorization header; empty if the request has no such header."""
 
 
 def actor_login(actor: Token | GitHubApp | OAuthClient | None) -> str:
