@@ -31,7 +31,7 @@ class RunSummaries(Protocol):
     """Provides run summaries."""
 
     async def get(self, run: RunId) -> RunSummary | None:
-        """Returns the summary of a run; None if it is unknown. Raises QueueDown."""
+        """Returns the summary of a run, or None if the run is unknown. Raises QueueDown."""
 
 
 class JobRequest(FrozenModel):

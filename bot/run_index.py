@@ -94,7 +94,7 @@ async def keep_index_complete(
     archive: Archive | None = None,
     interval: float = REBUILD_CHECK_SECONDS,
 ) -> None:
-    """Checks regularly whether the index was wiped. If it was, adds the runs on this disk and in the archive
+    """Checks regularly whether the index was wiped. If it was wiped, adds the runs on this disk and in the archive
     again. Stops only when canceled.
     """
     local_source = f"{socket.gethostname()}:{directory}"

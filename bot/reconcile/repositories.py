@@ -57,7 +57,7 @@ class Repositories:
     def __init__(
         self, rest: RestClient, repositories: Sequence[Repo] = (), max_age: timedelta = MAX_LIST_AGE
     ) -> None:
-        """`max_age` is the time for which a list is valid, at most MAX_LIST_AGE."""
+        """`max_age` is the time for which a list of repositories is valid. It is at most MAX_LIST_AGE."""
         self._rest = rest
         self._configured = repositories
         self._max_age = max_age

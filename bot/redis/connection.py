@@ -26,8 +26,8 @@ RELEASE_LOCK_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call(
 
 
 def redis_pool(url: str) -> ConnectionPool:
-    """Returns a connection pool for a `redis://`, `rediss://` or `unix://` URL. Raises SettingsError if it is
-    invalid.
+    """Returns a connection pool for a `redis://`, `rediss://` or `unix://` URL. Raises SettingsError if the URL
+    is invalid.
     """
     try:
         pool = ConnectionPool.from_url(

@@ -94,7 +94,7 @@ def default_key_file(data: Path) -> Path:
 
 
 def find_key(data: Path, settings: KeySettings) -> CredentialKey | None:
-    """Returns the existing key; None if no key exists. Raises SettingsError if the key is unreadable or too
+    """Returns the existing key, or None if no key exists. Raises SettingsError if the key is unreadable or too
     short.
     """
     if settings.key is not None:

@@ -17,7 +17,7 @@ def absolute_path(path: str) -> Path:
 
 def read_issue(path: Path) -> Issue:
     """Reads an issue from a file. The first line of the file is the title of the issue. Raises UsageError if
-    this fails.
+    the file is unreadable, empty or not a text file.
     """
     try:
         with path.open("rb") as file:

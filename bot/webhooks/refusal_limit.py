@@ -13,8 +13,8 @@ class RefusalLimit(Protocol):
     """Counts the replies to people without write access. May raise QueueDown."""
 
     async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
-        """Returns True if the bot may reply to this request in the thread. If it is called again for the same
-        request, the result is the same.
+        """Returns True if the bot may reply to this request in the thread. Several calls for the same request
+        return the same result.
         """
 
 
