@@ -75,3 +75,49 @@ async def test_the_attempt_with_the_best_tests_is_published(
         assert sum(isinstance(event, VerificationCompleted) for event in log.trajectory) == 2 + (
             published == "first"
         )
+
+
+async def test_a_broken_patch_comes_back_until_the_repairs_are_used(tmp_path: Path) -> None:
+    deps = RunDependencies(
+        Settings(data=tmp_path, max_attempts=3, max_repairs=1), ScriptedModel([]), LocalSandboxes(tmp_path, {}),
+        WorkspaceFactory(tmp_path), FileLogStore(tmp_path), Secrets(),
+    )  # fmt: skip
+    stopped = AgentStopped(reason="finished", detail="Done.")
+    worst, best = make_verdict("regressed", "."), make_verdict("unproven", "..")
+    partial = worst.model_copy(update={"partial": True})
+    stops: list[bool] = []
+
+    async def start_over() -> bool:
+        await log.append(Checkpoint(patch=make_patch("")))
+        return True
+
+    async def finish(verdict: Verdict, name: str) -> Verdict | None:
+        async def verify(callback: VerdictCallback) -> Verdict:
+            stops.append(await callback(partial))
+            return partial if stops[-1] else verdict
+
+        await log.append(Checkpoint(patch=make_patch(name)))
+        return await verify_or_continue(log, deps, stopped, make_patch(name), verify, start_over)
+
+    def messages() -> list[str]:
+        return [
+            each.text
+            for each in log.trajectory
+            if isinstance(each, Message) and each.source == "verification"
+        ]
+
+    async with deps.logs.open(RunId("run")) as log:
+        await log.append(Message(text="Fix it.", source="initial_prompt"))
+        # The affected tests are enough to send the work back once, and once more in each attempt.
+        for number, verdict in enumerate((worst, best, make_verdict("unproven", "."))):
+            assert await finish(verdict, "a") is None
+            assert sum(isinstance(each, VerificationCompleted) for each in log.trajectory) == 3 * number + 1
+            final = await finish(verdict, f"b{number}")
+            assert (final is None) == (number < 2)
+        assert stops == [True, False] * 3
+        assert final == best and log.trajectory.verdict == best
+        assert [each.patch for each in log.trajectory if isinstance(each, Checkpoint)][-1] == make_patch("b1")
+    assert [text for text in messages() if text.startswith("This was attempt")] == messages()[1::2]
+    assert messages()[1].startswith("This was attempt 1 of 3") and messages()[3].startswith(
+        "This was attempt 2 of 3"
+    )

@@ -37,9 +37,10 @@ TWO = ONE + "    assert add(0, 0) == 0\n"
         ("test_a.py", TWO, f"@skip\n@skip\n{ONE}", "test_a.py has 2 checks fewer in test_a and 2 skips more."),
         (
             "test_a.py",
-            "class TestA:\n    async def test_x(self):\n        self.assertEqual(1, f())\n        raises(E)\n",
+            "class TestA:\n    async def test_x(self):\n        self.assertEqual(1, f())\n        raises(E)\n"
+            "        t.warns(W)\n        t.fail()\n        expect(f())\n",
             "class TestA:\n    async def test_x(self):\n        f()\n",
-            "test_a.py has 2 checks fewer in TestA.test_x.",
+            "test_a.py has 5 checks fewer in TestA.test_x.",
         ),
         (
             "test_a.py",
