@@ -62,7 +62,8 @@ from datetime import timedelta
 from pathlib import Path
 from pydantic import SecretStr
 from patchwright.bot.reconcile.reconciler import PollSchedule
-from patchwright.bot.github.rest import AppAuth, RequestPolicy
+from patchwright.bot.github.auth import AppAuth, RequestPolicy
+from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.reconcile.reconciler_factory import open_reconciler
 from patchwright.bot.worker_process import run_worker
 from patchwright.resolver.domain import Rejected
@@ -84,7 +85,10 @@ async def main():
     schedule = PollSchedule(redelivery_interval=2, settle_seconds=0, first_redelivery_wait=timedelta(seconds=2))
     access = AppAuth(os.environ["APP"], SecretStr((data / "key").read_text()))
     policy = RequestPolicy(write_interval=0)
-    async with open_reconciler(settings, access, request_policy=policy, schedule=schedule) as watcher:
+    async with (
+        GitHubForge(access, api_url=settings.github_api_url, policy=policy) as github,
+        open_reconciler(settings, github, schedule=schedule) as watcher,
+    ):
         recovering = watcher if os.environ["RECOVERS"] else None
         await run_worker(settings, resolve, report_failure, exclusive=True, watcher=recovering)
 

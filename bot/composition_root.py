@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -305,6 +306,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
     from patchwright.resolver.errors import LogError
     from patchwright.resolver.forge import MaskingForge
     from patchwright.resolver.llm.litellm import preload_litellm
+    from patchwright.resolver.request.admission import find_early_rejection
     from patchwright.resolver.resolve import resolve_job
     from patchwright.resolver.run_log import FileLogStore
     from patchwright.runtime.docker.reaper import sweep_periodically
@@ -318,9 +320,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
         await wait_for_redis(redis_url, notify)
         await check_github_identity(github, notify)
         outbox = await stack.enter_async_context(open_outbox(redis_url, github))
-        reconciler = await stack.enter_async_context(
-            open_reconciler(settings, _github_access(settings), write_limiter=write_limiter, outbox=outbox)
-        )
+        reconciler = await stack.enter_async_context(open_reconciler(settings, github, outbox=outbox))
         local_logs, archive = FileLogStore(settings.data / "runs"), open_archive(settings)
         logs = SharedLogStore(local_logs, redis_url, archive.read if archive else raise_no_archive)
         counters = Counters(redis_url, settings.metrics_label)
@@ -379,6 +379,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
             forge=PriorityForge(github),
             checks_forge=github,
             labels=StartLabels(github.rest, settings, leader_lease),
+            find_rejection=partial(find_early_rejection, forge=masked, logs=logs, settings=settings),
             exclusive=exclusive,
         )
         sweeping.cancel()

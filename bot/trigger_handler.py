@@ -1,10 +1,11 @@
 """Processes requests from deliveries, polling and the dashboard: queues jobs and executes commands."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from patchwright.bot.cancellation import CancellationHandler, has_started
 from patchwright.bot.ci.check_monitor import CheckMonitor
@@ -44,6 +45,13 @@ STALE_STOP_AGE = timedelta(hours=1)
 REACTION_TIMEOUT_SECONDS = 60.0
 
 
+class FindRejection(Protocol):
+    """Finds commands that cannot do anything. May raise ForgeError."""
+
+    async def __call__(self, job: Job, *, has_active_run: bool) -> str | None:
+        """Returns the explanation for the requester, or None if a run has to find out."""
+
+
 class TriggerHandler:
     """Processes each trigger request once, even if it arrives several times."""
 
@@ -57,6 +65,7 @@ class TriggerHandler:
         checks: CheckMonitor | None = None,
         refusals: RefusalLimit | None = None,
         labels: StartLabels | None = None,
+        find_rejection: FindRejection | None = None,
     ) -> None:
         """Stores the dependencies.
 
@@ -64,7 +73,8 @@ class TriggerHandler:
         `queue` and `forge`. `queue_notices` posts notices about queued jobs; the default uses locks of this
         process. `checks` processes completed checks on the bot's pull requests; if `checks` is None, completed
         checks are ignored. `refusals` limits the replies to people without write access; the default counts in
-        this process.
+        this process. `labels` creates the label in new repositories, and `find_rejection` finds commands that
+        need no run; if they are None, neither happens.
         """
         self.triggers = triggers
         self._queue = queue
@@ -74,6 +84,9 @@ class TriggerHandler:
         self.checks = checks
         self._refusals = refusals or LocalRefusalLimit()
         self.labels = labels
+        self._find_rejection = find_rejection
+        self._permissions: dict[JobId, Permission] = {}
+        """The requesters' permissions while their requests are processed."""
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     async def handle(
@@ -114,7 +127,8 @@ class TriggerHandler:
             return None
         if is_removed:
             trigger = trigger._replace(job=trigger.job.model_copy(update={"id": later_id}))
-        return await self._handle_request(trigger, is_recovered=own_comments is not None)
+        with self._remember_permission(trigger.job):
+            return await self._execute(trigger, is_recovered=own_comments is not None)
 
     async def _find_later_id(self, delivery: Delivery, job: Job) -> JobId | None:
         """Returns the job id for a label that was removed and added again within the same second.
@@ -139,8 +153,14 @@ class TriggerHandler:
         Returns the id of the queued job, or None if no job was queued. Raises the same errors as `handle`.
         """
         trigger = command.to_trigger_request()
+        with self._remember_permission(trigger.job):
+            return await self._execute_dashboard_command(command, trigger)
+
+    async def _execute_dashboard_command(
+        self, command: DashboardCommand, trigger: TriggerRequest
+    ) -> JobId | None:
         if command.verb == "retry":
-            return await self._handle_request(trigger, is_recovered=False)
+            return await self._execute(trigger, is_recovered=False)
         if not await self._is_permitted(trigger.job):
             await self._reject(trigger.job, reply_texts.render_rejection_reason("permission", trigger.job))
             return None
@@ -150,7 +170,7 @@ class TriggerHandler:
         await self._queue.complete(trigger.job, Answered())
         return None
 
-    async def _handle_request(self, trigger: TriggerRequest, *, is_recovered: bool) -> JobId | None:
+    async def _execute(self, trigger: TriggerRequest, *, is_recovered: bool) -> JobId | None:
         if trigger.request.verb == "stop":
             await self._handle_stop(trigger, is_recovered=is_recovered)
         elif trigger.request.verb == "help":
@@ -176,14 +196,28 @@ class TriggerHandler:
         except ForgeError as exc:
             log.warning("permission check failed", extra={"job": job.id, "reason": str(exc)})
             is_permitted = None
-        if is_permitted is False and await self._queue.get_record(job.id) is None:
+        is_new = await self._queue.get_record(job.id) is None
+        if is_permitted is False and is_new:
             await self._reject(job, reply_texts.render_rejection_reason("permission", job))
+        elif is_permitted and is_new and (explanation := await self._rejection_of(job)):
+            await self._reject(job, explanation)
         elif await self._queue.put(job, requested_at=trigger.requested_at):
             if is_permitted:
                 self._react(trigger)
             self._run_in_background(self._queue_notices.post_if_waiting(job))
             return job.id
         return None
+
+    async def _rejection_of(self, job: Job) -> str | None:
+        """Returns why the command cannot do anything, or None if a run has to find out."""
+        if self._find_rejection is None:
+            return None
+        try:
+            active = await self._queue.active_jobs(job.repo, job.number)
+            return await self._find_rejection(job, has_active_run=bool(active))
+        except ForgeError as exc:  # The job is queued, and its run answers.
+            log.warning("command not checked", extra={"job": job.id, "reason": str(exc)})
+            return None
 
     async def _handle_stop(self, trigger: TriggerRequest, *, is_recovered: bool) -> None:
         job = trigger.job
@@ -243,13 +277,23 @@ class TriggerHandler:
         except (Forbidden, NotFound) as exc:  # The thread is locked or deleted, so a retry would not help.
             log.warning("reply not posted", extra={"job": job.id, "reason": str(exc)})
 
+    @contextlib.contextmanager
+    def _remember_permission(self, job: Job) -> Iterator[None]:
+        """Remembers the requester's permission inside the block, so that GitHub is asked only once."""
+        try:
+            yield
+        finally:
+            self._permissions.pop(job.id, None)
+
     async def _is_permitted(self, job: Job) -> bool:
         return await self._permission(job) in TRIGGER_PERMISSIONS
 
     async def _permission(self, job: Job) -> Permission:
         if job.requester is None:  # The operator pressed the button in the dashboard.
             return "admin"
-        return await self._forge.get_permission(job.repo, job.requester)
+        if job.id not in self._permissions:
+            self._permissions[job.id] = await self._forge.get_permission(job.repo, job.requester)
+        return self._permissions[job.id]
 
     def _react(self, trigger: TriggerRequest) -> None:
         """Adds a reaction in the background. Failures are only logged."""

@@ -26,7 +26,7 @@ from patchwright.bot.redis.quotas import Quotas
 from patchwright.bot.redis.start_locks import SharedStartLocks
 from patchwright.bot.signals import catch_stop_signals
 from patchwright.bot.thread_forge import NullForge, ThreadForge
-from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.trigger_handler import FindRejection, TriggerHandler
 from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.cost import cost_fields
@@ -71,6 +71,7 @@ async def run_worker(
     access: RepositoryAccess | None = None,
     checks_forge: PullChecks | None = None,
     labels: StartLabels | None = None,
+    find_rejection: FindRejection | None = None,
     exclusive: bool = False,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
@@ -80,7 +81,8 @@ async def run_worker(
     threads say so. `watcher` runs at the same time as the jobs, and finds events that no delivery reported.
     `forge` replies to commands. If it is None, commands get no reply. `pull_requests` and `access` are
     explained in bot/cancellation.py. `checks_forge` is explained in bot/ci/check_monitor.py. If it is None,
-    checks are ignored. `exclusive` is True if no other worker uses this Redis.
+    checks are ignored. `labels` and `find_rejection` are explained in bot/trigger_handler.py. `exclusive` is
+    True if no other worker uses this Redis.
 
     Jobs that are still running at the end return to the queue. Raises SettingsError, and any error that
     `prepare` raises.
@@ -110,7 +112,15 @@ async def run_worker(
     )
     refusals = Quotas(url)
     trigger_handler = TriggerHandler(
-        queue, triggers, forge or NullForge(), cancellation, queue_notices, checks, refusals, labels
+        queue,
+        triggers,
+        forge or NullForge(),
+        cancellation,
+        queue_notices,
+        checks,
+        refusals,
+        labels,
+        find_rejection,
     )
 
     async def run_jobs() -> None:

@@ -63,8 +63,19 @@ class ThreadState(FrozenModel):
     """The current state of a thread and of its base branch."""
 
     is_open: bool
+    is_locked: bool
     has_base: bool
     """True if the base branch still contains the commit that the run started from."""
+
+
+class HeadState(FrozenModel):
+    """The current state of a pull request and of its head branch."""
+
+    is_open: bool
+    is_locked: bool
+    head_sha: str
+    can_push: bool
+    """False if the branch is in a fork whose owner does not allow edits by maintainers."""
 
 
 class Forge(Protocol):
@@ -105,6 +116,9 @@ class Forge(Protocol):
 
     async def get_thread_state(self, repo: Repo, number: int, branch: str, base: str) -> ThreadState:
         """Returns the current state of the thread, and whether `branch` still contains the commit `base`."""
+
+    async def get_head_state(self, repo: Repo, number: int) -> HeadState:
+        """Returns the current state of a pull request, without its texts."""
 
     async def get_bot_user(self, repo: Repo) -> User | None:
         """Returns the account that the forge shows as the author of our writes. Returns None if the account is
@@ -207,6 +221,9 @@ class _WrapperForge:
 
     async def get_thread_state(self, repo: Repo, number: int, branch: str, base: str) -> ThreadState:
         return await self._forge.get_thread_state(repo, number, branch, base)
+
+    async def get_head_state(self, repo: Repo, number: int) -> HeadState:
+        return await self._forge.get_head_state(repo, number)
 
     async def get_bot_user(self, repo: Repo) -> User | None:
         return await self._forge.get_bot_user(repo)

@@ -127,8 +127,9 @@ async def publish_attempt(
             forge,
         )
     thread_state = await forge.get_thread_state(job.repo, job.number, started.base_branch, started.base_sha)
-    if not thread_state.is_open or not thread_state.has_base:
-        problem: NoPullRequestReason = "rewritten" if thread_state.is_open else "closed"
+    if not thread_state.is_open or thread_state.is_locked or not thread_state.has_base:
+        problem: NoPullRequestReason = "locked" if thread_state.is_locked else "rewritten"
+        problem = problem if thread_state.is_open else "closed"
         reason = publishing_texts.render_no_pull_request_reason(problem, started.base_branch)
         return await report_no_pull_request(job, reason, location, verdict, summary, forge)
     spec = PullRequestSpec(

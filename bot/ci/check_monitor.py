@@ -13,10 +13,11 @@ from typing import Protocol
 
 from patchwright.bot.jobs import JobQueue
 from patchwright.bot.reconcile.error_isolation import ErrorIsolation
+from patchwright.bot.reconcile.repositories import MAX_LIST_AGE, PolledRepository
 from patchwright.bot.webhooks.delivery import ChecksCompleted
 from patchwright.bot.webhooks.triggers import make_job_id
 from patchwright.resolver.ci.checks import Check
-from patchwright.resolver.domain import Job, JobId, PullRequest, Repo
+from patchwright.resolver.domain import Credentials, Job, JobId, PullRequest, Repo
 from patchwright.resolver.errors import Forbidden, NotFound, Unauthorized
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,9 @@ class PullChecks(Protocol):
 
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None: ...
 
-    async def list_own_pull_requests(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
+    async def list_own_pull_requests(
+        self, repo: Repo, prefix: str, credentials: Credentials
+    ) -> tuple[PullRequest, ...]:
         """Returns Patchwright's newest open pull requests whose branch names start with `prefix`."""
 
     async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]: ...
@@ -66,6 +69,8 @@ class CheckMonitor:
         self._branch_prefix = branch_prefix
         self._clock = clock
         self._backoffs: dict[Repo, dict[str, _Backoff]] = {}
+        self._pulls: dict[Repo, tuple[datetime, tuple[PullRequest, ...]]] = {}
+        """The open pull requests of each repository, with the time when they were listed."""
 
     async def handle(self, delivery: ChecksCompleted) -> JobId | None:
         """Queries the checks of the commit in a delivery. Returns the id of the queued job, or None if no new
@@ -80,15 +85,22 @@ class CheckMonitor:
             return None  # no pull request, a pull request by another author, or an outdated commit
         return await self._queue_if_failed(delivery.repo, delivery.repo_id, delivery.installation_id, pull)
 
-    async def scan_repository(self, repo: Repo, repo_id: int, installation_id: int | None) -> bool:
+    async def scan_repository(self, repository: PolledRepository, *, has_changed: bool = True) -> bool:
         """Queries the checks of Patchwright's open pull requests in a repository, and queues jobs for failed
         checks.
 
-        Skips commits whose next query is not due. Returns True if some queries failed and should be retried
-        soon. Raises QueueDown and ForgeError.
+        Skips commits whose next query is not due. If `has_changed` is False, no issue or pull request has
+        changed since the last scan, so the pull requests are listed only every MAX_LIST_AGE. Returns True if
+        some queries failed and should be retried soon. Raises QueueDown and ForgeError.
         """
-        known, now = self._backoffs.get(repo, {}), self._clock()
-        pulls = await self._pull_checks.list_own_pull_requests(repo, self._branch_prefix)
+        repo, now = repository.repo, self._clock()
+        known = self._backoffs.get(repo, {})
+        listed_at, pulls = self._pulls.get(repo, (None, ()))
+        if has_changed or listed_at is None or now - listed_at > MAX_LIST_AGE:
+            pulls = await self._pull_checks.list_own_pull_requests(
+                repo, self._branch_prefix, repository.token
+            )
+            self._pulls[repo] = now, pulls
         self._backoffs[repo] = {
             pull.head_sha: known[pull.head_sha] for pull in pulls if pull.head_sha in known
         }
@@ -97,7 +109,7 @@ class CheckMonitor:
             backoff = self._backoffs[repo].get(pull.head_sha)
             if backoff is None or backoff.retry_at <= now:
                 with isolation.isolate(f"{repo}#{pull.number}"):
-                    await self._queue_if_failed(repo, repo_id, installation_id, pull)
+                    await self._queue_if_failed(repo, repository.id, repository.installation_id, pull)
         return isolation.should_retry
 
     async def _queue_if_failed(

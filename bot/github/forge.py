@@ -49,7 +49,14 @@ from patchwright.resolver.domain import (
     User,
 )
 from patchwright.resolver.errors import ForgeError, NotFound
-from patchwright.resolver.forge import MAX_BODY, Permission, PublishedCommit, RepoFacts, ThreadState
+from patchwright.resolver.forge import (
+    MAX_BODY,
+    HeadState,
+    Permission,
+    PublishedCommit,
+    RepoFacts,
+    ThreadState,
+)
 from patchwright.resolver.publishing.check_run import CheckRunReport
 
 if TYPE_CHECKING:
@@ -91,17 +98,18 @@ class GitHubForge:
         self._rest = RestClient(auth, api_url, ca_bundle, policy or RequestPolicy(), write_limiter)
         self._server_url = server_url.rstrip("/")
         self._graphql = GraphQLClient(self._rest, graphql_url)
-        self._get_identity = Identity(self._rest, self._graphql)
+        self.identity = Identity(self._rest, self._graphql)
+        """Returns the bot's own account."""
         self._pull_cache: dict[tuple[Repo, str], tuple[str, tuple[PullRequest, ...]]] = {}
         """The bot's open pull requests for each repository and branch prefix, with the ETag of GitHub's list.
         """
         self._attachments = AttachmentDownloader(self._server_url, ca_bundle)
         self._commit_publisher = CommitPublisher(self._rest, self._graphql, self._server_url, ca_bundle)
-        self._reviews = Reviews(self._rest, self._graphql, self._get_identity, self._create_once)
-        self._threads = Threads(self._rest, self._reviews, self._get_identity)
-        self._findings = CheckReader(self._rest, api_url, ca_bundle, self._get_identity)
+        self._reviews = Reviews(self._rest, self._graphql, self.identity, self._create_once)
+        self._threads = Threads(self._rest, self._reviews, self.identity)
+        self._findings = CheckReader(self._rest, api_url, ca_bundle, self.identity)
         self._check_runs = CheckRuns(self._rest, self._create_once)
-        self._comments = Comments(self._rest, self._threads, self._get_identity, self._create_once)
+        self._comments = Comments(self._rest, self._threads, self.identity, self._create_once)
         self.outbox: CommentOutbox | None = None
         """Stores the final text of each job until GitHub accepts it. If the outbox is None, a text that GitHub
         rejects is lost.
@@ -176,24 +184,29 @@ class GitHubForge:
         try:
             thread = await self._rest.get(IssueResponse, repo, *repo_path(repo), "issues", str(number))
         except NotFound:  # the issue was deleted
-            return ThreadState(is_open=False, has_base=has_base)
-        return ThreadState(is_open=thread.state == "open", has_base=has_base)
+            return ThreadState(is_open=False, is_locked=False, has_base=has_base)
+        return ThreadState(is_open=thread.state == "open", is_locked=thread.locked, has_base=has_base)
+
+    async def get_head_state(self, repo: Repo, number: int) -> HeadState:
+        pull = await self._rest.get(PullRequestResponse, repo, *repo_path(repo), "pulls", str(number))
+        return HeadState(
+            is_open=pull.state == "open",
+            is_locked=pull.locked,
+            head_sha=pull.head.sha,
+            can_push=pull.is_same_repository or pull.maintainer_can_modify,
+        )
 
     async def get_bot_user(self, repo: Repo) -> User | None:
-        account = await self._get_identity(repo)
+        account = await self.identity(repo)
         return account.as_user() if account else None
 
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
         pull = await self._find_open_pull(repo, branch)
-        return (
-            None
-            if pull is None
-            else as_pull_request(pull, trusted=is_by(pull, await self._get_identity(repo)))
-        )
+        return None if pull is None else as_pull_request(pull, trusted=is_by(pull, await self.identity(repo)))
 
     async def find_declined_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
         query = {"state": "closed", "head": f"{repo.owner}:{branch}"}
-        path, identity = (*repo_path(repo), "pulls"), await self._get_identity(repo)
+        path, identity = (*repo_path(repo), "pulls"), await self.identity(repo)
         closed = await self._rest.get(list[ClosedPullRequestResponse], repo, *path, **query)
         # GitHub ignores a `head` filter that it does not understand, and returns all pull requests.
         own = [one for one in closed if one.head.ref == branch and one.is_same_repository]
@@ -201,20 +214,22 @@ class GitHubForge:
         latest = max(own, key=lambda one: one.number, default=None)
         return as_pull_request(latest, trusted=True) if latest and not latest.merged_at else None
 
-    async def list_own_pull_requests(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
+    async def list_own_pull_requests(
+        self, repo: Repo, prefix: str, credentials: Credentials
+    ) -> tuple[PullRequest, ...]:
         """Returns the bot's open pull requests whose branch names start with `prefix`. Searches only the newest
-        MAX_PULLS pull requests.
+        MAX_PULLS pull requests. The `credentials` need only read access.
         """
-        identity = await self._get_identity(repo)
+        identity = await self.identity(credentials)
         etag, cached = self._pull_cache.get((repo, prefix), ("", ()))
         query = {"state": "open", "sort": "created", "direction": "desc", "per_page": str(PER_PAGE)}
         path = (*repo_path(repo), "pulls")
-        page = await self._rest.get_page(list[PullRequestResponse], repo, *path, etag=etag, **query)
+        page = await self._rest.get_page(list[PullRequestResponse], credentials, *path, etag=etag, **query)
         if page is None:
             return cached
         found, next_query = page.data, page.next_query
         while next_query and len(found) < MAX_PULLS:
-            another = await self._rest.get_page(list[PullRequestResponse], repo, *path, **next_query)
+            another = await self._rest.get_page(list[PullRequestResponse], credentials, *path, **next_query)
             assert another is not None, "requested without an etag"
             found, next_query = found + another.data, another.next_query
         candidates = (one for one in found if one.is_same_repository and one.head.ref.startswith(prefix))
@@ -246,7 +261,7 @@ class GitHubForge:
         if self.outbox and not in_progress:
             await self.outbox.store(repo, number, tag, body)
         comment = await self._comments.upsert(repo, number, tag, body, in_progress=in_progress)
-        self._get_identity.cache_account(comment.user)
+        self.identity.cache_account(comment.user)
         if self.outbox and in_progress:
             await self.outbox.store(repo, number, tag, None)
         elif self.outbox:

@@ -10,7 +10,7 @@ from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
 from patchwright.bot.github.api_errors import DEFAULT_RETRY_AFTER
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.github.schemas import GraphQLError, GraphQLResponse
-from patchwright.resolver.domain import Repo
+from patchwright.resolver.domain import Credentials, Repo
 from patchwright.resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, RateLimited
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class GraphQLClient:
     async def execute(
         self,
         response_type: type[T],
-        repo: Repo,
+        principal: Repo | Credentials,
         query: str,
         variables: Mapping[str, object],
         *,
@@ -41,12 +41,12 @@ class GraphQLClient:
         """
         body = {"query": query, "variables": variables}
         response = await self._rest.post_graphql(
-            GraphQLResponse, repo, self._url, body, idempotent=idempotent
+            GraphQLResponse, principal, self._url, body, idempotent=idempotent
         )
         if response.errors:
             error = _to_forge_error(response.errors[0])
             if isinstance(error, RateLimited):
-                await self._rest.record_rate_limit(repo, error)
+                await self._rest.record_rate_limit(principal, error)
             raise error
         value = next(iter((response.data or {}).values()), None)
         if value is None:

@@ -5,7 +5,7 @@ import contextlib
 from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.github.schemas import Account, AppResponse, Viewer
-from patchwright.resolver.domain import Repo
+from patchwright.resolver.domain import Credentials, Repo
 from patchwright.resolver.errors import Forbidden, NotFound
 
 VIEWER_QUERY = "query Who { viewer { login } }"
@@ -25,20 +25,23 @@ class Identity:
         """
         self._account = self._account or account
 
-    async def __call__(self, repo: Repo) -> Account | None:
-        """Returns the bot's account, or None if GitHub does not reveal it. Raises ForgeError."""
+    async def __call__(self, principal: Repo | Credentials) -> Account | None:
+        """Returns the bot's account, or None if GitHub does not reveal it. Raises ForgeError.
+
+        `principal` sends the request, if one is necessary.
+        """
         if self._account is None:
             try:
                 if self._rest.is_app:
                     login = f"{(await self._rest.get_as_app(AppResponse, 'app')).slug}[bot]"
-                    self._account = await self._rest.get(Account, repo, "users", login)
+                    self._account = await self._rest.get(Account, principal, "users", login)
                 else:
-                    self._account = await self._rest.get(Account, repo, "user")
+                    self._account = await self._rest.get(Account, principal, "user")
             except Forbidden:
                 with contextlib.suppress(Forbidden, NotFound):
                     # Installation tokens may not request their own user. A workflow's token is an
                     # installation token of the App `github-actions`. Source:
                     # github.com/release-plz/action/pull/85
-                    viewer = await self._graphql.execute(Viewer, repo, VIEWER_QUERY, {})
-                    self._account = await self._rest.get(Account, repo, "users", viewer.login)
+                    viewer = await self._graphql.execute(Viewer, principal, VIEWER_QUERY, {})
+                    self._account = await self._rest.get(Account, principal, "users", viewer.login)
         return self._account

@@ -125,12 +125,10 @@ class RestClient:
         elif self._app_client is not None:
             await send_request(self._app_client, GitHubRequest("GET", "app"), {})
 
-    async def get(self, response_type: type[T], repo: Repo, *path: str, **query: str) -> T:
+    async def get(self, response_type: type[T], principal: Principal, *path: str, **query: str) -> T:
         """Gets a resource, parsed as `response_type`. Raises ForgeError."""
-        return parse_response(
-            response_type,
-            await self._send_with_retries(repo, GitHubRequest("GET", join_path(*path), params=query)),
-        )
+        request = GitHubRequest("GET", join_path(*path), params=query)
+        return parse_response(response_type, await self._send_with_retries(principal, request))
 
     async def get_all(
         self, response_type: type[T], principal: Principal, *path: str, **query: str
@@ -194,7 +192,7 @@ class RestClient:
     async def post_graphql(
         self,
         response_type: type[T],
-        repo: Repo,
+        principal: Principal,
         url: str,
         body: Mapping[str, object],
         *,
@@ -203,10 +201,9 @@ class RestClient:
         """Sends a GraphQL request. If `idempotent` is False, GitHub executes it at most once. Raises
         ForgeError.
         """
-        return parse_response(
-            response_type,
-            await self._send_with_retries(repo, GitHubRequest("POST", url, json=body), idempotent=idempotent),
-        )
+        request = GitHubRequest("POST", url, json=body)
+        response = await self._send_with_retries(principal, request, idempotent=idempotent)
+        return parse_response(response_type, response)
 
     async def delete(self, repo: Repo, *path: str) -> None:
         """Deletes a resource. Does nothing if the resource does not exist. Raises ForgeError."""
@@ -378,9 +375,10 @@ class RestClient:
     async def _record_rate_limit(self, limiter_key: str, error: RateLimited) -> None:
         await self._write_limiter.block(limiter_key, (error.until - datetime.now(UTC)).total_seconds())
 
-    async def record_rate_limit(self, repo: Repo, error: RateLimited) -> None:
+    async def record_rate_limit(self, principal: Repo | Credentials, error: RateLimited) -> None:
         """Records a rate limit and blocks requests until it expires."""
-        await self._record_rate_limit(self._limiter_key(await self.get_credentials(repo)), error)
+        credentials = await self.get_credentials(principal) if isinstance(principal, Repo) else principal
+        await self._record_rate_limit(self._limiter_key(credentials), error)
 
     def _limiter_key(self, credentials: Credentials) -> str:
         """Returns the write limiter's name for these credentials. The name does not reveal the token."""

@@ -194,6 +194,8 @@ class Reviews:
         self._graphql = graphql
         self._get_identity = get_identity
         self._create_once = create_once
+        self._listed: tuple[tuple[Repo, int, str], list[ReviewCommentResponse]] | None = None
+        """The last pull request and tag for which replies were posted, and the pull request's comments."""
 
     async def read(self, repo: Repo, number: int) -> ReviewHistory:
         """Reads the submitted reviews and the threads, at most MAX_ITEMS of each. Raises ForgeError."""
@@ -221,12 +223,17 @@ class Reviews:
         """
         first = render_tag(tag)
         text = (first + body)[:MAX_BODY]
-        path = ("repos", repo.owner, repo.name, "pulls", str(number), "comments")
+        path, key = ("repos", repo.owner, repo.name, "pulls", str(number), "comments"), (repo, number, tag)
+        # One list is enough for the replies of one job, because no other process replies for this job. After
+        # an error, the comments are listed again.
+        known = self._listed[1] if self._listed and self._listed[0] == key else None
+        self._listed = None
 
-        async def find() -> ReviewCommentResponse | None:
+        async def find(comments: list[ReviewCommentResponse] | None = None) -> ReviewCommentResponse | None:
+            nonlocal known
             identity = await self._get_identity(repo)
-            comments = await self._rest.get_all(ReviewCommentResponse, repo, *path)
-            own = (one for one in comments if identity and one.user and one.user.id == identity.id)
+            known = comments or await self._rest.get_all(ReviewCommentResponse, repo, *path)
+            own = (one for one in known if identity and one.user and one.user.id == identity.id)
             return next(
                 (
                     one
@@ -241,7 +248,9 @@ class Reviews:
             reply_path = (*path, str(thread.first_comment_id), "replies")
             return await self._rest.post(ReviewCommentResponse, repo, *reply_path, body={"body": text})
 
-        return (await find() or await self._create_once(create, find)).html_url
+        reply = await find(known) or await self._create_once(create, find)
+        self._listed = key, [*(known or ()), reply]
+        return reply.html_url
 
     async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
         """Marks a thread as resolved. Raises Forbidden if the token may not do this, and ForgeError for other

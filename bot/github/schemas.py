@@ -113,6 +113,7 @@ class PullRequestResponse(GitHubResponse):
     user: Account | None
     state: str
     draft: bool = False
+    locked: bool = False
     html_url: str
     maintainer_can_modify: bool = False
     """True if maintainers may push to the branch. GitHub does not send this field in lists of pull requests."""

@@ -1,10 +1,12 @@
 """Reads threads and their comments from GitHub, and finds out which authors have write access."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import TypeVar, get_args
 
 from patchwright.bot.errors import ForgeUnavailable
+from patchwright.bot.github.cached_lists import CachedLists
 from patchwright.bot.github.comment_tags import TAG_PREFIX, parse_tag
 from patchwright.bot.github.rest import RestClient, repo_path
 from patchwright.bot.github.reviews import GetIdentity, Reviews, is_in_snapshot
@@ -34,6 +36,7 @@ class Threads:
         self._rest = rest
         self._reviews = reviews
         self._get_identity = get_identity
+        self._comments = CachedLists(rest, list[CommentResponse])
 
     async def read(self, job: Job) -> Thread:
         """Returns the thread with its comments, oldest first. Leaves out the bot's own reports.
@@ -85,16 +88,14 @@ class Threads:
 
     async def list_comments(self, repo: Repo, number: int) -> list[CommentResponse]:
         """Returns all comments, oldest first. Raises ForgeError."""
-        return await self._rest.get_all(
-            CommentResponse, repo, *repo_path(repo), "issues", str(number), "comments"
-        )
+        path = (*repo_path(repo), "issues", str(number), "comments")
+        return [comment for page in await self._comments.get_pages(repo, *path) for comment in page]
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:
         """Returns the permission of a user; "none" for unknown users.
 
-        The user is looked up by ID, because another user may have taken over the login in a webhook. If
-        GitHub cannot be queried, raises ForgeError, so that an outage is not mistaken for a missing
-        permission.
+        Only the user's ID counts, because another user may have taken over the login in a webhook. If GitHub
+        cannot be queried, raises ForgeError, so that an outage is not mistaken for a missing permission.
         """
         try:
             return await self._read_permission(repo, user)
@@ -118,11 +119,18 @@ class Threads:
         return True
 
     async def _read_permission(self, repo: Repo, user: User) -> Permission:
+        with contextlib.suppress(NotFound):
+            if (permission := await self._read_permission_of(repo, user.login, user.id)) is not None:
+                return permission
         account = await self._rest.get(Account, repo, "user", str(user.id))
-        path = (*repo_path(repo), "collaborators", account.login, "permission")
+        return await self._read_permission_of(repo, account.login, user.id) or "none"
+
+    async def _read_permission_of(self, repo: Repo, login: str, user_id: int) -> Permission | None:
+        """Returns the permission of the user with this login, or None if the login belongs to another ID."""
+        path = (*repo_path(repo), "collaborators", login, "permission")
         response = await self._rest.get(PermissionResponse, repo, *path)
-        if response.user is None or response.user.id != user.id or account.id != user.id:
-            return "none"  # another user took over the login between the two requests
+        if response.user is None or response.user.id != user_id:
+            return None
         return ROLES.get(response.role_name) or ROLES.get(response.permission, "none")
 
     async def _find_trusted(self, repo: Repo, authors: Sequence[Account | None]) -> frozenset[int]:

@@ -23,7 +23,7 @@ async def find_missed_delivery(
     ForgeError.
     """
     now = datetime.now(UTC)
-    poller = Poller(github.rest, github.get_bot_user, (repo,))
+    poller = Poller(github.rest, github.identity, (repo,))
     for repository in await poller.repositories.list_current():
         if str(repository.repo).lower() != str(repo).lower():
             continue

@@ -34,14 +34,14 @@ from patchwright.bot.webhooks.delivery import (
     ThreadClosed,
 )
 from patchwright.bot.webhooks.triggers import is_same_label
-from patchwright.resolver.domain import Job, Repo, User
+from patchwright.resolver.domain import Credentials, Job, Repo
 from patchwright.resolver.errors import NotFound, Unauthorized
 
 # GitHub updates an inline comment when the review that contains it is submitted. Later updates are edits, and
 # edits do not trigger runs.
 PUBLISH_TOLERANCE = timedelta(seconds=5)
 
-GetIdentity: TypeAlias = Callable[[Repo], Awaitable[Account | User | None]]
+GetIdentity: TypeAlias = Callable[[Credentials], Awaitable[Account | None]]
 """Returns the bot's own account, or None if GitHub does not reveal it at the moment."""
 
 
@@ -232,7 +232,7 @@ class Poller:
         threads: dict[int, ThreadResponse],
         result: PollResult,
     ) -> None:
-        own_account = await self._get_identity(repository.repo)
+        own_account = await self._get_identity(repository.token)
         query = {"since": _format_time(since), "sort": "updated", "direction": "asc"}
         for comment in await self._rest.get_all(
             IssueCommentResponse, repository.token, *repository.path, "issues", "comments", **query

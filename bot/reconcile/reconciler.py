@@ -63,7 +63,7 @@ class PollSchedule:
 
 
 POLLING_SCHEDULE = PollSchedule(
-    redelivery_interval=30.0, poll_interval=0.0, delivery_grace=0.0, repository_list_age=60.0
+    redelivery_interval=30.0, poll_interval=0.0, delivery_grace=0.0, repository_list_age=120.0
 )
 """The schedule for deployments without a webhook."""
 
@@ -77,6 +77,9 @@ class _Cursor:
     """
     etag: str = ""
     closed_etag: str = ""
+    has_changed: bool = True
+    """False if the last poll found that no issue or pull request has changed."""
+    has_unhandled_closings: bool = False
 
 
 class Reconciler:
@@ -269,9 +272,8 @@ class Reconciler:
         try:
             retry_at = await self._poll_repository(repository, stored_cursor)
             checks = self._handler.checks
-            if checks and await checks.scan_repository(
-                repository.repo, repository.id, repository.installation_id
-            ):
+            has_changed = self._cursors[repository.id].has_changed
+            if checks and await checks.scan_repository(repository, has_changed=has_changed):
                 await self._check_github()
                 retry_at = self._clock()
         except ForgeUnavailable:
@@ -293,13 +295,17 @@ class Reconciler:
             await self._poller.find_ended(repository, await self._handler.active_jobs(repository.repo)),
             ErrorIsolation(),
         )
+        result = await self._poller.poll(repository, cursor.since, cursor.etag, self._handler.triggers.label)
+        cursor.has_changed = result is not None
+        if result is None and not cursor.has_unhandled_closings:
+            return None
         if closed := await fetch_closed_pull_requests(
             self._rest, repository, cursor.closed_since, cursor.closed_etag
         ):
             await self._handle_ended(closed.deliveries, ended_isolation)
             if not ended_isolation.should_retry:
                 cursor.closed_since, cursor.closed_etag = closed.last_closed_at, closed.etag
-        result = await self._poller.poll(repository, cursor.since, cursor.etag, self._handler.triggers.label)
+        cursor.has_unhandled_closings = ended_isolation.should_retry
         if result is None:
             return now if ended_isolation.should_retry else None
         recent = {event.occurred_at for event in result.events if self._may_arrive(event.occurred_at, now)}

@@ -7,7 +7,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator
 
-from patchwright.bot.github.rest import MIN_TOKEN_LIFETIME, RestClient
+from patchwright.bot.github.cached_lists import CachedLists
+from patchwright.bot.github.rest import MIN_TOKEN_LIFETIME, RestClient, repo_path
 from patchwright.bot.github.schemas import GitHubResponse, RepositoryResponse, parse_full_name
 from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.bot.reconcile.error_isolation import ErrorIsolation
@@ -63,6 +64,8 @@ class Repositories:
         self._max_age = max_age
         self._known: tuple[PolledRepository, ...] = ()
         self._listed_at: datetime | None = None
+        self._installation_lists = CachedLists(rest, list[ListedInstallationResponse])
+        self._repository_lists = CachedLists(rest, InstallationRepositoriesResponse)
 
     @property
     def is_empty(self) -> bool:
@@ -94,15 +97,16 @@ class Repositories:
         for repo in self._configured:
             async with isolation.isolate_request(str(repo), self._rest):
                 token = await self._rest.get_credentials(repo)
-                response = await self._rest.get(RepositoryResponse, repo, "repos", repo.owner, repo.name)
-                repositories.append(PolledRepository(repo, response.id, None, token))
+                id = next((one.id for one in self._known if one.repo == repo), None)
+                if id is None:
+                    id = (await self._rest.get(RepositoryResponse, repo, *repo_path(repo))).id
+                repositories.append(PolledRepository(repo, id, None, token))
         return repositories
 
     async def _list_installed(self, isolation: ErrorIsolation) -> list[PolledRepository]:
         repositories = []
-        for installation in await self._rest.get_all(
-            ListedInstallationResponse, None, "app", "installations"
-        ):
+        pages = await self._installation_lists.get_pages(None, "app", "installations")
+        for installation in (one for page in pages for one in page):
             if installation.suspended_at is None:
                 async with isolation.isolate_request(f"installation {installation.id}", self._rest):
                     repositories += await self._list_installation(installation.id)
@@ -110,10 +114,12 @@ class Repositories:
 
     async def _list_installation(self, installation_id: int) -> list[PolledRepository]:
         token = await self._installation_token(installation_id)
-        pages = self._rest.iter_pages(InstallationRepositoriesResponse, token, "installation", "repositories")
+        pages = await self._repository_lists.get_pages(
+            token, "installation", "repositories", key=installation_id
+        )
         return [
             PolledRepository(repository.full_name, repository.id, installation_id, token)
-            async for page in pages
+            for page in pages
             for repository in page.repositories
             if not repository.archived
         ]

@@ -60,7 +60,7 @@ def render_pull_request_forbidden(
     ).strip()
 
 
-NoPullRequestReason = Literal["closed", "rewritten", "forbidden", "refused", "nowhere"]
+NoPullRequestReason = Literal["closed", "locked", "rewritten", "forbidden", "refused", "nowhere"]
 
 
 def render_no_pull_request_reason(reason: NoPullRequestReason, detail: str = "") -> str:

@@ -230,10 +230,12 @@ async def _push_objection(
         return follow_up_texts.render_not_pushed_reason("gone")
     if pull.is_same_repository and pull.head_branch == facts.default_branch:
         return follow_up_texts.render_not_pushed_reason("default")
-    current = await forge.get_thread(job)
-    if not current.open:
+    current = await forge.get_head_state(job.repo, job.number)
+    if not current.is_open:
         return follow_up_texts.render_not_pushed_reason("closed")
-    if isinstance(current, PullRequest) and not (current.is_same_repository or current.maintainer_can_modify):
+    if current.is_locked:
+        return follow_up_texts.render_not_pushed_reason("locked")
+    if not current.can_push:
         return follow_up_texts.render_not_pushed_reason("fork")
     return ""
 
@@ -253,11 +255,9 @@ async def _rebase_change(
     """Applies the change to the current head and verifies it again. If the change cannot be pushed to that
     head, the result contains the reason.
     """
-    current = await forge.get_thread(job)
-    assert isinstance(current, PullRequest)
+    head = (await forge.get_head_state(job.repo, job.number)).head_sha
     credentials = await forge.get_credentials(job.repo)
     deps.secrets.add(credentials.token)
-    head = current.head_sha
     workspace = await deps.workspaces.fetch(result.change.workspace, facts.clone_url, head, credentials)
     if own_commit := await _find_own_commit(workspace, pull.head_sha, head, job):
         # An earlier process pushed this commit. Other people may have pushed commits before it or after it.

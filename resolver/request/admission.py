@@ -54,21 +54,51 @@ async def check_admission(
     # A job from the command line has no requester; its operator gets the error from the clone.
     if facts.empty and job.requester is not None:
         return Rejected(explanation=reply_texts.render_rejection_reason("empty", job))
+    problem = _find_command_problem(job, thread, settings)
+    return Rejected(explanation=problem) if problem else None
+
+
+def _find_command_problem(job: Job, thread: Thread, settings: Settings) -> str | None:
+    """Returns why the command makes no sense in this thread, or None if it may run."""
     request = job.request
     if request.error:
-        return Rejected(explanation=plan_texts.render_invalid_command(request.error))
+        return plan_texts.render_invalid_command(request.error)
     if problem := check_options(request.options, settings):
-        return Rejected(explanation=problem)
+        return problem
     if request.verb in ("rebase", "run-ci") and not isinstance(thread, PullRequest):
-        return Rejected(explanation=reply_texts.render_rejection_reason("pull_only", job))
-    if request.verb == "setup" and is_pull:
-        return Rejected(explanation=reply_texts.render_rejection_reason("issue_only", job))
+        return reply_texts.render_rejection_reason("pull_only", job)
+    if request.verb == "setup" and isinstance(thread, PullRequest):
+        return reply_texts.render_rejection_reason("issue_only", job)
     if request.verb == "retry" and isinstance(thread, Issue) and not _has_request(job, thread, settings):
-        return Rejected(explanation=reply_texts.render_rejection_reason("no_run", job))
+        return reply_texts.render_rejection_reason("no_run", job)
     is_empty_request = request.verb == "retry" or (request.verb == "work" and not request.text)
     if isinstance(thread, PullRequest) and is_empty_request and not list_open_threads(thread):
-        return Rejected(explanation=reply_texts.render_rejection_reason("nothing_asked", job))
+        return reply_texts.render_rejection_reason("nothing_asked", job)
     return None
+
+
+async def find_early_rejection(
+    job: Job, forge: Forge, logs: LogStore, settings: Settings, *, has_active_run: bool
+) -> str | None:
+    """Returns why a command cannot do anything, so that it can be answered without a worker. Returns None if
+    only a run can find out.
+
+    `has_active_run` is True if the thread has queued or running jobs, because `resume` and `retry` refer to
+    the run that ends last. Reads the thread only if the command depends on it. May raise ForgeError.
+    """
+    request = job.request
+    if problem := check_options(request.options, settings):
+        return problem
+    depends_on_runs = request.verb in ("go", "resume", "retry")
+    if request.verb not in ("rebase", "run-ci", "setup") and (has_active_run or not depends_on_runs):
+        return None
+    thread = await forge.get_thread(job)
+    if not thread.open or thread.locked:
+        return None
+    if problem := _find_command_problem(job, thread, settings):
+        return problem
+    found = await find_run_to_resume(job, thread, Trajectory(), logs, settings.plan_expiry_days)
+    return found.explanation if isinstance(found, Rejected) else None
 
 
 def has_label(labels: Iterable[str], name: str) -> bool:

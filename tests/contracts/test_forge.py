@@ -141,7 +141,7 @@ async def test_one_404_is_no_missing_permission(world: FakeGitHub, forge: Forge)
     maintainer = user(world, "maintainer")
     world.fail_next_request("GET", "/collaborators/maintainer/permission", status=404)
     assert await forge.get_permission(SAMPLE, maintainer) == "write"
-    world.fail_next_request("GET", "/collaborators/maintainer/permission", status=404)
+    world.fail_next_request("GET", "/collaborators/maintainer/permission", status=404, times=2)
     world.fail_next_request("GET", "/repos/acme/sample", status=404)
     with pytest.raises(ForgeError, match="GitHub does not show acme/sample at the moment") as failure:
         await forge.get_permission(SAMPLE, maintainer)

@@ -207,13 +207,13 @@ async def test_an_issue_deleted_during_the_run_loses_no_work(publish_scenario: P
     assert publish_scenario.repo.read(BRANCH, "calc.py") == FIXED
 
 
-async def test_an_issue_locked_during_the_run_still_gets_its_pull_request(
-    publish_scenario: PublishScenario,
-) -> None:
+async def test_an_issue_locked_during_the_run_gets_no_pull_request(publish_scenario: PublishScenario) -> None:
     publish_scenario.before_publishing = lambda: publish_scenario.world.lock_thread(publish_scenario.issue)
     outcome = await publish_scenario.publish()
-    assert isinstance(outcome, Published)
-    assert (len(publish_scenario.pulls), publish_scenario.comments) == (1, [])
+    assert isinstance(outcome, Reported)
+    assert (outcome.branch, outcome.url) == (BRANCH, "")
+    assert outcome.reason == "the conversation was locked while I worked on it."
+    assert (publish_scenario.pulls, publish_scenario.comments) == ((), [])
 
 
 # --- no duplicates ------------------------------------------------------------------------------------------

@@ -19,9 +19,19 @@ async def test_a_label_becomes_a_pull_request_and_one_comment(scenario: Scenario
             while await served.health() != 200:
                 await asyncio.sleep(0.05)
         scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        past = len(scenario.world.api_requests)
         delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
         assert delivery.status == 202
         await scenario.wait_for_completion()
+    # The first poll, 5 s after the start, also uses the App's credentials and a token that can only read.
+    world = scenario.world
+    tokens = {f"Bearer {token}" for token in world.tokens if "contents" in world.token_permissions(token)}
+    requests = [one for one in world.api_requests[past:] if one.credentials in tokens]
+    requests = [one for one in requests if not one.path.endswith("/labels")]
+    # One more request, as the App itself, reads its permissions in the repository.
+    assert len(requests) + 1 <= 26, [(one.method, one.path) for one in requests]
+    paths = [(one.path, one.status) for one in requests]
+    assert paths.count(("/repos/acme/calc/issues/1/comments", 200)) == 1
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     assert not scenario.pull.draft
     (comment,) = scenario.comments

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from patchwright.bot.ci.check_monitor import MAX_CHECK_WAIT, MIN_BACKOFF, CheckMonitor
 from patchwright.bot.github.auth import AppAuth, RequestPolicy
 from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.reconcile.repositories import PolledRepository
 from patchwright.bot.thread_forge import NullForge
 from patchwright.bot.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import ChecksCompleted, IgnoredEvent, parse_delivery
@@ -20,7 +21,7 @@ from patchwright.demo.github import Delivery, FakeGitHub, FakePullRequest, Repos
 from patchwright.demo.github.check_models import CheckRun
 from patchwright.demo.github.state import APP_PERMISSIONS
 from patchwright.resolver.ci.checks import Check as Found
-from patchwright.resolver.domain import JobId, PullRequest, Repo
+from patchwright.resolver.domain import Credentials, JobId, PullRequest, Repo
 from tests.bot.inline_queue import InlineQueue
 
 PERMISSIONS = {**APP_PERMISSIONS, "checks": "write", "actions": "read", "statuses": "read"}
@@ -38,8 +39,10 @@ class CountingChecks:
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
         return await self.forge.find_pull_request(repo, branch)
 
-    async def list_own_pull_requests(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
-        return await self.forge.list_own_pull_requests(repo, prefix)
+    async def list_own_pull_requests(
+        self, repo: Repo, prefix: str, credentials: Credentials
+    ) -> tuple[PullRequest, ...]:
+        return await self.forge.list_own_pull_requests(repo, prefix, credentials)
 
     async def list_checks(self, repo: Repo, commit: str) -> tuple[Found, ...]:
         self.request_count += 1
@@ -68,7 +71,8 @@ class MonitorSetup:
         return [await self.world.ci.deliver_check(pull, check, event) for event in CHECK_EVENTS]
 
     async def scan(self) -> bool:
-        return await self.monitor.scan_repository(SAMPLE, self.repo.id, 1)
+        token = await self.checks.forge.get_credentials(SAMPLE)
+        return await self.monitor.scan_repository(PolledRepository(SAMPLE, self.repo.id, 1, token))
 
     def create_own_pull(self, branch: str = "patchwright/issue-1", by: str = "ours[bot]") -> FakePullRequest:
         self.repo.commit(branch, {"a.txt": f"{branch}\n"})

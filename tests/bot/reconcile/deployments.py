@@ -12,7 +12,6 @@ from pydantic import SecretStr
 from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.identity import Identity
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.reconcile.reconciler import PollSchedule, Reconciler
@@ -97,19 +96,17 @@ async def open_deployment(directory: Path) -> AsyncIterator[Deployment]:
         app = world.create_app(permissions=PERMISSIONS)
         world.install_app(app, repo)
         world.add_webhook(DEAD_WEBHOOK_URL, "s3cret")
-        rest = RestClient(app_auth(app), world.api_url, None, FAST_POLICY)
         urls = {name: getattr(world, name) for name in ("api_url", "graphql_url", "server_url")}
         forge = GitHubForge(app_auth(app), **urls, policy=FAST_POLICY)
+        rest, identity = forge.rest, forge.identity
         queue, lease = ArqQueue(url), LeaderLease(url)
         try:
             triggers = Triggers(app_id=str(app.id))
             handler = TriggerHandler(queue, triggers, forge)
-            identity = Identity(rest, GraphQLClient(rest, world.graphql_url))
             yield Deployment(world, repo, app, url, queue, triggers, rest, identity, lease, forge, handler)
         finally:
             await handler.close()
             await forge.aclose()
-            await rest.aclose()
             await queue.close()
             await lease.close()
 

@@ -1,7 +1,6 @@
 """Requests whose deliveries failed, or that a wiped Redis lost, are found on GitHub and run once."""
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -19,13 +18,14 @@ from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
 from patchwright.bot.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import LabelAdded, parse_delivery
 from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
-from patchwright.bot.webhooks.triggers import possible_job_ids
+from patchwright.bot.webhooks.triggers import TIME_FORMAT, possible_job_ids
 from patchwright.demo.github import FakePullRequest, Issue
 from patchwright.resolver import reply_texts
 from patchwright.resolver.errors import RateLimited
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
 from tests.bot.reconcile.deployments import (
     FAST_POLICY,
+    NO_GRACE,
     PERMISSIONS,
     WITH_GRACE,
     Deployment,
@@ -303,7 +303,7 @@ async def test_polling_an_unchanged_repository_takes_one_request(deployment: Dep
 
 
 async def test_polling_without_changes_uses_no_rate_limit_and_finds_later_events(
-    deployment: Deployment, caplog: pytest.LogCaptureFixture
+    deployment: Deployment,
 ) -> None:
     world, monitor = (
         deployment.world,
@@ -314,15 +314,19 @@ async def test_polling_without_changes_uses_no_rate_limit_and_finds_later_events
     )
     deployment.repo.commit("patchwright/issue-1", {"calc.py": "x = 2\n"})
     own_pull = world.create_pull(deployment.repo, "patchwright/issue-1", by="patchwright[bot]")
-    reconciler = deployment.build_reconciler()
-    for _ in range(3):
-        await reconciler.reconcile()
-    caplog.set_level(logging.INFO, "httpx")
+    reconciler = deployment.build_reconciler(replace(NO_GRACE, repository_list_age=0))
     await reconciler.reconcile()
-    requests = [request.getMessage() for request in caplog.records if request.name == "httpx"]
-    assert len(requests) == 3
-    assert all("304 Not Modified" in request for request in requests), requests
+    # One token reads the installation. Another one reads the checks of our pull request.
+    assert sum(one.path.endswith("/access_tokens") for one in world.api_requests) == 2
+    for _ in range(2):
+        await reconciler.reconcile()
+    past = len(world.api_requests)
+    await reconciler.reconcile()
+    listing = [(one.method, one.path, one.status) for one in world.api_requests[past:]]
+    paths = "/app/installations", "/installation/repositories", "/repos/acme/sample/issues"
+    assert listing == [("GET", path, 304) for path in paths]
     new = deployment.repo.commit("patchwright/issue-1", {"calc.py": "x = 3\n"})
+    own_pull.updated = world.now().strftime(TIME_FORMAT)  # as GitHub does after a push
     world.ci.add_check(deployment.repo, new, "test")
     await reconciler.reconcile()
     (job,) = [record.job for record in await deployment.queue.all_active_jobs()]

@@ -1,0 +1,43 @@
+"""Reads lists that GitHub does not send again if they have not changed."""
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from patchwright.bot.github.rest import PER_PAGE, Principal, RestClient
+
+T = TypeVar("T")
+
+
+class CachedLists(Generic[T]):
+    """Keeps the latest lists of one kind with their ETags. A request for an unchanged list does not count
+    toward GitHub's rate limit.
+    """
+
+    def __init__(self, rest: RestClient, page_type: type[T], max_lists: int = 100) -> None:
+        """`page_type` is the type of one page, and `max_lists` the maximum number of lists to keep."""
+        self._rest = rest
+        self._page_type = page_type
+        self._max_lists = max_lists
+        self._lists: OrderedDict[object, tuple[str, T]] = OrderedDict()
+
+    async def get_pages(self, principal: Principal, *path: str, key: object = None) -> list[T]:
+        """Returns all pages of the list at this path. Raises ForgeError.
+
+        `key` distinguishes lists with the same path that different principals see.
+        """
+        cached = self._lists.pop((path, key), None)
+        query = {"per_page": str(PER_PAGE)}
+        page = await self._rest.get_page(
+            self._page_type, principal, *path, etag=cached[0] if cached else "", **query
+        )
+        if page is None:
+            assert cached is not None, "the request has an etag only if the list is cached"
+            self._lists[path, key] = cached
+            return [cached[1]]
+        if page.next_query:  # An ETag identifies a single page, so longer lists are not kept.
+            later = self._rest.iter_pages(self._page_type, principal, *path, **page.next_query)
+            return [page.data, *[one async for one in later]]
+        self._lists[path, key] = page.etag, page.data
+        while len(self._lists) > self._max_lists:
+            self._lists.popitem(last=False)
+        return [page.data]
