@@ -75,6 +75,15 @@ def test_automatic_settings_are_recorded_with_their_effective_values(tmp_path: P
     assert configured.repository["test_command"] == "make check"
 
 
+@pytest.mark.parametrize(("poll", "link"), [(True, None), (False, "http://127.0.0.1:8000/runs/acme-calc-7")])
+def test_pull_requests_of_a_polling_server_do_not_link_to_loopback_urls(
+    tmp_path: Path, poll: bool, link: str | None
+) -> None:
+    deps = build_deps(tmp_path, {"public_url": "http://127.0.0.1:8000", "poll": poll})
+    trajectory = run_of(started(), build_run_configured(deps, RepoConfig()))
+    assert summarize_run(trajectory).dashboard_url == link
+
+
 def test_no_credential_is_recorded(tmp_path: Path) -> None:
     url = f"https://user:{CANARY}@host.test:8443/{CANARY}?key={CANARY}"
     secret = [name for name, field in Settings.model_fields.items() if "Secret" in str(field.annotation)]
