@@ -28,7 +28,9 @@ def catch_stop_signals(
         if is_first:
             received.set_result(number)
         if announce is not None:
-            announce((STOPPING_MESSAGE if is_first else STILL_STOPPING_MESSAGE).format(seconds=grace_seconds))
+            message = STOPPING_MESSAGE if is_first else STILL_STOPPING_MESSAGE
+            with contextlib.suppress(OSError):  # If the server was killed, nobody reads the worker's output.
+                announce(message.format(seconds=grace_seconds))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
