@@ -345,4 +345,4 @@ class Reconciler:
         that has a reply on GitHub.
         """
         if job := await self._handler.handle(event.delivery, own_comments):
-            log.info("missed job found", extra={"job": job})
+            log.info("request found", extra={"job": job})

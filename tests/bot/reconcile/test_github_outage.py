@@ -62,7 +62,7 @@ async def test_an_outage_and_its_end_are_logged_once_each(
             reconciler = replace(deployment, rest=rest).build_reconciler(NO_GRACE, has_webhook=has_webhook)
             running = asyncio.create_task(reconciler.run())
             add_labeled_issue(deployment)
-            await wait_until(lambda: "missed job found" in caplog.messages)
+            await wait_until(lambda: "request found" in caplog.messages)
             assert await deployment.lease.fetch_failure() is None
             await proxy.cut()
             await wait_until(lambda: bool(records(EVENTS[0])))
@@ -70,7 +70,7 @@ async def test_an_outage_and_its_end_are_logged_once_each(
             await asyncio.sleep(1)  # about ten polls
             failure = await deployment.lease.fetch_failure()
             await proxy.restore()
-            await wait_until(lambda: len(records("missed job found")) == 2)
+            await wait_until(lambda: len(records("request found")) == 2)
             await wait_until(lambda: bool(records(EVENTS[1])))
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
