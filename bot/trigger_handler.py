@@ -133,8 +133,8 @@ class TriggerHandler:
     async def _find_later_id(self, delivery: Delivery, job: Job) -> JobId | None:
         """Returns the job id for a label that was removed and added again within the same second.
 
-        Returns None if a job with this id already exists. The queue itself ignores a label that was added
-        before that second.
+        Returns None if a job with this id already exists. No check for older labels is needed here, because the
+        queue ignores a label from an earlier second.
         """
         for job_id in later_job_ids(delivery, job):
             if not _is_unlabeled(record := await self._queue.get_record(job_id)):

@@ -28,7 +28,7 @@ class Identity:
     async def __call__(self, principal: Repo | Credentials) -> Account | None:
         """Returns the bot's account, or None if GitHub does not reveal it. Raises ForgeError.
 
-        `principal` sends the request, if one is necessary.
+        If GitHub must be asked, the request uses the credentials of `principal`.
         """
         if self._account is None:
             try:

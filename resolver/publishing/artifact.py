@@ -140,8 +140,8 @@ def _with_own_settings(settings: Settings, entry: Entry) -> Entry:
 
 
 async def _verify_thread(started: RunStarted, current: Thread, job: Job, forge: Forge) -> Thread:
-    """Returns the thread from GitHub in the state that the run recorded. Raises InvalidArtifact if the thread
-    cannot have been in that state.
+    """Reads the thread from GitHub and returns it as it was when the run recorded it. Raises InvalidArtifact
+    if the thread cannot have been in that state.
     """
     recorded = started.thread
     snapshot: dict[str, object] = {

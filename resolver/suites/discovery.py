@@ -51,7 +51,7 @@ async def find_suites(workspace: Workspace, config: RepoConfig) -> Suites:
 
 
 def detect_suites(files: Sequence[str], contents: Mapping[str, str], config: RepoConfig) -> Suites:
-    """Returns the test suites for a list of files and the contents of some of them."""
+    """Finds the test suites of a repository from the list of its files and the contents of some files."""
     default_suite = (ConfiguredSuite(command=config.test_command),) if config.test_command else ()
     if configured := (*default_suite, *config.tests):
         primary, *others = (
