@@ -321,13 +321,13 @@ class GitHubState:
         draft: bool,
         fork: Repository | None = None,
     ) -> FakePullRequest:
-        now = self.next_timestamp()
         made = FakePullRequest(
             id=self.next_id(), repo=repo, number=len(repo.threads) + 1, title=title, body=body, author=author,
-            created=now, updated=now, head_ref=head.ref, base_ref=base, draft=draft, last_sha=head.sha,
-            head_repo=fork or repo,
+            created=(now := self.next_timestamp()), updated=now, head_ref=head.ref, base_ref=base, draft=draft,
+            last_sha=head.sha, head_repo=fork or repo,
         )  # fmt: skip
         repo.threads[made.number] = made
+        made.last_sha = made.head.sha  # Like GitHub, copies the tip to refs/pull/ at once.
         return made
 
     def create_review(
