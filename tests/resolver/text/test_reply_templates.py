@@ -49,6 +49,7 @@ NOT_PUSHED = {
     "fork": "the fork's owner does not allow edits by maintainers.",
     "gone": "the pull request's head repository or branch was deleted.",
     "closed": "the pull request was closed while I worked.",
+    "locked": "the conversation was locked while I worked.",
     "default": "the pull request's head branch is the default branch of this repository, "
     "and I never push to the default branch.",
     "moved": "someone pushed to the pull request's branch while I worked, and my change conflicts with theirs.",
@@ -64,6 +65,7 @@ NOT_PUSHED = {
 }
 NO_PULL_REQUEST: dict[NoPullRequestReason, str] = {
     "closed": "the issue was closed while I worked on it.",
+    "locked": "the conversation was locked while I worked on it.",
     "rewritten": "the branch `main` no longer contains the commit that I started from and tested. Ask me "
     "again to start from its current commit.",
     "forbidden": "GitHub does not let me open pull requests here.",
