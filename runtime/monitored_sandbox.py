@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import NamedTuple
 
 from patchwright.runtime.actions import SandboxAction
 from patchwright.runtime.egress.policy import ConnectionLog, denial_note
@@ -19,34 +20,54 @@ CHECK_TIME_RATIO = 20
 _MIB = 1 << 20
 
 
-class DiskMonitor:
-    """Measures the writable layer of one container. It does so from outside, so that no process in the
-    container can influence the result.
+class ContainerUsage(NamedTuple):
+    """A container as the engine sees it."""
+
+    size: int
+    """Size of the writable layer in bytes."""
+    is_paused: bool
+
+
+class ContainerMonitor:
+    """Checks one container for a full disk and for a pause. It does so from outside, so that no process in
+    the container can influence the result.
     """
 
     def __init__(
         self,
-        limit_mb: int,
-        measure: Callable[[], Awaitable[int | None]],
+        disk_mb: int,
+        measure: Callable[[], Awaitable[ContainerUsage | None]],
         stop: Callable[[], Awaitable[None]],
         interval: float = MIN_CHECK_INTERVAL,
     ) -> None:
-        """`measure` returns the size of the layer in bytes, or None if the layer is gone. `stop` stops the
-        container.
+        """`measure` asks the engine, and returns None if the container is gone. `stop` stops the container.
 
         `interval` is the number of seconds before the first measurement. It is also the minimum number of
         seconds between two measurements.
         """
-        self._limit = limit_mb
+        self._limit = disk_mb
         self._measure = measure
         self._stop = stop
         self._interval = interval
-        self.error: SandboxDiskFull | None = None
+        self._pending_actions = 0
+        self.error: SandboxLost | SandboxDiskFull | None = None
+
+    @contextmanager
+    def expect_response(self) -> Iterator[None]:
+        """Stops the container if it stays paused inside the block, because it cannot respond then.
+
+        At other times, the engine itself may pause it, for example while it commits an image.
+        """
+        self._pending_actions += 1
+        try:
+            yield
+        finally:
+            self._pending_actions -= 1
 
     @asynccontextmanager
     async def monitor(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Measure repeatedly while the context is open. The longer a measurement took, the longer is the pause
-        after it.
+        """Measure repeatedly while the context is open. The pause after a measurement depends on how long it
+        took.
         """
         task = asyncio.create_task(self._check_repeatedly())
         try:
@@ -56,31 +77,39 @@ class DiskMonitor:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _check_repeatedly(self) -> None:
-        pause = self._interval
+        pause, was_paused = self._interval, False
         while True:
             await asyncio.sleep(pause)
             started_at = time.monotonic()
             try:
-                size = await self._measure()
+                usage = await self._measure()
             except EngineUnavailable:
-                size = 0  # If the engine remains unavailable, the next action raises this error.
-            if size is None:
+                usage = ContainerUsage(0, is_paused=False)
+                # If the engine remains unavailable, the next action raises this error.
+            if usage is None:
                 return
-            if size > self._limit * _MIB:
-                self.error = SandboxDiskFull(
-                    f"the sandbox wrote {size >> 20:,} MiB of files, more than `disk_mb` "
-                    f"({self._limit:,}), and was stopped"
-                )
+            is_paused = usage.is_paused and self._pending_actions > 0
+            self.error = self._find_error(usage.size, is_paused=is_paused and was_paused)
+            if self.error is not None:
                 await self._stop()
                 return
+            was_paused = is_paused
             pause = max(self._interval, CHECK_TIME_RATIO * (time.monotonic() - started_at))
+
+    def _find_error(self, size: int, *, is_paused: bool) -> SandboxLost | SandboxDiskFull | None:
+        if size > self._limit * _MIB:
+            return SandboxDiskFull(
+                f"the sandbox wrote {size >> 20:,} MiB of files, more than `disk_mb` "
+                f"({self._limit:,}), and was stopped"
+            )
+        return SandboxLost("the container was paused") if is_paused else None
 
 
 class MonitoredSandbox(WrapperSandbox):
     """A sandbox that tells the agent about denied connections and a full disk."""
 
     def __init__(
-        self, sandbox: RemoteSandbox, connection_log: ConnectionLog | None, disk: DiskMonitor
+        self, sandbox: RemoteSandbox, connection_log: ConnectionLog | None, monitor: ContainerMonitor
     ) -> None:
         """`connection_log` is None if the sandbox is offline. An offline sandbox has no connections that
         could be denied.
@@ -88,16 +117,17 @@ class MonitoredSandbox(WrapperSandbox):
         super().__init__(sandbox)
         self._remote = sandbox
         self._connection_log = connection_log
-        self._disk = disk
+        self._monitor = monitor
         self._reported_hosts: set[str] = set()
         """Denied hosts that were already reported to the agent."""
 
     async def act(self, action: SandboxAction) -> Observation:
         try:
-            observation = await self._sandbox.act(action)
+            with self._monitor.expect_response():
+                observation = await self._sandbox.act(action)
         except SandboxLost as error:
-            if self._disk.error is not None:
-                raise self._disk.error from error
+            if self._monitor.error is not None:
+                raise self._monitor.error from error
             raise
         if self._connection_log is None or not isinstance(observation, ShellResult):
             return observation

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from patchwright.runtime.monitored_sandbox import ContainerUsage
+
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
@@ -51,6 +53,11 @@ def parse_listed_container(listed: Mapping[str, Any]) -> ContainerInfo:
         is_running=listed["State"] == "running",
         has_exited=listed["State"] in ("exited", "dead"),
     )
+
+
+def parse_usage(listed: Mapping[str, Any]) -> ContainerUsage:
+    """Parse an entry of the engine's list of containers, which includes the sizes of their layers."""
+    return ContainerUsage(int(listed.get("SizeRw") or 0), is_paused=listed.get("State") == "paused")
 
 
 def _make_image(listed: Mapping[str, Any], labels: Mapping[str, str] | None, created: float) -> ImageInfo:

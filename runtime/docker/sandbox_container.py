@@ -38,7 +38,7 @@ from patchwright.runtime.egress.policy import ConnectionLog
 from patchwright.runtime.egress.proxy import EgressConfig, EgressProxy
 from patchwright.runtime.egress_forwarder import BRIDGE_SOCKET, EGRESS_SOCKET, PROXY_ENVIRONMENT
 from patchwright.runtime.errors import EngineUnavailable, OutOfMemory, SandboxError, SandboxLost
-from patchwright.runtime.monitored_sandbox import DiskMonitor, MonitoredSandbox
+from patchwright.runtime.monitored_sandbox import ContainerMonitor, MonitoredSandbox
 from patchwright.runtime.observations import Acknowledgment
 from patchwright.runtime.remote_sandbox import RemoteSandbox, SandboxTransport, SocketTransport
 from patchwright.runtime.sandbox import SandboxSpec
@@ -246,15 +246,15 @@ async def _monitor_container(
     connection_log: ConnectionLog | None,
     stack: AsyncExitStack,
 ) -> SandboxContainer:
-    disk = DiskMonitor(
-        spec.spec.disk_mb, measure=lambda: engine.size(container), stop=lambda: engine.kill(container)
+    monitor = ContainerMonitor(
+        spec.spec.disk_mb, measure=lambda: engine.usage(container), stop=lambda: engine.kill(container)
     )
-    await stack.enter_async_context(disk.monitor())
+    await stack.enter_async_context(monitor.monitor())
     return SandboxContainer(
         engine,
         container,
         spec.namespace,
-        MonitoredSandbox(sandbox, connection_log, disk),
+        MonitoredSandbox(sandbox, connection_log, monitor),
         connection_log,
         stack.pop_all(),
     )

@@ -1,7 +1,8 @@
-"""Disk limits, in a container and with a simulated disk."""
+"""Disk limits and pauses, in a container and with a simulated one."""
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
@@ -10,7 +11,7 @@ from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.docker.engine import Engine
 from patchwright.runtime.docker.sandbox_container import container_name
 from patchwright.runtime.errors import EngineUnavailable, SandboxDiskFull
-from patchwright.runtime.monitored_sandbox import DiskMonitor
+from patchwright.runtime.monitored_sandbox import ContainerMonitor, ContainerUsage
 from patchwright.runtime.observations import ShellResult
 
 NAME = f"disk-{os.getpid()}"
@@ -43,8 +44,8 @@ async def test_the_same_files_fit_where_the_limit_is_larger(docker_sandboxes: Ma
         engine = await Engine.connect()
         found = await engine.inspect(container_name(NAME))
         assert found is not None
-        size = await engine.size(found["Id"])
-        assert size is not None and 80_000_000 <= size < 90_000_000
+        usage = await engine.usage(found["Id"])
+        assert usage is not None and 80_000_000 <= usage.size < 90_000_000
         await engine.close()
 
 
@@ -52,16 +53,16 @@ async def test_a_short_outage_of_the_engine_stops_nothing() -> None:
     sizes = iter([EngineUnavailable("away"), 30 << 20, 50 << 20])
     ended: list[bool] = []
 
-    async def size() -> int | None:
+    async def size() -> ContainerUsage | None:
         found = next(sizes)
         if isinstance(found, EngineUnavailable):
             raise found
-        return found
+        return ContainerUsage(found, is_paused=False)
 
     async def end() -> None:
         ended.append(True)
 
-    disk = DiskMonitor(40, size, end, interval=0.01)
+    disk = ContainerMonitor(40, size, end, interval=0.01)
     async with disk.monitor() as watch:
         await watch
     assert ended == [True]
@@ -69,13 +70,37 @@ async def test_a_short_outage_of_the_engine_stops_nothing() -> None:
 
 
 async def test_monitoring_stops_when_the_container_is_gone() -> None:
-    async def size() -> int | None:
+    async def size() -> ContainerUsage | None:
         return None
 
     async def end() -> None:
         raise AssertionError("there is nothing to end")
 
-    disk = DiskMonitor(40, size, end, interval=0.01)
+    disk = ContainerMonitor(40, size, end, interval=0.01)
     async with disk.monitor() as watch:
         await watch
     assert disk.error is None
+
+
+async def test_a_pause_ends_only_an_action_that_waits_for_its_result() -> None:
+    # The first pause is short, and no action waits during the second one.
+    paused = [True, False, True, True, False, True, True]
+    calls, ended = iter(range(len(paused))), list[bool]()
+
+    async def usage() -> ContainerUsage | None:
+        call = next(calls)
+        if call == 2:
+            waiting.close()
+        elif call == 4:
+            waiting.enter_context(monitor.expect_response())
+        return ContainerUsage(0, is_paused=paused[call])
+
+    async def end() -> None:
+        ended.append(True)
+
+    monitor = ContainerMonitor(40, usage, end, interval=0.01)
+    with ExitStack() as waiting:
+        waiting.enter_context(monitor.expect_response())
+        async with monitor.monitor() as watch:
+            await watch
+    assert (next(calls, None), ended, str(monitor.error)) == (None, [True], "the container was paused")

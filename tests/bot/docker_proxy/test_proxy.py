@@ -66,7 +66,7 @@ async def test_every_call_of_a_worker_is_forwarded(proxy_socket: Path) -> None:
         async with asyncio.timeout(60):
             while "said" not in await engine.logs(container):
                 await asyncio.sleep(0.05)
-        assert await engine.size(container) is not None
+        assert await engine.usage(container) is not None
         assert await engine.find_changed_path(container, "/opt") == "/opt/x"
         await engine.commit(container, f"{name}:2", {"of": "a test"})
         assert (image := await engine.find_image(f"{name}:2")) is not None

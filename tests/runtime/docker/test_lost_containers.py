@@ -1,5 +1,6 @@
 """Reasons for a lost sandbox (memory, a kill, a removal), and whether a retry makes sense."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -63,6 +64,20 @@ async def test_an_out_of_memory_command_is_reported_and_the_sandbox_continues(sa
         137,
         None,
     )  # only a signal
+
+
+@pytest.mark.docker
+async def test_a_paused_container_is_lost_long_before_its_commands_timeout(sandbox: Sandbox) -> None:
+    client = docker.from_env()
+    (container,) = client.containers.list(filters={"name": sandbox_container.container_name(NAME)})
+    running = asyncio.create_task(sandbox.act(RunShell(command="touch begun; sleep 600", timeout=600)))
+    while container.exec_run(["test", "-e", "/workspace/begun"]).exit_code:
+        await asyncio.sleep(0.05)
+    container.pause()
+    async with asyncio.timeout(300):
+        with pytest.raises(SandboxLost, match="the container was paused"):
+            await running
+    client.close()
 
 
 @pytest.mark.docker
