@@ -23,6 +23,7 @@ from patchwright.resolver.proof.agent_test_runs import (
     has_run_tests,
 )
 from patchwright.resolver.proof.diff_lint import lint_diff
+from patchwright.resolver.proof.runner_output import FAILED_TESTS
 from patchwright.resolver.pull_request.review_threads import list_unanswered_threads
 from patchwright.resolver.suites.missing_program import NOT_STARTED_EXIT_CODES
 from patchwright.runtime.actions import RunPython, RunShell, SendInput
@@ -40,12 +41,6 @@ NOT_REPRODUCED = (
 _COMMANDS_WITHOUT_REPOSITORY_CODE = frozenset(
     "cd ls cat grep rg egrep fgrep git find sed awk head tail wc which type command echo printf diff test [ [[ pwd "
     "tree stat file less mkdir touch rm cp mv chmod export source . set true false sleep pip uv apt apt-get npx".split()
-)
-# Failed tests in the output of pytest, unittest, jest, mocha, node:test, go, cargo, TAP, RSpec and Maven.
-_FAILURE_OUTPUT = re.compile(
-    r"\b[1-9]\d* (failed|failing|failures?|errors?)\b|^(FAILED|FAIL|not ok)\b|\btest result: FAILED"
-    r"|(Failures|Errors): [1-9]|(failures|errors)=[1-9]|^\S fail [1-9]",
-    re.MULTILINE,
 )
 # Uncaught errors of Python, JavaScript, Java, Rust and Go. The script may have continued after the error.
 _EXCEPTION_OUTPUT = re.compile(
@@ -115,17 +110,23 @@ def has_reproduced(trajectory: Trajectory) -> bool:
 
 
 def was_sent_back(trajectory: Trajectory) -> bool:
-    """Returns True if a finish call has been rejected since the last message from a person."""
-    finish_calls: set[str] = set()
+    """Returns True if a finish call has been rejected since the last message from a person.
+
+    A finish call beside a failed call does not count. The model had not seen that failure, so its next finish
+    call may be rejected for another reason.
+    """
+    other_calls: dict[str, set[str]] = {}  # For each finish call, the other calls of its reply.
+    failed: set[str] = set()
     was_rejected = False
     for event in trajectory:
         match event:
             case ModelReply(calls=calls):
-                finish_calls |= {call.id for call in calls if isinstance(call.action, Finish)}
-            case ToolResult(call_id=call, observation=ActionFailure(reason="refused")) if (
-                call in finish_calls
-            ):
-                was_rejected = True
+                others = {call.id for call in calls if not isinstance(call.action, Finish)}
+                other_calls |= {call.id: others for call in calls if isinstance(call.action, Finish)}
+            case ToolResult(call_id=call, observation=ActionFailure(reason="refused")) if call in other_calls:
+                was_rejected |= other_calls[call].isdisjoint(failed)
+            case ToolResult(call_id=call, observation=ActionFailure()):
+                failed.add(call)
             case Message(source="initial_prompt" | "comment"):
                 was_rejected = False
             case _:
@@ -240,7 +241,7 @@ def _iter_edits_and_results(trajectory: Trajectory) -> Iterator[Checkpoint | tup
 def _is_failure(event: tuple[object, object]) -> bool:
     match event:
         case (RunShell(command=command), ShellResult(exit_code=code, output=output)):
-            if TEST_COMMANDS.search(command) and _FAILURE_OUTPUT.search(output):
+            if TEST_COMMANDS.search(command) and FAILED_TESTS.search(output):
                 return True
             failed = code not in (0, *NOT_STARTED_EXIT_CODES) or _EXCEPTION_OUTPUT.search(output) is not None
             return failed and not _is_read_only(command)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from patchwright.resolver.actions import Action
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.events import Checkpoint, ModelReply, ToolResult, Trajectory
+from patchwright.resolver.proof.runner_output import describe_useless_run
 from patchwright.runtime.actions import CreateFile, InsertText, ReplaceText, RunPython, RunShell, UndoEdit
 from patchwright.runtime.observations import CellResult, ShellResult
 
@@ -24,17 +25,22 @@ TEST_COMMANDS = re.compile(
 def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
     """Returns True if the agent ran tests and then left the code unchanged.
 
-    Changes of files that a test run created or modified do not count as edits if they restore an earlier
-    state.
+    A run in which no test passed does not count, because it may have run no test at all. Changes of files
+    that a test run created or modified do not count as edits if they restore an earlier state.
     """
     runs = _list_test_runs(trajectory, test_command)
-    return bool(runs) and any(not _list_untested_files(trajectory, run, runs) for run in runs)
+    return any(not run.problem and not _list_untested_files(trajectory, run, runs) for run in runs)
 
 
 def describe_missing_test_run(trajectory: Trajectory, test_command: str | None) -> str:
-    """Returns a sentence that names the agent's last edit, and the agent's last test run before that edit."""
+    """Returns a sentence that names the agent's last edit, and the agent's last test run before that edit. If
+    a later run does not count, the sentence says why.
+    """
     runs = _list_test_runs(trajectory, test_command)
     untested = _list_untested_files(trajectory, runs[-1], runs) if runs else None
+    if runs and runs[-1].problem and not untested:
+        command = _clip_command(runs[-1].command)
+        return f"The repository's tests were not run after the last edit: `{command}` {runs[-1].problem}."
     edit = _find_last_edit(trajectory, untested)
     if not runs:
         return f"The repository's tests were not run after the last edit{f' (`{edit}`)' if edit else ''}."
@@ -48,6 +54,8 @@ class _TestRun(NamedTuple):
     """A command that ran tests, with the changed files before and after the command."""
 
     command: str
+    problem: str
+    """Why the run does not count, such as "ran no test"; "" if it counts."""
     files_before: dict[bytes, bytes]
     files_after: dict[bytes, bytes]
 
@@ -63,10 +71,12 @@ def _list_test_runs(trajectory: Trajectory, test_command: str | None) -> tuple[_
                 actions.update((call.id, call.action) for call in calls)
             case Checkpoint(patch=patch):
                 after = patch
-            case ToolResult(call_id=call, observation=ShellResult() | CellResult()):
+            case ToolResult(call_id=call, observation=ShellResult() | CellResult() as result):
                 # The log contains the checkpoint of a call before the result of the call.
                 if command := _get_test_command(actions.get(call), test_command):
-                    runs.append(_TestRun(command, _split_files(before), _split_files(after)))
+                    exit_code = result.exit_code if isinstance(result, ShellResult) else int(not result.ok)
+                    problem = describe_useless_run(result.output, exit_code)
+                    runs.append(_TestRun(command, problem, _split_files(before), _split_files(after)))
                 before = after
             case ToolResult():
                 before = after

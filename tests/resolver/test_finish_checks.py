@@ -324,6 +324,17 @@ def test_a_finish_call_is_rejected_once_until_a_person_comments() -> None:
     assert not was_sent_back(run((finish, refused), Message(text="Do more.", source="comment")))
 
 
+def test_a_finish_call_beside_a_failed_call_does_not_use_up_the_rejection() -> None:
+    finish: Action = Finish(cause="a", change="b", testing="c")
+    failed, refused = (ActionFailure(reason=reason, message="no") for reason in ("not_found", "refused"))
+    calls = ToolCall(id="a", action=RunShell(command="ls")), ToolCall(id="b", action=finish)
+    reply = ModelReply(thought="", calls=calls, usage=ReplyUsage(model="m"))
+    results = (ToolResult(call_id=id, observation=result) for id, result in (("a", failed), ("b", refused)))
+    beside = run(reply, *results)
+    assert not was_sent_back(beside)
+    assert was_sent_back(run(*beside, (finish, refused)))
+
+
 def test_a_continued_run_is_summarized_by_its_own_finish_call() -> None:
     def finish(text: str) -> tuple[Action, AnyObservation]:
         return Finish(cause=text, change="b", testing="c"), Acknowledgment(text="Accepted.")
