@@ -108,10 +108,8 @@ async def test_tests_that_cannot_run_are_no_success_and_the_reason_is_reported(
     assert len(endpoint.requests) == 3  # it is not told to run tests that cannot run
     body = str(scenario.pull.body)
     assert body.startswith("**Untested:** nothing proves this change. The tests could not be run")
-    assert (
-        "`no-such-runner` was not found in the sandbox; set `image` to an image that has it"
-        in body.partition("<details>")[0]
-    )
+    assert "`no-such-runner` was not found in the sandbox" in body.partition("<details>")[0]
+    assert "set `image` to an image that has it" in body
     assert "not run after the last edit" not in body
     assert "Patchwright could not run the repository's tests." in body
 
