@@ -20,7 +20,7 @@ from patchwright.resolver.domain import (
     Verdict,
 )
 from patchwright.resolver.errors import Forbidden, ForgeError, Unauthorized
-from patchwright.resolver.events import VerificationCompleted
+from patchwright.resolver.events import JobCompleted, VerificationCompleted
 from patchwright.resolver.forge import Forge, RepoFacts, can_trigger
 from patchwright.resolver.git.new_file import add_file
 from patchwright.resolver.preparation.run_start import build_run_started, prepare_environment
@@ -100,7 +100,21 @@ async def propose_config(
 
     If the job runs again, it does not repeat test runs and opens no second pull request.
     """
-    branch = f"{deps.settings.branch_prefix}{BRANCH}"
+    outcome = await _propose(job, thread, facts, log, deps, forge, reporter)
+    await log.append(JobCompleted(outcome=outcome))
+    return outcome
+
+
+async def _propose(
+    job: Job,
+    thread: Thread,
+    facts: RepoFacts,
+    log: RunLog,
+    deps: RunDependencies,
+    forge: Forge,
+    reporter: ProgressReporter,
+) -> Outcome:
+    branch = _branch(deps.settings)
     if (pull := await forge.find_pull_request(job.repo, branch)) is not None:
         return await _report(job, forge, "open", pull=pull)
     if (pull := await forge.find_declined_pull_request(job.repo, branch)) is not None:
@@ -126,7 +140,7 @@ async def propose_config(
                 return await _report(job, forge, "not_proven", tried=tried, environment=environment)
             if not await can_trigger(job, forge):
                 return await report_lost_permission(job, log.trajectory, forge)
-            return await _publish(job, branch, tried, left_out, workspace, log, deps, forge)
+            return await _publish(job, tried, left_out, workspace, log, deps, forge)
 
 
 async def find_candidates(workspace: Workspace) -> tuple[tuple[Candidate, ...], tuple[Suite, ...]]:
@@ -175,9 +189,12 @@ async def _try_commands(
     return tuple(TriedCommand(one.entry, runs[one.suite.root_command], one.reason) for one in candidates)
 
 
+def _branch(settings: Settings) -> str:
+    return f"{settings.branch_prefix}{BRANCH}"
+
+
 async def _publish(
     job: Job,
-    branch: str,
     tried: tuple[TriedCommand, ...],
     left_out: tuple[Suite, ...],
     workspace: Workspace,
@@ -185,7 +202,7 @@ async def _publish(
     deps: RunDependencies,
     forge: Forge,
 ) -> Outcome:
-    started = log.trajectory.run_started
+    started, branch = log.trajectory.run_started, _branch(deps.settings)
     assert started is not None, "the test commands ran in a started run"
     proven = tuple(one for one in tried if one.is_proven)
     ci = await decide_ci_hold(log.trajectory, workspace, workspace.base, job.repo, forge, deps.settings)

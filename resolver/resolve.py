@@ -115,12 +115,10 @@ async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: P
             outcome: Outcome = Rejected(explanation=reply_texts.render_rejection_reason(duplicate, job))
             await log.append(JobCompleted(outcome=outcome))
             return outcome
-        if job.request.verb in ("run-ci", "setup"):
-            outcome = (
-                await run_ci(job, thread, facts, deps, forge)
-                if isinstance(thread, PullRequest)
-                else await propose_config(job, thread, facts, log, deps, forge, reporter)
-            )
+        if job.request.verb == "setup":
+            return await propose_config(job, thread, facts, log, deps, forge, reporter)
+        if job.request.verb == "run-ci" and isinstance(thread, PullRequest):
+            outcome = await run_ci(job, thread, facts, deps, forge)
             await log.append(JobCompleted(outcome=outcome))
             return outcome
         run_to_resume = await find_run_to_resume(
