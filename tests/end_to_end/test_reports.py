@@ -109,7 +109,7 @@ async def test_tests_that_cannot_run_are_no_success_and_the_reason_is_reported(
     body = str(scenario.pull.body)
     assert body.startswith("**Untested:** nothing proves this change. The tests could not be run")
     assert "`no-such-runner` was not found in the sandbox" in body.partition("<details>")[0]
-    assert "set `image` to an image that has it" in body
+    assert "set `image` to an image that has it" in body.partition("<details>")[2]
     assert "not run after the last edit" not in body
     assert "Patchwright could not run the repository's tests." in body
 
