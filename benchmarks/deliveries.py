@@ -166,21 +166,21 @@ async def soak(seconds: float, server_every: float, redis_every: float, *, recov
     record = Soak()
     with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as directory:
         data = Path(directory)
-        async with FakeGitHub() as world, run_embedded_redis(data) as url:
-            repo = world.create_repository("acme/sample", {"x": "y"})
-            app = world.create_app()
-            world.install_app(app, repo)
+        async with FakeGitHub() as fake_github, run_embedded_redis(data) as url:
+            repo = fake_github.create_repository("acme/sample", {"x": "y"})
+            app = fake_github.create_app()
+            fake_github.install_app(app, repo)
             (data / "key").write_text(app.private_key_pem)
             with open_listener("127.0.0.1", 0) as socket:
                 port = int(listener_url(socket).rpartition(":")[2])
-            hook = world.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
-            async with _server(data, url, port, world, app, recovers) as restart:
+            hook = fake_github.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
+            async with _server(data, url, port, fake_github, app, recovers) as restart:
                 over = asyncio.Event()
                 killers = [
                     asyncio.create_task(_again(server_every, over, lambda: _kill_server(record, restart))),
                     asyncio.create_task(_again(redis_every, over, lambda: _kill_redis(record, data))),
                 ]
-                await _deliver(world, hook, seconds, record)
+                await _deliver(fake_github, hook, seconds, record)
                 over.set()
                 await asyncio.gather(*killers)
                 await _ended(url, record, AFTER_SECONDS if recovers else 10)
@@ -192,13 +192,13 @@ async def soak(seconds: float, server_every: float, redis_every: float, *, recov
 
 @contextlib.asynccontextmanager
 async def _server(
-    data: Path, url: str, port: int, world: FakeGitHub, app: GitHubApp, recovers: bool
+    data: Path, url: str, port: int, fake_github: FakeGitHub, app: GitHubApp, recovers: bool
 ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Runs a server; yields a function that kills it and starts another."""
     command = (sys.executable, "-c", SERVER, str(data), SECRET, url, str(port), WORKER)
     environment = {
         **os.environ,
-        "API": world.api_url,
+        "API": fake_github.api_url,
         "APP": str(app.id),
         "RECOVERS": "1" if recovers else "",
     }
@@ -260,14 +260,14 @@ async def _again(every: float, over: asyncio.Event, act: Callable[[], Awaitable[
             await act()
 
 
-async def _deliver(world: FakeGitHub, hook: RegisteredWebhook, seconds: float, record: Soak) -> None:
+async def _deliver(fake_github: FakeGitHub, hook: RegisteredWebhook, seconds: float, record: Soak) -> None:
     """Sends deliveries at an even rate, in random order."""
     chance, waiting, number = random.Random(7), list[tuple[Trigger, str]](), 0
     tasks: set[asyncio.Task[None]] = set()
     outcomes: Counter[bool] = Counter()
 
     async def send(one: Trigger, guid: str) -> None:
-        attempt: Delivery = await world.send_delivery(hook, one.event, one.action, one.body, guid=guid)
+        attempt: Delivery = await fake_github.send_delivery(hook, one.event, one.action, one.body, guid=guid)
         outcomes[attempt.status == 202] += 1
 
     async with httpx.AsyncClient(timeout=10, trust_env=False) as stranger:

@@ -55,10 +55,12 @@ def patch_of(repo: Repository) -> Patch:
     return Patch(base_sha=base, diff=diff)
 
 
-async def once(world: FakeGitHub, repo: Repository, forge: GitHubForge, data: Path, patch: Patch) -> float:
+async def once(
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, data: Path, patch: Patch
+) -> float:
     """Returns the seconds of publishing once, for its own issue."""
-    issue = world.create_issue(repo, title="A name is wrong", body="Please fix it.", by="reporter")
-    person = world.user("maintainer")
+    issue = fake_github.create_issue(repo, title="A name is wrong", body="Please fix it.", by="reporter")
+    person = fake_github.user("maintainer")
     job = Job(
         id=JobId(f"benchmark-{issue.number}"),
         repo=SAMPLE,
@@ -78,7 +80,7 @@ async def once(world: FakeGitHub, repo: Repository, forge: GitHubForge, data: Pa
         entries = tuple(
             Entry(seq=n, timestamp=at, event=event) for n, event in enumerate((started, done, ended))
         )
-        settings = Settings(data=data, model="m", github_server_url=world.server_url)
+        settings = Settings(data=data, model="m", github_server_url=fake_github.server_url)
         attempt = Attempt(ended, patch, proven())
         started_at = time.perf_counter()
         outcome = await publish_attempt(
@@ -89,11 +91,11 @@ async def once(world: FakeGitHub, repo: Repository, forge: GitHubForge, data: Pa
     return elapsed
 
 
-async def bare(world: FakeGitHub, repo: Repository, number: int) -> float:
+async def bare(fake_github: FakeGitHub, repo: Repository, number: int) -> float:
     """Returns the seconds of the same four writes, one after the other."""
-    issue = world.create_issue(repo, title="A name is wrong", body="Please fix it.", by="reporter")
+    issue = fake_github.create_issue(repo, title="A name is wrong", body="Please fix it.", by="reporter")
     base, branch = repo.bare.branch_sha("main"), f"bare/{number}"
-    headers = {"Authorization": f"Bearer {world.create_token('maintainer')}"}
+    headers = {"Authorization": f"Bearer {fake_github.create_token('maintainer')}"}
     added = [{"path": path, "contents": b64encode(text.encode()).decode()} for path, text in CHANGED.items()]
     path_prefix = "/repos/acme/sample"
     commit = {
@@ -102,10 +104,12 @@ async def bare(world: FakeGitHub, repo: Repository, number: int) -> float:
         "message": {"headline": "Fix a name"},
         "fileChanges": {"additions": added},
     }
-    async with httpx.AsyncClient(base_url=world.api_url, headers=headers, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=fake_github.api_url, headers=headers, trust_env=False) as client:
         started_at = time.perf_counter()
         await client.post(f"{path_prefix}/git/refs", json={"ref": f"refs/heads/{branch}", "sha": base})
-        await client.post(world.graphql_url, json={"query": CREATE_COMMIT, "variables": {"input": commit}})
+        await client.post(
+            fake_github.graphql_url, json={"query": CREATE_COMMIT, "variables": {"input": commit}}
+        )
         await client.post(f"{path_prefix}/pulls", json={"title": "T", "head": branch, "base": "main"})
         response = await client.post(f"{path_prefix}/issues/{issue.number}/comments", json={"body": "Done."})
         elapsed = time.perf_counter() - started_at
@@ -114,17 +118,21 @@ async def bare(world: FakeGitHub, repo: Repository, number: int) -> float:
 
 
 async def _measure(data: Path) -> list[Result]:
-    async with FakeGitHub() as world:
-        repo = world.create_repository("acme/sample", FILES, permissions={"maintainer": "write"})
-        app = world.create_app()
-        world.install_app(app, repo)
+    async with FakeGitHub() as fake_github:
+        repo = fake_github.create_repository("acme/sample", FILES, permissions={"maintainer": "write"})
+        app = fake_github.create_app()
+        fake_github.install_app(app, repo)
         patch = patch_of(repo)
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
-        urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+        urls = {
+            "api_url": fake_github.api_url,
+            "graphql_url": fake_github.graphql_url,
+            "server_url": fake_github.server_url,
+        }
         async with GitHubForge(access, **urls, policy=RequestPolicy(write_interval=0)) as forge:
-            await once(world, repo, forge, data, patch)
-            elapsed = [await once(world, repo, forge, data, patch) for _ in range(TIMES)]
-        floor_seconds = [await bare(world, repo, number) for number in range(TIMES)]
+            await once(fake_github, repo, forge, data, patch)
+            elapsed = [await once(fake_github, repo, forge, data, patch) for _ in range(TIMES)]
+        floor_seconds = [await bare(fake_github, repo, number) for number in range(TIMES)]
     return [
         Result(
             name="delivery",

@@ -120,14 +120,14 @@ class KillTrial:
         async with AsyncExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pwk-", dir="/tmp")))
             (directory / "tally").touch()
-            world = await stack.enter_async_context(FakeGitHub())
+            fake_github = await stack.enter_async_context(FakeGitHub())
             files = {"calc.py": CODE, "test_calc.py": TESTS, ".github/patchwright.toml": CONFIG}
-            repo = world.create_repository("acme/calc", files, permissions={"maintainer": "write"})
-            environment = self._environment(world, repo, directory)
-            issue = world.create_issue(
+            repo = fake_github.create_repository("acme/calc", files, permissions={"maintainer": "write"})
+            environment = self._environment(fake_github, repo, directory)
+            issue = fake_github.create_issue(
                 repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter"
             )
-            person = world.user("maintainer")
+            person = fake_github.user("maintainer")
             self._job = Job(
                 id=JobId(f"acme-calc-{issue.number}-{directory.name}"),
                 repo=Repo(owner="acme", name="calc"),
@@ -143,7 +143,7 @@ class KillTrial:
                 address = await stack.enter_async_context(relay.listening())
                 more = {"REDIS_URL": address, "PATCHWRIGHT_DATA": str(data)}
                 relay.process = await stack.enter_async_context(working(environment | more))
-            world.observe_writes(self._killer.witness)
+            fake_github.observe_writes(self._killer.witness)
             queue = ArqQueue(url)
             stack.push_async_callback(queue.close)
             await queue.put(self._job)
@@ -211,9 +211,9 @@ class KillTrial:
             RecordedTurn("Done.", DONE),
         )
 
-    def _environment(self, world: FakeGitHub, repo: Repository, directory: Path) -> dict[str, str]:
-        app = world.create_app()
-        world.install_app(app, repo)
+    def _environment(self, fake_github: FakeGitHub, repo: Repository, directory: Path) -> dict[str, str]:
+        app = fake_github.create_app()
+        fake_github.install_app(app, repo)
         return {
             **{name: value for name, value in os.environ.items() if name in FOR_IMAGES},
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
@@ -226,9 +226,9 @@ class KillTrial:
             "PATCHWRIGHT_APP_ID": str(app.id),
             "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
             "PATCHWRIGHT_WEBHOOK_SECRET": "benchmark",
-            "GITHUB_API_URL": world.api_url,
-            "GITHUB_GRAPHQL_URL": world.graphql_url,
-            "GITHUB_SERVER_URL": world.server_url,
+            "GITHUB_API_URL": fake_github.api_url,
+            "GITHUB_GRAPHQL_URL": fake_github.graphql_url,
+            "GITHUB_SERVER_URL": fake_github.server_url,
         }
 
 

@@ -80,19 +80,23 @@ class SetupModel(RecordedModel):
 class GitHub:
     """The fake server with the sample repository and its issue, without an App."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repository: Repository
     issue: Issue
 
     @classmethod
-    def with_an_issue(cls, world: FakeGitHub) -> "GitHub":
+    def with_an_issue(cls, fake_github: FakeGitHub) -> "GitHub":
         sample = files("demo") / "sample"
         with as_file(sample / "repository") as path:
-            repository = world.create_repository("acme/durations", path, permissions={"maintainer": "admin"})
+            repository = fake_github.create_repository(
+                "acme/durations", path, permissions={"maintainer": "admin"}
+            )
         title, _, body = (sample / "issue.md").read_text(encoding="utf-8").partition("\n")
-        issue = world.create_issue(repository, title=title.lstrip("# "), body=body.strip(), by="reporter")
-        world.sign_in("maintainer")
-        return cls(world, repository, issue)
+        issue = fake_github.create_issue(
+            repository, title=title.lstrip("# "), body=body.strip(), by="reporter"
+        )
+        fake_github.sign_in("maintainer")
+        return cls(fake_github, repository, issue)
 
 
 @dataclass
@@ -222,7 +226,7 @@ async def set_up(page: Page, address: str, code: str, model: SetupModel, github:
     await page.get_by_label("Base URL of your own OpenAI-compatible").fill(model.base_url)
     await page.get_by_role("button", name="Test and save").click()
     await page.get_by_role("button", name="Continue without a price").click()
-    await page.get_by_label("GitHub URL").fill(github.world.server_url)
+    await page.get_by_label("GitHub URL").fill(github.fake_github.server_url)
     await page.get_by_label("GitHub sends events to this server's URL").check()
     await page.get_by_role("button", name="Continue", exact=True).click()
     await page.get_by_role("button", name="Continue on").click()
@@ -230,15 +234,15 @@ async def set_up(page: Page, address: str, code: str, model: SetupModel, github:
     await page.get_by_role("link", name="Install the App").click()
     await page.get_by_role("button", name="Install").click()
     await page.get_by_text("Installed for acme.").wait_for()
-    await github.world.add_label(github.issue, "fix-me", by="maintainer")
+    await github.fake_github.add_label(github.issue, "fix-me", by="maintainer")
 
 
 async def once(directory: Path, engine: str) -> tuple[float, float]:
     """Returns the seconds from the clone to the server's address and code, and to the pull request."""
     clone, home = directory / "patchwright", directory / "home"
     home.mkdir(parents=True)
-    async with FakeGitHub() as world, SetupModel() as model, async_playwright() as play:
-        github = GitHub.with_an_issue(world)
+    async with FakeGitHub() as fake_github, SetupModel() as model, async_playwright() as play:
+        github = GitHub.with_an_issue(fake_github)
         chromium = await play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         began = time.perf_counter()
         cloning = ["git", "clone", "--quiet", "--no-local", str(ROOT), str(clone)]

@@ -175,12 +175,12 @@ def one_authority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-async def world() -> AsyncIterator["FakeGitHub"]:
+async def fake_github() -> AsyncIterator["FakeGitHub"]:
     """the fake GitHub server, with nothing in it."""
     from patchwright.demo.github import FakeGitHub  # most tests need none of it
 
-    async with FakeGitHub() as world:
-        yield world
+    async with FakeGitHub() as fake_github:
+        yield fake_github
 
 
 @pytest.fixture

@@ -89,13 +89,13 @@ class Stage:
     async def open_issue(self, name: str, recording: str) -> Issue:
         """Creates the repository with an issue, and labels the issue."""
         directory, _ = RECORDINGS[recording]
-        world, (title, body) = self.setup.github, read_issue(directory)
-        repository = world.create_repository(
+        fake_github, (title, body) = self.setup.github, read_issue(directory)
+        repository = fake_github.create_repository(
             name, files=directory / "repository", permissions={"maintainer": "write"}
         )
-        world.install_app(world.apps[0], repository)
-        issue = world.create_issue(repository, title=title, body=body, by="reporter")
-        await world.add_label(issue, "fix-me", by="maintainer")
+        fake_github.install_app(fake_github.apps[0], repository)
+        issue = fake_github.create_issue(repository, title=title, body=body, by="reporter")
+        await fake_github.add_label(issue, "fix-me", by="maintainer")
         return issue
 
     @asynccontextmanager
@@ -142,13 +142,13 @@ async def take_screenshots(directory: Path, sandbox: str) -> None:
     """Writes the pictures below a directory."""
     with tempfile.TemporaryDirectory(prefix="patchwright-") as data:
         async with open_stage(sandbox, Path(data)) as stage:
-            world = stage.setup.github
+            fake_github = stage.setup.github
             issues = [await stage.open_issue(name, name) for name in ("acme/notes", "acme/calendar")]
-            await world.add_label(stage.setup.issue, "fix-me", by="maintainer")
+            await fake_github.add_label(stage.setup.issue, "fix-me", by="maintainer")
             await stage.wait_for_list(lambda page: has_states(page, published=3))
             save(directory / "demo.png", await picture_of_demo(stage))
             for issue in (stage.setup.issue, issues[0]):
-                await world.close_thread(issue.repo.pulls[0], by="maintainer", merged=True)
+                await fake_github.close_thread(issue.repo.pulls[0], by="maintainer", merged=True)
             stage.model.is_released.clear()
             await stage.open_issue("acme/timers", "acme/durations")
             async with asyncio.timeout(TIMEOUT):

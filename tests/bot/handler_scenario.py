@@ -37,7 +37,7 @@ class DeferredQueueNotices(QueueNotices):
 class HandlerScenario:
     """One issue, and a trigger handler that receives its deliveries."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     issue: Issue
     forge: GitHubForge
@@ -57,7 +57,7 @@ class HandlerScenario:
                 await asyncio.sleep(0.02)
 
     async def comment(self, body: str, by: str = "maintainer") -> Delivery:
-        return await self.world.add_comment(self.issue, body, by=by)
+        return await self.fake_github.add_comment(self.issue, body, by=by)
 
     async def deliver(self, delivery: Delivery) -> Job:
         """Hands the delivery to the handler and returns the requested job."""
@@ -71,7 +71,7 @@ class HandlerScenario:
         return await self.deliver(await self.comment(body, by))
 
     async def label(self) -> Job:
-        return await self.deliver(await self.world.add_label(self.issue, "fix-me", by="maintainer"))
+        return await self.deliver(await self.fake_github.add_label(self.issue, "fix-me", by="maintainer"))
 
     @property
     def replies(self) -> list[str]:
@@ -99,21 +99,21 @@ class HandlerScenario:
 
 @pytest.fixture
 async def scenario() -> AsyncIterator[HandlerScenario]:
-    async with FakeGitHub() as world:
-        repo = world.create_repository(
+    async with FakeGitHub() as fake_github:
+        repo = fake_github.create_repository(
             "acme/sample", {"a.py": "x = 1\n"}, permissions={"maintainer": "write"}
         )
-        issue = world.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
-        world.add_webhook("http://127.0.0.1:1/webhook", "s3cret")
-        access = TokenAuth(SecretStr(world.create_token("maintainer")))
+        issue = fake_github.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
+        fake_github.add_webhook("http://127.0.0.1:1/webhook", "s3cret")
+        access = TokenAuth(SecretStr(fake_github.create_token("maintainer")))
         async with GitHubForge(
             access,
-            api_url=world.api_url,
-            graphql_url=world.graphql_url,
-            server_url=world.server_url,
+            api_url=fake_github.api_url,
+            graphql_url=fake_github.graphql_url,
+            server_url=fake_github.server_url,
             policy=QUICK,
         ) as forge:
-            scenario = HandlerScenario(world, repo, issue, forge)
+            scenario = HandlerScenario(fake_github, repo, issue, forge)
             yield scenario
             await scenario.handler.close()
 

@@ -41,7 +41,7 @@ async def test_removing_the_label_cancels_its_jobs_but_not_those_of_comments(
 ) -> None:
     labeled = await scenario.label()
     run = await scenario.request("@agent fix it")
-    away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
+    away = await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer")
     await deliver_all(scenario, away, away)
     assert (await record(scenario, labeled.id)).result == Canceled(reason="unlabeled")
     assert (await record(scenario, run.id)).state == "queued"
@@ -53,7 +53,9 @@ async def test_a_run_whose_label_is_removed_is_canceled_and_reports_it(
 ) -> None:
     labeled = await scenario.label()
     await handler.running.wait()
-    await deliver_all(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"))
+    await deliver_all(
+        scenario, await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer")
+    )
     assert (await wait_for_state(scenario.queue, labeled.id)).result == Canceled(reason="unlabeled")
     assert scenario.replies == []  # Its status comment says so: tests/end_to_end/test_withdrawn_requests.py.
 
@@ -61,26 +63,32 @@ async def test_a_run_whose_label_is_removed_is_canceled_and_reports_it(
 async def test_a_user_without_write_access_can_only_cancel_their_own_request(
     scenario: HandlerScenario,
 ) -> None:
-    scenario.world.set_role(scenario.repo, "triager", "triage")
+    scenario.fake_github.set_role(scenario.repo, "triager", "triage")
     labeled = await scenario.label()
-    await deliver_all(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="triager"))
+    await deliver_all(
+        scenario, await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="triager")
+    )
     assert (await record(scenario, labeled.id)).state == "queued"
-    scenario.world.set_role(scenario.repo, "triager", "write")
-    own = await scenario.deliver(await scenario.world.add_label(scenario.issue, "fix-me", by="triager"))
-    scenario.world.set_role(scenario.repo, "triager", "triage")
-    await deliver_all(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="triager"))
+    scenario.fake_github.set_role(scenario.repo, "triager", "write")
+    own = await scenario.deliver(await scenario.fake_github.add_label(scenario.issue, "fix-me", by="triager"))
+    scenario.fake_github.set_role(scenario.repo, "triager", "triage")
+    await deliver_all(
+        scenario, await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="triager")
+    )
     assert (await record(scenario, labeled.id)).state == "queued"
     assert (await record(scenario, own.id)).result == Canceled(reason="unlabeled")
 
 
 async def test_other_labels_and_bots_cancel_nothing(scenario: HandlerScenario) -> None:
     labeled = await scenario.label()
-    await scenario.world.add_label(scenario.issue, "bug", by="maintainer")
-    await deliver_all(scenario, await scenario.world.remove_label(scenario.issue, "bug", by="maintainer"))
-    scenario.world.set_role(scenario.repo, "sweeper[bot]", "write")
-    scenario.world.user("sweeper[bot]").kind = "Bot"
+    await scenario.fake_github.add_label(scenario.issue, "bug", by="maintainer")
     await deliver_all(
-        scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="sweeper[bot]")
+        scenario, await scenario.fake_github.remove_label(scenario.issue, "bug", by="maintainer")
+    )
+    scenario.fake_github.set_role(scenario.repo, "sweeper[bot]", "write")
+    scenario.fake_github.user("sweeper[bot]").kind = "Bot"
+    await deliver_all(
+        scenario, await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="sweeper[bot]")
     )
     assert (await record(scenario, labeled.id)).state == "queued"
 
@@ -88,9 +96,9 @@ async def test_other_labels_and_bots_cancel_nothing(scenario: HandlerScenario) -
 async def test_a_label_delivered_after_its_removal_starts_nothing_and_a_later_one_does(
     scenario: HandlerScenario,
 ) -> None:
-    first = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
-    away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
-    second = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    first = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
+    away = await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer")
+    second = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
     await deliver_all(scenario, away, second, first, away)
     (waiting,) = await scenario.queue.all_active_jobs()
     assert waiting.job.id == (await scenario.deliver(second)).id
@@ -102,9 +110,9 @@ async def test_a_label_that_is_added_again_within_a_second_requests_another_job(
     scenario: HandlerScenario, seconds: tuple[int, int, int]
 ) -> None:
     sent = (
-        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"),
-        await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"),
-        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"),
+        await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer"),
+        await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer"),
+        await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer"),
     )
     deliveries = [
         parse_delivery(one.event, one.body).model_copy(update={"occurred_at": f"2026-11-20T06:00:0{second}Z"})
@@ -120,8 +128,8 @@ async def test_a_label_that_is_added_again_within_a_second_requests_another_job(
 
 
 async def test_a_label_of_an_earlier_second_is_not_requested_again(scenario: HandlerScenario) -> None:
-    label = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
-    away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
+    label = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
+    away = await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer")
     await deliver_all(scenario, label, away, label)
     assert await scenario.queue.all_active_jobs() == ()
 
@@ -132,7 +140,7 @@ async def test_closing_the_thread_cancels_queued_and_running_jobs(
     running = await scenario.label()
     await handler.running.wait()
     message, again = await scenario.request("@agent mind the tests"), await scenario.label()
-    closing = await scenario.world.close_thread(scenario.issue, by="reporter")
+    closing = await scenario.fake_github.close_thread(scenario.issue, by="reporter")
     await deliver_all(scenario, closing, closing)
     for one in (running, message, again):
         assert (await wait_for_state(scenario.queue, one.id)).result == Canceled(reason="closed")
@@ -142,10 +150,12 @@ async def test_closing_the_thread_cancels_queued_and_running_jobs(
 
 async def test_closing_a_pull_request_cancels_its_jobs(scenario: HandlerScenario) -> None:
     scenario.repo.commit("topic", {"a.py": "x = 2\n"})
-    pull = scenario.world.create_pull(scenario.repo, "topic", by="maintainer")
-    job = await scenario.deliver(await scenario.world.add_comment(pull, "@agent fix it", by="maintainer"))
+    pull = scenario.fake_github.create_pull(scenario.repo, "topic", by="maintainer")
+    job = await scenario.deliver(
+        await scenario.fake_github.add_comment(pull, "@agent fix it", by="maintainer")
+    )
     elsewhere = await scenario.label()
-    await deliver_all(scenario, await scenario.world.close_thread(pull, by="maintainer", merged=True))
+    await deliver_all(scenario, await scenario.fake_github.close_thread(pull, by="maintainer", merged=True))
     assert (await record(scenario, job.id)).result == Canceled(reason="closed")
     assert (await record(scenario, elsewhere.id)).state == "queued"
     assert pull.comments[-1].body.strip().endswith(CLOSED)
@@ -153,7 +163,7 @@ async def test_closing_a_pull_request_cancels_its_jobs(scenario: HandlerScenario
 
 async def test_requests_after_reopening_a_thread_are_handled(scenario: HandlerScenario) -> None:
     before = await scenario.label()
-    closing = await scenario.world.close_thread(scenario.issue, by="reporter")
+    closing = await scenario.fake_github.close_thread(scenario.issue, by="reporter")
     scenario.issue.closed = None
     after = await scenario.request("@agent fix it all the same")
     await deliver_all(scenario, closing)
@@ -163,8 +173,8 @@ async def test_requests_after_reopening_a_thread_are_handled(scenario: HandlerSc
 
 async def test_jobs_of_a_locked_thread_are_canceled_too(scenario: HandlerScenario) -> None:
     waiting = await scenario.label()
-    scenario.world.fail_next_request("POST", "/comments", status=403, body={"message": "locked"})
-    await deliver_all(scenario, await scenario.world.close_thread(scenario.issue, by="reporter"))
+    scenario.fake_github.fail_next_request("POST", "/comments", status=403, body={"message": "locked"})
+    await deliver_all(scenario, await scenario.fake_github.close_thread(scenario.issue, by="reporter"))
     assert (await record(scenario, waiting.id)).result == Canceled(reason="closed")
 
 
@@ -175,8 +185,8 @@ async def test_without_a_job_nothing_is_posted(scenario: HandlerScenario) -> Non
         done = await wait_for_state(scenario.queue, (await scenario.label()).id)
     await deliver_all(
         scenario,
-        await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"),
-        await scenario.world.close_thread(scenario.issue, by="maintainer"),
+        await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer"),
+        await scenario.fake_github.close_thread(scenario.issue, by="maintainer"),
     )
     assert await record(scenario, done.job.id) == done
     assert scenario.replies == []
@@ -197,6 +207,6 @@ async def test_an_edit_changes_nothing(scenario: HandlerScenario) -> None:
 
 async def test_simultaneous_cancellations_post_one_notice(scenario: HandlerScenario) -> None:
     await scenario.label()
-    closing = await scenario.world.close_thread(scenario.issue, by="reporter")
+    closing = await scenario.fake_github.close_thread(scenario.issue, by="reporter")
     await asyncio.gather(*(deliver_all(scenario, closing) for _ in range(20)))
     assert scenario.replies == [CLOSED]

@@ -24,7 +24,7 @@ def button(
     run: str = "a-run",
     name: str = "press-1",
 ) -> DashboardCommand:
-    person = scenario.world.user(by) if by else None
+    person = scenario.fake_github.user(by) if by else None
     return DashboardCommand(
         id=JobId(name),
         run=RunId(run),
@@ -32,7 +32,7 @@ def button(
         repo=Repo(owner=scenario.repo.owner.login, name=scenario.repo.name),
         number=scenario.issue.number,
         requester=User(id=person.id, login=person.login) if person else None,
-        requested_at=scenario.world.now() + timedelta(minutes=1),  # The fake server's clock runs ahead.
+        requested_at=scenario.fake_github.now() + timedelta(minutes=1),  # The fake server's clock runs ahead.
     )
 
 

@@ -29,14 +29,14 @@ async def test_a_command_that_makes_no_sense_is_answered_at_once_and_not_queued(
         "@agent model=other fix it": "`other`",
     }
     for number, (command, reply) in enumerate(commands.items(), start=1):
-        past = len(scenario.world.api_requests)
+        past = len(scenario.fake_github.api_requests)
         job = await scenario.request(command)
         assert reply in scenario.replies[-1]
         record = await scenario.queue.get_record(job.id)
         assert record is not None and isinstance(record.result, Rejected)
-        paths = [one.path for one in scenario.world.api_requests[past:]]
+        paths = [one.path for one in scenario.fake_github.api_requests[past:]]
         assert sum(path.endswith("/maintainer/permission") for path in paths) <= 2  # once as an author
-        assert len(scenario.replies) == len(scenario.world.writes) == number  # no reaction and no edit
+        assert len(scenario.replies) == len(scenario.fake_github.writes) == number  # no reaction and no edit
     # A run that is active may end in a state that can be resumed, so a worker decides.
     await scenario.label()
     resumed = await scenario.request("@agent resume")

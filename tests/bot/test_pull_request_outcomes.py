@@ -34,7 +34,7 @@ BRANCH = "patchwright/issue-1"
 class OutcomeScenario:
     """A repository of an App with an issue, a trigger handler for its deliveries, and the counters."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     issue: Issue
     queue: InlineQueue
@@ -51,11 +51,11 @@ class OutcomeScenario:
         self, branch: str = BRANCH, by: str = "patchwright[bot]", body: str = "Closes #1."
     ) -> FakePullRequest:
         self.pushed(branch, "patchwright[bot]")
-        return self.world.create_pull(self.repo, branch, by=by, body=body)
+        return self.fake_github.create_pull(self.repo, branch, by=by, body=body)
 
     def pushed(self, branch: str, login: str) -> None:
         """Adds a commit of this user to the branch."""
-        person, bare = self.world.user(login), self.repo.bare
+        person, bare = self.fake_github.user(login), self.repo.bare
         who = f"{login} <{person.id}+{login}@users.noreply.127.0.0.1> {len(bare.branches())} +0000"
         lines = (
             f"commit refs/heads/{branch}",
@@ -70,9 +70,9 @@ class OutcomeScenario:
         await self.lease.release(name)
 
     def looker(self, name: str) -> Reconciler:
-        clock = self.world.now
+        clock = self.fake_github.now
         return Reconciler(
-            *(self.rest, Identity(self.rest, GraphQLClient(self.rest, self.world.graphql_url))),
+            *(self.rest, Identity(self.rest, GraphQLClient(self.rest, self.fake_github.graphql_url))),
             *(self.lease, self.handler, name),
             schedule=NO_GRACE,
             clock=clock,
@@ -86,20 +86,20 @@ class OutcomeScenario:
 
 @pytest.fixture
 async def scenario(short_tmp: Path) -> AsyncIterator[OutcomeScenario]:
-    async with FakeGitHub() as world, run_embedded_redis(short_tmp) as url:
-        repo = world.create_repository(
+    async with FakeGitHub() as fake_github, run_embedded_redis(short_tmp) as url:
+        repo = fake_github.create_repository(
             "acme/sample", {"a.py": "x = 1\n"}, permissions={"maintainer": "write"}
         )
-        app = world.create_app()
-        world.install_app(app, repo)
-        issue = world.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
-        world.add_webhook("http://127.0.0.1:1/webhook", "s3cret")
+        app = fake_github.create_app()
+        fake_github.install_app(app, repo)
+        issue = fake_github.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
+        fake_github.add_webhook("http://127.0.0.1:1/webhook", "s3cret")
         counters, queue = Counters(url), InlineQueue()
         async with GitHubForge(
             app_auth(app),
-            api_url=world.api_url,
-            graphql_url=world.graphql_url,
-            server_url=world.server_url,
+            api_url=fake_github.api_url,
+            graphql_url=fake_github.graphql_url,
+            server_url=fake_github.server_url,
             policy=FAST_POLICY,
         ) as forge:
             pulls = OwnPullRequests(forge.rest, forge, counters, "patchwright/")
@@ -107,7 +107,7 @@ async def scenario(short_tmp: Path) -> AsyncIterator[OutcomeScenario]:
                 queue, Triggers(), forge, CancellationHandler(queue, "fix-me", forge, pulls)
             )
             lease = LeaderLease(url)
-            yield OutcomeScenario(world, repo, issue, queue, handler, counters, forge.rest, lease)
+            yield OutcomeScenario(fake_github, repo, issue, queue, handler, counters, forge.rest, lease)
             await lease.close()
             await handler.close()
         await counters.close()
@@ -123,7 +123,7 @@ async def test_a_pull_request_is_counted_once_by_outcome_and_committers(
     pull = scenario.proposed()
     if others:
         scenario.pushed(BRANCH, "maintainer")
-    ended = await scenario.world.close_thread(pull, by="maintainer", merged=merged)
+    ended = await scenario.fake_github.close_thread(pull, by="maintainer", merged=merged)
     await scenario.hears(ended, ended)
     assert await scenario.counts() == {f"pulls {counted}": 1}
 
@@ -141,8 +141,8 @@ async def test_a_pull_request_is_counted_once_by_polling_and_deliveries_together
     assert await scenario.counts() == {}
     if others:
         scenario.pushed(BRANCH, "maintainer")
-    await scenario.world.close_thread(theirs, by="maintainer", merged=True)
-    delivery = await scenario.world.close_thread(pull, by="maintainer", merged=merged)
+    await scenario.fake_github.close_thread(theirs, by="maintainer", merged=True)
+    delivery = await scenario.fake_github.close_thread(pull, by="maintainer", merged=merged)
     for one, name in ((looker, "one"), (looker, "one"), (scenario.looker("a newer one"), "a newer one")):
         await scenario.looks(one, name)
         assert await scenario.counts() == {f"pulls {counted}": 1}
@@ -152,8 +152,8 @@ async def test_a_pull_request_is_counted_once_by_polling_and_deliveries_together
 
 async def test_a_reopened_and_merged_pull_request_counts_only_as_merged(scenario: OutcomeScenario) -> None:
     pull = scenario.proposed()
-    await scenario.hears(await scenario.world.close_thread(pull, by="maintainer"))
-    await scenario.hears(await scenario.world.close_thread(pull, by="maintainer", merged=True))
+    await scenario.hears(await scenario.fake_github.close_thread(pull, by="maintainer"))
+    await scenario.hears(await scenario.fake_github.close_thread(pull, by="maintainer", merged=True))
     assert await scenario.counts() == {"pulls untouched": 1}
 
 
@@ -162,16 +162,16 @@ async def test_pull_requests_of_others_are_not_counted(
     scenario: OutcomeScenario, branch: str, by: str
 ) -> None:
     await scenario.hears(
-        await scenario.world.close_thread(scenario.proposed(branch, by), by="maintainer", merged=True)
+        await scenario.fake_github.close_thread(scenario.proposed(branch, by), by="maintainer", merged=True)
     )
     assert await scenario.counts() == {}
 
 
 async def test_a_fork_with_our_branch_name_is_not_counted(scenario: OutcomeScenario) -> None:
-    fork = scenario.world.create_fork(scenario.repo, "stranger")
+    fork = scenario.fake_github.create_fork(scenario.repo, "stranger")
     fork.commit(BRANCH, {"a.py": "x = 2\n"})
-    pull = scenario.world.create_pull(scenario.repo, BRANCH, by="stranger", fork=fork)
-    await scenario.hears(await scenario.world.close_thread(pull, by="maintainer", merged=True))
+    pull = scenario.fake_github.create_pull(scenario.repo, BRANCH, by="stranger", fork=fork)
+    await scenario.hears(await scenario.fake_github.close_thread(pull, by="maintainer", merged=True))
     assert await scenario.counts() == {}
 
 
@@ -180,11 +180,11 @@ async def test_merging_the_runs_own_pull_request_does_not_cancel_the_run(
 ) -> None:
     handler = RecordingHandler()
     async with running_worker(scenario.queue, handler):
-        await scenario.hears(await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"))
+        await scenario.hears(await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer"))
         await handler.running.wait()
         pull = scenario.proposed()
-        merged = await scenario.world.close_thread(pull, by="maintainer", merged=True)
-        await scenario.hears(merged, await scenario.world.close_thread(scenario.issue, by="maintainer"))
+        merged = await scenario.fake_github.close_thread(pull, by="maintainer", merged=True)
+        await scenario.hears(merged, await scenario.fake_github.close_thread(scenario.issue, by="maintainer"))
         (run,) = await scenario.queue.all_active_jobs()
         assert run.state == "running"
         handler.go.set()
@@ -199,11 +199,11 @@ async def test_closing_the_issue_otherwise_cancels_the_run(
 ) -> None:
     handler = RecordingHandler()
     async with running_worker(scenario.queue, handler):
-        await scenario.hears(await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"))
+        await scenario.hears(await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer"))
         await handler.running.wait()
         (run,) = await scenario.queue.all_active_jobs()
-        ended = await scenario.world.close_thread(
+        ended = await scenario.fake_github.close_thread(
             scenario.proposed(body=body), by="maintainer", merged=merged
         )
-        await scenario.hears(ended, await scenario.world.close_thread(scenario.issue, by="reporter"))
+        await scenario.hears(ended, await scenario.fake_github.close_thread(scenario.issue, by="reporter"))
         assert (await wait_for_state(scenario.queue, run.job.id)).result == Canceled(reason="closed")

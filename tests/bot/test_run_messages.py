@@ -29,7 +29,7 @@ async def test_a_comment_reaches_the_running_agent_once_and_starts_no_job(scenar
         assert first.source == "comment"
         assert "maintainer, who may write to the repository, writes in the thread" in first.text
         assert "> first" in first.text and "hidden" not in first.text
-        log = Trajectory((Entry(seq=0, timestamp=scenario.world.now(), event=first),))
+        log = Trajectory((Entry(seq=0, timestamp=scenario.fake_github.now(), event=first),))
         assert await mail.fetch_new(run, log) == (second,)
         record = await scenario.queue.get_record(requests[0].id)
         assert record is not None and record.result == Answered(run=run.id)
@@ -54,7 +54,7 @@ async def test_work_requested_during_an_explanation_runs_after_it(scenario: Hand
 def at_work(scenario: HandlerScenario, run: Job) -> Trajectory:
     """Returns the log of a run for the scenario's issue."""
     return Trajectory(
-        (Entry(seq=0, timestamp=scenario.world.now(), event=started().model_copy(update={"job": run})),)
+        (Entry(seq=0, timestamp=scenario.fake_github.now(), event=started().model_copy(update={"job": run})),)
     )
 
 
@@ -122,12 +122,12 @@ async def test_a_label_after_a_read_only_request_starts_in_turn(scenario: Handle
 async def test_a_label_by_a_stranger_after_a_mention_is_rejected_and_a_stop_cancels_that_of_a_writer(
     scenario: HandlerScenario,
 ) -> None:
-    scenario.world.set_role(scenario.repo, "triager", "triage")
+    scenario.fake_github.set_role(scenario.repo, "triager", "triage")
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
     async with running_worker(scenario.queue, handler):
         run = await scenario.request("@agent fix it")
         await handler.running.wait()
-        await scenario.deliver(await scenario.world.add_label(scenario.issue, "fix-me", by="triager"))
+        await scenario.deliver(await scenario.fake_github.add_label(scenario.issue, "fix-me", by="triager"))
         await mail.fetch_new(run, at_work(scenario, run))
         (refusal,) = scenario.replies
         assert refusal.startswith("@triager needs write access to start a run")
@@ -139,9 +139,9 @@ async def test_a_label_by_a_stranger_after_a_mention_is_rejected_and_a_stop_canc
 
 async def said_by_a_writer_of_before(scenario: HandlerScenario, words: str, *, by: str) -> Job:
     """Queues a comment of a user who has lost write access since."""
-    scenario.world.set_role(scenario.repo, by, "write")
+    scenario.fake_github.set_role(scenario.repo, by, "write")
     job = await scenario.request(words, by=by)
-    scenario.world.set_role(scenario.repo, by, "read")
+    scenario.fake_github.set_role(scenario.repo, by, "read")
     return job
 
 
@@ -151,12 +151,12 @@ async def test_a_rejection_that_cannot_be_posted_does_not_block_other_messages(
     run = await scenario.label()
     stranger = await said_by_a_writer_of_before(scenario, "@agent spam", by="stranger")
     await scenario.request("@agent mind the tests")
-    scenario.world.lock_thread(scenario.issue)
-    app = scenario.world.create_app()  # A locked thread keeps it out.
-    scenario.world.install_app(app, scenario.repo)
-    world = scenario.world
+    scenario.fake_github.lock_thread(scenario.issue)
+    app = scenario.fake_github.create_app()  # A locked thread keeps it out.
+    scenario.fake_github.install_app(app, scenario.repo)
+    fake_github = scenario.fake_github
     async with GitHubForge(
-        app_auth(app), api_url=world.api_url, graphql_url=world.graphql_url, policy=QUICK
+        app_auth(app), api_url=fake_github.api_url, graphql_url=fake_github.graphql_url, policy=QUICK
     ) as forge:
         (message,) = await RunMessages(scenario.queue, forge).fetch_new(run, Trajectory())
     assert "> mind the tests" in message.text

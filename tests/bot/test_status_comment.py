@@ -44,7 +44,7 @@ PATIENCE = 20.0
 class CommentScenario:
     """The log of a run, its thread, and a reporter that connects them."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     issue: Issue
     forge: GitHubForge
@@ -56,7 +56,7 @@ class CommentScenario:
 
     @property
     def job(self) -> Job:
-        user = User(id=self.world.user("maintainer").id, login="maintainer")
+        user = User(id=self.fake_github.user("maintainer").id, login="maintainer")
         return Job(id=RUN, repo=Repo(owner="acme", name="calc"), number=self.issue.number, requester=user)
 
     @property
@@ -66,7 +66,7 @@ class CommentScenario:
 
     @property
     def edits(self) -> int:
-        return sum(write.method == "PATCH" for write in self.world.writes)
+        return sum(write.method == "PATCH" for write in self.fake_github.writes)
 
     async def go_on(self) -> None:
         self.steps += 1
@@ -87,23 +87,27 @@ class CommentScenario:
 
 @pytest.fixture
 async def scenario(tmp_path: Path) -> AsyncIterator[CommentScenario]:
-    async with FakeGitHub() as world, FileLogStore(tmp_path).open(RUN) as log:
+    async with FakeGitHub() as fake_github, FileLogStore(tmp_path).open(RUN) as log:
         roles = {"patchwright": "write", "maintainer": "write"}
-        repo = world.create_repository("acme/calc", {"calc.py": ""}, permissions=roles)  # type: ignore[arg-type]
-        issue = world.create_issue(repo, title="T", body="B", by="maintainer")
-        urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+        repo = fake_github.create_repository("acme/calc", {"calc.py": ""}, permissions=roles)  # type: ignore[arg-type]
+        issue = fake_github.create_issue(repo, title="T", body="B", by="maintainer")
+        urls = {
+            "api_url": fake_github.api_url,
+            "graphql_url": fake_github.graphql_url,
+            "server_url": fake_github.server_url,
+        }
         pace, line = (
             RequestPolicy(write_interval=0.001, initial_backoff=0.01, timeout=30),
             LocalWriteLimiter(),
         )
-        access = TokenAuth(SecretStr(world.create_token("patchwright")))
+        access = TokenAuth(SecretStr(fake_github.create_token("patchwright")))
 
         def connect() -> GitHubForge:
             return GitHubForge(access, **urls, policy=pace, write_limiter=line)
 
         async with connect() as forge:
             await log.append(started())
-            yield CommentScenario(world, repo, issue, forge, log, line, connect)
+            yield CommentScenario(fake_github, repo, issue, forge, log, line, connect)
 
 
 async def test_the_status_comment_is_posted_at_once_and_edited_only_after_events(
@@ -135,7 +139,9 @@ async def test_no_edit_in_progress_overwrites_the_final_text(
 
     async def run() -> None:
         async with scenario.reporting():
-            scenario.world.before_next_request("PATCH", f"/comments/{scenario.repo.comments(1)[0].id}", hold)
+            scenario.fake_github.before_next_request(
+                "PATCH", f"/comments/{scenario.repo.comments(1)[0].id}", hold
+            )
             await scenario.go_on()
             await scenario.until(held.is_set)
             if cancelled:

@@ -30,8 +30,10 @@ async def test_a_request_by_a_writer_gets_a_reaction_before_it_starts(scenario: 
 
 
 async def test_a_mention_in_the_text_that_opens_an_issue_is_a_request(scenario: HandlerScenario) -> None:
-    world, repo = scenario.world, scenario.repo
-    opened = await world.open_issue(repo, title="Slow", body="Hello.\n\n@agent make it fast", by="maintainer")
+    fake_github, repo = scenario.fake_github, scenario.repo
+    opened = await fake_github.open_issue(
+        repo, title="Slow", body="Hello.\n\n@agent make it fast", by="maintainer"
+    )
     jobs = [await scenario.deliver(opened) for _ in range(2)]
     assert [record.job for record in await scenario.queue.all_active_jobs()] == jobs[:1]
     assert (jobs[0].command, jobs[0].requester and jobs[0].requester.login) == ("make it fast", "maintainer")
@@ -42,7 +44,7 @@ async def test_a_mention_in_the_text_that_opens_an_issue_is_a_request(scenario: 
     assert (await scenario.request("@agent make it fast")).id != jobs[0].id != (await scenario.label()).id
 
     rejected = await scenario.deliver(
-        await world.open_issue(repo, title="Slow", body="@agent make it fast", by="stranger")
+        await fake_github.open_issue(repo, title="Slow", body="@agent make it fast", by="stranger")
     )
     (reply,) = repo.comments(rejected.number)
     assert "@stranger needs write access to start a run" in reply.body
@@ -50,9 +52,9 @@ async def test_a_mention_in_the_text_that_opens_an_issue_is_a_request(scenario: 
 
 async def test_an_inline_comment_gets_a_reaction(scenario: HandlerScenario) -> None:
     scenario.repo.commit("topic", {"a.py": "x = 2\n"})
-    pull = scenario.world.create_pull(scenario.repo, "topic", by="maintainer")
-    review = scenario.world.add_review(pull, ("a.py", 1, "@agent why 2?"), by="maintainer")
-    await scenario.deliver((await scenario.world.deliver_review(pull, review))[-1])
+    pull = scenario.fake_github.create_pull(scenario.repo, "topic", by="maintainer")
+    review = scenario.fake_github.add_review(pull, ("a.py", 1, "@agent why 2?"), by="maintainer")
+    await scenario.deliver((await scenario.fake_github.deliver_review(pull, review))[-1])
     assert await scenario.wait_for_reactions(pull.review_threads[0].comments[0]) == ["eyes"]
 
 
@@ -79,16 +81,16 @@ async def test_a_redelivery_after_losing_permission_cancels_no_queued_job(
     scenario: HandlerScenario,
 ) -> None:
     asking = await scenario.comment("@agent do it", by="member")
-    scenario.world.set_role(scenario.repo, "member", "write")
+    scenario.fake_github.set_role(scenario.repo, "member", "write")
     job = await scenario.deliver(asking)
-    scenario.world.set_role(scenario.repo, "member", "read")
+    scenario.fake_github.set_role(scenario.repo, "member", "read")
     await scenario.deliver(asking)
     record = await scenario.queue.get_record(job.id)
     assert record is not None and record.state == "queued"  # The permission is checked again when it starts.
 
 
 async def test_a_job_is_queued_if_the_permission_check_fails(scenario: HandlerScenario) -> None:
-    scenario.world.fail_next_request("GET", "/permission", status=400, times=50)
+    scenario.fake_github.fail_next_request("GET", "/permission", status=400, times=50)
     job = await scenario.request("@agent do it")
     record = await scenario.queue.get_record(job.id)
     assert record is not None and record.state == "queued"
@@ -124,7 +126,7 @@ async def test_a_stop_cancels_running_and_queued_jobs_once(scenario: HandlerScen
 
 
 async def test_a_stop_that_arrives_before_the_label_prevents_its_job(scenario: HandlerScenario) -> None:
-    label = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    label = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
     await scenario.request("@agent stop!")
     job = await scenario.deliver(label)
     assert await scenario.queue.get_record(job.id) is None
@@ -163,7 +165,7 @@ async def test_a_stop_reports_jobs_of_another_version_that_stay_queued(
 
 
 def lose_the_next_edit(scenario: HandlerScenario) -> None:
-    scenario.world.fail_next_request(
+    scenario.fake_github.fail_next_request(
         "PATCH", f"/issues/comments/{scenario.issue.comments[-1].id}", status=400
     )
 
@@ -211,12 +213,12 @@ async def test_the_requester_of_an_unreadable_job_gets_one_notice(scenario: Hand
     asking = await scenario.comment("@agent do it", by="maintainer")
     job = await scenario.deliver(asking)
     await scenario.wait_for_reply("Queued: ")
-    asker = scenario.world.user(by)
+    asker = scenario.fake_github.user(by)
     unread = UnreadableJob(id=job.id, repo=job.repo, number=job.number, requester=User(id=asker.id, login=by))
     await scenario.queue_notices.post_unreadable(unread)
-    writes = scenario.world.writes
+    writes = scenario.fake_github.writes
     await scenario.queue_notices.post_unreadable(unread)
-    assert scenario.world.writes == writes
+    assert scenario.fake_github.writes == writes
     (answer,) = scenario.replies
     notice = (
         "Queued: the worker runs a different version. I start once the operator has upgraded all workers. "
@@ -269,7 +271,7 @@ async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scena
     assert await RunMessages(scenario.queue, scenario.forge).fetch_new(job, Trajectory()) == ()
     await scenario.wait_for_reply("Queued: ")  # For the maintainer, who added the label.
     assert len(scenario.replies) == 1
-    scenario.world.set_role(scenario.repo, "member", "read")
+    scenario.fake_github.set_role(scenario.repo, "member", "read")
     await scenario.request("@agent stop", by="member")
     (_, answer) = scenario.replies
     assert answer.startswith("@member needs write access to start a run")
@@ -303,8 +305,8 @@ async def test_a_queue_notice_becomes_the_status_comment_of_its_run(scenario: Ha
 
 async def test_a_queue_notice_says_how_many_jobs_are_ahead(scenario: HandlerScenario) -> None:
     for title in ("one", "two"):
-        other = scenario.world.create_issue(scenario.repo, title=title, body="", by="reporter")
-        await scenario.deliver(await scenario.world.add_label(other, "fix-me", by="maintainer"))
+        other = scenario.fake_github.create_issue(scenario.repo, title=title, body="", by="reporter")
+        await scenario.deliver(await scenario.fake_github.add_label(other, "fix-me", by="maintainer"))
     await scenario.label()
     run = await scenario.wait_for_reply("Queued: ")
     assert run.startswith("Queued: 2 runs ahead.")

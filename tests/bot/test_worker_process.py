@@ -74,7 +74,7 @@ class SlowImageBuild:
 
     async def add_label(self) -> JobId:
         """Adds the label, delivers the event, and returns the job once it is queued."""
-        delivery = await self.scenario.world.add_label(self.scenario.issue, "fix-me", by="maintainer")
+        delivery = await self.scenario.fake_github.add_label(self.scenario.issue, "fix-me", by="maintainer")
         inbox, queue = DeliveryInbox(self.url), ArqQueue(self.url)
         try:
             await inbox.put(delivery.guid, delivery.event, delivery.body)

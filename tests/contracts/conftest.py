@@ -121,8 +121,8 @@ async def remote(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterat
 
 
 @pytest.fixture
-def repo(world: FakeGitHub) -> Repository:
-    return world.create_repository(
+def repo(fake_github: FakeGitHub) -> Repository:
+    return fake_github.create_repository(
         "acme/sample",
         {"calc.py": "def add(a, b):\n    return a - b\n"},
         permissions={"maintainer": "write", "boss": "maintain", "triager": "triage", "patchwright": "write"},
@@ -130,21 +130,27 @@ def repo(world: FakeGitHub) -> Repository:
 
 
 @pytest.fixture
-def app(world: FakeGitHub, repo: Repository) -> GitHubApp:
-    app = world.create_app("patchwright-app")
-    world.install_app(app, repo)
+def app(fake_github: FakeGitHub, repo: Repository) -> GitHubApp:
+    app = fake_github.create_app("patchwright-app")
+    fake_github.install_app(app, repo)
     return app
 
 
 @pytest.fixture(params=["token", "app"])
-def another(request: pytest.FixtureRequest, world: FakeGitHub, app: GitHubApp) -> Callable[[], GitHubForge]:
+def another(
+    request: pytest.FixtureRequest, fake_github: FakeGitHub, app: GitHubApp
+) -> Callable[[], GitHubForge]:
     """A forge as a process that has just started has it."""
     access: TokenAuth | AppAuth
     if request.param == "token":
-        access = TokenAuth(SecretStr(world.create_token("patchwright")))
+        access = TokenAuth(SecretStr(fake_github.create_token("patchwright")))
     else:
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
-    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+    urls = {
+        "api_url": fake_github.api_url,
+        "graphql_url": fake_github.graphql_url,
+        "server_url": fake_github.server_url,
+    }
     return lambda: GitHubForge(access, **urls, policy=QUICK)
 
 

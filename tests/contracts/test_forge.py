@@ -33,8 +33,8 @@ def us(forge: Forge) -> str:
     return "patchwright-app[bot]" if forge.is_app else "patchwright"
 
 
-def user(world: FakeGitHub, login: str) -> User:
-    return User(id=world.user(login).id, login=login)
+def user(fake_github: FakeGitHub, login: str) -> User:
+    return User(id=fake_github.user(login).id, login=login)
 
 
 def job(number: int) -> Job:
@@ -53,14 +53,17 @@ def proposal(
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-async def test_repository_facts_are_read(world: FakeGitHub, forge: Forge) -> None:
+async def test_repository_facts_are_read(fake_github: FakeGitHub, forge: Forge) -> None:
     assert await forge.get_repo_facts(SAMPLE) == RepoFacts(
-        default_branch="main", clone_url=f"{world.server_url}/acme/sample.git", private=False, empty=False
+        default_branch="main",
+        clone_url=f"{fake_github.server_url}/acme/sample.git",
+        private=False,
+        empty=False,
     )
 
 
-async def test_an_empty_repository_is_detected(world: FakeGitHub, forge: Forge, app: GitHubApp) -> None:
-    world.install_app(app, world.create_repository("acme/empty"))
+async def test_an_empty_repository_is_detected(fake_github: FakeGitHub, forge: Forge, app: GitHubApp) -> None:
+    fake_github.install_app(app, fake_github.create_repository("acme/empty"))
     assert (await forge.get_repo_facts(Repo(owner="acme", name="empty"))).empty
 
 
@@ -70,15 +73,17 @@ async def test_a_missing_repository_is_not_found(forge: Forge) -> None:
 
 
 async def test_a_thread_is_the_issue_with_comments_and_trusted_authors(
-    world: FakeGitHub, repo: Repository, forge: Forge
+    fake_github: FakeGitHub, repo: Repository, forge: Forge
 ) -> None:
-    issue = world.create_issue(repo, title="Sum is wrong", body=None, by="stranger")
+    issue = fake_github.create_issue(repo, title="Sum is wrong", body=None, by="stranger")
     for number in range(101):
-        world.add_comment_silently(issue, f"me too, {number}", by="triager")
-    world.add_comment_silently(issue, "Please fix it.", by="maintainer")
+        fake_github.add_comment_silently(issue, f"me too, {number}", by="triager")
+    fake_github.add_comment_silently(issue, "Please fix it.", by="maintainer")
     await forge.upsert_comment(SAMPLE, issue.number, TAG, "I am working on this.")
 
-    stranger, triager, maintainer = (user(world, login) for login in ("stranger", "triager", "maintainer"))
+    stranger, triager, maintainer = (
+        user(fake_github, login) for login in ("stranger", "triager", "maintainer")
+    )
     assert await forge.get_thread(job(issue.number)) == Issue(
         number=issue.number,
         title="Sum is wrong",
@@ -86,7 +91,7 @@ async def test_a_thread_is_the_issue_with_comments_and_trusted_authors(
         author=stranger,
         trusted=False,
         open=True,
-        url=f"{world.server_url}/acme/sample/issues/{issue.number}",
+        url=f"{fake_github.server_url}/acme/sample/issues/{issue.number}",
         comments=(
             *(Comment(author=triager, body=f"me too, {number}", trusted=False) for number in range(101)),
             Comment(author=maintainer, body="Please fix it.", trusted=True),
@@ -97,11 +102,11 @@ async def test_a_thread_is_the_issue_with_comments_and_trusted_authors(
 
 
 async def test_a_pull_request_is_a_thread_too(
-    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
     commit = await published(forge, clone, {"calc.py": FIXED})
     made = await forge.open_pull_request(proposal(commit, draft=True))
-    world.add_comment_silently(repo.pulls[0], "Looks good.", by="boss")
+    fake_github.add_comment_silently(repo.pulls[0], "Looks good.", by="boss")
     thread = await forge.get_thread(job(made.number))
     assert isinstance(thread, PullRequest)
     assert (
@@ -117,32 +122,34 @@ async def test_a_pull_request_is_a_thread_too(
         True,
         True,
     )
-    assert thread.comments == (Comment(author=user(world, "boss"), body="Looks good.", trusted=True),)
+    assert thread.comments == (Comment(author=user(fake_github, "boss"), body="Looks good.", trusted=True),)
 
 
 @pytest.mark.parametrize(
     ("login", "role"),
     [("boss", "maintain"), ("maintainer", "write"), ("triager", "triage"), ("stranger", "read")],
 )
-async def test_a_permission_is_the_role(world: FakeGitHub, forge: Forge, login: str, role: str) -> None:
-    assert await forge.get_permission(SAMPLE, user(world, login)) == role
+async def test_a_permission_is_the_role(fake_github: FakeGitHub, forge: Forge, login: str, role: str) -> None:
+    assert await forge.get_permission(SAMPLE, user(fake_github, login)) == role
 
 
-async def test_a_permission_belongs_to_the_id_and_not_to_the_login(world: FakeGitHub, forge: Forge) -> None:
-    maintainer = user(world, "maintainer")
-    world.rename_user("maintainer", "renamed")
-    imposter = user(world, "maintainer")  # takes the free name
+async def test_a_permission_belongs_to_the_id_and_not_to_the_login(
+    fake_github: FakeGitHub, forge: Forge
+) -> None:
+    maintainer = user(fake_github, "maintainer")
+    fake_github.rename_user("maintainer", "renamed")
+    imposter = user(fake_github, "maintainer")  # takes the free name
     assert await forge.get_permission(SAMPLE, maintainer) == "write"
     assert await forge.get_permission(SAMPLE, imposter) == "read"
     assert await forge.get_permission(SAMPLE, User(id=999_999, login="renamed")) == "none"
 
 
-async def test_one_404_is_no_missing_permission(world: FakeGitHub, forge: Forge) -> None:
-    maintainer = user(world, "maintainer")
-    world.fail_next_request("GET", "/collaborators/maintainer/permission", status=404)
+async def test_one_404_is_no_missing_permission(fake_github: FakeGitHub, forge: Forge) -> None:
+    maintainer = user(fake_github, "maintainer")
+    fake_github.fail_next_request("GET", "/collaborators/maintainer/permission", status=404)
     assert await forge.get_permission(SAMPLE, maintainer) == "write"
-    world.fail_next_request("GET", "/collaborators/maintainer/permission", status=404, times=2)
-    world.fail_next_request("GET", "/repos/acme/sample", status=404)
+    fake_github.fail_next_request("GET", "/collaborators/maintainer/permission", status=404, times=2)
+    fake_github.fail_next_request("GET", "/repos/acme/sample", status=404)
     with pytest.raises(ForgeError, match="GitHub does not show acme/sample at the moment") as failure:
         await forge.get_permission(SAMPLE, maintainer)
     assert failure.value.retryable
@@ -152,9 +159,9 @@ async def test_one_404_is_no_missing_permission(world: FakeGitHub, forge: Forge)
 
 
 async def test_posting_twice_with_one_tag_leaves_one_comment(
-    world: FakeGitHub, repo: Repository, forge: Forge
+    fake_github: FakeGitHub, repo: Repository, forge: Forge
 ) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     first = await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
     second = await forge.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
     assert first == second
@@ -165,12 +172,12 @@ async def test_posting_twice_with_one_tag_leaves_one_comment(
 
 
 async def test_another_process_finds_the_existing_comment(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
 ) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
     for number in range(120):
-        world.add_comment_silently(issue, f"chatter {number}", by="stranger")
+        fake_github.add_comment_silently(issue, f"chatter {number}", by="stranger")
     async with another() as other:
         await other.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
         await other.upsert_comment(SAMPLE, issue.number, "another tag", "Something else.")
@@ -179,23 +186,23 @@ async def test_another_process_finds_the_existing_comment(
 
 
 async def test_posting_the_same_text_again_writes_nothing(
-    world: FakeGitHub, repo: Repository, forge: Forge
+    fake_github: FakeGitHub, repo: Repository, forge: Forge
 ) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     await forge.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
-    before = world.writes
+    before = fake_github.writes
     await forge.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
-    assert world.writes == before
+    assert fake_github.writes == before
 
 
 async def test_a_foreign_comment_with_the_bots_tag_is_not_edited(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
 ) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
     marked = repo.comments(issue.number)[0].body
-    forged = world.add_comment_silently(
-        world.create_issue(repo, title="U", body="B", by="stranger"), marked, by="stranger"
+    forged = fake_github.add_comment_silently(
+        fake_github.create_issue(repo, title="U", body="B", by="stranger"), marked, by="stranger"
     )
     async with another() as other:
         await other.upsert_comment(SAMPLE, forged.number, TAG, "Done.")
@@ -204,19 +211,23 @@ async def test_a_foreign_comment_with_the_bots_tag_is_not_edited(
     assert ours.author.login == us(forge)
 
 
-async def test_the_fake_server_allows_edits_of_foreign_comments(world: FakeGitHub, repo: Repository) -> None:
+async def test_the_fake_server_allows_edits_of_foreign_comments(
+    fake_github: FakeGitHub, repo: Repository
+) -> None:
     """Positive control of the test above: only the client's own check protects the comment."""
-    comment = world.add_comment_silently(
-        world.create_issue(repo, title="T", body="B", by="stranger"), "theirs", by="stranger"
+    comment = fake_github.add_comment_silently(
+        fake_github.create_issue(repo, title="T", body="B", by="stranger"), "theirs", by="stranger"
     )
-    headers = {"Authorization": f"Bearer {world.create_token('patchwright')}"}
-    async with httpx.AsyncClient(base_url=world.api_url, headers=headers) as client:
+    headers = {"Authorization": f"Bearer {fake_github.create_token('patchwright')}"}
+    async with httpx.AsyncClient(base_url=fake_github.api_url, headers=headers) as client:
         done = await client.patch(f"/repos/acme/sample/issues/comments/{comment.id}", json={"body": "ours"})
     assert (done.status_code, comment.body) == (200, "ours")
 
 
-async def test_a_long_body_is_clipped_with_a_note(world: FakeGitHub, repo: Repository, forge: Forge) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+async def test_a_long_body_is_clipped_with_a_note(
+    fake_github: FakeGitHub, repo: Repository, forge: Forge
+) -> None:
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     long = "<details>\n\n```text\n" + "größe 🦉 " * 20_000 + "\n```\n</details>"
     await forge.upsert_comment(SAMPLE, issue.number, TAG, long)
     [comment] = repo.comments(issue.number)
@@ -231,24 +242,24 @@ async def test_a_long_body_is_clipped_with_a_note(world: FakeGitHub, repo: Repos
 
 @pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
 async def test_a_comment_with_a_lost_response_exists_once(
-    world: FakeGitHub, repo: Repository, forge: Forge, lose: str
+    fake_github: FakeGitHub, repo: Repository, forge: Forge, lose: str
 ) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
-    getattr(world, lose)("POST", "/comments")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
+    getattr(fake_github, lose)("POST", "/comments")
     url = await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
     [comment] = repo.comments(issue.number)
     assert url.endswith(f"#issuecomment-{comment.id}")
-    getattr(world, lose)("PATCH", f"/comments/{comment.id}")
+    getattr(fake_github, lose)("PATCH", f"/comments/{comment.id}")
     await forge.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
     assert [comment.body.splitlines()[-1] for comment in repo.comments(issue.number)] == ["Done."]
 
 
 @pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
 async def test_a_pull_request_with_a_lost_response_exists_once(
-    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository, lose: str
+    fake_github: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository, lose: str
 ) -> None:
     commit = await published(forge, clone, {"calc.py": FIXED})
-    getattr(world, lose)("POST", "/pulls")
+    getattr(fake_github, lose)("POST", "/pulls")
     made = await forge.open_pull_request(proposal(commit))
     assert [pull.number for pull in repo.pulls] == [made.number]
 
@@ -257,7 +268,7 @@ async def test_a_pull_request_with_a_lost_response_exists_once(
 
 
 async def test_a_pull_request_is_opened_once_and_read_back(
-    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
     assert await forge.find_pull_request(SAMPLE, "patchwright/issue-1") is None
     commit = await published(forge, clone, {"calc.py": FIXED})
@@ -266,10 +277,10 @@ async def test_a_pull_request_is_opened_once_and_read_back(
         number=1,
         title="Add instead of subtract",
         body="Why.",
-        author=user(world, us(forge)),
+        author=user(fake_github, us(forge)),
         trusted=True,
         open=True,
-        url=f"{world.server_url}/acme/sample/pull/1",
+        url=f"{fake_github.server_url}/acme/sample/pull/1",
         head_branch="patchwright/issue-1",
         head_sha=commit,
         base_branch="main",
@@ -283,15 +294,17 @@ async def test_a_pull_request_is_opened_once_and_read_back(
 
 
 async def test_a_pull_request_is_declined_if_it_was_closed_without_merging(
-    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
     commit = await published(forge, clone, {"calc.py": FIXED})
-    world.close_silently(world.create_pull(repo, "patchwright/issue-1", by="stranger", title="Not ours"))
+    fake_github.close_silently(
+        fake_github.create_pull(repo, "patchwright/issue-1", by="stranger", title="Not ours")
+    )
     assert await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-1") is None
     made = await forge.open_pull_request(proposal(commit))
     assert await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-1") is None
     pull = repo.pulls[-1]
-    world.close_silently(pull)
+    fake_github.close_silently(pull)
     declined = await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-1")
     assert declined == made.model_copy(update={"open": False})
     assert await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-2") is None
@@ -300,7 +313,7 @@ async def test_a_pull_request_is_declined_if_it_was_closed_without_merging(
 
 
 async def test_publishing_again_updates_the_open_pull_request(
-    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
     first = await published(forge, clone, {"calc.py": FIXED})
     await forge.open_pull_request(proposal(first, draft=True))
@@ -311,16 +324,16 @@ async def test_publishing_again_updates_the_open_pull_request(
     assert (pull.title, pull.draft) == ("Add, with a test", False)
     assert len(result.body) <= MAX_BODY and "Truncated:" in result.body
     assert (await forge.open_pull_request(proposal(second, draft=True))).draft
-    before = world.writes
+    before = fake_github.writes
     await forge.open_pull_request(proposal(second, draft=True))
-    assert world.writes == before  # nothing to change, nothing written
+    assert fake_github.writes == before  # nothing to change, nothing written
 
 
 # --- credentials and dry runs -------------------------------------------------------------------------------
 
 
 async def test_credentials_give_access_to_the_repository(
-    world: FakeGitHub, forge: Forge, clone: BareRepository
+    fake_github: FakeGitHub, forge: Forge, clone: BareRepository
 ) -> None:
     given = await forge.get_credentials(SAMPLE)
     assert isinstance(given, Credentials)
@@ -328,20 +341,20 @@ async def test_credentials_give_access_to_the_repository(
 
 
 async def test_an_expired_app_token_is_renewed_and_a_personal_one_is_not(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
     await forge.get_repo_facts(SAMPLE)
     before = await forge.get_credentials(SAMPLE)
-    world.expire_tokens()
+    fake_github.expire_tokens()
     assert (await forge.get_repo_facts(SAMPLE)).default_branch == "main"
     after = await forge.get_credentials(SAMPLE)
     assert (after != before) == forge.is_app
 
 
 async def test_a_dry_run_shows_its_writes_and_writes_nothing(
-    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="maintainer")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="maintainer")
     shown: list[tuple[str, str]] = []
     dry = DryRunForge(forge, lambda title, body: shown.append((title, body)))
     parent = clone.branch_sha("fix")
@@ -352,7 +365,7 @@ async def test_a_dry_run_shows_its_writes_and_writes_nothing(
     await dry.push_commit(SAMPLE, clone.path, commit, "patchwright/issue-1", parent)
     made = await dry.open_pull_request(proposal(commit, draft=True))
     assert (thread.trusted, made.draft, made.head_sha) == (True, True, commit)
-    assert world.writes == ()
+    assert fake_github.writes == ()
     assert (repo.branches, repo.pulls, repo.comments(issue.number)) == (("main",), (), ())
     assert [title for title, _ in shown] == [
         f"comment on acme/sample#{issue.number}",
@@ -360,4 +373,4 @@ async def test_a_dry_run_shows_its_writes_and_writes_nothing(
         "pull request: Add instead of subtract",
     ]
     await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
-    assert world.writes != ()  # positive control: the forge behind it does write
+    assert fake_github.writes != ()  # positive control: the forge behind it does write

@@ -18,27 +18,31 @@ QUICK = RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=10)
 
 
 @pytest.fixture
-def repo(world: FakeGitHub) -> Repository:
+def repo(fake_github: FakeGitHub) -> Repository:
     roles = {"maintainer": "write", "boss": "maintain", "triager": "triage", "patchwright": "write"}
-    return world.create_repository("acme/sample", {"README.md": "Sample\n"}, permissions=roles)  # type: ignore[arg-type]
+    return fake_github.create_repository("acme/sample", {"README.md": "Sample\n"}, permissions=roles)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def pull(world: FakeGitHub, repo: Repository) -> FakePullRequest:
+def pull(fake_github: FakeGitHub, repo: Repository) -> FakePullRequest:
     repo.commit("topic", {"calc.py": CODE})
-    return world.create_pull(repo, "topic", by="stranger", title="Calculate", body="Adds.")
+    return fake_github.create_pull(repo, "topic", by="stranger", title="Calculate", body="Adds.")
 
 
 @pytest.fixture(params=["token", "app"])
 async def forge(
-    request: pytest.FixtureRequest, world: FakeGitHub, repo: Repository
+    request: pytest.FixtureRequest, fake_github: FakeGitHub, repo: Repository
 ) -> AsyncIterator[GitHubForge]:
-    access: TokenAuth | AppAuth = TokenAuth(SecretStr(world.create_token("patchwright")))
+    access: TokenAuth | AppAuth = TokenAuth(SecretStr(fake_github.create_token("patchwright")))
     if request.param == "app":
-        app = world.create_app("patchwright-app")
-        world.install_app(app, repo)
+        app = fake_github.create_app("patchwright-app")
+        fake_github.install_app(app, repo)
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
-    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+    urls = {
+        "api_url": fake_github.api_url,
+        "graphql_url": fake_github.graphql_url,
+        "server_url": fake_github.server_url,
+    }
     async with GitHubForge(access, **urls, policy=QUICK) as forge:
         yield forge
 
@@ -49,8 +53,8 @@ def job(review: int | None = None, inline: int | None = None) -> Job:
     )
 
 
-def user(world: FakeGitHub, login: str) -> User:
-    return User(id=world.user(login).id, login=login)
+def user(fake_github: FakeGitHub, login: str) -> User:
+    return User(id=fake_github.user(login).id, login=login)
 
 
 async def thread(forge: GitHubForge, job: Job) -> PullRequest:
@@ -60,21 +64,25 @@ async def thread(forge: GitHubForge, job: Job) -> PullRequest:
 
 
 async def test_a_pull_request_is_read_with_all_threads_and_trusted_authors(
-    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+    fake_github: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    first = world.add_review(pull, ("calc.py", 2, "Minus?"), by="stranger", body="Not so.")
-    world.add_comment_silently(pull, "I agree.", by="boss")
-    second = world.add_review(pull, ("calc.py", 6, "Why two?"), by="maintainer", body="@agent mind this")
-    world.add_reply(pull.review_threads[0], "Plus.", by="maintainer")
-    world.resolve_thread(pull.review_threads[1], by="boss")
+    first = fake_github.add_review(pull, ("calc.py", 2, "Minus?"), by="stranger", body="Not so.")
+    fake_github.add_comment_silently(pull, "I agree.", by="boss")
+    second = fake_github.add_review(
+        pull, ("calc.py", 6, "Why two?"), by="maintainer", body="@agent mind this"
+    )
+    fake_github.add_reply(pull.review_threads[0], "Plus.", by="maintainer")
+    fake_github.resolve_thread(pull.review_threads[1], by="boss")
     snapshot = await thread(forge, job(second.id))
     minus, two = snapshot.threads
     assert (snapshot.base_branch, snapshot.head_branch, snapshot.head_sha) == ("main", "topic", pull.head.sha)
     assert snapshot.comments == (
-        Comment(author=user(world, "stranger"), body="Not so.", trusted=False),
-        Comment(author=user(world, "boss"), body="I agree.", trusted=True),
+        Comment(author=user(fake_github, "stranger"), body="Not so.", trusted=False),
+        Comment(author=user(fake_github, "boss"), body="I agree.", trusted=True),
     )
-    assert snapshot.review == Comment(author=user(world, "maintainer"), body="@agent mind this", trusted=True)
+    assert snapshot.review == Comment(
+        author=user(fake_github, "maintainer"), body="@agent mind this", trusted=True
+    )
     assert (minus.path, minus.line, minus.resolved, minus.is_trigger) == ("calc.py", 2, False, False)
     assert minus.hunk.endswith("+    return a - b")
     assert [(one.author.login, one.body, one.trusted) for one in minus.comments] == [
@@ -92,11 +100,11 @@ async def test_a_pull_request_is_read_with_all_threads_and_trusted_authors(
 
 
 async def test_a_mention_in_a_resolved_thread_reopens_it(
-    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+    fake_github: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    first = world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
-    world.resolve_thread(pull.review_threads[0], by="boss")
-    again = world.add_reply(pull.review_threads[0], "@agent it still subtracts", by="maintainer")
+    first = fake_github.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    fake_github.resolve_thread(pull.review_threads[0], by="boss")
+    again = fake_github.add_reply(pull.review_threads[0], "@agent it still subtracts", by="maintainer")
     (minus,) = (await thread(forge, job(again.id))).threads
     assert (minus.is_trigger, minus.resolved) == (True, False)
     (minus,) = (await thread(forge, job(first.id))).threads
@@ -105,19 +113,19 @@ async def test_a_mention_in_a_resolved_thread_reopens_it(
 
 @pytest.mark.slow
 async def test_all_pages_of_threads_are_read(
-    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+    fake_github: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
     for number in range(61):
-        world.add_review(pull, ("calc.py", 2, f"Point {number}"), by="maintainer")
+        fake_github.add_review(pull, ("calc.py", 2, f"Point {number}"), by="maintainer")
     snapshot = await thread(forge, job())
     assert [one.comments[0].body for one in snapshot.threads] == [f"Point {number}" for number in range(61)]
 
 
 async def test_text_of_a_deleted_account_is_read_and_untrusted(
-    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+    fake_github: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer", body="See below.")
-    world.delete_user("maintainer")
+    fake_github.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer", body="See below.")
+    fake_github.delete_user("maintainer")
     snapshot = await thread(forge, job())
     (comment,) = snapshot.threads[0].comments
     assert (comment.author.login, comment.trusted) == ("ghost", False)
@@ -125,12 +133,12 @@ async def test_text_of_a_deleted_account_is_read_and_untrusted(
 
 
 async def test_a_fork_has_its_location_and_push_permission(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
-    fork = world.create_fork(repo, "stranger")
+    fork = fake_github.create_fork(repo, "stranger")
     fork.commit("topic", {"calc.py": CODE})
     for allowed in (True, False):
-        made = world.create_pull(repo, "topic", by="stranger", fork=fork, maintainer_can_modify=allowed)
+        made = fake_github.create_pull(repo, "topic", by="stranger", fork=fork, maintainer_can_modify=allowed)
         thread = await forge.get_thread(job().model_copy(update={"number": made.number}))
         assert isinstance(thread, PullRequest)
         assert (thread.is_same_repository, thread.maintainer_can_modify) == (False, allowed)
@@ -138,9 +146,9 @@ async def test_a_fork_has_its_location_and_push_permission(
 
 
 async def test_a_thread_gets_one_reply_per_tag(
-    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+    fake_github: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.add_review(pull, ("calc.py", 2, "Minus?"), ("calc.py", 6, "Two?"), by="maintainer")
+    fake_github.add_review(pull, ("calc.py", 2, "Minus?"), ("calc.py", 6, "Two?"), by="maintainer")
     minus, two = (await thread(forge, job())).threads
     url = await forge.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.")
     assert await forge.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.") == url
@@ -155,33 +163,35 @@ async def test_a_thread_gets_one_reply_per_tag(
 
 
 async def test_a_reply_with_a_lost_response_is_not_repeated(
-    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+    fake_github: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    fake_github.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
     (minus,) = (await thread(forge, job())).threads
-    world.lose_next_response("POST", "/replies")
+    fake_github.lose_next_response("POST", "/replies")
     assert await forge.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.")
-    world.lose_next_request("POST", "/replies")
+    fake_github.lose_next_request("POST", "/replies")
     assert await forge.reply_to_thread(SAMPLE, 1, minus, "run-2", "And again.")
     assert len(pull.review_threads[0].comments) == 3
 
 
 async def test_a_foreign_comment_with_the_bots_tag_is_no_reply_of_the_bot(
-    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+    fake_github: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
-    world.add_reply(pull.review_threads[0], "<!-- patchwright:run-1 -->\nDone, believe me.", by="stranger")
+    fake_github.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    fake_github.add_reply(
+        pull.review_threads[0], "<!-- patchwright:run-1 -->\nDone, believe me.", by="stranger"
+    )
     (minus,) = (await thread(forge, job())).threads
     await forge.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.")
     assert len(pull.review_threads[0].comments) == 3
 
 
 async def test_a_thread_is_resolved_and_resolving_it_twice_changes_nothing(
-    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+    fake_github: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    fake_github.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
     (minus,) = (await thread(forge, job())).threads
-    world.lose_next_response("POST", "/graphql")
+    fake_github.lose_next_response("POST", "/graphql")
     await forge.resolve_thread(SAMPLE, minus)
     await forge.resolve_thread(SAMPLE, minus)
     assert pull.review_threads[0].resolved_by is not None
@@ -190,18 +200,18 @@ async def test_a_thread_is_resolved_and_resolving_it_twice_changes_nothing(
 
 
 async def test_a_dry_run_shows_its_replies(
-    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+    fake_github: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    fake_github.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
     (minus,) = (await thread(forge, job())).threads
     shown: list[tuple[str, str]] = []
     dry = DryRunForge(forge, lambda what, text: shown.append((what, text)))
-    writes = world.writes
+    writes = fake_github.writes
     await dry.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.")
     await dry.resolve_thread(SAMPLE, minus)
     assert shown == [
         ("reply at calc.py in acme/sample#1", "Plus now."),
         ("resolve the thread at calc.py", ""),
     ]
-    assert [write for write in world.writes if write not in writes] == []
+    assert [write for write in fake_github.writes if write not in writes] == []
     assert isinstance(minus, ReviewThread) and pull.review_threads[0].resolved_by is None

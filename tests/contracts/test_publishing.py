@@ -53,7 +53,7 @@ def count(repo: Repository) -> int:
 
 
 async def test_a_simple_change_is_one_verified_commit_of_the_verified_tree(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
     made = await publish(forge, clone, commit, parent)
@@ -64,7 +64,7 @@ async def test_a_simple_change_is_one_verified_commit_of_the_verified_tree(
     assert git_show(repo, "%cn <%ce>", made.sha) == SIGNED
     assert git_show(repo, "%an", made.sha) == "patchwright-app[bot]"
     assert git_show(repo, "%(trailers:key=Co-authored-by,valueonly)", made.sha) == "a <1+a@b>"
-    assert not [write for write in world.writes if write.path.endswith("git-receive-pack")]
+    assert not [write for write in fake_github.writes if write.path.endswith("git-receive-pack")]
 
 
 def shown_here(clone: BareRepository, commit: str) -> str:
@@ -104,7 +104,7 @@ async def test_a_second_commit_is_a_child_of_the_first(
 
 
 async def test_publishing_again_changes_nothing(
-    world: FakeGitHub,
+    fake_github: FakeGitHub,
     repo: Repository,
     forge: GitHubForge,
     clone: BareRepository,
@@ -112,29 +112,29 @@ async def test_publishing_again_changes_nothing(
 ) -> None:
     commit, parent = plain(clone)
     made = await publish(forge, clone, commit, parent)
-    writes = world.writes
+    writes = fake_github.writes
     async with another() as other:
         assert await publish(other, clone, commit, parent) == made
-    assert world.writes == writes
+    assert fake_github.writes == writes
 
 
 @pytest.mark.parametrize("lose", LOST)
 @pytest.mark.parametrize("path", ["/git/refs", "/graphql"])
 async def test_a_lost_response_makes_no_second_commit(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, lose: str, path: str
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, lose: str, path: str
 ) -> None:
     commit, parent = plain(clone)
-    getattr(world, lose)("POST", path)
+    getattr(fake_github, lose)("POST", path)
     made = await publish(forge, clone, commit, parent)
     assert (made.sha, made.is_verified, count(repo)) == (repo.bare.branch_sha(BRANCH), True, 1)
 
 
 @pytest.mark.parametrize("lose", LOST)
 async def test_a_push_with_a_lost_response_happens_once(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, lose: str
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, lose: str
 ) -> None:
     commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", mode="100755"))
-    getattr(world, lose)("POST", "/git-receive-pack")
+    getattr(fake_github, lose)("POST", "/git-receive-pack")
     try:
         made = await publish(forge, clone, commit, parent)
     except WorkspaceError:  # the queue tries again
@@ -144,12 +144,16 @@ async def test_a_push_with_a_lost_response_happens_once(
 
 @pytest.mark.parametrize("path", ["/git/refs", "/graphql"])
 async def test_a_process_killed_between_two_writes_is_continued_by_the_next(
-    world: FakeGitHub, repo: Repository, clone: BareRepository, another: Callable[[], GitHubForge], path: str
+    fake_github: FakeGitHub,
+    repo: Repository,
+    clone: BareRepository,
+    another: Callable[[], GitHubForge],
+    path: str,
 ) -> None:
     commit, parent = plain(clone)
     async with another() as dying:
         # As good as a kill: nothing is tried after it.
-        world.fail_next_request("POST", path, status=401, times=2)
+        fake_github.fail_next_request("POST", path, status=401, times=2)
         with pytest.raises(Unauthorized):
             await publish(dying, clone, commit, parent)
     async with another() as following:
@@ -158,11 +162,13 @@ async def test_a_process_killed_between_two_writes_is_continued_by_the_next(
 
 
 async def test_publishing_waits_for_githubs_delayed_reads(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
     unseen = {"type": "STALE_DATA", "message": f'Expected branch to point to "{parent}" but it did not.'}
-    world.fail_next_request("POST", "/graphql", status=200, body={"data": None, "errors": [unseen]}, times=2)
+    fake_github.fail_next_request(
+        "POST", "/graphql", status=200, body={"data": None, "errors": [unseen]}, times=2
+    )
     tips: list[str] = []
 
     def rewind() -> None:
@@ -174,7 +180,7 @@ async def test_publishing_waits_for_githubs_delayed_reads(
 
     # Three looks before the commit is made; the fourth shows the branch as it was.
     for act in (lambda: None, lambda: None, lambda: None, rewind, forward):
-        world.before_next_request("GET", f"/git/ref/heads/{BRANCH}", act)
+        fake_github.before_next_request("GET", f"/git/ref/heads/{BRANCH}", act)
     made = await publish(forge, clone, commit, parent)
     assert (made.sha, made.is_verified, count(repo)) == (tips[0], True, 1)
 
@@ -184,20 +190,20 @@ async def test_publishing_waits_for_githubs_delayed_reads(
 
 @pytest.mark.parametrize("mode", ["100644", "100755"])
 async def test_a_branch_that_someone_else_moved_is_not_changed(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, mode: str
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, mode: str
 ) -> None:
     theirs = repo.commit(BRANCH, {"theirs.py": "1\n"})
     commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", mode))
     with pytest.raises(BranchMoved, match=BRANCH):
         await publish(forge, clone, commit, parent)
-    assert (repo.bare.branch_sha(BRANCH), world.writes) == (theirs, ())
+    assert (repo.bare.branch_sha(BRANCH), fake_github.writes) == (theirs, ())
 
 
 async def test_a_branch_that_moves_just_before_the_commit_is_not_changed(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
-    world.before_next_request("POST", "/graphql", lambda: repo.commit(BRANCH, {"theirs.py": "1\n"}))
+    fake_github.before_next_request("POST", "/graphql", lambda: repo.commit(BRANCH, {"theirs.py": "1\n"}))
     with pytest.raises(BranchMoved):
         await publish(forge, clone, commit, parent)
     assert repo.read(BRANCH, "theirs.py") == "1\n"
@@ -252,10 +258,10 @@ async def test_a_merge_is_pushed_with_both_parents(
 
 
 async def test_if_the_api_keeps_failing_the_commit_is_pushed(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
-    world.fail_next_request("POST", "/graphql", status=502, times=4)
+    fake_github.fail_next_request("POST", "/graphql", status=502, times=4)
     made = await publish(forge, clone, commit, parent)
     assert (made.sha, made.is_verified, repo.bare.branch_sha(BRANCH)) == (commit, False, commit)
     assert "rejected the commit: `POST" in made.note.replace("\u200b", "")
@@ -285,13 +291,13 @@ async def test_the_published_tree_is_compared_with_the_verified_one(
 
 
 async def test_a_token_revoked_during_publishing_is_renewed_once(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     await forge.get_credentials(SAMPLE)
-    world.expire_tokens()
+    fake_github.expire_tokens()
     assert (await publish(forge, clone, *plain(clone))).is_verified
     clone.git("fetch", "--quiet", "origin", f"+refs/heads/{BRANCH}:refs/heads/fix")
-    world.before_next_request("GET", "/info/refs", world.expire_tokens)
+    fake_github.before_next_request("GET", "/info/refs", fake_github.expire_tokens)
     commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", "100755"))
     made = await publish(forge, clone, commit, parent)
     assert (made.sha, repo.bare.branch_sha(BRANCH)) == (commit, commit)
@@ -322,12 +328,16 @@ async def test_without_the_permission_no_workflow_changes_and_no_branch_remains(
 
 @pytest.mark.usefixtures("another")
 async def test_with_permission_and_setting_a_workflow_is_changed(
-    world: FakeGitHub, repo: Repository, clone: BareRepository
+    fake_github: FakeGitHub, repo: Repository, clone: BareRepository
 ) -> None:
-    app = world.create_app("with-workflows", {**APP_PERMISSIONS, "workflows": "write"})
-    world.install_app(app, repo)
+    app = fake_github.create_app("with-workflows", {**APP_PERMISSIONS, "workflows": "write"})
+    fake_github.install_app(app, repo)
     commit, parent = change(clone, file(".github/workflows/ci.yml", b"on: push\n"))
-    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+    urls = {
+        "api_url": fake_github.api_url,
+        "graphql_url": fake_github.graphql_url,
+        "server_url": fake_github.server_url,
+    }
     for workflows in (False, True):
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem), workflows)
         async with GitHubForge(access, **urls, policy=QUICK) as forge:
@@ -342,9 +352,9 @@ async def test_with_permission_and_setting_a_workflow_is_changed(
 
 
 async def test_a_rewritten_base_is_detected_and_new_commits_are_accepted(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     base = repo.bare.branch_sha("main")
     assert base is not None
 
@@ -359,17 +369,19 @@ async def test_a_rewritten_base_is_detected_and_new_commits_are_accepted(
     assert not await has_base()
 
 
-async def test_a_closed_thread_is_detected(world: FakeGitHub, repo: Repository, forge: GitHubForge) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+async def test_a_closed_thread_is_detected(
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge
+) -> None:
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     base = repo.bare.branch_sha("main") or ""
     assert (await forge.get_thread_state(SAMPLE, issue.number, "main", base)).is_open
-    world.close_silently(issue)
+    fake_github.close_silently(issue)
     assert not (await forge.get_thread_state(SAMPLE, issue.number, "main", base)).is_open
 
 
 async def test_the_author_is_the_account_that_writes(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
     us = await forge.get_bot_user(SAMPLE)
-    bot = world.user("patchwright-app[bot]")
+    bot = fake_github.user("patchwright-app[bot]")
     assert us is not None and (us.id, us.login) == (bot.id, bot.login)

@@ -1,4 +1,4 @@
-"""A world with one repository, and how to ask it."""
+"""A fake GitHub with one repository, and clients for its API."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,9 @@ Client = Callable[..., httpx.AsyncClient]
 
 
 @pytest.fixture
-def repo(world: FakeGitHub) -> Repository:
+def repo(fake_github: FakeGitHub) -> Repository:
     """acme/sample: a maintainer may write, a triager triage, a reader read."""
-    return world.create_repository(
+    return fake_github.create_repository(
         "acme/sample",
         {"calc.py": "def add(a, b):\n    return a - b\n", "docs/Größe und mehr.md": "größer\n"},
         permissions={"maintainer": "write", "triager": "triage", "reader": "read"},
@@ -22,10 +22,10 @@ def repo(world: FakeGitHub) -> Repository:
 
 @pytest.fixture
 def client() -> Client:
-    """An HTTP client of a world's API; with a token it is that token's user."""
+    """An HTTP client of a fake GitHub's API. With a token it acts as the user of that token."""
 
-    def build(world: FakeGitHub, token: str | None = None) -> httpx.AsyncClient:
+    def build(fake_github: FakeGitHub, token: str | None = None) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.AsyncClient(base_url=world.api_url, headers=headers, trust_env=False)
+        return httpx.AsyncClient(base_url=fake_github.api_url, headers=headers, trust_env=False)
 
     return build

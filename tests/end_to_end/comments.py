@@ -11,8 +11,8 @@ async def comment_job(
     scenario: Scenario, text: str, by: str = "maintainer", on: Issue | FakePullRequest | None = None
 ) -> Job:
     """Adds a comment and returns the job that it requests."""
-    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
-    delivery = await scenario.world.add_comment(on or scenario.issue, text, by=by)
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
+    delivery = await scenario.fake_github.add_comment(on or scenario.issue, text, by=by)
     job = find_job(parse_delivery("issue_comment", delivery.body), Triggers())
     assert job is not None
     return job

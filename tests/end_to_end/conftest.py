@@ -56,7 +56,7 @@ KEY = "sk-story-model-key"
 class Scenario:
     """A repository with one issue, and a scripted model."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     issue: Issue
     data: Path
@@ -78,7 +78,7 @@ class Scenario:
 
     def job(self, requester: str = "maintainer") -> Job:
         """Returns the same job on each call. Its id is unique to this scenario, since it names containers."""
-        person = self.world.user(requester)
+        person = self.fake_github.user(requester)
         return Job(
             id=JobId(f"acme-calc-1-{self.data.name}"),
             repo=Repo(owner="acme", name="calc"),
@@ -211,7 +211,7 @@ async def sources() -> AsyncIterator[list[str]]:
         await remove_layers_of(source)
 
 
-def server_environment(world: FakeGitHub, app: GitHubApp, data: Path) -> dict[str, str]:
+def server_environment(fake_github: FakeGitHub, app: GitHubApp, data: Path) -> dict[str, str]:
     """Returns the environment of a server that acts as this App, without Docker."""
     return {
         "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
@@ -226,9 +226,9 @@ def server_environment(world: FakeGitHub, app: GitHubApp, data: Path) -> dict[st
         "PATCHWRIGHT_APP_ID": str(app.id),
         "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
         "PATCHWRIGHT_WEBHOOK_SECRET": "story-webhook-secret",
-        "GITHUB_API_URL": world.api_url,
-        "GITHUB_GRAPHQL_URL": world.graphql_url,
-        "GITHUB_SERVER_URL": world.server_url,
+        "GITHUB_API_URL": fake_github.api_url,
+        "GITHUB_GRAPHQL_URL": fake_github.graphql_url,
+        "GITHUB_SERVER_URL": fake_github.server_url,
     }
 
 
@@ -238,7 +238,7 @@ async def make_scenario(
 ) -> AsyncIterator[Callable[..., Scenario]]:
     """Returns a factory: `make_scenario(files=..., title=..., body=...)`."""
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(FakeGitHub())
+        fake_github = await stack.enter_async_context(FakeGitHub())
 
         def make(
             files: Mapping[str, str | bytes] | None = None,
@@ -247,12 +247,12 @@ async def make_scenario(
         ) -> Scenario:
             files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
             permissions = {"maintainer": "write", "triager": "triage"}
-            repo = world.create_repository("acme/calc", files or None, permissions=permissions)  # type: ignore[arg-type]
-            app = world.create_app()
-            world.install_app(app, repo)
-            issue = world.create_issue(repo, title=title, body=body, by="reporter")
-            environment = image_build_environment | server_environment(world, app, short_tmp)
-            return Scenario(world, repo, issue, short_tmp, stack, environment)
+            repo = fake_github.create_repository("acme/calc", files or None, permissions=permissions)  # type: ignore[arg-type]
+            app = fake_github.create_app()
+            fake_github.install_app(app, repo)
+            issue = fake_github.create_issue(repo, title=title, body=body, by="reporter")
+            environment = image_build_environment | server_environment(fake_github, app, short_tmp)
+            return Scenario(fake_github, repo, issue, short_tmp, stack, environment)
 
         yield make
 
@@ -266,13 +266,15 @@ async def scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
 @pytest.fixture
 async def publish_scenario(tmp_path: Path) -> AsyncIterator[PublishScenario]:
     """acme/calc with one issue, for publishing a prepared result without an agent."""
-    async with FakeGitHub() as world:
-        repo = world.create_repository(
+    async with FakeGitHub() as fake_github:
+        repo = fake_github.create_repository(
             "acme/calc",
             {"calc.py": "def add(a, b):\n    return a - b\n"},
             permissions={"maintainer": "write"},
         )
-        app = world.create_app(permissions={**APP_PERMISSIONS, "checks": "write"})
-        world.install_app(app, repo)
-        issue = world.create_issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
-        yield PublishScenario(world, repo, app, issue, tmp_path)
+        app = fake_github.create_app(permissions={**APP_PERMISSIONS, "checks": "write"})
+        fake_github.install_app(app, repo)
+        issue = fake_github.create_issue(
+            repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter"
+        )
+        yield PublishScenario(fake_github, repo, app, issue, tmp_path)

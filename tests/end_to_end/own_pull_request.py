@@ -20,7 +20,7 @@ def push_commit(
     scenario: Scenario, files: dict[str, str], message: str = FIRST_MESSAGE, by: str = "patchwright[bot]"
 ) -> str:
     """Pushes a commit by this account to the bot's branch and returns its SHA."""
-    bare, person = scenario.repo.bare, scenario.world.user(by)
+    bare, person = scenario.repo.bare, scenario.fake_github.user(by)
     plain = scenario.repo.commit(BRANCH, files, message)
     tree, parent = bare.git("rev-parse", f"{plain}^{{tree}}", f"{plain}^").decode().split()
     name, address = person.login, f"{person.id}+{person.login}@users.noreply.github.com"
@@ -41,7 +41,7 @@ def open_pull_request(
 ) -> FakePullRequest:
     """Opens a pull request of the bot with one commit."""
     push_commit(scenario, files)
-    return scenario.world.create_pull(
+    return scenario.fake_github.create_pull(
         scenario.repo, BRANCH, by="patchwright[bot]", title=title, body="Fixes #1"
     )
 

@@ -59,7 +59,7 @@ def verdict(kind: VerdictKind) -> Verdict:
 class PublishScenario:
     """acme/calc with one issue, and what is needed to publish a result there."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     app: GitHubApp
     issue: Issue
@@ -81,7 +81,7 @@ class PublishScenario:
 
     @property
     def job(self) -> Job:
-        person = self.world.user("maintainer")
+        person = self.fake_github.user("maintainer")
         return Job(
             id=JobId(RUN),
             repo=CALC,
@@ -95,16 +95,16 @@ class PublishScenario:
         """Opens a new client, as a restarted process would."""
         access: AppAuth | TokenAuth = AppAuth(str(self.app.id), SecretStr(self.app.private_key_pem))
         if self.uses_installation_token:
-            installation = self.world.install_app(self.app, self.repo)
-            access = TokenAuth(SecretStr(self.world.create_installation_token(installation)))
-        urls = {name: getattr(self.world, name) for name in ("api_url", "graphql_url", "server_url")}
+            installation = self.fake_github.install_app(self.app, self.repo)
+            access = TokenAuth(SecretStr(self.fake_github.create_installation_token(installation)))
+        urls = {name: getattr(self.fake_github, name) for name in ("api_url", "graphql_url", "server_url")}
         async with GitHubForge(access, **urls, policy=QUICK) as forge:
             yield forge
 
     async def publish(self, *stream: bytes, kind: VerdictKind = "fixed") -> Outcome:
         """Publishes this change with this verdict, as a run would."""
         settings = Settings(
-            data=self.data, github_server_url=self.world.server_url, **{"model": "m", **self.settings}
+            data=self.data, github_server_url=self.fake_github.server_url, **{"model": "m", **self.settings}
         )
         workspaces, job = WorkspaceFactory(self.data / "cache"), self.job
         async with self.forge() as forge:

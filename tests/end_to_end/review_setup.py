@@ -51,7 +51,7 @@ def open_pull_request(scenario: Scenario, files: dict[str, Any] | None = None, *
     """Opens a contributor's pull request from `topic`."""
     repo = how.get("fork") or scenario.repo
     repo.commit("topic", files or {"calc.py": WIP})
-    return scenario.world.create_pull(
+    return scenario.fake_github.create_pull(
         scenario.repo, "topic", by="contributor", title="Multiply and negate", **how
     )
 
@@ -63,7 +63,7 @@ def request_job(
     command: str = "",
     by: str = "maintainer",
 ) -> Job:
-    person = scenario.world.user(by)
+    person = scenario.fake_github.user(by)
     return Job(
         id=JobId(f"acme-calc-{pull.number}-{review.id if review else command[:3]}-{scenario.data.name}"),
         repo=Repo(owner="acme", name="calc"),

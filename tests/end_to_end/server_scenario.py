@@ -63,7 +63,7 @@ class PerIssueModel(RecordedModel):
 class ServerScenario:
     """A fake GitHub with one App, a server, a model, and one repository per conversation."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     app: GitHubApp
     data: Path
     model: PerIssueModel
@@ -82,15 +82,15 @@ class ServerScenario:
         """Creates acme/NAME or OWNER/NAME with the App installed. By default add() subtracts, and one test passes."""
         files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
         full = name if "/" in name else f"acme/{name}"
-        made = self.world.create_repository(full, files or None, permissions=ROLES, private=private)
-        self.installations[name] = self.world.install_app(self.app, made)
+        made = self.fake_github.create_repository(full, files or None, permissions=ROLES, private=private)
+        self.installations[name] = self.fake_github.install_app(self.app, made)
         self.repositories.append(made)
         return made
 
     def issue(self, name: str, by: str = "reporter", **how: Any) -> Issue:
         """Creates a repository with this name and its only issue."""
         repo = self.repository(name, **how)
-        return self.world.create_issue(repo, title=issue_title(name), body="It should add.", by=by)
+        return self.fake_github.create_issue(repo, title=issue_title(name), body="It should add.", by=by)
 
     def block_run(self, name: str, turns: Sequence[RecordedTurn] = FIX_TURNS, *, after: int = 1) -> None:
         """Makes the run on that issue wait after this number of turns until `unblock_run`."""
@@ -120,11 +120,11 @@ class ServerScenario:
             assert line.startswith("patchwright is listening on "), self.log
             webhook = line.split()[-1]
             self.base_url = webhook.removesuffix("/webhook")
-            self.hook = self.world.add_webhook(webhook, SECRET)
+            self.hook = self.fake_github.add_webhook(webhook, SECRET)
             yield
         finally:
             self.accepted_deliveries = [
-                one for one in self.world.deliveries if one.status == 202 and not one.redelivery
+                one for one in self.fake_github.deliveries if one.status == 202 and not one.redelivery
             ]
             if process.returncode is None:
                 process.terminate()
@@ -150,10 +150,12 @@ class ServerScenario:
     async def redeliver_all(self) -> None:
         """Redelivers every accepted delivery and waits until they are processed."""
         deliveries = {
-            one.guid: one for one in (*self.accepted_deliveries, *self.world.deliveries) if one.status == 202
+            one.guid: one
+            for one in (*self.accepted_deliveries, *self.fake_github.deliveries)
+            if one.status == 202
         }
         for one in deliveries.values():
-            await self.world.redeliver(replace(one, hook=self.hook))
+            await self.fake_github.redeliver(replace(one, hook=self.hook))
         await self.wait_until_idle()
 
 
@@ -165,10 +167,10 @@ async def open_server_scenario(**settings: object) -> AsyncIterator[ServerScenar
             tempfile.mkdtemp(prefix="pw-", dir="/tmp")
         )  # short, because the path of a Unix socket in it is limited
         stack.callback(shutil.rmtree, data, ignore_errors=True)
-        world = await stack.enter_async_context(FakeGitHub())
-        app, model = world.create_app(), await stack.enter_async_context(PerIssueModel())
+        fake_github = await stack.enter_async_context(FakeGitHub())
+        app, model = fake_github.create_app(), await stack.enter_async_context(PerIssueModel())
         more = {f"PATCHWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
-        yield ServerScenario(world, app, data, model, server_environment(world, app, data) | more)
+        yield ServerScenario(fake_github, app, data, model, server_environment(fake_github, app, data) | more)
 
 
 async def wait_until(holds: Callable[[], object]) -> None:

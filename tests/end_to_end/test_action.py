@@ -7,8 +7,8 @@ from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
 
 async def test_a_workflow_step_opens_the_same_pull_request_and_sets_its_outputs(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
-    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
-    delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
+    delivery = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
     code, out, error = await scenario.command("action", environment=scenario.event(delivery))
     assert code == 0, out + error
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
@@ -20,8 +20,8 @@ async def test_a_workflow_step_opens_the_same_pull_request_and_sets_its_outputs(
 
 
 async def test_an_event_without_a_request_needs_no_model(scenario: Scenario) -> None:
-    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
-    delivery = await scenario.world.add_label(scenario.issue, "question", by="maintainer")
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
+    delivery = await scenario.fake_github.add_label(scenario.issue, "question", by="maintainer")
     del scenario.environment["PATCHWRIGHT_MODEL"]
     nowhere = {"GITHUB_OUTPUT": "", "GITHUB_STEP_SUMMARY": ""}
     code, out, _ = await scenario.command("action", environment=scenario.event(delivery) | nowhere)
@@ -31,8 +31,8 @@ async def test_an_event_without_a_request_needs_no_model(scenario: Scenario) -> 
 
 async def test_an_unreachable_model_ends_a_workflow_step_before_a_sandbox_is_made(scenario: Scenario) -> None:
     scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = "http://127.0.0.1:9/v1"
-    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
-    delivery = await scenario.world.open_issue(
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
+    delivery = await scenario.fake_github.open_issue(
         scenario.repo, title="Slow", body="@agent make it fast", by="maintainer"
     )
     code, out, _ = await scenario.command("action", environment=scenario.event(delivery))
@@ -46,17 +46,17 @@ async def test_an_unreachable_model_ends_a_workflow_step_before_a_sandbox_is_mad
 async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
     scenario: Scenario,
 ) -> None:
-    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
     del scenario.environment["PATCHWRIGHT_MODEL"]
     output = ("@agent stop", "maintainer"), ("@agent stop", "stranger"), ("@agent hlep", "maintainer")
     for text, by in (*output, ("@agent help", "stranger")):
-        delivery = await scenario.world.add_comment(scenario.issue, text, by=by)
+        delivery = await scenario.fake_github.add_comment(scenario.issue, text, by=by)
         code, out, error = await scenario.command("action", environment=scenario.event(delivery))
         assert code == 0, out + error
     stopped, refused, slip, helped = scenario.comments[1::2]
     assert stopped == (
         "I run in a GitHub Actions workflow here, which a comment cannot stop. Cancel the run in [the list "
-        f"of workflow runs]({scenario.world.server_url}/acme/calc/actions). I then save the work so far to a "
+        f"of workflow runs]({scenario.fake_github.server_url}/acme/calc/actions). I then save the work so far to a "
         "branch.\n"
     )
     assert refused.startswith("@stranger needs write access to start a run")

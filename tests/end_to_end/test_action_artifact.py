@@ -44,8 +44,10 @@ def on_pull(publish_scenario: PublishScenario) -> UploadedArtifact:
     """On a contributor's pull request with a review thread; `release` is an unrelated branch."""
     publish_scenario.repo.commit("release", {"VERSION": "1\n"})
     publish_scenario.repo.commit("topic", {"calc.py": "def add(a, b):\n    return a - b  # TODO\n"})
-    pull = publish_scenario.world.create_pull(publish_scenario.repo, "topic", by="maintainer", title="Add")
-    publish_scenario.world.add_review(pull, ("calc.py", 2, "This subtracts."), by="maintainer")
+    pull = publish_scenario.fake_github.create_pull(
+        publish_scenario.repo, "topic", by="maintainer", title="Add"
+    )
+    publish_scenario.fake_github.add_review(pull, ("calc.py", 2, "This subtracts."), by="maintainer")
     return UploadedArtifact(publish_scenario, pull)
 
 
@@ -113,8 +115,10 @@ async def test_a_head_that_is_not_in_the_pull_request_is_rejected(on_pull: Uploa
 async def test_a_review_thread_of_another_pull_request_is_not_changed(on_pull: UploadedArtifact) -> None:
     publish_scenario = on_pull.scenario
     publish_scenario.repo.commit("other", {"calc.py": "x = 1\n"})
-    other = publish_scenario.world.create_pull(publish_scenario.repo, "other", by="maintainer", title="Other")
-    publish_scenario.world.add_review(other, ("calc.py", 1, "Why?"), by="maintainer")
+    other = publish_scenario.fake_github.create_pull(
+        publish_scenario.repo, "other", by="maintainer", title="Other"
+    )
+    publish_scenario.fake_github.add_review(other, ("calc.py", 1, "Why?"), by="maintainer")
     events = await on_pull.events(FIX)
     async with publish_scenario.forge() as forge:
         there = await forge.get_thread(on_pull.job.model_copy(update={"number": other.number}))
@@ -178,7 +182,7 @@ async def test_forbidden_files_are_removed_from_a_patch_marked_as_proven(
 
 async def test_a_revoked_permission_publishes_nothing(upload: UploadedArtifact) -> None:
     events = await upload.events()
-    upload.scenario.world.set_role(upload.scenario.repo, "maintainer", "read")
+    upload.scenario.fake_github.set_role(upload.scenario.repo, "maintainer", "read")
     assert isinstance(await upload.publish(events), Rejected)
     assert upload.scenario.repo.branches == ("main",)
 
@@ -257,7 +261,7 @@ async def test_the_reason_of_a_failure_is_posted_without_mentions(upload: Upload
     place = upload.scenario.data / "artifact"
     artifact.write_artifact(place, upload.job.id, None, LOUD, Secrets())
     settings = Settings(
-        data=upload.scenario.data / "publish", github_server_url=upload.scenario.world.server_url
+        data=upload.scenario.data / "publish", github_server_url=upload.scenario.fake_github.server_url
     )
     logs = FileLogStore(settings.data / "runs")
     async with upload.scenario.forge() as forge:

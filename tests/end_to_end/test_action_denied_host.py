@@ -24,7 +24,7 @@ async def test_the_step_summary_and_the_pull_request_name_the_host_to_allow(
     scenario = make_scenario(files=PRIVATE)
     scenario.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_MEMORY_MB": "1024"}
     workflow = Workflow(scenario)
-    sources.append(f"{scenario.world.server_url}/acme/calc.git")
+    sources.append(f"{scenario.fake_github.server_url}/acme/calc.git")
     await scenario.script_model(*FIX_TURNS)
     await workflow.label()
     done = await workflow.run_single_job()

@@ -32,9 +32,9 @@ async def test_a_scheduled_run_finds_labels_without_a_reply(
     scheduled: Workflow,
 ) -> None:
     scenario, rules = scheduled.scenario, Triggers()
-    scenario.world.add_label_silently(scenario.issue, "fix-me", by="maintainer")
-    scenario.world.add_comment_silently(scenario.issue, "@agent fix it", by="maintainer")
-    urls = {name: getattr(scenario.world, name) for name in ("api_url", "graphql_url", "server_url")}
+    scenario.fake_github.add_label_silently(scenario.issue, "fix-me", by="maintainer")
+    scenario.fake_github.add_comment_silently(scenario.issue, "@agent fix it", by="maintainer")
+    urls = {name: getattr(scenario.fake_github, name) for name in ("api_url", "graphql_url", "server_url")}
     async with GitHubForge(TokenAuth(SecretStr(scheduled.token("publish"))), **urls, policy=QUICK) as github:
         found = await find_missed_delivery(github, CALC, rules, AT_ONCE)
         assert isinstance(found, LabelAdded)
@@ -51,7 +51,7 @@ async def test_a_scheduled_run_finds_labels_without_a_reply(
 
 
 async def test_a_recent_label_is_left_to_its_workflow(scheduled: Workflow) -> None:
-    scheduled.scenario.world.add_label_silently(scheduled.scenario.issue, "fix-me", by="maintainer")
+    scheduled.scenario.fake_github.add_label_silently(scheduled.scenario.issue, "fix-me", by="maintainer")
     done = await scheduled.run_single_job()
     assert (done.code, done.outputs["outcome"]) == (0, "ignored"), done.output
 

@@ -170,7 +170,7 @@ async def test_a_permission_revoked_between_the_jobs_publishes_nothing(workflow:
     await scenario.script_model(*FIX_TURNS)
     await workflow.label()
     await workflow.resolve()
-    scenario.world.set_role(scenario.repo, "maintainer", "read")
+    scenario.fake_github.set_role(scenario.repo, "maintainer", "read")
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.output
     assert scenario.repo.pulls == ()

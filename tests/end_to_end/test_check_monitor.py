@@ -22,7 +22,7 @@ NEG = ReplaceText(path="calc.py", old="def neg(a):\n    return a\n", new="def ne
 def scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     """acme/calc without tests, so that verification runs nothing."""
     scenario = make_scenario({"calc.py": CODE})
-    scenario.world.ci.grant_access("patchwright")
+    scenario.fake_github.ci.grant_access("patchwright")
     scenario.environment["PATCHWRIGHT_MAX_CI_REPAIRS"] = "1"
     return scenario
 
@@ -35,10 +35,14 @@ async def until(holds: Callable[[], object]) -> None:
 
 async def fails(scenario: Scenario, pull: FakePullRequest, *names: str) -> None:
     """Fails these checks of the head, and sends each of three kinds of deliveries twice."""
-    checks = [scenario.world.ci.add_check(scenario.repo, pull.head.sha, name, log=LOG) for name in names]
+    checks = [
+        scenario.fake_github.ci.add_check(scenario.repo, pull.head.sha, name, log=LOG) for name in names
+    ]
     for one in checks:
         for event in ("check_run", "workflow_run", "check_suite"):
-            await scenario.world.redeliver(await scenario.world.ci.deliver_check(pull, one, event))
+            await scenario.fake_github.redeliver(
+                await scenario.fake_github.ci.deliver_check(pull, one, event)
+            )
 
 
 async def test_a_failing_head_is_repaired_once_and_then_reported(scenario: Scenario) -> None:
@@ -46,7 +50,7 @@ async def test_a_failing_head_is_repaired_once_and_then_reported(scenario: Scena
     first = pull.head.sha
     await scenario.script_model(RecordedTurn("Fix.", MUL, NEG), *[RecordedTurn("Done.", DONE)] * 2)
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, SECRET)
+        scenario.fake_github.add_webhook(served.webhook, SECRET)
         await fails(scenario, pull, "test (3.11)", "test (3.12)")
         await until(lambda: pull.head.sha != first and own_comments(pull)[0].startswith("Checks failed on"))
         second = pull.head.sha
@@ -66,7 +70,7 @@ async def test_a_failing_head_is_repaired_once_and_then_reported(scenario: Scena
 async def test_a_polling_server_finds_failed_checks(scenario: Scenario) -> None:
     pull = open_pull_request(scenario, {"calc.py": WIP})
     first = pull.head.sha
-    scenario.world.ci.add_check(scenario.repo, first, "test", log=LOG)
+    scenario.fake_github.ci.add_check(scenario.repo, first, "test", log=LOG)
     await scenario.script_model(RecordedTurn("Fix.", MUL, NEG), *[RecordedTurn("Done.", DONE)] * 2)
     process = await scenario.cli(
         "serve", "--poll", "--port", "0", environment={"PATCHWRIGHT_WEBHOOK_SECRET": ""}
@@ -77,7 +81,7 @@ async def test_a_polling_server_finds_failed_checks(scenario: Scenario) -> None:
     finally:
         process.terminate()
         await process.communicate()
-    assert scenario.world.deliveries == ()
+    assert scenario.fake_github.deliveries == ()
 
 
 async def test_the_commit_for_an_outsiders_issue_is_held_until_a_writer_releases_it(
@@ -85,20 +89,20 @@ async def test_the_commit_for_an_outsiders_issue_is_held_until_a_writer_releases
 ) -> None:
     await scenario.script_model(RecordedTurn("Fix.", FIX), *[RecordedTurn("Done.", DONE)] * 2)
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, SECRET)
-        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        scenario.fake_github.add_webhook(served.webhook, SECRET)
+        await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         await until(lambda: scenario.repo.pulls and scenario.comments[0].startswith("I opened"))
         pull = scenario.pull
         held = pull.head.sha
         assert "\n\n[skip ci]\n\n" in commit_message(scenario, pull)
         assert "reporter, whose text the agent read, has no write access here." in (pull.body or "")
-        await scenario.world.add_comment(pull, "@agent run-ci", by="reporter")
+        await scenario.fake_github.add_comment(pull, "@agent run-ci", by="reporter")
         await until(lambda: len(own_comments(pull)) == 1)
         assert pull.head.sha == held
         assert own_comments(pull)[0].startswith("@reporter needs write access to start a run")
-        delivery = await scenario.world.add_comment(pull, "@agent run-ci, please", by="maintainer")
+        delivery = await scenario.fake_github.add_comment(pull, "@agent run-ci, please", by="maintainer")
         await until(lambda: len(own_comments(pull)) == 2)
-        await scenario.world.redeliver(delivery)
+        await scenario.fake_github.redeliver(delivery)
         await asyncio.sleep(1)
     assert own_comments(pull)[1].startswith(
         f"I pushed the empty commit {pull.head.sha[:12]} to `patchwright/issue-1`. The commit message "

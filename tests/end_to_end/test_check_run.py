@@ -13,8 +13,10 @@ from tests.end_to_end.review_setup import THREADS, WORK, open_pull_request, requ
 
 def in_a_workflow(scenario: Scenario, **permissions: str) -> dict[str, str]:
     """Returns the environment of a workflow whose token has these permissions."""
-    actions = scenario.world.create_app("github-actions", {**APP_PERMISSIONS, **permissions})
-    token = scenario.world.create_installation_token(scenario.world.install_app(actions, scenario.repo))
+    actions = scenario.fake_github.create_app("github-actions", {**APP_PERMISSIONS, **permissions})
+    token = scenario.fake_github.create_installation_token(
+        scenario.fake_github.install_app(actions, scenario.repo)
+    )
     for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY"):
         scenario.environment.pop(name)
     return {"GITHUB_TOKEN": token, "PATCHWRIGHT_WORKFLOW_URL": "https://forge.test/acme/calc/actions/runs/5"}
@@ -74,7 +76,7 @@ async def test_a_token_without_the_checks_permission_publishes_anyway(
 async def test_each_later_push_has_its_own_check_run(scenario: Scenario) -> None:
     scenario.environment |= in_a_workflow(scenario, checks="write")
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent please fix these")
+    review = scenario.fake_github.add_review(pull, *THREADS, by="maintainer", body="@agent please fix these")
     await scenario.script_model(*WORK)
     assert isinstance(
         await scenario.resolve(request_job(scenario, pull, review, "please fix these")), Published

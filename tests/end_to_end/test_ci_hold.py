@@ -44,7 +44,7 @@ async def test_the_operator_decides_which_commits_are_held(
 ) -> None:
     publish_scenario.settings = {"hold_ci": setting}
     if writer:
-        publish_scenario.world.set_role(publish_scenario.repo, "reporter", "write")
+        publish_scenario.fake_github.set_role(publish_scenario.repo, "reporter", "write")
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
     assert ("[skip ci]" in message(publish_scenario, pull), "run-ci" in pull.body) == (is_held, is_held)
@@ -56,7 +56,7 @@ HELD = "Fix: the sum\n\n[skip ci]\n\nIssue: #1\nPatchwright-Run: first\n"
 def open_held_pull(scenario: Scenario) -> FakePullRequest:
     """Opens the bot's pull request with a held commit."""
     scenario.repo.commit("patchwright/issue-1", {"calc.py": WIP}, HELD)
-    return scenario.world.create_pull(
+    return scenario.fake_github.create_pull(
         scenario.repo, "patchwright/issue-1", by="patchwright[bot]", title="Fix: the sum"
     )
 
@@ -118,7 +118,7 @@ async def test_a_release_overtaken_by_a_push_does_nothing(scenario: Scenario) ->
     pull = open_held_pull(scenario)
     await scenario.script_model()
     push = lambda: scenario.repo.commit("patchwright/issue-1", {"more.py": "1\n"})  # noqa: E731
-    scenario.world.before_next_request("GET", "/git/ref/heads/patchwright/issue-1", push)
+    scenario.fake_github.before_next_request("GET", "/git/ref/heads/patchwright/issue-1", push)
     await scenario.resolve(request_job(scenario, pull, command="run-ci"))
     assert answers(pull) == [
         "Someone pushed to `patchwright/issue-1` at the same time, so I pushed nothing. Continuous "
@@ -137,9 +137,11 @@ async def is_not_released(scenario: Scenario, pull: FakePullRequest, why: str) -
 
 
 async def test_a_release_on_a_protected_fork_is_left_to_its_author(scenario: Scenario) -> None:
-    fork = scenario.world.create_fork(scenario.repo, "contributor")
+    fork = scenario.fake_github.create_fork(scenario.repo, "contributor")
     fork.commit("topic", {"calc.py": WIP}, HELD)
-    pull = scenario.world.create_pull(scenario.repo, "topic", by="contributor", title="Multiply", fork=fork)
+    pull = scenario.fake_github.create_pull(
+        scenario.repo, "topic", by="contributor", title="Multiply", fork=fork
+    )
     await is_not_released(
         scenario, pull,
         "I cannot start continuous integration: the owner of the fork does not allow edits by maintainers. The pull "
@@ -167,8 +169,8 @@ async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Sc
 
 async def test_a_release_with_the_workflow_token_reports_that_ci_does_not_start(scenario: Scenario) -> None:
     pull = open_held_pull(scenario)
-    token = scenario.world.create_installation_token(
-        scenario.world.install_app(scenario.world.create_app("github-actions"), scenario.repo)
+    token = scenario.fake_github.create_installation_token(
+        scenario.fake_github.install_app(scenario.fake_github.create_app("github-actions"), scenario.repo)
     )
     for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY"):
         del scenario.environment[name]
@@ -187,7 +189,7 @@ async def test_a_release_rejected_by_github_quotes_the_reason(scenario: Scenario
     await is_not_released(
         scenario, pull,
         "I cannot start continuous integration: GitHub rejected an empty commit on `patchwright/issue-1`: "
-        f"{scenario.world.server_url}/acme/calc.git rejected the push to patchwright/issue-1: remote: error: "
+        f"{scenario.fake_github.server_url}/acme/calc.git rejected the push to patchwright/issue-1: remote: error: "
         "GH006: Protected branch update failed for refs/heads/patchwright/issue-1.",
     )  # fmt: skip
 
@@ -206,7 +208,7 @@ async def test_a_release_does_not_change_the_default_branch(scenario: Scenario) 
 
 async def follow(scenario: Scenario, pull: FakePullRequest, comment: str = "@agent") -> str:
     """Completes a writer's review of one thread and returns the status comment."""
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body=comment)
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body=comment)
     await scenario.script_model(
         RecordedTurn("Fix.", MUL),
         *[RecordedTurn("Done.", finish_with_replies((1, True, "It multiplies.")))] * 2,
@@ -239,7 +241,7 @@ async def test_a_push_with_the_workflow_token_reports_that_ci_does_not_start(
     if workflows:
         publish_scenario.repo.commit("main", WORKFLOW)
     publish_scenario.app, publish_scenario.uses_installation_token = (
-        publish_scenario.world.create_app("github-actions"),
+        publish_scenario.fake_github.create_app("github-actions"),
         True,
     )
     await publish_scenario.publish()
@@ -257,7 +259,7 @@ async def test_an_app_token_is_not_mistaken_for_the_workflow_token(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.repo.commit("main", WORKFLOW)
-    publish_scenario.world.create_app("github-actions")  # its account exists, as on GitHub
+    publish_scenario.fake_github.create_app("github-actions")  # its account exists, as on GitHub
     publish_scenario.uses_installation_token = True
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls

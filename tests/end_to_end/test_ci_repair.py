@@ -27,7 +27,7 @@ REPAIR_TURNS = (RecordedTurn("Fix.", MUL), RecordedTurn("Done.", DONE), Recorded
 def untested_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     """acme/calc without tests, so that verification runs nothing."""
     scenario = make_scenario({"calc.py": CODE})
-    scenario.world.ci.grant_access("patchwright")
+    scenario.fake_github.ci.grant_access("patchwright")
     return scenario
 
 
@@ -36,11 +36,11 @@ async def test_a_failing_check_is_repaired_and_verified_on_the_same_branch(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario()
-    scenario.world.ci.grant_access("patchwright")
+    scenario.fake_github.ci.grant_access("patchwright")
     pull = open_pull_request(scenario, {"calc.py": WIP})
     failed = pull.head.sha
-    scenario.world.ci.add_check(scenario.repo, failed, "test (3.12)", log=LOG, step="Run pytest")
-    scenario.world.ci.add_check(scenario.repo, failed, "lint", "success")
+    scenario.fake_github.ci.add_check(scenario.repo, failed, "test (3.12)", log=LOG, step="Run pytest")
+    scenario.fake_github.ci.add_check(scenario.repo, failed, "lint", "success")
     await scenario.script_model(
         RecordedTurn("Fix.", MUL, TEST_MUL), RecordedTurn("Run.", RUN_TESTS), RecordedTurn("Done.", DONE)
     )
@@ -79,7 +79,7 @@ async def test_after_the_maximum_of_repairs_the_failure_is_reported_once(unteste
     for number in range(2):
         push_commit(scenario, {"calc.py": f"{WIP}\n\nTRY = {number}\n"}, REPAIR_MESSAGE.format(pull.head.sha))
     for name in ("test (3.11)", "test `3.12` @all"):
-        scenario.world.ci.add_check(scenario.repo, pull.head.sha, name)
+        scenario.fake_github.ci.add_check(scenario.repo, pull.head.sha, name)
     await scenario.script_model()
     before, job = pull.head.sha, failed_checks_job(scenario, pull)
     for _ in range(2):
@@ -100,12 +100,12 @@ async def test_a_push_by_a_person_resets_the_count_and_is_not_repaired(untested_
     pull = open_pull_request(scenario, {"calc.py": CODE})
     push_commit(scenario, {"calc.py": f"{CODE}\n\nTRY = 1\n"}, REPAIR_MESSAGE.format(pull.head.sha))
     push_commit(scenario, {"other.py": "1\n"}, "Mine", by="maintainer")
-    scenario.world.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)
+    scenario.fake_github.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)
     await scenario.script_model(*REPAIR_TURNS)
     assert isinstance(await scenario.resolve(failed_checks_job(scenario, pull)), Rejected)
     assert own_comments(pull) == []
     push_commit(scenario, {"calc.py": WIP}, "Address the review\n\nPatchwright-Run: third\n")
-    scenario.world.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)
+    scenario.fake_github.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)
     assert isinstance(await scenario.resolve(failed_checks_job(scenario, pull)), Published)
 
 
@@ -115,7 +115,7 @@ async def test_a_check_that_fails_at_base_too_is_reported_and_not_repaired(
     scenario = untested_scenario
     pull = open_pull_request(scenario, {"calc.py": WIP})
     for commit in (pull.head.sha, "main"):
-        scenario.world.ci.add_check(scenario.repo, commit, "audit")
+        scenario.fake_github.ci.add_check(scenario.repo, commit, "audit")
     await scenario.script_model()
     assert isinstance(await scenario.resolve(failed_checks_job(scenario, pull)), Reported)
     assert own_comments(pull) == [
@@ -129,7 +129,7 @@ async def test_an_inconclusive_check_is_reported_and_not_repaired(untested_scena
     scenario = untested_scenario
     pull = open_pull_request(scenario, {"calc.py": WIP})
     for conclusion in ("cancelled", "timed_out"):
-        scenario.world.ci.add_check(scenario.repo, pull.head.sha, f"test {conclusion}", conclusion)
+        scenario.fake_github.ci.add_check(scenario.repo, pull.head.sha, f"test {conclusion}", conclusion)
     await scenario.script_model()
     assert isinstance(await scenario.resolve(failed_checks_job(scenario, pull)), Reported)
     assert own_comments(pull) == [
@@ -145,7 +145,7 @@ async def test_foreign_pull_requests_are_ignored_silently(untested_scenario: Sce
     scenario = untested_scenario
     pull = open_pull_request(scenario, {"calc.py": WIP})
     job = failed_checks_job(scenario, pull)
-    scenario.world.ci.add_check(
+    scenario.fake_github.ci.add_check(
         scenario.repo, job.failed_checks_commit, "test", "success" if case == "passes" else "failure"
     )
     match case:
@@ -154,11 +154,11 @@ async def test_foreign_pull_requests_are_ignored_silently(untested_scenario: Sce
         case "off":
             scenario.environment["PATCHWRIGHT_MAX_CI_REPAIRS"] = "0"
         case "closed":
-            scenario.world.close_silently(pull)
+            scenario.fake_github.close_silently(pull)
         case "locked":
-            scenario.world.lock_thread(pull)
+            scenario.fake_github.lock_thread(pull)
         case "unreadable":
-            scenario.world.fail_next_request("GET", "/check-runs", status=403)
+            scenario.fake_github.fail_next_request("GET", "/check-runs", status=403)
     await scenario.script_model()
     assert isinstance(await scenario.resolve(job), Rejected)
     assert own_comments(pull) == [] and scenario.endpoint.requests == []
@@ -172,7 +172,9 @@ async def test_a_hostile_log_is_treated_as_data_and_masked(untested_scenario: Sc
         "<!-- never closed", "::set-output name=x::y", "::add-mask::z", "\x1b]0;title\x07\x1b[2J\u202egnissim",
         "story-webhook-secret", "yrots", "E       assert 5 == 6", "##[error]exit code 1",
     ]  # fmt: skip
-    scenario.world.ci.add_check(scenario.repo, pull.head.sha, "te\nst\u202e", log="\n".join(hostile).encode())
+    scenario.fake_github.ci.add_check(
+        scenario.repo, pull.head.sha, "te\nst\u202e", log="\n".join(hostile).encode()
+    )
     await scenario.script_model(*REPAIR_TURNS)
     job = failed_checks_job(scenario, pull)
     assert isinstance(await scenario.resolve(job), Published)
@@ -199,7 +201,7 @@ async def test_a_hostile_log_is_treated_as_data_and_masked(untested_scenario: Sc
 async def test_a_push_during_a_repair_is_not_overwritten(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario, {"calc.py": WIP})
-    scenario.world.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)
+    scenario.fake_github.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)
 
     def push(turn: int, body: Any) -> None:
         if turn == 1:
@@ -220,7 +222,7 @@ async def test_a_push_during_a_repair_is_not_overwritten(untested_scenario: Scen
 async def test_a_repair_pushed_before_a_crash_is_not_repeated(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario, {"calc.py": WIP})
-    scenario.world.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)
+    scenario.fake_github.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)
     await scenario.script_model(*REPAIR_TURNS)
     job = failed_checks_job(scenario, pull)
     assert isinstance(await scenario.resolve(job), Published)

@@ -152,8 +152,8 @@ async def run_compose(
         override = {"services": services, "networks": {"default": {"external": {"name": name}}}}
         (tmp_path / "override.yaml").write_text(json.dumps(override))
         urls = [
-            scenario.world.api_url,
-            scenario.world.server_url,
+            scenario.fake_github.api_url,
+            scenario.fake_github.server_url,
             scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"],
         ]
         async with forward_ports(address, urls):
@@ -161,7 +161,7 @@ async def run_compose(
                 await compose("up", "--detach", "--no-build")
                 await compose.ready("/readyz" if is_set_up else "/healthz")
                 if is_set_up:
-                    scenario.world.add_webhook(
+                    scenario.fake_github.add_webhook(
                         f"http://127.0.0.1:{compose.port}/webhook", "story-webhook-secret"
                     )
                 yield compose
@@ -189,14 +189,14 @@ async def test_a_compose_deployment_handles_labels_upgrades_and_backups(
 
     await scenario.script_model(*FIX_TURNS, delay=0.5, on_request=note)
     async with run_compose(scenario, image, tmp_path) as compose:
-        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         await wait_for_pulls(scenario, 1)
         assert scenario.pull.draft is False
 
-        another = scenario.world.create_issue(
+        another = scenario.fake_github.create_issue(
             scenario.repo, title="add() again", body="It should add.", by="reporter"
         )
-        await scenario.world.add_label(another, "fix-me", by="maintainer")
+        await scenario.fake_github.add_label(another, "fix-me", by="maintainer")
         async with asyncio.timeout(120):
             await requested.wait()
         await compose("up", "--detach", "--no-build", "--force-recreate", "worker", "server", "redis")
@@ -222,7 +222,7 @@ async def test_a_compose_deployment_is_set_up_in_the_browser_and_its_worker_star
     scenario: Scenario, image: str, tmp_path: Path
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
-    scenario.world.sign_in("maintainer")
+    scenario.fake_github.sign_in("maintainer")
     async with run_compose(scenario, image, tmp_path, is_set_up=False) as compose:
         url = f"http://127.0.0.1:{compose.port}"
         (code,) = re.findall(r"enter this code: (\S+)", await compose("logs", "--no-color", "server"))
@@ -234,15 +234,15 @@ async def test_a_compose_deployment_is_set_up_in_the_browser_and_its_worker_star
             form = {"manifest": html.unescape(manifest), "agreed": "yes"}
             made = await browser.post(html.unescape(address), data=form)
             assert (await browser.get(made.headers["location"])).headers["location"] == "/welcome"
-            app = scenario.world.apps[-1]
-            scenario.world.install_app(app, scenario.repo)
+            app = scenario.fake_github.apps[-1]
+            scenario.fake_github.install_app(app, scenario.repo)
             await compose.ready()  # the worker too: it restarted until the App existed
             assert "Installed for acme." in (await browser.get("/welcome")).text
         checked = json.loads(
             await compose("exec", "-T", "worker", "sh", "-c", "patchwright doctor --json || true")
         )
         failed = [one for one in checked["checks"] if one["state"] == "failed"]
-        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         await wait_for_pulls(scenario, 1)
     there = {"data directory", "GitHub App", "installations", "webhook", "engine", "sandbox limits"}
     assert not there & {one["name"] for one in failed}, failed

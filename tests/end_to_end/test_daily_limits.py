@@ -25,20 +25,20 @@ async def test_each_daily_limit_is_reported_and_rejected_jobs_do_not_count() -> 
         for name in issues:
             server.model.scripts[issue_title(name)] = NOTHING_DONE
         others = [
-            server.world.create_issue(
+            server.fake_github.create_issue(
                 issues["one"].repo, title=issue_title("one"), body="Again.", by="reporter"
             )
             for _ in "ab"
         ]
 
         async def asks(issue: Issue, login: str) -> None:
-            server.world.set_role(issue.repo, login, "write")
-            await server.world.add_label(issue, "fix-me", by=login)
+            server.fake_github.set_role(issue.repo, login, "write")
+            await server.fake_github.add_label(issue, "fix-me", by=login)
             await server.wait_until_idle()
 
         async with server.serve():
             for _ in range(3):
-                await server.world.add_comment(issues["one"], "@agent fix it", by="outsider")
+                await server.fake_github.add_comment(issues["one"], "@agent fix it", by="outsider")
             await server.wait_until_idle()
             for name in ("one", "two", "three"):
                 await asks(issues[name], "maintainer")

@@ -28,7 +28,7 @@ def model_view(scenario: Scenario, run: str) -> ModelView:
 @pytest.mark.slow
 async def test_server_workflow_and_command_line_have_the_same_result(scenario: Scenario) -> None:
     issues = [scenario.issue] + [
-        scenario.world.create_issue(
+        scenario.fake_github.create_issue(
             scenario.repo, title=scenario.issue.title, body=scenario.issue.body, by="reporter"
         )
         for _ in range(2)
@@ -43,18 +43,18 @@ async def test_server_workflow_and_command_line_have_the_same_result(scenario: S
 
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scenario.world.add_label(issues[0], "fix-me", by="maintainer")
+        scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.fake_github.add_label(issues[0], "fix-me", by="maintainer")
         await scenario.wait_for_completion()
     note()
-    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
     await scenario.script_model(*FIX_TURNS)
-    delivery = await scenario.world.add_label(issues[1], "fix-me", by="maintainer")
+    delivery = await scenario.fake_github.add_label(issues[1], "fix-me", by="maintainer")
     code, out, error = await scenario.command("action", environment=scenario.event(delivery))
     assert code == 0, out + error
     note()
     await scenario.script_model(*FIX_TURNS)
-    url = f"{scenario.world.server_url}/acme/calc/issues/{issues[2].number}"
+    url = f"{scenario.fake_github.server_url}/acme/calc/issues/{issues[2].number}"
     code, out, error = await scenario.command("resolve", url)
     assert code == 0, out + error
     note()

@@ -71,8 +71,8 @@ def test_the_page_states_the_number_of_forge_methods() -> None:
 async def run(scenario: Scenario, directory: Path) -> dict[str, dict[str, str]]:
     """Runs `run_job.py` and returns the outcome that it prints."""
     cloned = {
-        "CLONE_URL": f"{scenario.world.server_url}/acme/calc.git",
-        "CLONE_TOKEN": scenario.world.create_token("maintainer"),
+        "CLONE_URL": f"{scenario.fake_github.server_url}/acme/calc.git",
+        "CLONE_TOKEN": scenario.fake_github.create_token("maintainer"),
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable, "run_job.py", cwd=directory, env=scenario.environment | cloned,

@@ -41,13 +41,13 @@ async def recording_proxy() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
 async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: Scenario) -> None:
     # Complaint 14: GitHub Enterprise Server. The fake server has its paths: /api/v3, /api/graphql, and a port.
     await scenario.script_model(*FIX_TURNS)
-    url = f"{scenario.world.server_url}/acme/calc/issues/1"
+    url = f"{scenario.fake_github.server_url}/acme/calc/issues/1"
     async with recording_proxy() as (proxy, request):
         code, out, error = await scenario.command("resolve", url, environment=proxy)
         assert (code, request) == (0, []), out + error
-        assert f"pull request: {scenario.world.server_url}/acme/calc/pull/2" in out
+        assert f"pull request: {scenario.fake_github.server_url}/acme/calc/pull/2" in out
         written = "\n".join((out, error, str(scenario.pull.body), *scenario.comments))
-        assert scenario.world.server_url in written
+        assert scenario.fake_github.server_url in written
         assert "github.com" not in written
 
         elsewhere = {**proxy, "GITHUB_API_URL": "https://api.github.com"}
@@ -63,7 +63,7 @@ async def test_an_issue_of_another_server_is_rejected_with_the_setting_to_change
 ) -> None:
     code, _, error = await scenario.command("resolve", "https://github.com/acme/calc/issues/1")
     assert code == 2
-    assert f"Pass its URL, such as {scenario.world.server_url}/OWNER/REPO/issues/7" in error
+    assert f"Pass its URL, such as {scenario.fake_github.server_url}/OWNER/REPO/issues/7" in error
     assert "GITHUB_SERVER_URL" in error
 
 
@@ -107,14 +107,14 @@ def images() -> set[str]:
 async def test_a_second_run_reuses_the_image_without_a_notice(scenario: Scenario) -> None:
     # Complaint 23: slow starts and huge images.
     scenario.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_MEMORY_MB": "1024"}
-    scenario.world.create_issue(
+    scenario.fake_github.create_issue(
         scenario.repo, title="add(1, 1) gives 0", body="It should give 2.", by="reporter"
     )
     received = []
     for number in (1, 2):
         await scenario.script_model(*FIX_TURNS)
         code, out, error = await scenario.command(
-            "resolve", f"{scenario.world.server_url}/acme/calc/issues/{number}"
+            "resolve", f"{scenario.fake_github.server_url}/acme/calc/issues/{number}"
         )
         assert code == 0, out + error
         received.append((images(), error))

@@ -42,7 +42,7 @@ async def test_wiping_redis_affects_neither_running_nor_queued_jobs(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     wiped: list[int] = []
-    second = scenario.world.create_issue(
+    second = scenario.fake_github.create_issue(
         scenario.repo, title="add(1, 1) gives 0", body="It should give 2.", by="reporter"
     )
 
@@ -56,7 +56,9 @@ async def test_wiping_redis_affects_neither_running_nor_queued_jobs(
                 await redis.aclose()
 
         await scenario.script_model(*FIX_TURNS, on_request=wipe)
-        scenario.world.advance_time(hours=-1)  # anything younger than two minutes is left to its delivery
+        scenario.fake_github.advance_time(
+            hours=-1
+        )  # anything younger than two minutes is left to its delivery
         one_at_a_time = {"PATCHWRIGHT_MAX_CONCURRENT_JOBS": "1", "PATCHWRIGHT_POLL": "true"}
         async with run_worker(scenario, url, tmp_path / "data", **one_at_a_time):
             await label_issues(scenario, url, scenario.issue, second)
@@ -192,7 +194,7 @@ async def test_a_worker_with_a_full_disk_reports_it_and_continues_with_free_spac
                 assert scenario.repo.pulls == ()
                 filled[0].unlink()
                 async with receive_deliveries(scenario, url):
-                    await scenario.world.add_comment(scenario.issue, "@agent resume", by="maintainer")
+                    await scenario.fake_github.add_comment(scenario.issue, "@agent resume", by="maintainer")
                 await wait_for_pull_requests(scenario, url)
     assert len(scenario.repo.pulls) == 1
 

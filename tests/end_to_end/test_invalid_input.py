@@ -46,7 +46,7 @@ async def run_rejected(scenario: Scenario, *arguments: str, code: int = 2) -> st
 async def test_a_reference_to_no_issue_of_this_forge_is_rejected(
     scenario: Scenario, typed: str, shown: str
 ) -> None:
-    server = scenario.world.server_url
+    server = scenario.fake_github.server_url
     typed = typed.format(server=server)
     sentence = await run_rejected(scenario, "resolve", typed)
     assert (
@@ -110,16 +110,16 @@ async def test_an_issue_of_only_control_characters_is_empty(
 async def test_a_missing_repository_or_issue_is_reported(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     for path in ("acme/nothing/issues/1", "acme/calc/issues/99"):
-        sentence = await run_rejected(scenario, "resolve", f"{scenario.world.server_url}/{path}")
+        sentence = await run_rejected(scenario, "resolve", f"{scenario.fake_github.server_url}/{path}")
         assert path.split("/issues")[0] in sentence
-    assert scenario.world.writes == scenario.runs == ()
+    assert scenario.fake_github.writes == scenario.runs == ()
 
 
 @pytest.mark.slow
 async def test_an_unreachable_github_is_reported_with_advice(scenario: Scenario) -> None:
     scenario.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
     sentence = await run_rejected(
-        scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=1
+        scenario, "resolve", f"{scenario.fake_github.server_url}/acme/calc/issues/1", code=1
     )
     assert sentence.endswith("Check the network and GITHUB_API_URL.")
     assert scenario.runs == ()
@@ -129,11 +129,11 @@ async def test_an_unreachable_github_is_reported_with_advice(scenario: Scenario)
 async def test_a_token_without_permissions_opens_no_pull_request(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     del scenario.environment["PATCHWRIGHT_APP_ID"], scenario.environment["PATCHWRIGHT_PRIVATE_KEY"]
-    url = f"{scenario.world.server_url}/acme/calc/issues/1"
+    url = f"{scenario.fake_github.server_url}/acme/calc/issues/1"
     assert "GITHUB_TOKEN is not set" in await run_rejected(scenario, "resolve", url)
     scenario.environment["GITHUB_TOKEN"] = "ghp_unknown"
     assert "GITHUB_TOKEN" in await run_rejected(scenario, "resolve", url)
-    scenario.environment["GITHUB_TOKEN"] = scenario.world.create_token("stranger")
+    scenario.environment["GITHUB_TOKEN"] = scenario.fake_github.create_token("stranger")
     left, out, _ = await scenario.command("resolve", url)
     assert (left, out.splitlines()[0][:16]) == (3, "no pull request:")
     assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
@@ -142,7 +142,7 @@ async def test_a_token_without_permissions_opens_no_pull_request(scenario: Scena
 
 
 async def test_a_password_in_a_url_is_not_printed(scenario: Scenario) -> None:
-    url = scenario.world.server_url.replace("://", "://me:hunter2@") + "/acme/calc/issues/1"
+    url = scenario.fake_github.server_url.replace("://", "://me:hunter2@") + "/acme/calc/issues/1"
     assert "hunter2" not in await run_rejected(scenario, "resolve", url)
 
 
@@ -215,9 +215,11 @@ async def test_without_an_engine_untrusted_issues_do_not_run_on_the_host(scenari
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     scenario.environment["PATCHWRIGHT_SANDBOX"] = "auto"
-    sentence = await run_rejected(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1")
+    sentence = await run_rejected(
+        scenario, "resolve", f"{scenario.fake_github.server_url}/acme/calc/issues/1"
+    )
     assert "--sandbox local" in sentence
-    assert scenario.world.writes == ()
+    assert scenario.fake_github.writes == ()
 
 
 async def test_without_an_engine_a_local_run_does_not_use_the_local_sandbox_unasked(
@@ -294,10 +296,10 @@ async def test_an_empty_repository_on_the_forge_is_reported(
     scenario = make_scenario(files={})
     await scenario.script_model(*FIX_TURNS)
     sentence = await run_rejected(
-        scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=2
+        scenario, "resolve", f"{scenario.fake_github.server_url}/acme/calc/issues/1", code=2
     )
     assert "no commit" in sentence
-    assert scenario.world.writes == ()
+    assert scenario.fake_github.writes == ()
 
 
 @pytest.mark.slow
@@ -366,13 +368,13 @@ async def test_a_server_whose_worker_cannot_start_reports_it_as_json_too(scenari
 @pytest.mark.slow
 async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
-    url = f"{scenario.world.server_url}/acme/calc/issues/1"
+    url = f"{scenario.fake_github.server_url}/acme/calc/issues/1"
     code, out, error = await scenario.command("resolve", "--dry-run", url)
     assert code == 0, error
     assert "pull request: Fix: add(2, 3) gives -1\n" in out
     assert "**Fixed:**" in out
     assert "pull request: none (dry run)\n" in out
-    assert scenario.world.writes == ()
+    assert scenario.fake_github.writes == ()
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ async def test_an_uninstalled_app_is_logged_and_the_job_starts_after_reinstallat
     issue = server.issue("uninstalled")
     there = server.installations["uninstalled"].repositories
     there.remove(issue.repo)
-    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.fake_github.add_label(issue, "fix-me", by="maintainer")
     async with asyncio.timeout(60):
         while "GitHub does not show acme/uninstalled at the moment" not in server.log:
             await asyncio.sleep(0.1)
@@ -78,13 +78,13 @@ async def test_a_revoked_key_is_logged_and_a_retry_works_with_a_valid_one(
     server: ServerScenario,
 ) -> None:
     issue, good = server.issue("revoked"), server.app.public_key_pem
-    server.app.public_key_pem = server.world.create_app("other").public_key_pem
-    await server.world.add_label(issue, "fix-me", by="maintainer")
+    server.app.public_key_pem = server.fake_github.create_app("other").public_key_pem
+    await server.fake_github.add_label(issue, "fix-me", by="maintainer")
     await server.wait_until_idle()
     assert timeline(issue) == ["maintainer labels it fix-me"]
     assert "GitHub returned 401: A JSON web token could not be decoded" in server.log
     server.app.public_key_pem = good
-    await server.world.add_comment(issue, "@agent retry", by="maintainer")
+    await server.fake_github.add_comment(issue, "@agent retry", by="maintainer")
     await server.wait_until_idle()
     assert timeline(issue)[1:] == ["maintainer: @agent retry [eyes]", OPENED.format(2)]
 
@@ -92,9 +92,9 @@ async def test_a_revoked_key_is_logged_and_a_retry_works_with_a_valid_one(
 async def test_tokens_that_expire_during_a_run_are_renewed_silently(server: ServerScenario) -> None:
     issue = server.issue("expired")
     server.block_run("expired")
-    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.fake_github.add_label(issue, "fix-me", by="maintainer")
     await server.wait_for_requests("expired")
-    server.world.expire_tokens()
+    server.fake_github.expire_tokens()
     server.unblock_run("expired")
     await server.wait_until_idle()
     assert timeline(issue) == ["maintainer labels it fix-me", OPENED.format(2)]
@@ -105,7 +105,7 @@ async def test_a_rejected_model_key_is_reported_and_resume_continues_the_run(
 ) -> None:
     issue = server.issue("unpaid")
     server.block_run("unpaid")
-    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.fake_github.add_label(issue, "fix-me", by="maintainer")
     await server.wait_for_requests("unpaid")
     refused = {"error": {"message": "Incorrect API key provided.", "code": "invalid_api_key"}}
     server.model.add_faults(ModelFault(status=401, body=json.dumps(refused)))
@@ -119,7 +119,7 @@ async def test_a_rejected_model_key_is_reported_and_resume_continues_the_run(
     )
     assert kept.startswith("The work so far (1 file) is on the branch `patchwright/issue-1-after-2-steps`.")
     assert how.startswith("**To continue** from where I stopped, comment `@agent resume`.")
-    await server.world.add_comment(issue, "@agent resume", by="maintainer")
+    await server.fake_github.add_comment(issue, "@agent resume", by="maintainer")
     await server.wait_until_idle()
     assert timeline(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
 
@@ -132,29 +132,31 @@ async def test_a_missing_app_permission_is_reported_with_its_page_and_a_retry_wo
         len(server.model.requests),
         dict(server.app.permissions),
     )
-    two = server.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
+    two = server.fake_github.create_issue(
+        one.repo, title="The other one", body="It should add.", by="reporter"
+    )
     server.app.permissions["contents"] = "read"
     try:
-        await server.world.add_label(one, "fix-me", by="maintainer")
+        await server.fake_github.add_label(one, "fix-me", by="maintainer")
         await server.wait_until_idle()
-        await server.world.add_comment(two, "@agent fix it", by="maintainer")
+        await server.fake_github.add_comment(two, "@agent fix it", by="maintainer")
         await server.wait_until_idle()
     finally:
         server.app.permissions.update(had)
-    page = f"{server.world.server_url}/settings/installations/{server.installations['ungranted'].id}"
+    page = f"{server.fake_github.server_url}/settings/installations/{server.installations['ungranted'].id}"
     assert timeline(one) == [
         "maintainer labels it fix-me",
         "patchwright[bot]: The GitHub App needs more permissions here: `contents: "
         f"write`. Ask an owner to grant them at {page}. Then add the label again or ask me in a comment.",
     ]
-    comments = f"{server.world.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
+    comments = f"{server.fake_github.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
     assert timeline(two) == [
         "maintainer: @agent fix it [eyes]",
         "patchwright[bot]: The GitHub App still needs `contents: write` here. See "
         f"{comments} for instructions.",
     ]
     assert len(server.model.requests) == request_count
-    await server.world.add_comment(one, "@agent retry", by="maintainer")
+    await server.fake_github.add_comment(one, "@agent retry", by="maintainer")
     await server.wait_until_idle()
     assert timeline(one)[2:] == ["maintainer: @agent retry [eyes]", OPENED.format(3)]
 
@@ -164,9 +166,9 @@ async def test_a_requester_without_write_access_at_the_end_learns_that_nothing_i
 ) -> None:
     issue = server.issue("withdrawn")
     server.block_run("withdrawn")
-    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.fake_github.add_label(issue, "fix-me", by="maintainer")
     await server.wait_for_requests("withdrawn")
-    server.world.set_role(issue.repo, "maintainer", "read")
+    server.fake_github.set_role(issue.repo, "maintainer", "read")
     server.unblock_run("withdrawn")
     await server.wait_until_idle()
     assert timeline(issue) == [
@@ -175,7 +177,7 @@ async def test_a_requester_without_write_access_at_the_end_learns_that_nothing_i
         "write access. A maintainer can add the label.",
     ]
     assert (issue.repo.branches, issue.repo.pulls) == (("main",), ())
-    await server.world.add_comment(issue, "@agent retry", by="colleague")
+    await server.fake_github.add_comment(issue, "@agent retry", by="colleague")
     await server.wait_until_idle()
     assert timeline(issue)[2:] == ["colleague: @agent retry [eyes]", OPENED.format(2)]
 
@@ -185,14 +187,14 @@ async def test_a_run_whose_app_is_uninstalled_stops_and_reports_it_after_reinsta
 ) -> None:
     issue, place = server.issue("taken"), server.installations["taken"]
     server.block_run("taken")
-    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.fake_github.add_label(issue, "fix-me", by="maintainer")
     await server.wait_for_requests("taken")
     place.repositories.remove(issue.repo)
     # The next request checks the requester's write access; by then the App is installed again.
-    server.world.before_next_request(
+    server.fake_github.before_next_request(
         "GET", "/taken/collaborators/maintainer/permission", lambda: place.repositories.append(issue.repo)
     )
-    await server.world.redeliver(removal_delivery(server, "taken"))
+    await server.fake_github.redeliver(removal_delivery(server, "taken"))
     await wait_until(lambda: issue.repo in place.repositories)
     server.unblock_run("taken")
     await server.wait_until_idle()
@@ -200,7 +202,7 @@ async def test_a_run_whose_app_is_uninstalled_stops_and_reports_it_after_reinsta
         "maintainer labels it fix-me",
         "patchwright[bot]: I had to stop before I finished. My access to this repository was revoked.",
     ]
-    await server.world.add_comment(issue, "@agent resume", by="maintainer")
+    await server.fake_github.add_comment(issue, "@agent resume", by="maintainer")
     await server.wait_until_idle()
     assert timeline(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
 

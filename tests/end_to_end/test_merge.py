@@ -63,7 +63,7 @@ async def test_a_request_with_a_merge_is_a_commit_on_top_of_it(
 ) -> None:
     scenario = make_scenario({"calc.py": CODE})
     pull = open_pull_request(scenario)
-    scenario.world.add_review(pull, THREADS[0], by="maintainer")
+    scenario.fake_github.add_review(pull, THREADS[0], by="maintainer")
     base, head = scenario.repo.commit("main", {"notes.txt": "new\n"}), pull.head.sha
     await scenario.script_model(
         RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
@@ -80,7 +80,7 @@ async def test_a_request_with_a_merge_is_a_commit_on_top_of_it(
 async def test_a_merge_does_not_touch_open_threads(make_scenario: Callable[..., Scenario]) -> None:
     scenario = make_scenario({"calc.py": CODE})
     pull = open_pull_request(scenario)
-    scenario.world.add_review(pull, THREADS[0], by="maintainer")
+    scenario.fake_github.add_review(pull, THREADS[0], by="maintainer")
     scenario.repo.commit("main", {"notes.txt": "new\n"})
     await scenario.script_model(*FIX_TURNS)
     assert isinstance(await scenario.resolve(request_job(scenario, pull, command="rebase")), Published)

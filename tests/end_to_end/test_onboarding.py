@@ -47,12 +47,14 @@ async def test_setup_proposes_the_command_that_ran_and_accepts_a_no(scenario: Sc
     scenario.environment["PATCHWRIGHT_SANDBOX"] = "docker"
     await scenario.script_model()
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, SECRET)
-        await scenario.world.add_comment(scenario.issue, "@agent setup", by="stranger")
+        scenario.fake_github.add_webhook(served.webhook, SECRET)
+        await scenario.fake_github.add_comment(scenario.issue, "@agent setup", by="stranger")
         await wait_for(lambda: len(scenario.comments) == 2)
-        request = await scenario.world.add_comment(scenario.issue, "@agent setup, please", by="maintainer")
+        request = await scenario.fake_github.add_comment(
+            scenario.issue, "@agent setup, please", by="maintainer"
+        )
         await wait_for(lambda: scenario.comments[3:] and not scenario.comments_in_progress)
-        await scenario.world.redeliver(request)
+        await scenario.fake_github.redeliver(request)
         pull = scenario.pull
         assert (pull.title, pull.head_ref, pull.base_ref, pull.draft) == (
             "Configure Patchwright", BRANCH, "main", False,
@@ -60,8 +62,8 @@ async def test_setup_proposes_the_command_that_ran_and_accepts_a_no(scenario: Sc
         assert scenario.repo.diff(pull).count("\ndiff --git") == 0  # one file
         assert set(config(scenario)) == {"test_command"}
         assert [user.login for user in pull.requested_reviewers] == ["maintainer"]
-        await scenario.world.close_thread(pull, by="maintainer")
-        await scenario.world.add_comment(scenario.issue, "@agent setup", by="maintainer")
+        await scenario.fake_github.close_thread(pull, by="maintainer")
+        await scenario.fake_github.add_comment(scenario.issue, "@agent setup", by="maintainer")
         await wait_for(lambda: scenario.comments[5:] and not scenario.comments_in_progress)
     assert scenario.comments[1].strip() == (
         "@stranger needs write access to start a run. A maintainer can add the label."
@@ -169,7 +171,7 @@ async def test_a_setup_that_failed_repeats_no_test_run_and_opens_one_pull_reques
 ) -> None:
     await scenario.script_model()
     for _ in range(MAX_ATTEMPTS):
-        scenario.world.lose_next_request("POST", "/pulls")
+        scenario.fake_github.lose_next_request("POST", "/pulls")
     async with service(scenario) as running:
         assert isinstance(await running.done(setup_job(scenario)), Failed)
     assert scenario.comments[0].startswith("**Not done.**")  # `resume` is not offered: no agent worked
@@ -203,17 +205,17 @@ async def test_the_installation_of_the_app_proposes_the_file_once_if_a_writer_in
     scenario.environment["PATCHWRIGHT_ONBOARDING"] = "true"
     await scenario.script_model()
     async with scenario.serve() as served:
-        hook = scenario.world.add_webhook(served.webhook, SECRET)
+        hook = scenario.fake_github.add_webhook(served.webhook, SECRET)
         for number, login in enumerate(("stranger", "maintainer", "maintainer"), start=1):
             body = {
                 "action": "created",
                 "installation": {"id": number},
                 "repositories": [{"full_name": "acme/calc"}],
-                "sender": {"id": scenario.world.user(login).id, "login": login, "type": "User"},
+                "sender": {"id": scenario.fake_github.user(login).id, "login": login, "type": "User"},
             }
             text = json.dumps(body).encode()
             delivery = Delivery(hook, str(uuid4()), "installation", "created", text, status=None)
-            await scenario.world.redeliver(delivery)
+            await scenario.fake_github.redeliver(delivery)
             await scenario.wait_for_completion(number)
             assert len(scenario.repo.pulls) == (login == "maintainer")
     assert scenario.pull.title == "Configure Patchwright"

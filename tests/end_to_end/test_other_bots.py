@@ -45,7 +45,7 @@ class MentioningBot:
         self.replies += 1
         (repo,) = (one for one in self._town.repositories if number in one.threads)
         words = f"@agent thank you for that, number {self.replies}. Fix it."
-        await self._town.world.add_comment(repo.threads[number], words, by=self.login)
+        await self._town.fake_github.add_comment(repo.threads[number], words, by=self.login)
 
 
 @pytest.mark.parametrize("kind", ["Bot", "User"])
@@ -53,9 +53,9 @@ async def test_two_bots_do_not_reply_to_each_other(kind: Literal["Bot", "User"])
     async with open_server_scenario() as server:
         issue = server.issue("bots")
         async with MentioningBot(server, most=100 if kind == "Bot" else 4) as other, server.serve():
-            server.world.user(other.login).kind = kind
-            server.world.add_webhook(other.url, SECRET)
-            await server.world.add_comment(issue, "@agent help", by="maintainer")
+            server.fake_github.user(other.login).kind = kind
+            server.fake_github.add_webhook(other.url, SECRET)
+            await server.fake_github.add_comment(issue, "@agent help", by="maintainer")
             await wait_until(lambda: other.replies >= 2)  # it replied to the maintainer and to Patchwright
             if (
                 kind == "User"
@@ -73,15 +73,17 @@ async def test_two_bots_do_not_reply_to_each_other(kind: Literal["Bot", "User"])
 async def test_quoted_bot_comments_mention_nobody() -> None:
     async with open_server_scenario() as server:
         del server.environment["PATCHWRIGHT_APP_ID"]
-        server.environment["GITHUB_TOKEN"] = server.world.create_token(
+        server.environment["GITHUB_TOKEN"] = server.fake_github.create_token(
             "maintainer"
         )  # the bot writes as the person who owns the token
         issue = server.issue("own")
         async with server.serve():
-            await server.world.add_comment(issue, "@agent help", by="maintainer")
+            await server.fake_github.add_comment(issue, "@agent help", by="maintainer")
             await server.wait_until_idle()
             (help_,) = own_comments(issue)
             assert "`@agent stop`" in help_
-            await server.world.add_comment(issue, issue.comments[-1].body.replace("`", ""), by="maintainer")
+            await server.fake_github.add_comment(
+                issue, issue.comments[-1].body.replace("`", ""), by="maintainer"
+            )
             await server.wait_until_idle()
         assert len(issue.comments) == 3 and server.model.requests == []

@@ -42,7 +42,7 @@ WORK = (
 
 def permalink(scenario: Scenario) -> str:
     """Returns the permalink that they mention."""
-    at = f"{scenario.world.server_url}/acme/calc/blob/{scenario.repo.bare.branch_sha('main')}"
+    at = f"{scenario.fake_github.server_url}/acme/calc/blob/{scenario.repo.bare.branch_sha('main')}"
     return f"[`calc.py:2`]({at}/calc.py#L2)"
 
 
@@ -226,7 +226,7 @@ async def test_an_unanswered_question_reports_why_and_can_be_resumed(scenario: S
 
 async def test_a_question_on_a_pull_request_is_answered_without_a_commit(scenario: Scenario) -> None:
     scenario.repo.commit("topic", {"calc.py": CODE + "\n\nX = 1\n"})
-    pull = scenario.world.create_pull(
+    pull = scenario.fake_github.create_pull(
         scenario.repo, "topic", by="contributor", title="Add X", body="I need X."
     )
     endpoint = await use_ordered_model(scenario, RecordedTurn("Look.", LOOK), RecordedTurn("So.", ANSWER))
@@ -244,7 +244,7 @@ async def test_a_question_on_a_pull_request_is_answered_without_a_commit(scenari
 @pytest.mark.slow
 async def test_an_approved_plan_on_a_pull_request_becomes_a_commit(scenario: Scenario) -> None:
     scenario.repo.commit("topic", {"calc.py": CODE + "\n\nX = 1\n"})
-    pull = scenario.world.create_pull(
+    pull = scenario.fake_github.create_pull(
         scenario.repo, "topic", by="contributor", title="Add X", body="I need X."
     )
     await use_ordered_model(scenario, RecordedTurn("Try.", FIX), RecordedTurn("So.", PLAN), *WORK)

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
 async def test_a_polling_server_resolves_issues_labeled_before_its_start(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
-    scenario.world.add_label_silently(scenario.issue, "fix-me", by="maintainer")
+    scenario.fake_github.add_label_silently(scenario.issue, "fix-me", by="maintainer")
     process = await scenario.cli(
         "serve", "--poll", "--port", "0", environment={"PATCHWRIGHT_WEBHOOK_SECRET": ""}
     )
@@ -25,7 +25,7 @@ async def test_a_polling_server_resolves_issues_labeled_before_its_start(scenari
     finally:
         process.terminate()
         await process.communicate()
-    assert scenario.world.deliveries == ()
+    assert scenario.fake_github.deliveries == ()
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     assert len(scenario.comments) == len(scenario.repo.pulls) == len(scenario.runs) == 1
 
@@ -44,7 +44,7 @@ async def test_polling_with_a_token_requires_repositories(
     scenario: Scenario, given: dict[str, str], expected: str
 ) -> None:
     await scenario.script_model()
-    token = {"PATCHWRIGHT_APP_ID": "", "GITHUB_TOKEN": scenario.world.create_token("maintainer")}
+    token = {"PATCHWRIGHT_APP_ID": "", "GITHUB_TOKEN": scenario.fake_github.create_token("maintainer")}
     code, _, error = await scenario.command("serve", "--poll", "--port", "0", environment=token | given)
     assert code == 2
     assert expected in error

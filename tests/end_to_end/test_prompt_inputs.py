@@ -78,8 +78,8 @@ async def test_the_operators_custom_prompt_reaches_the_model(scenario: Scenario,
 
 
 async def test_an_image_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenario) -> None:
-    shot = scenario.world.add_attachment("assets/shot", png())
-    report = scenario.world.add_attachment("files/1/report.pdf", b"%PDF-1.7 nothing")
+    shot = scenario.fake_github.add_attachment("assets/shot", png())
+    report = scenario.fake_github.add_attachment("files/1/report.pdf", b"%PDF-1.7 nothing")
     scenario.issue.body = f"See ![it]({shot}) and [this]({report})."
     look = RunShell(
         command=f"find {scenario.data} -name '?-*' -path '*/attachments/*' -size +0 | xargs -n 1 basename | sort"
@@ -105,7 +105,7 @@ async def test_an_image_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenario
 async def test_attachments_are_restored_when_a_run_continues_in_a_new_sandbox(
     scenario: Scenario,
 ) -> None:
-    shot = scenario.world.add_attachment("assets/shot", png())
+    shot = scenario.fake_github.add_attachment("assets/shot", png())
     scenario.issue.body = f"See ![it]({shot})."
     look = RunShell(command=f"find {scenario.data} -path '*/attachments/1-shot.png' -size +0")
     runs: list[asyncio.Task[Outcome]] = []

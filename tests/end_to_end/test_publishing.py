@@ -60,7 +60,7 @@ async def test_success_is_not_reported_if_the_pull_request_has_another_head(
     publish_scenario: PublishScenario,
 ) -> None:
     """Complaint 5, positive control: another commit arrives first, and no success is reported."""
-    publish_scenario.world.before_next_request(
+    publish_scenario.fake_github.before_next_request(
         "POST", "/pulls", lambda: publish_scenario.repo.commit(BRANCH, {"theirs.py": "1\n"})
     )
     with pytest.raises(ForgeError, match=r"but [0-9a-f]{12} was pushed"):
@@ -83,7 +83,10 @@ async def test_a_commit_is_verified_and_names_the_requester_as_co_author(
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
     sha = pull.head.sha
-    person, bot = publish_scenario.world.user("maintainer"), publish_scenario.world.user("patchwright[bot]")
+    person, bot = (
+        publish_scenario.fake_github.user("maintainer"),
+        publish_scenario.fake_github.user("patchwright[bot]"),
+    )
     shown = publish_scenario.repo.bare.git("show", "-s", "--format=%an <%ae>%n%B", sha).decode()
     assert sha in publish_scenario.repo.signed
     assert shown.startswith(f"{bot.login} <{bot.id}+{bot.login}@users.noreply.github.com>\n")
@@ -105,7 +108,7 @@ async def test_an_unsigned_commit_is_reported_and_still_has_the_bot_as_author(
     (pull,) = publish_scenario.pulls
     assert "This commit was pushed with git and is not signed by GitHub" in pull.body
     assert "`run.sh` is or was another kind of file" in pull.body
-    bot = publish_scenario.world.user("patchwright[bot]")
+    bot = publish_scenario.fake_github.user("patchwright[bot]")
     shown = publish_scenario.repo.bare.git("show", "-s", "--format=%an %ae", pull.head.sha).decode().strip()
     assert shown == f"{bot.login} {bot.id}+{bot.login}@users.noreply.127.0.0.1"
 
@@ -140,7 +143,7 @@ async def test_a_base_in_the_issue_counts_only_from_users_with_write_access(
     publish_scenario.issue.body = "base=old"
     await publish_scenario.publish()
     assert publish_scenario.pulls[0].base.ref == "main"
-    publish_scenario.issue.author = publish_scenario.world.user("maintainer")
+    publish_scenario.issue.author = publish_scenario.fake_github.user("maintainer")
     await publish_scenario.publish()
     assert publish_scenario.pulls[1].base.ref == "old"
 
@@ -149,7 +152,7 @@ async def test_a_missing_base_is_one_clear_error(publish_scenario: PublishScenar
     publish_scenario.command = "base=nowhere"
     with pytest.raises(WorkspaceError, match="has no branch 'nowhere'"):
         await publish_scenario.publish()
-    assert publish_scenario.world.writes == ()
+    assert publish_scenario.fake_github.writes == ()
 
 
 async def test_a_branch_pattern_without_a_placeholder_is_ignored(
@@ -190,7 +193,9 @@ async def test_new_commits_on_the_base_do_not_block_publishing(publish_scenario:
 async def test_an_issue_closed_during_the_run_gets_a_comment_with_a_branch(
     publish_scenario: PublishScenario,
 ) -> None:
-    publish_scenario.before_publishing = lambda: publish_scenario.world.close_silently(publish_scenario.issue)
+    publish_scenario.before_publishing = lambda: publish_scenario.fake_github.close_silently(
+        publish_scenario.issue
+    )
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Reported) and outcome.branch == BRANCH
     assert publish_scenario.pulls == ()
@@ -208,7 +213,9 @@ async def test_an_issue_deleted_during_the_run_loses_no_work(publish_scenario: P
 
 
 async def test_an_issue_locked_during_the_run_gets_no_pull_request(publish_scenario: PublishScenario) -> None:
-    publish_scenario.before_publishing = lambda: publish_scenario.world.lock_thread(publish_scenario.issue)
+    publish_scenario.before_publishing = lambda: publish_scenario.fake_github.lock_thread(
+        publish_scenario.issue
+    )
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Reported)
     assert (outcome.branch, outcome.url) == (BRANCH, "")
@@ -226,7 +233,7 @@ WRITES = ["/git/refs", "/graphql", "/pulls", "/comments"]
 async def test_a_lost_response_to_any_write_duplicates_nothing(
     publish_scenario: PublishScenario, path: str
 ) -> None:
-    publish_scenario.world.lose_next_response("POST", path)
+    publish_scenario.fake_github.lose_next_response("POST", path)
     assert isinstance(await publish_scenario.publish(), Published)
     assert_once(publish_scenario)
 
@@ -236,14 +243,14 @@ async def test_a_lost_response_to_any_write_duplicates_nothing(
 async def test_a_worker_killed_at_any_write_is_replaced_without_duplicates(
     publish_scenario: PublishScenario, path: str
 ) -> None:
-    publish_scenario.world.fail_next_request("POST", path, status=401, times=2)  # nothing follows it
+    publish_scenario.fake_github.fail_next_request("POST", path, status=401, times=2)  # nothing follows it
     with pytest.raises(ForgeError):
         await publish_scenario.publish()
     assert isinstance(await publish_scenario.publish(), Published)
     assert_once(publish_scenario)
-    before = publish_scenario.world.writes
+    before = publish_scenario.fake_github.writes
     assert isinstance(await publish_scenario.publish(), Published)
-    assert publish_scenario.world.writes == before
+    assert publish_scenario.fake_github.writes == before
 
 
 def assert_once(publish_scenario: PublishScenario) -> None:
@@ -257,15 +264,15 @@ def assert_once(publish_scenario: PublishScenario) -> None:
 
 
 async def test_a_token_that_expires_during_the_run_is_renewed(publish_scenario: PublishScenario) -> None:
-    publish_scenario.before_publishing = publish_scenario.world.expire_tokens
-    before = len(publish_scenario.world.tokens)
+    publish_scenario.before_publishing = publish_scenario.fake_github.expire_tokens
+    before = len(publish_scenario.fake_github.tokens)
     assert isinstance(await publish_scenario.publish(), Published)
     assert (
-        len(publish_scenario.world.tokens) == before + 2
+        len(publish_scenario.fake_github.tokens) == before + 2
     )  # one at the start of the run, one after it expired
     publish_scenario.repo.protect(BRANCH, "No more.")
     await publish_scenario.publish(file("run.sh", b"#!/bin/sh\n", "100755"))  # also when it pushes with git
-    assert len(publish_scenario.world.tokens) == before + 4
+    assert len(publish_scenario.fake_github.tokens) == before + 4
 
 
 async def test_publishing_waits_until_the_pull_request_shows_the_push(
@@ -275,10 +282,10 @@ async def test_publishing_waits_until_the_pull_request_shows_the_push(
     (pull,) = publish_scenario.pulls
     head, ref = pull.head.sha, f"refs/heads/{BRANCH}"
     parent = publish_scenario.repo.bare.resolve(f"{head}~") or ""
-    publish_scenario.world.before_next_request(
+    publish_scenario.fake_github.before_next_request(
         "GET", f"/pulls/{pull.number}", lambda: publish_scenario.repo.bare.git("update-ref", ref, parent)
     )
-    publish_scenario.world.before_next_request(
+    publish_scenario.fake_github.before_next_request(
         "GET", f"/pulls/{pull.number}", lambda: publish_scenario.repo.bare.git("update-ref", ref, head)
     )
     assert isinstance(await publish_scenario.publish(kind="fixed"), Published)

@@ -107,10 +107,10 @@ async def test_a_workflow_change_without_permission_is_not_lost(
 async def test_if_github_rejects_the_pull_request_the_branch_is_named(
     publish_scenario: PublishScenario,
 ) -> None:
-    publish_scenario.world.fail_next_request("POST", "/pulls", status=403)
+    publish_scenario.fake_github.fail_next_request("POST", "/pulls", status=403)
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Reported) and outcome.branch == BRANCH
-    comment, repo_url = publish_scenario.comments[0], publish_scenario.world.server_url + "/acme/calc"
+    comment, repo_url = publish_scenario.comments[0], publish_scenario.fake_github.server_url + "/acme/calc"
     assert comment.startswith(
         "**No pull request:** GitHub does not let me open pull requests here.\n\n**Fixed:** 1 test that failed before "
         "passes now, and nothing that passed before fails.\n\n[Open it "

@@ -40,7 +40,7 @@ async def test_a_push_during_the_run_is_kept_and_the_change_is_verified_on_top_o
     scenario: Scenario,
 ) -> None:
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     theirs: list[str] = []
 
     def push(turn: int, body: object) -> None:
@@ -75,7 +75,7 @@ async def test_a_conflicting_push_is_not_overwritten_and_the_work_is_saved_elsew
 ) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     theirs: list[str] = []
 
     def push(turn: int, body: object) -> None:
@@ -102,11 +102,11 @@ async def test_a_conflicting_push_is_not_overwritten_and_the_work_is_saved_elsew
 async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = pull.head.sha
 
     def close(turn: int, body: object) -> None:
-        scenario.world.close_silently(pull)
+        scenario.fake_github.close_silently(pull)
 
     await scenario.script_model(
         RecordedTurn("Fix.", MUL),
@@ -123,9 +123,9 @@ async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(unteste
     scenario = untested_scenario
     scenario.repo.commit("release", {"notes.txt": "1.0\n"})
     scenario.repo.commit("main", {"calc.py": WIP})
-    pull = scenario.world.create_pull(scenario.repo, "main", by="contributor", title="Release")
+    pull = scenario.fake_github.create_pull(scenario.repo, "main", by="contributor", title="Release")
     pull.base_ref = "release"
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = scenario.repo.bare.branch_sha("main")
     await scenario.script_model(
         RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
@@ -141,7 +141,7 @@ async def test_a_protected_branch_is_not_pushed_to_and_the_work_is_saved_elsewhe
     scenario = untested_scenario
     pull = open_pull_request(scenario)
     scenario.repo.protect("topic", "Changes must be made through a pull request.")
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = pull.head.sha
     await scenario.script_model(
         RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
@@ -159,9 +159,9 @@ async def test_a_protected_branch_is_not_pushed_to_and_the_work_is_saved_elsewhe
 async def test_a_fork_that_allows_maintainer_edits_gets_the_commit(untested_scenario: Scenario) -> None:
     """Complaint 6: pull requests from forks fail."""
     scenario = untested_scenario
-    fork = scenario.world.create_fork(scenario.repo, "contributor")
+    fork = scenario.fake_github.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork, maintainer_can_modify=True)
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     await scenario.script_model(
         RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
@@ -179,10 +179,10 @@ async def test_a_fork_that_rejects_the_push_gets_the_patch_in_a_comment(
 ) -> None:
     """GitHub shows the setting of an organization's fork, but rejects the push."""
     scenario = untested_scenario
-    fork = scenario.world.create_fork(scenario.repo, "contributor")
+    fork = scenario.fake_github.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork, maintainer_can_modify=True)
     fork.protect("topic", "Not for you.")
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     await scenario.script_model(
         RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
@@ -198,9 +198,9 @@ async def test_a_failed_run_on_a_fork_brings_none_of_its_code_into_the_repositor
 ) -> None:
     """A branch in the repository would run its workflows, with its secrets, on a stranger's code."""
     scenario = untested_scenario
-    fork = scenario.world.create_fork(scenario.repo, "contributor")
+    fork = scenario.fake_github.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork, maintainer_can_modify=True)
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
 
     def refuse(turn: int, body: object) -> None:
         if turn == 1:
@@ -220,9 +220,9 @@ async def test_a_fork_without_maintainer_edits_gets_the_patch_in_a_comment(
 ) -> None:
     """Complaint 6: pull requests from forks fail."""
     scenario = untested_scenario
-    fork = scenario.world.create_fork(scenario.repo, "contributor")
+    fork = scenario.fake_github.create_fork(scenario.repo, "contributor")
     pull = open_pull_request(scenario, fork=fork)
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = pull.head.sha
     await scenario.script_model(
         RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
@@ -264,7 +264,7 @@ async def test_instructions_and_test_commands_of_a_foreign_head_have_no_effect(
         ),
     }
     pull = open_pull_request(scenario, head)
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     await scenario.script_model(
         RecordedTurn("Fix.", MUL, TEST_MUL),
         RecordedTurn("Run.", RUN_TESTS),
@@ -286,7 +286,7 @@ async def test_a_user_without_write_access_starts_nothing_on_a_pull_request(
 ) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, THREADS[0], by="triager", body="@agent do it")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="triager", body="@agent do it")
     await scenario.script_model(*FIX_TURNS)
     assert isinstance(
         await scenario.resolve(request_job(scenario, pull, review, "do it", by="triager")), Rejected
@@ -310,8 +310,8 @@ async def test_a_label_on_a_pull_request_starts_a_run_on_all_open_threads(
 ) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    scenario.world.add_review(pull, THREADS[0], by="maintainer")
-    scenario.world.add_review(pull, THREADS[1], by="maintainer", verdict="changes_requested")
+    scenario.fake_github.add_review(pull, THREADS[0], by="maintainer")
+    scenario.fake_github.add_review(pull, THREADS[1], by="maintainer", verdict="changes_requested")
     both = finish_with_replies((1, True, "Yes."), (2, True, "Yes too."))
     await scenario.script_model(RecordedTurn("Fix.", MUL, NEG), *[RecordedTurn("Done.", both)] * 2)
     assert isinstance(await scenario.resolve(request_job(scenario, pull)), Published)

@@ -44,12 +44,12 @@ def scenario(
 
 
 async def add_label(server: ServerScenario, thread: Issue, by: str) -> Issue:
-    await server.world.add_label(thread, "fix-me", by=by)
+    await server.fake_github.add_label(thread, "fix-me", by=by)
     return thread
 
 
 async def add_comment(server: ServerScenario, thread: Issue, text: str, by: str) -> Issue:
-    await server.world.add_comment(thread, text, by=by)
+    await server.fake_github.add_comment(thread, text, by=by)
     return thread
 
 
@@ -57,7 +57,7 @@ def open_pull_request(server: ServerScenario, name: str) -> FakePullRequest:
     """Opens a pull request of a contributor."""
     repo = server.repository(name)
     repo.commit("topic", {"calc.py": "def add(a, b):\n    return a + b\n"})
-    return server.world.create_pull(repo, "topic", by="contributor")
+    return server.fake_github.create_pull(repo, "topic", by="contributor")
 
 
 # --- missing permissions ------------------------------------------------------------------------------------
@@ -86,11 +86,11 @@ async def an_outsiders_stop(server: ServerScenario, name: str) -> Issue:
 @scenario("leaver labels it fix-me", NO_WRITE.format("leaver"))
 async def who_may_no_more_when_it_begins(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
-    server.world.set_role(issue.repo, "leaver", "write")
-    server.world.before_next_request(
+    server.fake_github.set_role(issue.repo, "leaver", "write")
+    server.fake_github.before_next_request(
         "GET",
         f"/{name}/collaborators/leaver/permission",
-        lambda: server.world.set_role(issue.repo, "leaver", "none"),
+        lambda: server.fake_github.set_role(issue.repo, "leaver", "none"),
     )
     return await add_label(server, issue, by="leaver")
 
@@ -114,7 +114,7 @@ async def who_sees_it_but_may_not(server: ServerScenario, name: str) -> Issue:
 )
 async def a_closed_issue(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
-    server.world.close_silently(issue)
+    server.fake_github.close_silently(issue)
     return await add_label(server, issue, by="maintainer")
 
 
@@ -124,7 +124,7 @@ async def a_closed_issue(server: ServerScenario, name: str) -> Issue:
 )
 async def a_closed_pull_request(server: ServerScenario, name: str) -> Issue:
     pull = open_pull_request(server, name)
-    server.world.close_silently(pull)
+    server.fake_github.close_silently(pull)
     return await add_comment(server, pull, "@agent rebase", by="maintainer")
 
 
@@ -141,7 +141,7 @@ async def a_pull_request_where_nothing_is_asked(server: ServerScenario, name: st
 @scenario("maintainer labels it fix-me", logged="this conversation is locked")
 async def a_locked_issue(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
-    server.world.lock_thread(issue)
+    server.fake_github.lock_thread(issue)
     return await add_label(server, issue, by="maintainer")
 
 
@@ -182,9 +182,9 @@ async def an_issue_that_is_deleted_meanwhile(server: ServerScenario, name: str) 
 async def an_issue_that_is_moved_meanwhile(server: ServerScenario, name: str) -> Issue:
     issue = server.issue(name)
     other = server.repository(f"{name}-other")
-    server.world.create_issue(other, title="First", body="", by="reporter")
-    issue.moved_to = server.world.create_issue(other, title=issue.title, body=issue.body, by="reporter")
-    await server.world.add_label(issue, "fix-me", by="maintainer")
+    server.fake_github.create_issue(other, title="First", body="", by="reporter")
+    issue.moved_to = server.fake_github.create_issue(other, title=issue.title, body=issue.body, by="reporter")
+    await server.fake_github.add_label(issue, "fix-me", by="maintainer")
     return issue.moved_to
 
 
@@ -253,7 +253,7 @@ async def test_rejected_requests_neither_reach_the_model_nor_change_a_repository
 ) -> None:
     assert timelines.server.model.requests == []
     harmless = re.compile(r"/(comments|comments/\d+|reactions|graphql)$")
-    assert [write for write in timelines.server.world.writes if not harmless.search(write.path)] == []
+    assert [write for write in timelines.server.fake_github.writes if not harmless.search(write.path)] == []
     assert {branch for thread in timelines.threads.values() for branch in thread.repo.branches} == {
         "main",
         "topic",

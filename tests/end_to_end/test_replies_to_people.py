@@ -35,9 +35,9 @@ async def server() -> AsyncIterator[ServerScenario]:
 async def test_every_rejected_requester_gets_a_reply_with_the_reason(server: ServerScenario) -> None:
     # Complaint 2: a trigger that is rejected or ignored silently.
     issue = server.issue("silence")
-    await server.world.add_comment(issue, "@agent please fix this", by="outsider")
+    await server.fake_github.add_comment(issue, "@agent please fix this", by="outsider")
     await server.wait_until_idle()
-    await server.world.add_comment(issue, "@agent yes, fix it", by="maintainer")
+    await server.fake_github.add_comment(issue, "@agent yes, fix it", by="maintainer")
     await server.wait_until_idle()
     assert timeline(issue) == [
         "outsider: @agent please fix this",
@@ -60,18 +60,20 @@ async def test_each_request_in_an_issue_gets_one_comment(
         RecordedTurn("Run.", RUN_TESTS),
         RecordedTurn("Done.", answer),
     )
-    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.fake_github.add_label(issue, "fix-me", by="maintainer")
     await server.wait_for_requests("spam")
-    await server.world.add_comment(issue, "@agent stop", by="maintainer")
+    await server.fake_github.add_comment(issue, "@agent stop", by="maintainer")
     await server.wait_until_idle()
     server.unblock_run("spam")
-    await server.world.add_comment(issue, "@agent resume", by="maintainer")
+    await server.fake_github.add_comment(issue, "@agent resume", by="maintainer")
     await server.wait_until_idle()
     (pull,) = issue.repo.pulls
-    review = server.world.add_review(pull, ("calc.py", 2, "Say why."), by="maintainer", body="@agent please")
-    await server.world.deliver_review(pull, review)
+    review = server.fake_github.add_review(
+        pull, ("calc.py", 2, "Say why."), by="maintainer", body="@agent please"
+    )
+    await server.fake_github.deliver_review(pull, review)
     await server.wait_until_idle()
-    await server.world.add_comment(pull, "@agent thanks, and name the test better", by="maintainer")
+    await server.fake_github.add_comment(pull, "@agent thanks, and name the test better", by="maintainer")
     await server.wait_until_idle()
     assert timeline(issue) == [
         "maintainer labels it fix-me",
@@ -96,13 +98,13 @@ async def test_a_run_on_a_fork_respects_the_maintainer_edit_setting(
     # Complaint 6: pull requests from forks fail.
     repo = server.repository("forks")
     for owner, lets in (("open-hand", True), ("closed-hand", False)):
-        fork = server.world.create_fork(repo, owner)
+        fork = server.fake_github.create_fork(repo, owner)
         fork.commit("topic", {"calc.py": WIP})
-        server.world.create_pull(
+        server.fake_github.create_pull(
             repo, "topic", by=owner, fork=fork, maintainer_can_modify=lets, title=f"Multiply, by {owner}"
         )
     for pull in repo.pulls:
-        await server.world.add_comment(pull, "@agent mul adds", by="maintainer")
+        await server.fake_github.add_comment(pull, "@agent mul adds", by="maintainer")
     await server.wait_until_idle()
     assert [timeline(pull) for pull in repo.pulls] == [
         ["maintainer: @agent mul adds [eyes]", "patchwright[bot]: I pushed ID to `topic`."],
@@ -117,12 +119,14 @@ async def test_a_run_on_a_fork_respects_the_maintainer_edit_setting(
 async def test_two_simultaneous_requests_do_not_cancel_each_other(server: ServerScenario) -> None:
     # Complaint 20: concurrency that cancels itself.
     one = server.issue("at-once")
-    two = server.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
+    two = server.fake_github.create_issue(
+        one.repo, title="The other one", body="It should add.", by="reporter"
+    )
     await asyncio.gather(
-        server.world.add_label(one, "fix-me", by="maintainer"),
-        server.world.add_comment(one, "@agent fix it", by="colleague"),
-        server.world.add_label(two, "fix-me", by="colleague"),
-        server.world.add_comment(two, "@agent fix it", by="maintainer"),
+        server.fake_github.add_label(one, "fix-me", by="maintainer"),
+        server.fake_github.add_comment(one, "@agent fix it", by="colleague"),
+        server.fake_github.add_label(two, "fix-me", by="colleague"),
+        server.fake_github.add_comment(two, "@agent fix it", by="maintainer"),
     )
     await server.wait_until_idle()
     for issue, pull in zip((one, two), sorted(one.repo.pulls, key=lambda pull: pull.head_ref), strict=True):
@@ -157,23 +161,23 @@ async def test_a_text_that_only_resembles_a_mention_starts_nothing(server: Serve
     # Complaint 24: accidental triggers.
     issue = server.issue("accidents")
     for text in ACCIDENTS:
-        await server.world.add_comment(issue, text, by="maintainer")
-    innocent = server.world.add_comment_silently(issue, "It happens on Mondays.", by="maintainer")
+        await server.fake_github.add_comment(issue, text, by="maintainer")
+    innocent = server.fake_github.add_comment_silently(issue, "It happens on Mondays.", by="maintainer")
     async with httpx.AsyncClient(trust_env=False) as client:  # edited in the browser by its author
         await client.patch(
-            f"{server.world.api_url}/repos/acme/accidents/issues/comments/{innocent.id}",
+            f"{server.fake_github.api_url}/repos/acme/accidents/issues/comments/{innocent.id}",
             json={"body": "@agent fix it"},
-            headers={"Authorization": f"Bearer {server.world.create_token('maintainer')}"},
+            headers={"Authorization": f"Bearer {server.fake_github.create_token('maintainer')}"},
         )
     for bot in ("dependabot[bot]", "patchwright[bot]"):
-        server.world.user(bot).kind = "Bot"
-        await server.world.add_comment(issue, "@agent fix it", by=bot)
-    await wait_until(lambda: any(one.action == "edited" for one in server.world.deliveries))
+        server.fake_github.user(bot).kind = "Bot"
+        await server.fake_github.add_comment(issue, "@agent fix it", by=bot)
+    await wait_until(lambda: any(one.action == "edited" for one in server.fake_github.deliveries))
     await server.wait_until_idle()
     assert server.model.count_requests(issue.title) == 0
     assert [one for one in issue.comments if one.reactions or one.author.login == "patchwright[bot]"] == [
         issue.comments[-1]  # by a person who uses the bot's name: it got no reply either
     ]
-    await server.world.add_comment(issue, "Now, @agent, fix it.", by="maintainer")
+    await server.fake_github.add_comment(issue, "Now, @agent, fix it.", by="maintainer")
     await server.wait_until_idle()
     assert timeline(issue)[-2:] == ["maintainer: Now, @agent, fix it. [eyes]", OPENED.format(2)]

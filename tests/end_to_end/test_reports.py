@@ -56,11 +56,13 @@ async def test_at_a_limit_the_work_is_published_and_the_limit_is_reported_first(
 
 async def test_the_cost_of_a_run_is_reported_as_text_and_json(untested_scenario: Scenario) -> None:
     # Complaint 9: costs and tokens are hidden; output is not machine-readable.
-    untested_scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    untested_scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
     await use_ordered_model(
         untested_scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), model_prices=PRICES
     )
-    delivery = await untested_scenario.world.add_label(untested_scenario.issue, "fix-me", by="maintainer")
+    delivery = await untested_scenario.fake_github.add_label(
+        untested_scenario.issue, "fix-me", by="maintainer"
+    )
     code, out, error = await untested_scenario.command(
         "action", environment=untested_scenario.event(delivery)
     )
@@ -141,9 +143,9 @@ async def test_the_status_comment_is_accurate_from_start_to_end(scenario: Scenar
     assert while_working and all(each.startswith("I am working on this.") for each in while_working)
     (comment,) = scenario.comments
     assert comment.startswith(last) and "I am working" not in comment
-    made = [write.path.rpartition("/")[2] for write in scenario.world.writes]
+    made = [write.path.rpartition("/")[2] for write in scenario.fake_github.writes]
     if kind is Published:  # posted last, when it had been read
-        assert made.index("pulls") < len(made) - 1 and scenario.world.writes[-1].method == "PATCH"
+        assert made.index("pulls") < len(made) - 1 and scenario.fake_github.writes[-1].method == "PATCH"
         assert "pull request" not in "".join(while_working).replace("open a pull request", "")
     else:
         assert "pulls" not in made

@@ -40,15 +40,15 @@ async def test_a_review_of_five_threads_gets_one_commit_four_replies_and_resolve
     scenario: Scenario,
 ) -> None:
     pull = open_pull_request(scenario)
-    scenario.world.add_review(pull, ("calc.py", LINES["tmp"], "Typo."), by="maintainer")
-    scenario.world.resolve_thread(pull.review_threads[0], by="contributor")
-    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent please fix these")
+    scenario.fake_github.add_review(pull, ("calc.py", LINES["tmp"], "Typo."), by="maintainer")
+    scenario.fake_github.resolve_thread(pull.review_threads[0], by="contributor")
+    review = scenario.fake_github.add_review(pull, *THREADS, by="maintainer", body="@agent please fix these")
     before = pull.head.sha
     await scenario.script_model(*WORK)
     outcome = await scenario.resolve(request_job(scenario, pull, review, "please fix these"))
     # This includes four requests for a token and for the bot's account. A review of three threads needs 28
     # on a server that runs.
-    assert len(scenario.world.api_requests) <= 31
+    assert len(scenario.fake_github.api_requests) <= 31
     assert isinstance(outcome, Published)
     assert (outcome.number, outcome.branch, outcome.verdict.kind) == (pull.number, "topic", "fixed")
     assert outcome.verdict.fail_to_pass == ("tests/test_calc.py::test_mul",)
@@ -87,10 +87,10 @@ async def test_the_initial_prompt_contains_the_review_the_conversation_and_the_d
     """Complaint 18: replies in the review threads, and the complete thread is read."""
     scenario = untested_scenario
     pull = open_pull_request(scenario, body="Two small functions.")
-    old = scenario.world.add_review(pull, THREADS[0], by="stranger", body="I am not sure about this.")
-    scenario.world.add_reply(pull.review_threads[0], "Agreed: it must multiply.", by="maintainer")
-    scenario.world.add_comment_silently(pull, "Please keep it small.", by="maintainer")
-    review = scenario.world.add_review(pull, THREADS[1], by="maintainer", body="@agent fix neg")
+    old = scenario.fake_github.add_review(pull, THREADS[0], by="stranger", body="I am not sure about this.")
+    scenario.fake_github.add_reply(pull.review_threads[0], "Agreed: it must multiply.", by="maintainer")
+    scenario.fake_github.add_comment_silently(pull, "Please keep it small.", by="maintainer")
+    review = scenario.fake_github.add_review(pull, THREADS[1], by="maintainer", body="@agent fix neg")
     await scenario.script_model(
         RecordedTurn("Fix.", NEG),
         *[RecordedTurn("Done.", finish_with_replies((2, True, "It negates.")))] * 2,
@@ -124,12 +124,12 @@ async def test_a_review_is_one_job_in_any_order_of_its_deliveries(
     scenario = untested_scenario
     pull = open_pull_request(scenario)
     threads = (THREADS[0], (THREADS[1][0], THREADS[1][1], "@agent this must negate"), *THREADS[2:])
-    review = scenario.world.add_review(pull, *threads, by="maintainer", body="A few things, @agent")
+    review = scenario.fake_github.add_review(pull, *threads, by="maintainer", body="A few things, @agent")
     await scenario.script_model(*QUICK, delay=0.1)
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
-        deliveries = await scenario.world.deliver_review(pull, review)
-        again = [scenario.world.redeliver(one) for one in reversed(deliveries)]
+        scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
+        deliveries = await scenario.fake_github.deliver_review(pull, review)
+        again = [scenario.fake_github.redeliver(one) for one in reversed(deliveries)]
         results: list[Delivery] = [*deliveries, *await asyncio.gather(*again)]
         assert {one.status for one in results} == {202}
         await scenario.wait_for_completion()
@@ -144,7 +144,7 @@ async def test_a_thread_without_a_reply_is_requested_again_and_then_reported(
 ) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
     silent = finish_with_replies((1, True, "It multiplies now."))
     await scenario.script_model(
         RecordedTurn("Fix.", MUL), RecordedTurn("Done.", silent), RecordedTurn("So.", silent)
@@ -160,7 +160,7 @@ async def test_a_change_that_breaks_a_test_is_not_pushed_and_resolves_no_thread(
     scenario: Scenario,
 ) -> None:
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before, broken = pull.head.sha, ReplaceText(path="calc.py", old="a * 2", new="a * 3")
     answer = finish_with_replies((1, True, "It multiplies now."))
     await scenario.script_model(
@@ -185,7 +185,7 @@ async def test_a_change_that_breaks_a_test_is_not_pushed_and_resolves_no_thread(
 async def test_a_change_whose_own_test_fails_is_not_pushed(scenario: Scenario) -> None:
     scenario.environment["PATCHWRIGHT_MAX_REPAIRS"] = "0"
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = pull.head.sha
     await scenario.script_model(
         RecordedTurn("Test.", TEST_MUL, NEG),
@@ -201,7 +201,7 @@ async def test_a_change_whose_own_test_fails_is_not_pushed(scenario: Scenario) -
 async def test_without_a_change_every_thread_gets_a_reason(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[3], by="maintainer", body="@agent")
     await scenario.script_model(
         RecordedTurn("No.", finish_with_replies((1, False, "It is called so elsewhere.")))
     )
@@ -216,12 +216,12 @@ async def test_without_a_change_every_thread_gets_a_reason(untested_scenario: Sc
 async def test_a_lost_response_duplicates_nothing(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, *THREADS, by="maintainer", body="@agent")
 
     def lose(turn: int, body: object) -> None:
         if turn == 2:
             for lost in ("/graphql", "/graphql", "/replies", "/replies", "/comments"):
-                scenario.world.lose_next_response("POST", lost)
+                scenario.fake_github.lose_next_response("POST", lost)
 
     await scenario.script_model(*QUICK, on_request=lose)
     assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Published)
@@ -235,7 +235,7 @@ async def test_a_lost_response_duplicates_nothing(untested_scenario: Scenario) -
 async def test_work_published_before_a_crash_is_not_published_again(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
     job = request_job(scenario, pull, review)
     await scenario.script_model(
         RecordedTurn("Fix.", MUL, NEG),
@@ -274,7 +274,7 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     assert isinstance(await scenario.resolve(first), Published)
     assert set(finish_takes(scenario)) == {"cause", "change", "testing", "to_check"}
     pull = scenario.pull
-    review = scenario.world.add_review(
+    review = scenario.fake_github.add_review(
         pull, ("calc.py", 2, "Put the larger one first."), by="maintainer", body="@agent"
     )
     swap = ReplaceText(path="calc.py", old="return a + b", new="return b + a")
@@ -297,7 +297,7 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     assert "How the agent worked" in pull.body and "How the agent worked" not in text
     assert scenario.repo.read(pull.head_ref, "calc.py").startswith("def add(a, b):\n    return b + a\n")
     assert len(scenario.repo.pulls) == 1
-    again = scenario.world.add_review(pull, ("calc.py", 2, "Or not."), by="maintainer", body="@agent")
+    again = scenario.fake_github.add_review(pull, ("calc.py", 2, "Or not."), by="maintainer", body="@agent")
     await scenario.script_model(RecordedTurn("No.", finish_with_replies((1, False, "It does not matter."))))
     await scenario.resolve(request_job(scenario, pull, again))
     assert "A run of this program worked on this pull request." in initial_prompt(scenario)
@@ -312,7 +312,7 @@ async def test_a_foreign_pull_request_has_no_previous_run(untested_scenario: Sce
     )
     assert isinstance(await scenario.resolve(), Published)
     pull = open_pull_request(scenario, body="Fixes #1")
-    review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[3], by="maintainer", body="@agent")
     await scenario.script_model(RecordedTurn("No.", finish_with_replies((1, False, "No."))))
     await scenario.resolve(request_job(scenario, pull, review))
     assert "Earlier runs on this pull request" not in initial_prompt(scenario)
@@ -324,12 +324,12 @@ async def test_the_command_line_resolves_the_open_threads_of_a_pull_request(
 ) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    scenario.world.add_review(pull, THREADS[0], by="maintainer")
+    scenario.fake_github.add_review(pull, THREADS[0], by="maintainer")
     await scenario.script_model(
         RecordedTurn("Fix.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
     )
     code, out, error = await scenario.command(
-        "resolve", f"{scenario.world.server_url}/acme/calc/pull/{pull.number}"
+        "resolve", f"{scenario.fake_github.server_url}/acme/calc/pull/{pull.number}"
     )
     assert (code, f"/acme/calc/pull/{pull.number}\n" in out) == (0, True), error
     assert own_thread_replies(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
@@ -341,7 +341,7 @@ async def test_a_question_on_a_pull_request_waits_for_its_answer_and_continues(
 ) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
-    review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
+    review = scenario.fake_github.add_review(pull, THREADS[3], by="maintainer", body="@agent")
     rename = ReplaceText(path="calc.py", old="def mul", new="def times")
     await scenario.script_model(
         RecordedTurn("Ask.", Ask(question="Times or product?")),

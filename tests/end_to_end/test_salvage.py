@@ -110,7 +110,7 @@ async def resolve_until_failure(
 @pytest.fixture
 def polled_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     scenario = make_scenario()
-    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
     return scenario
 
 
@@ -136,7 +136,7 @@ async def test_a_failed_run_of_a_requester_without_write_access_reports_its_cost
     polled_scenario: Scenario,
 ) -> None:
     def revoke() -> None:
-        polled_scenario.world.set_role(polled_scenario.repo, "maintainer", "read")
+        polled_scenario.fake_github.set_role(polled_scenario.repo, "maintainer", "read")
 
     comment = await resolve_until_failure(polled_scenario, RecordedTurn("Fix.", FIX), before=revoke)
     text, bill = comment.strip().split("\n\n")
@@ -291,7 +291,7 @@ async def test_a_failed_branch_does_not_prevent_the_comment(polled_scenario: Sce
     def refuse(turn: int, body: dict[str, Any]) -> None:
         if turn == 1 and left:
             endpoint.add_faults(left.pop())
-            scenario.world.fail_next_request("GET", "/repos/acme/calc", status=403)
+            scenario.fake_github.fail_next_request("GET", "/repos/acme/calc", status=403)
 
     endpoint = await use_ordered_model(
         scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), on_request=refuse
@@ -335,7 +335,7 @@ async def test_a_canceled_workflow_saves_its_work_before_its_machine_ends(polled
     await use_ordered_model(
         scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Never.", DONE), on_request=think
     )
-    delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    delivery = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
     process = await scenario.cli("action", environment=scenario.event(delivery))
     async with asyncio.timeout(120):
         await thinking.wait()

@@ -73,7 +73,7 @@ async def test_a_model_that_searches_for_secrets_finds_none(
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     published_text = published_text_of(scenario)
-    minted = [token for token in scenario.world.tokens if token.startswith("ghs_")]
+    minted = [token for token in scenario.fake_github.tokens if token.startswith("ghs_")]
     assert minted, "the forge's token was used at all"
     for value in (*canaries.values(), *minted):
         for spelling in spellings(value):
@@ -206,7 +206,7 @@ class Attacker:
             "attacker": where,
             "host": "127.0.0.1",
             "port": str(self.port),
-            "forge": scenario.world.server_url,
+            "forge": scenario.fake_github.server_url,
         }
         script = WAYS_OUT
         for name, value in values.items():

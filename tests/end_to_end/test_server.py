@@ -18,15 +18,19 @@ async def test_a_label_becomes_a_pull_request_and_one_comment(scenario: Scenario
         async with asyncio.timeout(30):  # its worker takes jobs a moment before it is counted
             while await served.health() != 200:
                 await asyncio.sleep(0.05)
-        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
-        past = len(scenario.world.api_requests)
-        delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
+        past = len(scenario.fake_github.api_requests)
+        delivery = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         assert delivery.status == 202
         await scenario.wait_for_completion()
     # The first poll, 5 s after the start, also uses the App's credentials and a token that can only read.
-    world = scenario.world
-    tokens = {f"Bearer {token}" for token in world.tokens if "contents" in world.token_permissions(token)}
-    requests = [one for one in world.api_requests[past:] if one.credentials in tokens]
+    fake_github = scenario.fake_github
+    tokens = {
+        f"Bearer {token}"
+        for token in fake_github.tokens
+        if "contents" in fake_github.token_permissions(token)
+    }
+    requests = [one for one in fake_github.api_requests[past:] if one.credentials in tokens]
     requests = [one for one in requests if not one.path.endswith("/labels")]
     # One more request, as the App itself, reads its permissions in the repository.
     assert len(requests) + 1 <= 26, [(one.method, one.path) for one in requests]
@@ -42,11 +46,11 @@ async def test_a_label_becomes_a_pull_request_and_one_comment(scenario: Scenario
 async def test_the_same_delivery_again_changes_nothing(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS, delay=0.2)
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
-        delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
-        again = await asyncio.gather(*(scenario.world.redeliver(delivery) for _ in range(5)))
+        scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
+        delivery = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
+        again = await asyncio.gather(*(scenario.fake_github.redeliver(delivery) for _ in range(5)))
         await scenario.wait_for_completion()
-        late = await scenario.world.redeliver(delivery)
+        late = await scenario.fake_github.redeliver(delivery)
         assert {one.status for one in (*again, late)} == {202}
         await asyncio.sleep(1)
     assert len(scenario.repo.pulls) == len(scenario.comments) == len(scenario.runs) == 1
@@ -58,8 +62,8 @@ async def test_the_same_delivery_again_changes_nothing(scenario: Scenario) -> No
 async def test_the_text_of_a_mention_reaches_the_agent(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scenario.world.add_comment(
+        scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.fake_github.add_comment(
             scenario.issue, "@agent please mind negative numbers", by="maintainer"
         )
         await scenario.wait_for_completion()
@@ -72,11 +76,11 @@ async def test_the_text_of_a_mention_reaches_the_agent(scenario: Scenario) -> No
 async def test_a_label_on_a_pull_request_without_a_review_gets_an_explanation(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         await scenario.wait_for_completion()
         request_count = len(scenario.endpoint.requests)
-        delivery = await scenario.world.add_label(scenario.pull, "fix-me", by="maintainer")
+        delivery = await scenario.fake_github.add_label(scenario.pull, "fix-me", by="maintainer")
         assert (delivery.event, delivery.status) == ("pull_request", 202)
         await scenario.wait_for_completion(runs=2)
     assert len(scenario.endpoint.requests) == request_count
@@ -87,18 +91,18 @@ async def test_a_label_on_a_pull_request_without_a_review_gets_an_explanation(sc
 async def test_a_stranger_cannot_start_a_run_and_learns_why(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scenario.world.add_label(
+        scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.fake_github.add_label(
             scenario.issue, "fix-me", by="triager"
         )  # a label proves only triage access
-        await scenario.world.add_comment(scenario.issue, "@agent do it", by="stranger")
+        await scenario.fake_github.add_comment(scenario.issue, "@agent do it", by="stranger")
         await wait_until(lambda: len(scenario.comments) == 3)
     assert (scenario.endpoint.requests, scenario.runs) == ([], ())  # they are not even queued
     assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
     ours = [comment for comment in scenario.comments if comment.endswith("A maintainer can add the label.\n")]
     assert {comment.split()[0] for comment in ours} == {"@triager", "@stranger"}
-    assert {write.method for write in scenario.world.writes} == {"POST"}
-    assert all(write.path.endswith("/comments") for write in scenario.world.writes)
+    assert {write.method for write in scenario.fake_github.writes} == {"POST"}
+    assert all(write.path.endswith("/comments") for write in scenario.fake_github.writes)
 
 
 @pytest.mark.slow
@@ -114,8 +118,8 @@ async def test_a_restarted_server_continues_the_run_of_a_killed_one(scenario: Sc
     # The hanging command is the third turn; by then the first edit is saved.
     await scenario.script_model(first, rest[0], RecordedTurn("Wait.", hang), *rest[1:], on_request=note)
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         async with asyncio.timeout(60):
             await requested.wait()
         await asyncio.sleep(0.5)
@@ -136,8 +140,8 @@ async def test_a_rejected_model_key_is_reported_in_the_thread_without_a_pull_req
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["PATCHWRIGHT_MODEL_API_KEY"] = "sk-wrong-wrong-wrong"
     async with scenario.serve() as served:
-        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         async with asyncio.timeout(60):
             while not scenario.comments or "had to stop" not in scenario.comments[0]:
                 await asyncio.sleep(0.1)

@@ -78,7 +78,7 @@ async def test_a_dry_run_prints_its_writes_above_the_live_display(
         RecordedTurn("Fix.", FIX, NEW_TEST), RecordedTurn("Test.", RUN_TESTS), RecordedTurn("Done.", DONE)
     )
     scenario.environment["TERM"] = "xterm-256color"
-    url = f"{scenario.world.server_url}/acme/calc/issues/1"
+    url = f"{scenario.fake_github.server_url}/acme/calc/issues/1"
     with open_screen(100, 40) as (screen, _):
         process = screen.run(
             [sys.executable, "-m", "patchwright", "resolve", "--dry-run", url], scenario.environment

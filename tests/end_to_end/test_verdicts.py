@@ -193,7 +193,7 @@ async def test_a_requester_without_write_access_gets_only_a_reply(scenario: Scen
     assert scenario.endpoint.requests == []
     (comment,) = scenario.comments
     assert comment.startswith("@triager needs write access to start a run")
-    assert [write.method for write in scenario.world.writes] == ["POST"]
+    assert [write.method for write in scenario.fake_github.writes] == ["POST"]
 
 
 @pytest.mark.slow
@@ -202,9 +202,9 @@ async def test_a_permission_revoked_during_the_run_prevents_publishing(
     scenario: Scenario, *, locked: bool
 ) -> None:
     def revoke(turn: int, body: object) -> None:
-        scenario.world.set_role(scenario.repo, "maintainer", "read")
+        scenario.fake_github.set_role(scenario.repo, "maintainer", "read")
         if locked:
-            scenario.world.lock_thread(scenario.issue)
+            scenario.fake_github.lock_thread(scenario.issue)
 
     await scenario.script_model(*FIX_TURNS, on_request=revoke)
     why = "@maintainer no longer has write access. A maintainer can add the label."
@@ -219,7 +219,7 @@ async def test_a_permission_revoked_during_the_run_prevents_publishing(
 
 async def test_a_closed_issue_starts_no_run(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
-    scenario.world.close_silently(scenario.issue)
+    scenario.fake_github.close_silently(scenario.issue)
     assert isinstance(await scenario.resolve(), Rejected)
     assert scenario.endpoint.requests == []
 

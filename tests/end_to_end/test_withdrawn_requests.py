@@ -18,8 +18,8 @@ from tests.end_to_end.test_commands import answers, until, wait_until_requested,
 async def _is_stopped(scenario: Scenario, because: str, gone: Delivery) -> None:
     """Asserts that the comment gives the reason, the work is on a branch, and a redelivery changes nothing."""
     await until(lambda: any(answer.startswith("I had to stop") for answer in answers(scenario)))
-    await scenario.world.redeliver(gone)
-    await scenario.world.redeliver(scenario.world.deliveries[0])
+    await scenario.fake_github.redeliver(gone)
+    await scenario.fake_github.redeliver(scenario.fake_github.deliveries[0])
     await asyncio.sleep(1)
     (answer,) = answers(scenario)
     assert answer.startswith(f"I had to stop before I finished. {because}")
@@ -35,7 +35,7 @@ async def test_a_run_ends_when_its_issue_is_closed(scenario: Scenario) -> None:
     await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
     async with scenario.serve() as served:
         await wait_until_requested(scenario, served, requested)
-        closed = await scenario.world.close_thread(scenario.issue, by="reporter")
+        closed = await scenario.fake_github.close_thread(scenario.issue, by="reporter")
         await _is_stopped(scenario, "Somebody closed the thread.", closed)
 
 
@@ -46,7 +46,7 @@ async def test_a_run_ends_when_its_label_is_removed(scenario: Scenario) -> None:
     await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
     async with scenario.serve() as served:
         await wait_until_requested(scenario, served, requested)
-        gone = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
+        gone = await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer")
         await _is_stopped(scenario, "Somebody removed the label.", gone)
 
 

@@ -91,7 +91,7 @@ class UploadedArtifact:
         lines = b"".join(entry.model_dump_json().encode() + b"\n" for entry in entries)
         (place / artifact.EVENTS_FILE).write_bytes(lines)
         data = self.scenario.data / f"publish-{is_validated}"
-        made = Settings(data=data, github_server_url=self.scenario.world.server_url, **settings)
+        made = Settings(data=data, github_server_url=self.scenario.fake_github.server_url, **settings)
         logs, secrets = FileLogStore(data / "runs"), Secrets()
         dependencies = build_publish_deps(made, secrets, logs)
         async with self.scenario.forge() as forge:

@@ -87,7 +87,7 @@ async def receive_deliveries(scenario: Scenario, redis: str) -> AsyncIterator[No
     with open_listener("127.0.0.1", 0) as socket:
         server = HttpServer(Receiver(inbox, SECRET))
         serving = asyncio.create_task(server.serve(sockets=[socket]))
-        scenario.world.add_webhook(f"{listener_url(socket)}/webhook", SECRET)
+        scenario.fake_github.add_webhook(f"{listener_url(socket)}/webhook", SECRET)
         yield
         server.should_exit = True
         await serving
@@ -98,7 +98,7 @@ async def label_issues(scenario: Scenario, redis: str, *issues: Issue) -> None:
     """Labels these issues, or the scenario's own, while a receiver stores the deliveries."""
     async with receive_deliveries(scenario, redis):
         for issue in issues or (scenario.issue,):
-            await scenario.world.add_label(issue, "fix-me", by="maintainer")
+            await scenario.fake_github.add_label(issue, "fix-me", by="maintainer")
 
 
 def find_run(data: Path) -> str | None:

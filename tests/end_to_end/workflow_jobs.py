@@ -39,21 +39,21 @@ class Workflow:
         self._tokens = {"resolve": self._token(READ), "publish": self._token(WRITE)}
         for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY", "PATCHWRIGHT_WEBHOOK_SECRET"):
             scenario.environment.pop(name)
-        scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+        scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
 
     def token(self, job: str) -> str:
         return self._tokens[job]
 
     def _token(self, permissions: Mapping[str, str]) -> str:
-        world = self.scenario.world
-        actions = world.create_app("github-actions", permissions)
-        return world.create_installation_token(world.install_app(actions, self.scenario.repo))
+        fake_github = self.scenario.fake_github
+        actions = fake_github.create_app("github-actions", permissions)
+        return fake_github.create_installation_token(fake_github.install_app(actions, self.scenario.repo))
 
     async def label(self) -> None:
-        self.event(await self.scenario.world.add_label(self.scenario.issue, "fix-me", by="maintainer"))
+        self.event(await self.scenario.fake_github.add_label(self.scenario.issue, "fix-me", by="maintainer"))
 
     async def comment(self, text: str, by: str = "maintainer") -> None:
-        self.event(await self.scenario.world.add_comment(self.scenario.issue, text, by=by))
+        self.event(await self.scenario.fake_github.add_comment(self.scenario.issue, text, by=by))
 
     def event(self, delivery: Delivery) -> None:
         self.event_environment = self.scenario.event(delivery)

@@ -53,7 +53,7 @@ class CountingChecks:
 class MonitorSetup:
     """A repository on a fake GitHub, with a check monitor that gets its deliveries."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     checks: CountingChecks
     queue: InlineQueue = field(default_factory=InlineQueue)
@@ -61,14 +61,14 @@ class MonitorSetup:
     monitor: CheckMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.monitor = CheckMonitor(self.queue, self.checks, "patchwright/", clock=self.world.now)
+        self.monitor = CheckMonitor(self.queue, self.checks, "patchwright/", clock=self.fake_github.now)
         self.handler = TriggerHandler(self.queue, Triggers(), NullForge(), checks=self.monitor)
 
     async def handle(self, delivery: Delivery) -> JobId | None:
         return await self.handler.handle(parse_delivery(delivery.event, delivery.body))
 
     async def check_deliveries(self, pull: FakePullRequest, check: CheckRun) -> list[Delivery]:
-        return [await self.world.ci.deliver_check(pull, check, event) for event in CHECK_EVENTS]
+        return [await self.fake_github.ci.deliver_check(pull, check, event) for event in CHECK_EVENTS]
 
     async def scan(self) -> bool:
         token = await self.checks.forge.get_credentials(SAMPLE)
@@ -76,26 +76,28 @@ class MonitorSetup:
 
     def create_own_pull(self, branch: str = "patchwright/issue-1", by: str = "ours[bot]") -> FakePullRequest:
         self.repo.commit(branch, {"a.txt": f"{branch}\n"})
-        return self.world.create_pull(self.repo, branch, by=by)
+        return self.fake_github.create_pull(self.repo, branch, by=by)
 
 
 @pytest.fixture(params=[PERMISSIONS])
 async def setup(request: pytest.FixtureRequest) -> AsyncIterator[MonitorSetup]:
-    async with FakeGitHub() as world:
-        world.add_webhook("http://127.0.0.1:1/webhook", "s3cret")
-        repo = world.create_repository("acme/sample", {"a.txt": "a\n"}, private=True)
-        app = world.create_app("ours", request.param)
-        world.install_app(app, repo)
+    async with FakeGitHub() as fake_github:
+        fake_github.add_webhook("http://127.0.0.1:1/webhook", "s3cret")
+        repo = fake_github.create_repository("acme/sample", {"a.txt": "a\n"}, private=True)
+        app = fake_github.create_app("ours", request.param)
+        fake_github.install_app(app, repo)
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
         policy = RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=5)
-        urls = {name: getattr(world, name) for name in ("api_url", "graphql_url", "server_url")}
+        urls = {name: getattr(fake_github, name) for name in ("api_url", "graphql_url", "server_url")}
         async with GitHubForge(access, **urls, policy=policy) as forge:
-            yield MonitorSetup(world, repo, CountingChecks(forge))
+            yield MonitorSetup(fake_github, repo, CountingChecks(forge))
 
 
 async def test_repeated_and_reordered_deliveries_of_a_commit_are_one_job(setup: MonitorSetup) -> None:
     pull = setup.create_own_pull()
-    checks = [setup.world.ci.add_check(setup.repo, pull.head.sha, name) for name in ("test", "lint", "types")]
+    checks = [
+        setup.fake_github.ci.add_check(setup.repo, pull.head.sha, name) for name in ("test", "lint", "types")
+    ]
     deliveries = [each for check in checks for each in await setup.check_deliveries(pull, check)] * 3
     random.Random(7).shuffle(deliveries)
     queued = [job for each in deliveries if (job := await setup.handle(each))]
@@ -111,24 +113,24 @@ async def test_repeated_and_reordered_deliveries_of_a_commit_are_one_job(setup: 
 
 async def test_the_job_is_queued_when_the_last_check_has_completed(setup: MonitorSetup) -> None:
     pull = setup.create_own_pull()
-    failed = setup.world.ci.add_check(setup.repo, pull.head.sha, "test")
-    slow = setup.world.ci.add_check(setup.repo, pull.head.sha, "slow", None)
+    failed = setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "test")
+    slow = setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "slow", None)
     assert [await setup.handle(each) for each in await setup.check_deliveries(pull, failed)] == [
         None,
         None,
         None,
     ]
-    setup.world.ci.complete_check(slow, "success")
-    assert await setup.handle(await setup.world.ci.deliver_check(pull, slow)) is not None
+    setup.fake_github.ci.complete_check(slow, "success")
+    assert await setup.handle(await setup.fake_github.ci.deliver_check(pull, slow)) is not None
 
 
 async def test_a_check_that_never_completes_is_waited_for_up_to_a_limit(setup: MonitorSetup) -> None:
     pull = setup.create_own_pull()
-    setup.world.ci.add_check(setup.repo, pull.head.sha, "test")
-    setup.world.ci.add_check(setup.repo, pull.head.sha, "hangs", None)
+    setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "test")
+    setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "hangs", None)
     await setup.scan()
     assert not setup.queue.known
-    setup.world.advance_time(seconds=MAX_CHECK_WAIT.total_seconds() + 60)
+    setup.fake_github.advance_time(seconds=MAX_CHECK_WAIT.total_seconds() + 60)
     await setup.scan()
     assert len(setup.queue.known) == 1
 
@@ -137,13 +139,13 @@ async def test_a_check_that_never_completes_is_waited_for_up_to_a_limit(setup: M
 async def test_foreign_pull_requests_and_passing_checks_start_no_job(setup: MonitorSetup, case: str) -> None:
     branch = "topic" if case == "topic" else "patchwright/issue-1"
     pull = setup.create_own_pull(branch, by="contributor" if case == "somebody's" else "ours[bot]")
-    check = setup.world.ci.add_check(
+    check = setup.fake_github.ci.add_check(
         setup.repo, pull.head.sha, "test", "success" if case == "passes" else "failure"
     )
     if case == "older":
         setup.repo.commit(branch, {"a.txt": "newer\n"})
     if case == "closed":
-        setup.world.close_silently(pull)
+        setup.fake_github.close_silently(pull)
     for delivery in await setup.check_deliveries(pull, check):
         assert await setup.handle(delivery) is None
     await setup.scan()
@@ -152,10 +154,10 @@ async def test_foreign_pull_requests_and_passing_checks_start_no_job(setup: Moni
 
 async def test_failed_checks_found_by_polling_are_the_same_job(setup: MonitorSetup) -> None:
     pulls = [setup.create_own_pull(f"patchwright/issue-{number}") for number in (1, 2)]
-    check, _ = (setup.world.ci.add_check(setup.repo, pull.head.sha, "test") for pull in pulls)
+    check, _ = (setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "test") for pull in pulls)
     await setup.scan()
     assert len(setup.queue.known) == 2
-    assert await setup.handle(await setup.world.ci.deliver_check(pulls[0], check)) is None
+    assert await setup.handle(await setup.fake_github.ci.deliver_check(pulls[0], check)) is None
     await setup.scan()
     assert len(setup.queue.known) == 2
 
@@ -163,9 +165,9 @@ async def test_failed_checks_found_by_polling_are_the_same_job(setup: MonitorSet
 async def test_unreadable_checks_do_not_hide_other_pull_requests(setup: MonitorSetup) -> None:
     pulls = [setup.create_own_pull(f"patchwright/issue-{number}") for number in (1, 2, 3)]
     for pull in pulls:
-        setup.world.ci.add_check(setup.repo, pull.head.sha, "test")
+        setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "test")
     path = f"/commits/{pulls[1].head.sha}/check-runs"
-    setup.world.fail_next_request("GET", path, status=502, times=4)
+    setup.fake_github.fail_next_request("GET", path, status=502, times=4)
     assert await setup.scan() is True
     assert len(setup.queue.known) == 2
     assert await setup.scan() is False
@@ -174,21 +176,21 @@ async def test_unreadable_checks_do_not_hide_other_pull_requests(setup: MonitorS
 
 async def test_a_commit_without_failures_is_queried_with_growing_delays(setup: MonitorSetup) -> None:
     pull = setup.create_own_pull()
-    setup.world.ci.add_check(setup.repo, pull.head.sha, "test", "success")
+    setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "test", "success")
     query_times: list[datetime] = []
     for _ in range(60):
         before = setup.checks.request_count
         await setup.scan()
-        query_times += [setup.world.now()] * (setup.checks.request_count - before)
-        setup.world.advance_time(seconds=60)
+        query_times += [setup.fake_github.now()] * (setup.checks.request_count - before)
+        setup.fake_github.advance_time(seconds=60)
     waits = [round((later - earlier) / MIN_BACKOFF) for earlier, later in itertools.pairwise(query_times)]
     assert (
         len(waits) == 5
         and waits == sorted(waits)
         and query_times[-1] - query_times[-2] > timedelta(minutes=10)
     )
-    setup.world.ci.add_check(setup.repo, pull.head.sha, "late")
-    setup.world.advance_time(hours=1)
+    setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "late")
+    setup.fake_github.advance_time(hours=1)
     await setup.scan()
     assert len(setup.queue.known) == 1
 
@@ -196,15 +198,15 @@ async def test_a_commit_without_failures_is_queried_with_growing_delays(setup: M
 @pytest.mark.parametrize("setup", [APP_PERMISSIONS], indirect=True)
 async def test_without_the_checks_permission_nothing_is_queued(setup: MonitorSetup) -> None:
     pull = setup.create_own_pull()
-    check = setup.world.ci.add_check(setup.repo, pull.head.sha, "test")
-    assert await setup.handle(await setup.world.ci.deliver_check(pull, check)) is None
+    check = setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "test")
+    assert await setup.handle(await setup.fake_github.ci.deliver_check(pull, check)) is None
     await setup.scan()
     assert not setup.queue.known
 
 
 async def test_all_three_check_events_name_branch_and_commit(setup: MonitorSetup) -> None:
     pull = setup.create_own_pull()
-    check = setup.world.ci.add_check(setup.repo, pull.head.sha, "test")
+    check = setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "test")
     for delivery in await setup.check_deliveries(pull, check):
         parsed = parse_delivery(delivery.event, delivery.body)
         assert isinstance(parsed, ChecksCompleted) and parsed.installation_id is not None
@@ -212,7 +214,7 @@ async def test_all_three_check_events_name_branch_and_commit(setup: MonitorSetup
             *(SAMPLE, setup.repo.id, "patchwright/issue-1"),
             pull.head.sha,
         )
-    body = (await setup.world.ci.deliver_check(pull, check, "check_suite")).body
+    body = (await setup.fake_github.ci.deliver_check(pull, check, "check_suite")).body
     from_fork = body.replace(b'"head_branch": "patchwright/issue-1"', b'"head_branch": null')
     assert parse_delivery("check_suite", from_fork) == IgnoredEvent(event="check_suite")
     requested = body.replace(b'"action": "completed"', b'"action": "requested"')
@@ -221,8 +223,8 @@ async def test_all_three_check_events_name_branch_and_commit(setup: MonitorSetup
 
 async def test_a_commit_status_event_counts_like_a_check(setup: MonitorSetup) -> None:
     pull = setup.create_own_pull()
-    status = setup.world.ci.add_status(setup.repo, pull.head.sha, "ci/test")
-    delivery = await setup.world.ci.deliver_status(pull, status)
+    status = setup.fake_github.ci.add_status(setup.repo, pull.head.sha, "ci/test")
+    delivery = await setup.fake_github.ci.deliver_status(pull, status)
     assert await setup.handle(delivery) is not None
     without_branch = delivery.body.replace(b'"branches": [{', b'"branches": [], "x": [{')
     assert parse_delivery("status", without_branch) == IgnoredEvent(event="status")

@@ -41,7 +41,7 @@ def free_port() -> int:
 class DashboardServer:
     """A server without workers, and a fake GitHub."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     login: OAuthClient
     redis: str
@@ -66,7 +66,7 @@ class DashboardServer:
 
     async def person(self, login: str) -> httpx.AsyncClient:
         """Returns a browser in which this person has signed in with GitHub."""
-        self.world.sign_in(login)
+        self.fake_github.sign_in(login)
         browser = self.browser()
         answer = await browser.get("/login/github", follow_redirects=True)
         if answer.url.path.startswith("/login/oauth"):  # the first sign-in asks for authorization
@@ -76,7 +76,7 @@ class DashboardServer:
 
     def job(self, run: str, number: int = 1, repo: str = "acme/calc", by: str = "maintainer") -> Job:
         owner, name = repo.split("/")
-        person = self.world.user(by)
+        person = self.fake_github.user(by)
         return Job(
             id=JobId(run),
             repo=Repo(owner=owner, name=name),
@@ -129,18 +129,18 @@ async def dashboard_server(
     data: Path, path: str = "", scheme: str = "http"
 ) -> AsyncIterator[DashboardServer]:
     """Starts a server whose public URL has this path and scheme; the server itself speaks plain HTTP."""
-    async with FakeGitHub() as world, run_embedded_redis(data) as redis:
-        repo = world.create_repository(
+    async with FakeGitHub() as fake_github, run_embedded_redis(data) as redis:
+        repo = fake_github.create_repository(
             "acme/calc",
             {"calc.py": "def add(a, b):\n    return a - b\n"},
             permissions={"maintainer": "write", "reader": "read"},
             private=True,
         )
-        app, port = world.create_app(), free_port()
-        world.install_app(app, repo)
+        app, port = fake_github.create_app(), free_port()
+        fake_github.install_app(app, repo)
         url = f"http://127.0.0.1:{port}"
         public = f"{scheme}://127.0.0.1:{port}{path}"
-        login = world.create_oauth_client(app, f"{public}/login/callback")
+        login = fake_github.create_oauth_client(app, f"{public}/login/callback")
         settings = Settings(
             data=data,
             redis_url=redis,
@@ -149,8 +149,8 @@ async def dashboard_server(
             oauth_client_id=login.id,
             oauth_client_secret=login.secret,
             public_url=public,
-            github_api_url=world.api_url,
-            github_server_url=world.server_url,
+            github_api_url=fake_github.api_url,
+            github_server_url=fake_github.server_url,
         )
         secrets = Secrets([SECRET])
         serving = asyncio.create_task(
@@ -159,7 +159,7 @@ async def dashboard_server(
             )
         )
         runs, queue, inbox = SharedRunIndex(redis), ArqQueue(redis), DeliveryInbox(redis)
-        server = DashboardServer(world, repo, login, redis, data, url, runs, queue, inbox)
+        server = DashboardServer(fake_github, repo, login, redis, data, url, runs, queue, inbox)
         try:
             await wait_until_ready(url)
             yield server

@@ -48,10 +48,10 @@ async def press(
 @pytest.fixture
 async def private_server(server: DashboardServer) -> DashboardServer:
     """A server with a run of acme/calc, and a run of a private repository that only its owner can read."""
-    other = server.world.create_repository(
+    other = server.fake_github.create_repository(
         "umbrella/vault", {"a": "1"}, permissions={"owner": "admin"}, private=True
     )
-    server.world.install_app(server.login.app, other)
+    server.fake_github.install_app(server.login.app, other)
     await server.add_finished_run(SECRET_RUN, *full_run(), repo="umbrella/vault", number=3)
     await server.add_finished_run(RUN, *full_run())
     return server
@@ -112,7 +112,7 @@ async def test_a_writer_can_stop_a_run_with_the_button(server: DashboardServer) 
         assert "Stop requested." in (await browser.get(answer.headers["location"])).text
     (delivery,) = await stored_commands(server)
     found = DashboardCommand.model_validate_json(delivery.body)
-    maintainer = server.world.user("maintainer")
+    maintainer = server.fake_github.user("maintainer")
     assert (found.verb, found.repo, found.number) == ("stop", Repo(owner="acme", name="calc"), 5)
     assert found.requester == User(id=maintainer.id, login="maintainer")
 
@@ -169,7 +169,7 @@ async def test_write_access_is_checked_again_for_each_command(
     await server.add_finished_run(RUN, *full_run())
     browser = await server.person("maintainer")
     assert ">Retry<" in (await browser.get(f"/runs/{RUN}")).text
-    server.world.set_role(server.repo, "maintainer", "read")
+    server.fake_github.set_role(server.repo, "maintainer", "read")
     assert (await press(browser, "retry")).status_code == 403
     assert await stored_commands(server) == []
 
@@ -204,7 +204,7 @@ async def test_a_webhook_delivery_cannot_send_a_dashboard_command(server: Dashbo
 async def test_runs_are_hidden_while_github_is_unavailable(server: DashboardServer) -> None:
     browser = await server.person("reader")
     await server.add_finished_run(RUN, *full_run())
-    server.world.fail_next_request("GET", "/repos/acme/calc", status=500, times=2)
+    server.fake_github.fail_next_request("GET", "/repos/acme/calc", status=500, times=2)
     for path in ("/", f"/runs/{RUN}"):
         answer = await browser.get(path)
         assert (answer.status_code, "GitHub is not responding" in answer.text) == (502, True)
@@ -216,19 +216,21 @@ async def test_access_levels_are_cached(server: DashboardServer) -> None:
     browser = await server.person("reader")
     for _ in range(5):
         assert (await browser.get(f"/runs/{RUN}")).status_code == 200
-    server.world.fail_next_request("GET", "/repos/acme/calc", status=500)
+    server.fake_github.fail_next_request("GET", "/repos/acme/calc", status=500)
     assert (await browser.get("/")).status_code == 200
 
 
 async def test_repositories_beyond_the_limit_are_checked_by_the_next_view(server: DashboardServer) -> None:
     for number in range(MAX_CHECKED_REPOSITORIES + 5):
-        repo = server.world.create_repository(f"acme/r{number}", permissions={"reader": "read"}, private=True)
-        server.world.install_app(server.login.app, repo)
+        repo = server.fake_github.create_repository(
+            f"acme/r{number}", permissions={"reader": "read"}, private=True
+        )
+        server.fake_github.install_app(server.login.app, repo)
         run = JobId(f"acme-r{number}-1-x")
         await server.runs.put(
             RunSummary(run=run, state="working", repository=f"acme/r{number}", number=1, started_at=number)
         )
-    server.world.sign_in("reader")
+    server.fake_github.sign_in("reader")
     browser = await server.person("reader")  # which shows the list for the first time
     second = (await browser.get("/")).text
     assert (f"{MAX_CHECKED_REPOSITORIES + 5} runs" in second, "has not been checked yet" in second) == (
@@ -250,7 +252,7 @@ async def test_the_number_of_unchecked_repositories_is_shown(server: DashboardSe
                 started_at=number,
             )
         )
-    server.world.sign_in("stranger")
+    server.fake_github.sign_in("stranger")
     browser = server.browser()
     first = await browser.get("/login/github", follow_redirects=True)
     first = await browser.post(str(first.url), follow_redirects=True)
@@ -262,18 +264,23 @@ async def test_lost_access_takes_effect_when_the_cache_expires(server: Dashboard
     """Repositories whose cached level has expired are hidden until they are checked again."""
     names = [f"acme/r{number}" for number in range(MAX_CHECKED_REPOSITORIES + 5)]
     repositories = [
-        server.world.create_repository(name, permissions={"reader": "read"}, private=True) for name in names
+        server.fake_github.create_repository(name, permissions={"reader": "read"}, private=True)
+        for name in names
     ]
-    server.world.install_app(server.login.app, *repositories)
+    server.fake_github.install_app(server.login.app, *repositories)
     now = 0.0
-    reader = DashboardUser(login="reader", id=server.world.user("reader").id)
-    session = Session(reader, server.world.create_token("reader"), csrf_token="", expires_at=float("inf"))
-    oauth = GitHubOAuth(OAuthConfig(server.world.server_url, server.world.api_url, "id", "secret"))
+    reader = DashboardUser(login="reader", id=server.fake_github.user("reader").id)
+    session = Session(
+        reader, server.fake_github.create_token("reader"), csrf_token="", expires_at=float("inf")
+    )
+    oauth = GitHubOAuth(
+        OAuthConfig(server.fake_github.server_url, server.fake_github.api_url, "id", "secret")
+    )
     access_control = AccessControl(oauth, lambda: now)
     await access_control.filter_readable(session, names)
     assert await access_control.filter_readable(session, names) == set(names)
     for repository in repositories:
-        server.world.set_role(repository, "reader", "none")
+        server.fake_github.set_role(repository, "reader", "none")
     for _ in range(3):
         now += CACHE_SECONDS + 1
         assert await access_control.filter_readable(session, names) == set()

@@ -57,7 +57,7 @@ def step(number: int, output: str = "") -> tuple[Event, Event]:
 
 async def sign_in_with_github(page: Page, person: str, server: DashboardServer) -> None:
     """Signs in with GitHub, with a click on GitHub's page."""
-    server.world.sign_in(person)
+    server.fake_github.sign_in(person)
     await page.goto("/")
     await page.get_by_role("link", name="Sign in with GitHub").click()
     await page.get_by_role("button", name=f"Authorize patchwright as {person}").click()

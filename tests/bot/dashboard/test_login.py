@@ -21,7 +21,7 @@ RUN = "/runs/acme-calc-1-x"
 
 async def start_sign_in(server: DashboardServer, browser: httpx.AsyncClient, **query: str) -> str:
     """Returns the URL to which GitHub redirects the browser."""
-    server.world.sign_in("maintainer")
+    server.fake_github.sign_in("maintainer")
     there = await browser.get("/login/github", params=query)
     assert there.status_code == 303
     async with httpx.AsyncClient(trust_env=False) as at_github:
@@ -54,8 +54,8 @@ async def test_sign_in_starts_on_the_public_host(server: DashboardServer) -> Non
         assert led.headers["location"] == f"{server.url}/login/github?back_to=%2F&redirected=1"
         # A proxy that sends another Host than the browser sees does not cause a redirect loop.
         there = await browser.get(led.headers["location"])
-        assert there.headers["location"].startswith(server.world.server_url)
-    server.world.sign_in("maintainer")
+        assert there.headers["location"].startswith(server.fake_github.server_url)
+    server.fake_github.sign_in("maintainer")
     person = server.browser()
     back = await start_sign_in(server, person, back_to=RUN, redirected="1")
     assert (await person.get(back)).headers["location"] == RUN
@@ -106,7 +106,7 @@ async def test_a_canceled_or_rejected_sign_in_can_be_repeated(
 async def test_an_unavailable_github_signs_nobody_in(server: DashboardServer) -> None:
     browser = server.browser()
     back = await start_sign_in(server, browser)
-    server.world.fail_next_request("POST", "/login/oauth/access_token", status=503)
+    server.fake_github.fail_next_request("POST", "/login/oauth/access_token", status=503)
     answer = await browser.get(back)
     assert (answer.status_code, "GitHub is not responding" in answer.text) == (502, True)
 
@@ -192,7 +192,7 @@ async def log_out(server: DashboardServer, browser: httpx.AsyncClient) -> httpx.
 
 
 async def is_token_valid(server: DashboardServer, token: str) -> bool:
-    async with httpx.AsyncClient(base_url=server.world.api_url, trust_env=False) as github:
+    async with httpx.AsyncClient(base_url=server.fake_github.api_url, trust_env=False) as github:
         answer = await github.get("/user", headers={"authorization": f"Bearer {token}"})
     return answer.status_code == 200
 
@@ -201,7 +201,7 @@ async def test_sign_out_revokes_only_its_own_github_token(
     server: DashboardServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     browser, elsewhere = await server.person("maintainer"), await server.person("maintainer")
-    first, second = [value for value in server.world.tokens if value.startswith("ghu_")]
+    first, second = [value for value in server.fake_github.tokens if value.startswith("ghu_")]
     assert await is_token_valid(server, first)
     assert (await log_out(server, browser)).status_code == 303
     assert (await is_token_valid(server, first), await is_token_valid(server, second)) == (False, True)
@@ -215,9 +215,9 @@ async def test_sign_out_does_not_wait_for_an_unavailable_github(
 ) -> None:
     answers = threading.Event()
     faults: list[Callable[[], None]] = [
-        lambda: server.world.fail_next_request("DELETE", "/token", status=503),
-        lambda: server.world.lose_next_request("DELETE", "/token"),
-        lambda: server.world.before_next_request(
+        lambda: server.fake_github.fail_next_request("DELETE", "/token", status=503),
+        lambda: server.fake_github.lose_next_request("DELETE", "/token"),
+        lambda: server.fake_github.before_next_request(
             "DELETE", "/token", answers.wait
         ),  # responds only after the sign-out
     ]
@@ -231,7 +231,7 @@ async def test_sign_out_does_not_wait_for_an_unavailable_github(
             assert (await browser.get("/")).status_code == 303
             (message,) = [one for one in caplog.records if one.getMessage() == "token not revoked"]
             assert (message.levelname, vars(message)["login"]) == ("WARNING", "maintainer")
-            assert not any(token in str(vars(message)) for token in server.world.tokens)
+            assert not any(token in str(vars(message)) for token in server.fake_github.tokens)
     finally:
         answers.set()
 
@@ -301,7 +301,7 @@ async def test_redis_holds_no_usable_credentials(server: DashboardServer) -> Non
     await server.operator()
     await browser.get("/login/github")  # and one that is under way
     cookie = browser.cookies["patchwright-session"]
-    (token,) = [value for value in server.world.tokens if value.startswith("ghu_")]
+    (token,) = [value for value in server.fake_github.tokens if value.startswith("ghu_")]
     redis = redis_client(server.redis)
     stored = b""
     async for key in redis.scan_iter("patchwright:*"):
@@ -321,7 +321,7 @@ async def test_sessions_of_two_people_are_separate(server: DashboardServer) -> N
 async def test_a_revoked_github_token_ends_the_session(server: DashboardServer) -> None:
     browser = await server.person("maintainer")
     await server.add_finished_run("acme-calc-1-x")  # nothing of its repository is known of them yet
-    server.world.expire_tokens()
+    server.fake_github.expire_tokens()
     answer = await browser.get(RUN)
     assert (answer.status_code, "Sign-in required" in answer.text) == (401, True)
     assert (await browser.get("/")).status_code == 303

@@ -46,7 +46,7 @@ class UnavailableInbox:
 class ServerUnderTest:
     """A server with a fake GitHub, and the settings for doctor."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     app: GitHubApp
     repo: Repository
     settings: dict[str, Any] = field(default_factory=dict)
@@ -70,21 +70,21 @@ async def server_under_test(
     served = LoopbackServer(receiver)
     await served.start()
     try:
-        async with FakeGitHub() as world:
-            repo = world.create_repository("acme/calc", {"a": "b"}, permissions={"maintainer": "write"})
+        async with FakeGitHub() as fake_github:
+            repo = fake_github.create_repository("acme/calc", {"a": "b"}, permissions={"maintainer": "write"})
             repo.labels["fix-me"] = Label(1, "fix-me")
-            app = world.create_app(permissions=APP_PERMISSIONS)
+            app = fake_github.create_app(permissions=APP_PERMISSIONS)
             app.events = sorted(SUBSCRIBED_EVENTS)
-            world.install_app(app, repo)
-            hook = world.add_webhook(served.url + path, secret)
-            await world.send_delivery(
+            fake_github.install_app(app, repo)
+            hook = fake_github.add_webhook(served.url + path, secret)
+            await fake_github.send_delivery(
                 hook, "ping", "", b'{"zen": "Keep it logically awesome."}', guid="first"
             )
             yield ServerUnderTest(
-                world, app, repo,
+                fake_github, app, repo,
                 {
                     "data": data, "app_id": str(app.id), "webhook_secret": SECRET, "public_url": served.url,
-                    "github_api_url": world.api_url, "github_server_url": world.server_url,
+                    "github_api_url": fake_github.api_url, "github_server_url": fake_github.server_url,
                 },
             )  # fmt: skip
     finally:

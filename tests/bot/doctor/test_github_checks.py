@@ -22,16 +22,16 @@ async def test_all_checks_pass_on_a_healthy_server(tmp_path: Path) -> None:
         assert any(
             "got an installation token that is valid for 60 minutes" in result.detail for result in results
         )
-        pings = [one for one in server.world.deliveries if one.event == "ping"]
+        pings = [one for one in server.fake_github.deliveries if one.event == "ping"]
         assert [ping.status for ping in pings] == [200, 200]
         # Doctor writes nothing else.
-        assert [write.path.rpartition("/")[2] for write in server.world.writes] == ["attempts"]
+        assert [write.path.rpartition("/")[2] for write in server.fake_github.writes] == ["attempts"]
 
 
 async def test_a_wrong_private_key_is_reported(tmp_path: Path) -> None:
     async with server_under_test(tmp_path) as server:
         checks = github_checks.build_checks(
-            Settings(**server.settings), server.world.create_app("other").private_key_pem
+            Settings(**server.settings), server.fake_github.create_app("other").private_key_pem
         )
         result = await find_result(checks, "GitHub App", "failed")
         assert result.detail.startswith("GitHub rejected the App's credentials:")
@@ -57,12 +57,12 @@ async def test_a_missing_permission_is_reported_with_a_link(
         del server.app.permissions[without]
         result = await find_result(server.checks(), "permissions", state)
         assert f"the App patchwright lacks {without}: {APP_PERMISSIONS[without]}" in result.detail
-        assert result.fix == f"Grant the permissions at {server.world.server_url}/apps/patchwright."
+        assert result.fix == f"Grant the permissions at {server.fake_github.server_url}/apps/patchwright."
 
 
 async def test_an_app_without_installations_is_reported(tmp_path: Path) -> None:
     async with server_under_test(tmp_path) as server:
-        server.app = server.world.create_app("lonely", APP_PERMISSIONS)
+        server.app = server.fake_github.create_app("lonely", APP_PERMISSIONS)
         checks = server.checks(app_id=str(server.app.id))
         assert "not installed anywhere" in (await find_result(checks, "installations", "failed")).detail
 
@@ -87,8 +87,8 @@ async def test_a_rejected_delivery_is_reported_with_a_fix(
 
 async def test_an_unreachable_server_gets_advice_on_firewalls(tmp_path: Path) -> None:
     async with server_under_test(tmp_path) as server:
-        hook = server.world.add_webhook("http://127.0.0.1:1/webhook", SECRET)
-        await server.world.send_delivery(hook, "ping", "", b"{}", guid="later")
+        hook = server.fake_github.add_webhook("http://127.0.0.1:1/webhook", SECRET)
+        await server.fake_github.send_delivery(hook, "ping", "", b"{}", guid="later")
         result = (await run_all([check for check in server.checks() if check.name == "webhook"]))[-1]
         assert (result.state, result.fix) == ("failed", github_checks.FIREWALL_FIX)
 
@@ -130,7 +130,7 @@ async def test_an_unavailable_github_fails_each_check(
     tmp_path: Path,
 ) -> None:
     async with server_under_test(tmp_path) as server:
-        server.world.fail_next_request("GET", "/app", status=500, times=2)
+        server.fake_github.fail_next_request("GET", "/app", status=500, times=2)
         result = await find_result(server.checks(), "GitHub App", "failed")
         assert "GitHub returned 500" in result.detail
         results = await run_all(server.checks(github_api_url="http://127.0.0.1:1"))
@@ -142,8 +142,8 @@ async def test_an_unavailable_github_fails_each_check(
 
 async def test_a_token_is_checked_in_each_polled_repository(tmp_path: Path) -> None:
     async with server_under_test(tmp_path) as server:
-        plain = {"data": tmp_path, "github_api_url": server.world.api_url, "poll": True}
-        token = server.world.create_token("maintainer")
+        plain = {"data": tmp_path, "github_api_url": server.fake_github.api_url, "poll": True}
+        token = server.fake_github.create_token("maintainer")
         settings = Settings(**plain, github_token=token, polled_repositories=("acme/calc",))
         assert states(await run_all(github_checks.build_checks(settings, None))) == {"ok"}
         server.repo.labels.clear()
@@ -153,7 +153,7 @@ async def test_a_token_is_checked_in_each_polled_repository(tmp_path: Path) -> N
         assert (await find_result(server.checks(), "label", "warning")).fix == result.fix
         stranger = Settings(
             **plain,
-            github_token=server.world.create_token("stranger"),
+            github_token=server.fake_github.create_token("stranger"),
             polled_repositories=("acme/calc", "acme/none"),
         )
         assert [result.detail for result in await run_all(github_checks.build_checks(stranger, None))][

@@ -35,7 +35,7 @@ DONE = Rejected(explanation="it was started")
 class InstalledApp:
     """An App installed on one repository with two issues, and a resolver that counts its jobs."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     app: GitHubApp
     installation: Installation
@@ -60,29 +60,31 @@ class InstalledApp:
 
     @property
     def settings_url(self) -> str:
-        return f"{self.world.server_url}/settings/installations/{self.installation.id}"
+        return f"{self.fake_github.server_url}/settings/installations/{self.installation.id}"
 
 
 @pytest.fixture
 async def installed(short_tmp: Path) -> AsyncIterator[InstalledApp]:
-    async with FakeGitHub() as world, run_embedded_redis(short_tmp) as url:
-        repo = world.create_repository(
+    async with FakeGitHub() as fake_github, run_embedded_redis(short_tmp) as url:
+        repo = fake_github.create_repository(
             "acme/sample", {"a.py": "x = 1\n"}, permissions={"maintainer": "write"}
         )
-        app = world.create_app(permissions={"issues": "write", "pull_requests": "read", "metadata": "read"})
-        installation = world.install_app(app, repo)
+        app = fake_github.create_app(
+            permissions={"issues": "write", "pull_requests": "read", "metadata": "read"}
+        )
+        installation = fake_github.install_app(app, repo)
         one, two = (
-            world.create_issue(repo, title=title, body="It is.", by="reporter") for title in ("a", "b")
+            fake_github.create_issue(repo, title=title, body="It is.", by="reporter") for title in ("a", "b")
         )
         leader_lease = LeaderLease(url)
         async with GitHubForge(
             app_auth(app),
-            api_url=world.api_url,
-            graphql_url=world.graphql_url,
-            server_url=world.server_url,
+            api_url=fake_github.api_url,
+            graphql_url=fake_github.graphql_url,
+            server_url=fake_github.server_url,
             policy=FAST_POLICY,
         ) as forge:
-            yield InstalledApp(world, repo, app, installation, (one, two), url, leader_lease, forge)
+            yield InstalledApp(fake_github, repo, app, installation, (one, two), url, leader_lease, forge)
         await leader_lease.close()
 
 
@@ -101,7 +103,7 @@ async def test_missing_permissions_are_reported_once_in_full(
     assert short == (
         "The GitHub App still needs `contents: write` and `pull_requests: write` "
         "here. See "
-        f"{installed.world.server_url}/acme/sample/issues/1#issuecomment-{installed.issues[0].comments[0].id} "
+        f"{installed.fake_github.server_url}/acme/sample/issues/1#issuecomment-{installed.issues[0].comments[0].id} "
         "for instructions."
     )
     (logged,) = [line for line in caplog.records if line.message == "permissions missing"]
@@ -125,7 +127,7 @@ async def test_a_wiped_redis_causes_no_second_comment(installed: InstalledApp) -
     await redis.flushall()
     await redis.aclose()
     async with GitHubForge(
-        app_auth(installed.app), api_url=installed.world.api_url, policy=FAST_POLICY
+        app_auth(installed.app), api_url=installed.fake_github.api_url, policy=FAST_POLICY
     ) as new_forge:
         installed.forge = new_forge
         await installed.request(1)
@@ -191,7 +193,7 @@ async def test_a_job_is_retried_while_github_does_not_show_the_repository(
     wrapped = require_permissions(
         resolve, AppPermissions(installed.forge.rest, installed.leader_lease), installed.forge
     )
-    installed.world.fail_next_request("GET", "/repos/acme/sample", status=404)
+    installed.fake_github.fail_next_request("GET", "/repos/acme/sample", status=404)
     with pytest.raises(ForgeUnavailable, match="GitHub does not show acme/sample at the moment"):
         await wrapped(job())
     with pytest.raises(type(error), match=str(error)):
@@ -222,7 +224,7 @@ async def test_permission_errors_of_github_are_recognized(
     installed: InstalledApp, status: int, message: str
 ) -> None:
     headers = {"x-accepted-github-permissions": "issues=write; pull_requests=write"} if status == 403 else {}
-    installed.world.fail_next_request(
+    installed.fake_github.fail_next_request(
         "POST", "/comments", status=status, headers=headers, body={"message": message}
     )
     with pytest.raises(PermissionNotGranted) as caught:
@@ -234,7 +236,7 @@ async def test_permission_errors_of_github_are_recognized(
 
 
 async def test_permissions_of_personal_tokens_are_not_checked(installed: InstalledApp) -> None:
-    rest = token_client(installed.world, "maintainer")
+    rest = token_client(installed.fake_github, "maintainer")
     assert await AppPermissions(rest, installed.leader_lease).find_missing(SAMPLE) is None
     assert await AppPermissions(rest, installed.leader_lease).has_access(SAMPLE)
     await rest.aclose()
@@ -247,7 +249,7 @@ async def test_only_the_installation_that_github_names_is_ours(installed: Instal
     assert own is not None
     assert await permissions.is_own_installation(SAMPLE, own)
     assert not await permissions.is_own_installation(SAMPLE, own + 1)
-    token = token_client(installed.world, "maintainer")
+    token = token_client(installed.fake_github, "maintainer")
     assert await AppPermissions(token, installed.leader_lease).is_own_installation(SAMPLE, own + 1)
     await token.aclose()
 

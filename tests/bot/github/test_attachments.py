@@ -37,9 +37,13 @@ def png(width: int = 2, height: int = 1) -> bytes:
 
 
 @pytest.fixture
-async def forge(world: FakeGitHub) -> AsyncIterator[GitHubForge]:
-    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
-    access = TokenAuth(SecretStr(world.create_token("patchwright")))
+async def forge(fake_github: FakeGitHub) -> AsyncIterator[GitHubForge]:
+    urls = {
+        "api_url": fake_github.api_url,
+        "graphql_url": fake_github.graphql_url,
+        "server_url": fake_github.server_url,
+    }
+    access = TokenAuth(SecretStr(fake_github.create_token("patchwright")))
     async with GitHubForge(
         access, **urls, policy=RequestPolicy(write_interval=0, initial_backoff=0.01)
     ) as forge:
@@ -99,10 +103,10 @@ def test_other_urls_are_no_attachments(url: str) -> None:
     assert not is_attachment(url, HUB)
 
 
-def test_attachments_belong_to_one_forge(world: FakeGitHub) -> None:
-    assert is_attachment(f"{world.server_url}/user-attachments/assets/{ID}", world.server_url)
-    assert not is_attachment(f"{HUB}/user-attachments/assets/{ID}", world.server_url)
-    assert not is_attachment("https://user-images.githubusercontent.com/1/a.png", world.server_url)
+def test_attachments_belong_to_one_forge(fake_github: FakeGitHub) -> None:
+    assert is_attachment(f"{fake_github.server_url}/user-attachments/assets/{ID}", fake_github.server_url)
+    assert not is_attachment(f"{HUB}/user-attachments/assets/{ID}", fake_github.server_url)
+    assert not is_attachment("https://user-images.githubusercontent.com/1/a.png", fake_github.server_url)
 
 
 @pytest.mark.parametrize(
@@ -119,40 +123,48 @@ def test_redirects_are_allowed_to_the_forges_storage_only(url: str, allowed: boo
     assert is_allowed_redirect(url, HUB) == allowed
 
 
-async def test_a_file_is_downloaded_with_our_token(world: FakeGitHub, forge: GitHubForge) -> None:
-    url = world.add_attachment("assets/1", png())
+async def test_a_file_is_downloaded_with_our_token(fake_github: FakeGitHub, forge: GitHubForge) -> None:
+    url = fake_github.add_attachment("assets/1", png())
     assert await forge.download_attachment(REPO, url) == png()
-    assert world.attachment_requests == [("/user-attachments/assets/1", f"Bearer {world.tokens[0]}")]
+    assert fake_github.attachment_requests == [
+        ("/user-attachments/assets/1", f"Bearer {fake_github.tokens[0]}")
+    ]
 
 
-async def test_other_urls_are_not_requested(world: FakeGitHub, forge: GitHubForge) -> None:
-    assert await forge.download_attachment(REPO, f"{world.server_url}/acme/sample.git/info/refs") is None
-    assert world.attachment_requests == []
+async def test_other_urls_are_not_requested(fake_github: FakeGitHub, forge: GitHubForge) -> None:
+    assert (
+        await forge.download_attachment(REPO, f"{fake_github.server_url}/acme/sample.git/info/refs") is None
+    )
+    assert fake_github.attachment_requests == []
 
 
-async def test_redirects_to_other_hosts_are_not_followed(world: FakeGitHub, forge: GitHubForge) -> None:
+async def test_redirects_to_other_hosts_are_not_followed(fake_github: FakeGitHub, forge: GitHubForge) -> None:
     async with FakeGitHub() as elsewhere:
         target = elsewhere.add_attachment("assets/2", png())
         for location in (target, "http://127.0.0.1:1/x", "//evil.example/x", "http://[", ""):
-            url = world.add_attachment("assets/1", status=302, headers={"location": location})
+            url = fake_github.add_attachment("assets/1", status=302, headers={"location": location})
             with pytest.raises(ForgeError):
                 await forge.download_attachment(REPO, url)
         assert elsewhere.attachment_requests == []
 
 
-async def test_redirects_within_the_forge_are_followed(world: FakeGitHub, forge: GitHubForge) -> None:
-    target = world.add_attachment("files/3/a.png", png())
-    url = world.add_attachment("assets/1", status=302, headers={"location": target})
+async def test_redirects_within_the_forge_are_followed(fake_github: FakeGitHub, forge: GitHubForge) -> None:
+    target = fake_github.add_attachment("files/3/a.png", png())
+    url = fake_github.add_attachment("assets/1", status=302, headers={"location": target})
     assert await forge.download_attachment(REPO, url) == png()
 
 
-async def test_large_missing_and_looping_files_are_errors(world: FakeGitHub, forge: GitHubForge) -> None:
+async def test_large_missing_and_looping_files_are_errors(
+    fake_github: FakeGitHub, forge: GitHubForge
+) -> None:
     with pytest.raises(ForgeError, match="larger than 3 MB"):
-        await forge.download_attachment(REPO, world.add_attachment("assets/1", b"x" * (MAX_ATTACHMENT + 1)))
+        await forge.download_attachment(
+            REPO, fake_github.add_attachment("assets/1", b"x" * (MAX_ATTACHMENT + 1))
+        )
     with pytest.raises(NotFound):
-        await forge.download_attachment(REPO, world.add_attachment("assets/2", status=404))
-    loop = world.add_attachment("assets/3")
-    world.add_attachment("assets/3", status=302, headers={"location": loop})
+        await forge.download_attachment(REPO, fake_github.add_attachment("assets/2", status=404))
+    loop = fake_github.add_attachment("assets/3")
+    fake_github.add_attachment("assets/3", status=302, headers={"location": loop})
     with pytest.raises(ForgeError, match="too many redirects"):
         await forge.download_attachment(REPO, loop)
 
@@ -160,11 +172,11 @@ async def test_large_missing_and_looping_files_are_errors(world: FakeGitHub, for
 # --- threads ------------------------------------------------------------------------------------
 
 
-async def test_attachments_are_classified_by_content(world: FakeGitHub, forge: GitHubForge) -> None:
-    picture = world.add_attachment("assets/1", png())
-    report = world.add_attachment("files/2/my%20report.pdf", b"%PDF-1.7 ...")
-    log = world.add_attachment("files/3/trace.log", b"Traceback\n")
-    program = world.add_attachment("files/4/tool.png", b"\x7fELF\xff\0")
+async def test_attachments_are_classified_by_content(fake_github: FakeGitHub, forge: GitHubForge) -> None:
+    picture = fake_github.add_attachment("assets/1", png())
+    report = fake_github.add_attachment("files/2/my%20report.pdf", b"%PDF-1.7 ...")
+    log = fake_github.add_attachment("files/3/trace.log", b"Traceback\n")
+    program = fake_github.add_attachment("files/4/tool.png", b"\x7fELF\xff\0")
     body = f'![shot]({picture})\n<img width="9" src="{picture}">\n[my report]({report}), see {log}.'
     attachments = await fetch_attachments(
         issue(body, f"And {program}", "https://evil.example/x.png"), REPO, forge
@@ -178,22 +190,25 @@ async def test_attachments_are_classified_by_content(world: FakeGitHub, forge: G
     assert attachments.problems == (f"{program} is not an image, a PDF or a text file.",)
 
 
-async def test_hidden_attachments_are_not_downloaded(world: FakeGitHub, forge: GitHubForge) -> None:
+async def test_hidden_attachments_are_not_downloaded(fake_github: FakeGitHub, forge: GitHubForge) -> None:
     attachments = await fetch_attachments(
-        issue(f"<!-- {world.add_attachment('assets/1', png())} -->"), REPO, forge
+        issue(f"<!-- {fake_github.add_attachment('assets/1', png())} -->"), REPO, forge
     )
-    assert (attachments, world.attachment_requests) == (ThreadAttachments(), [])
+    assert (attachments, fake_github.attachment_requests) == (ThreadAttachments(), [])
 
 
-async def test_the_number_of_attachments_is_limited(world: FakeGitHub, forge: GitHubForge) -> None:
-    urls = [world.add_attachment(f"assets/{n}", png()) for n in range(50)]
+async def test_the_number_of_attachments_is_limited(fake_github: FakeGitHub, forge: GitHubForge) -> None:
+    urls = [fake_github.add_attachment(f"assets/{n}", png()) for n in range(50)]
     attachments = await fetch_attachments(issue("\n".join(urls)), REPO, forge)
     assert (len(attachments.files), len(attachments.images)) == (MAX_FILES, MAX_IMAGES)
-    assert len(world.attachment_requests) < 3 * MAX_FILES
+    assert len(fake_github.attachment_requests) < 3 * MAX_FILES
 
 
-async def test_a_missing_attachment_is_reported(world: FakeGitHub, forge: GitHubForge) -> None:
-    missing, present = world.add_attachment("assets/1", status=410), world.add_attachment("assets/2", png())
+async def test_a_missing_attachment_is_reported(fake_github: FakeGitHub, forge: GitHubForge) -> None:
+    missing, present = (
+        fake_github.add_attachment("assets/1", status=410),
+        fake_github.add_attachment("assets/2", png()),
+    )
     attachments = await fetch_attachments(issue(f"{missing} {present}"), REPO, forge)
     assert [file.name for file in attachments.files] == ["2-2.png"]
     assert attachments.problems == (f"{missing}: the forge returned 410.",)

@@ -19,27 +19,33 @@ QUICK = RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=10)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[FakeGitHub]:
-    async with FakeGitHub() as world:
-        yield world
-        assert world.violations == ()
+async def fake_github() -> AsyncIterator[FakeGitHub]:
+    async with FakeGitHub() as fake_github:
+        yield fake_github
+        assert fake_github.violations == ()
 
 
 @pytest.fixture
-def repo(world: FakeGitHub) -> Repository:
-    return world.create_repository("acme/sample", {"a.txt": "a\n"}, permissions={"patchwright": "write"})
+def repo(fake_github: FakeGitHub) -> Repository:
+    return fake_github.create_repository(
+        "acme/sample", {"a.txt": "a\n"}, permissions={"patchwright": "write"}
+    )
 
 
-def create_forge(world: FakeGitHub, access: TokenAuth | AppAuth) -> GitHubForge:
-    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+def create_forge(fake_github: FakeGitHub, access: TokenAuth | AppAuth) -> GitHubForge:
+    urls = {
+        "api_url": fake_github.api_url,
+        "graphql_url": fake_github.graphql_url,
+        "server_url": fake_github.server_url,
+    }
     return GitHubForge(access, **urls, policy=QUICK)
 
 
 @pytest.fixture
-async def forge(world: FakeGitHub, repo: Repository) -> AsyncIterator[GitHubForge]:
-    app = world.create_app(permissions={**APP_PERMISSIONS, "checks": "write"})
-    world.install_app(app, repo)
-    async with create_forge(world, AppAuth(str(app.id), SecretStr(app.private_key_pem))) as forge:
+async def forge(fake_github: FakeGitHub, repo: Repository) -> AsyncIterator[GitHubForge]:
+    app = fake_github.create_app(permissions={**APP_PERMISSIONS, "checks": "write"})
+    fake_github.install_app(app, repo)
+    async with create_forge(fake_github, AppAuth(str(app.id), SecretStr(app.private_key_pem))) as forge:
         yield forge
 
 
@@ -73,12 +79,12 @@ async def test_a_job_says_one_thing_of_a_commit_however_often_it_says_it(
 
 
 async def test_a_lost_answer_makes_no_second_one(
-    world: FakeGitHub, repo: Repository, forge: GitHubForge
+    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
-    world.lose_next_response("POST", "/check-runs")
+    fake_github.lose_next_response("POST", "/check-runs")
     await forge.create_check_run(SAMPLE, report(repo))
     assert len(repo.checks) == 1
-    world.lose_next_request("POST", "/check-runs")
+    fake_github.lose_next_request("POST", "/check-runs")
     await forge.create_check_run(SAMPLE, report(repo, "two"))
     assert len(repo.checks) == 2
 
@@ -91,29 +97,29 @@ async def test_a_long_finding_is_clipped_and_says_so(repo: Repository, forge: Gi
 
 
 @pytest.mark.parametrize("private", [False, True])
-async def test_where_we_may_not_there_is_none_and_no_failure(world: FakeGitHub, private: bool) -> None:
-    repo = world.create_repository(
+async def test_where_we_may_not_there_is_none_and_no_failure(fake_github: FakeGitHub, private: bool) -> None:
+    repo = fake_github.create_repository(
         "acme/other", {"a.txt": "a\n"}, private=private, permissions={"patchwright": "write"}
     )
-    app, where = world.create_app(), Repo(owner="acme", name="other")
-    world.install_app(app, repo)
+    app, where = fake_github.create_app(), Repo(owner="acme", name="other")
+    fake_github.install_app(app, repo)
     for access in (
         AppAuth(str(app.id), SecretStr(app.private_key_pem)),
-        TokenAuth(SecretStr(world.create_token("patchwright"))),
+        TokenAuth(SecretStr(fake_github.create_token("patchwright"))),
     ):
-        async with create_forge(world, access) as forge:
+        async with create_forge(fake_github, access) as forge:
             assert await forge.create_check_run(where, report(repo)) == ""
         if isinstance(access, AppAuth):
-            assert world.writes == (), "an App knows its permissions"
+            assert fake_github.writes == (), "an App knows its permissions"
     assert repo.checks == []
 
 
 async def test_a_workflows_own_token_makes_one_where_the_workflow_says_so(
-    world: FakeGitHub, repo: Repository
+    fake_github: FakeGitHub, repo: Repository
 ) -> None:
-    actions = world.create_app("github-actions", {**APP_PERMISSIONS, "checks": "write"})
-    token = world.create_installation_token(world.install_app(actions, repo))
-    async with create_forge(world, TokenAuth(SecretStr(token))) as forge:
+    actions = fake_github.create_app("github-actions", {**APP_PERMISSIONS, "checks": "write"})
+    token = fake_github.create_installation_token(fake_github.install_app(actions, repo))
+    async with create_forge(fake_github, TokenAuth(SecretStr(token))) as forge:
         assert await forge.create_check_run(SAMPLE, report(repo))
     assert [one.author.login for one in repo.checks] == ["github-actions[bot]"]
 

@@ -47,13 +47,13 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_two_processes_create_one_comment_per_tag(short_tmp: Path) -> None:
-    async with FakeGitHub() as world, run_embedded_redis(short_tmp) as redis:
-        repo = world.create_repository(
+    async with FakeGitHub() as fake_github, run_embedded_redis(short_tmp) as redis:
+        repo = fake_github.create_repository(
             "acme/sample", {"a.py": "x = 1\n"}, permissions={"patchwright": "write"}
         )
-        issue = world.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
-        addresses = (redis, world.api_url, world.graphql_url, world.server_url)
-        arguments = (*addresses, world.create_token("patchwright"), str(ROUNDS))
+        issue = fake_github.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
+        addresses = (redis, fake_github.api_url, fake_github.graphql_url, fake_github.server_url)
+        arguments = (*addresses, fake_github.create_token("patchwright"), str(ROUNDS))
         processes = [
             await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", COMMENTER, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -108,15 +108,19 @@ class RecordingLimiter(LocalWriteLimiter):
 
 async def test_the_first_comment_in_a_thread_has_priority() -> None:
     limiter = RecordingLimiter()
-    async with FakeGitHub() as world:
-        repo = world.create_repository(
+    async with FakeGitHub() as fake_github:
+        repo = fake_github.create_repository(
             "acme/sample", {"a.py": "x = 1\n"}, permissions={"patchwright": "write"}
         )
-        issue = world.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
-        access = TokenAuth(SecretStr(world.create_token("patchwright")))
+        issue = fake_github.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
+        access = TokenAuth(SecretStr(fake_github.create_token("patchwright")))
         pace = RequestPolicy(write_interval=0.01)
         async with GitHubForge(
-            access, api_url=world.api_url, graphql_url=world.graphql_url, policy=pace, write_limiter=limiter
+            access,
+            api_url=fake_github.api_url,
+            graphql_url=fake_github.graphql_url,
+            policy=pace,
+            write_limiter=limiter,
         ) as forge:
             for text in ("I did not start a run.", "Now I did."):
                 await forge.upsert_comment(Repo(owner="acme", name="sample"), issue.number, "tag", text)

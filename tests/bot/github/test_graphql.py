@@ -19,12 +19,12 @@ REQUEST = "query Q($id: ID!) { node(id: $id) { id } }"
 
 
 @pytest.fixture
-async def graphql(world: FakeGitHub) -> AsyncIterator[GraphQLClient]:
-    access = TokenAuth(SecretStr(world.create_token("patchwright")))
+async def graphql(fake_github: FakeGitHub) -> AsyncIterator[GraphQLClient]:
+    access = TokenAuth(SecretStr(fake_github.create_token("patchwright")))
     rest = RestClient(
-        access, world.api_url, None, RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=5)
+        access, fake_github.api_url, None, RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=5)
     )
-    yield GraphQLClient(rest, world.graphql_url)
+    yield GraphQLClient(rest, fake_github.graphql_url)
     await rest.aclose()
 
 
@@ -41,9 +41,9 @@ async def graphql(world: FakeGitHub) -> AsyncIterator[GraphQLClient]:
     ],
 )
 async def test_graphql_errors_are_mapped(
-    world: FakeGitHub, graphql: GraphQLClient, error: dict[str, str], expected: type[ForgeError]
+    fake_github: FakeGitHub, graphql: GraphQLClient, error: dict[str, str], expected: type[ForgeError]
 ) -> None:
-    world.fail_next_request("POST", "/graphql", status=200, body={"data": None, "errors": [error]})
+    fake_github.fail_next_request("POST", "/graphql", status=200, body={"data": None, "errors": [error]})
     with pytest.raises(ForgeError, match=f"GitHub returned: {error['message']}") as caught:
         await graphql.execute(CommitId, SAMPLE, REQUEST, {"id": "x"}, idempotent=False)
     assert type(caught.value) is expected
@@ -59,8 +59,8 @@ async def test_graphql_errors_are_mapped(
     ],
 )
 async def test_an_unexpected_graphql_response_is_an_error(
-    world: FakeGitHub, graphql: GraphQLClient, body: dict[str, object], message: str
+    fake_github: FakeGitHub, graphql: GraphQLClient, body: dict[str, object], message: str
 ) -> None:
-    world.fail_next_request("POST", "/graphql", status=200, body=body)
+    fake_github.fail_next_request("POST", "/graphql", status=200, body=body)
     with pytest.raises(ForgeError, match=message):
         await graphql.execute(CommitId, SAMPLE, REQUEST, {"id": "x"})

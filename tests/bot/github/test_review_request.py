@@ -13,19 +13,21 @@ from tests.bot.github.test_forge import SAMPLE, create_forge
     ("login", "is_requested"), [("maintainer", True), ("leaver", False), ("app[bot]", False)]
 )
 async def test_the_requester_is_requested_as_reviewer_once(
-    world: FakeGitHub, login: str, is_requested: bool
+    fake_github: FakeGitHub, login: str, is_requested: bool
 ) -> None:
     roles = {"patchwright": "write", "maintainer": "write"}
-    repo = world.create_repository("acme/sample", {"a.txt": "a\n"}, permissions=roles)
+    repo = fake_github.create_repository("acme/sample", {"a.txt": "a\n"}, permissions=roles)
     sha = repo.commit("patchwright/issue-1", {"calc.py": "x\n"}, "Fix: x")
     spec = PullRequestSpec(
         repo=SAMPLE, number=1, base_branch="main", branch="patchwright/issue-1", head_sha=sha, title="T",
         body="B", draft=False, reviewer=User(id=1, login=login),
     )  # fmt: skip
-    async with create_forge(world, TokenAuth(SecretStr(world.create_token("patchwright")))) as forge:
+    async with create_forge(
+        fake_github, TokenAuth(SecretStr(fake_github.create_token("patchwright")))
+    ) as forge:
         first, second = await forge.open_pull_request(spec), await forge.open_pull_request(spec)
     assert first.number == second.number
     (pull,) = repo.pulls
     assert [user.login for user in pull.requested_reviewers] == ([login] if is_requested else [])
-    requests = [write for write in world.writes if write.path.endswith("/requested_reviewers")]
+    requests = [write for write in fake_github.writes if write.path.endswith("/requested_reviewers")]
     assert len(requests) == (0 if login.endswith("[bot]") else 1)

@@ -28,7 +28,7 @@ def start_labels(deployment: Deployment, *allowed: str) -> StartLabels:
 
 
 def label_writes(deployment: Deployment) -> list[str]:
-    return [write.path for write in deployment.world.writes if write.path.endswith("/labels")]
+    return [write.path for write in deployment.fake_github.writes if write.path.endswith("/labels")]
 
 
 async def test_the_label_is_created_once_and_stays_deleted(deployment: Deployment) -> None:
@@ -42,13 +42,16 @@ async def test_the_label_is_created_once_and_stays_deleted(deployment: Deploymen
 
 
 async def test_new_repositories_of_an_installation_get_the_label_at_once(deployment: Deployment) -> None:
-    world = deployment.world
+    fake_github = deployment.fake_github
     repositories = [
-        world.create_repository(f"acme/r{number}", {"a": "b"}) for number in range(MAX_LABELS_AT_ONCE + 1)
+        fake_github.create_repository(f"acme/r{number}", {"a": "b"})
+        for number in range(MAX_LABELS_AT_ONCE + 1)
     ]
-    installation = world.install_app(deployment.app, *repositories)
-    world.add_label_silently(
-        world.create_issue(repositories[0], title="T", body="B", by="maintainer"), "Fix-me", by="maintainer"
+    installation = fake_github.install_app(deployment.app, *repositories)
+    fake_github.add_label_silently(
+        fake_github.create_issue(repositories[0], title="T", body="B", by="maintainer"),
+        "Fix-me",
+        by="maintainer",
     )
     deployment.handler.labels = start_labels(deployment, "acme/r*")
     names = tuple(Repo(owner="acme", name=repo.name) for repo in repositories)

@@ -31,22 +31,26 @@ Open = Callable[..., GitHubForge]
 
 
 @pytest.fixture
-def repo(world: FakeGitHub) -> Repository:
-    return world.create_repository("acme/sample", {"a.txt": "a\n"})
+def repo(fake_github: FakeGitHub) -> Repository:
+    return fake_github.create_repository("acme/sample", {"a.txt": "a\n"})
 
 
 @pytest.fixture
-def issue(world: FakeGitHub, repo: Repository) -> Issue:
-    return world.create_issue(repo, title="T", body="B", by="reporter")
+def issue(fake_github: FakeGitHub, repo: Repository) -> Issue:
+    return fake_github.create_issue(repo, title="T", body="B", by="reporter")
 
 
 @pytest.fixture
-async def open_forge(world: FakeGitHub, repo: Repository) -> AsyncIterator[Open]:
+async def open_forge(fake_github: FakeGitHub, repo: Repository) -> AsyncIterator[Open]:
     """Opens open_forge forge for the App, as in open_forge process."""
-    app = world.create_app()
-    world.install_app(app, repo)
+    app = fake_github.create_app()
+    fake_github.install_app(app, repo)
     access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
-    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+    urls = {
+        "api_url": fake_github.api_url,
+        "graphql_url": fake_github.graphql_url,
+        "server_url": fake_github.server_url,
+    }
     async with AsyncExitStack() as stack:
 
         def create(limiter: WriteLimiter | None = None, policy: RequestPolicy = QUICK) -> GitHubForge:
@@ -73,7 +77,7 @@ def comment_texts(repo: Repository) -> list[str]:
     ids=["secondary, 403", "secondary, 429", "primary"],
 )  # fmt: skip
 async def test_a_rate_limited_write_is_executed_once(
-    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, method: str, status: int,
+    fake_github: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, method: str, status: int,
     headers: dict[str, str], body: dict[str, object],
 ) -> None:  # fmt: skip
     forge = open_forge()
@@ -83,7 +87,7 @@ async def test_a_rate_limited_write_is_executed_once(
     soon = str(int((datetime.now(UTC) + timedelta(seconds=2)).timestamp()))
     response_headers = {name: soon if value == "now" else value for name, value in headers.items()}
     started_at = time.monotonic()
-    world.fail_next_request(method, path, status=status, headers=response_headers, body=body)
+    fake_github.fail_next_request(method, path, status=status, headers=response_headers, body=body)
     await forge.upsert_comment(SAMPLE, 1, "tag", "last")
     assert comment_texts(repo) == ["last"]
     assert time.monotonic() - started_at >= 0.9, "the rate limit was ignored"
@@ -93,20 +97,25 @@ async def test_a_rate_limited_write_is_executed_once(
     ("status", "error"), [(401, Unauthorized), (403, Forbidden), (422, UnprocessableRequest)], ids=str
 )
 async def test_a_rejected_write_is_an_error(
-    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, status: int, error: type[ForgeError]
+    fake_github: FakeGitHub,
+    repo: Repository,
+    issue: Issue,
+    open_forge: Open,
+    status: int,
+    error: type[ForgeError],
 ) -> None:
-    world.fail_next_request("POST", COMMENTS, status=status, times=2)
+    fake_github.fail_next_request("POST", COMMENTS, status=status, times=2)
     with pytest.raises(error) as caught:
         await open_forge().upsert_comment(SAMPLE, 1, "tag", "said")
     assert not caught.value.retryable and comment_texts(repo) == []
 
 
 async def test_a_revoked_token_is_renewed_for_a_write(
-    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open
+    fake_github: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open
 ) -> None:
     forge = open_forge()
     await forge.get_repo_facts(SAMPLE)
-    world.fail_next_request("POST", COMMENTS, status=401)
+    fake_github.fail_next_request("POST", COMMENTS, status=401)
     await forge.upsert_comment(SAMPLE, 1, "tag", "said")
     assert comment_texts(repo) == ["said"]
 
@@ -115,27 +124,29 @@ async def test_a_revoked_token_is_renewed_for_a_write(
 @pytest.mark.parametrize("lost", ["request", "response"])
 @pytest.mark.parametrize("then", [403, 429])
 async def test_a_lost_response_and_a_rate_limit_create_one_comment(
-    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, lost: str, then: int
+    fake_github: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, lost: str, then: int
 ) -> None:
-    lose = world.lose_next_request if lost == "request" else world.lose_next_response
+    lose = fake_github.lose_next_request if lost == "request" else fake_github.lose_next_response
     lose("POST", COMMENTS)
-    world.fail_next_request("GET", COMMENTS, status=then, headers={"retry-after": "1"}, body=SECONDARY)
+    fake_github.fail_next_request("GET", COMMENTS, status=then, headers={"retry-after": "1"}, body=SECONDARY)
     await open_forge().upsert_comment(SAMPLE, 1, "tag", "said")
     assert comment_texts(repo) == ["said"]
 
 
 @pytest.mark.redis
 async def test_a_rate_limit_applies_to_all_processes(
-    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, short_tmp: Path
+    fake_github: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, short_tmp: Path
 ) -> None:
     async with run_embedded_redis(short_tmp) as url:
         limiters = [SharedWriteLimiter(url), SharedWriteLimiter(url)]
         one, other = (open_forge(limiter) for limiter in limiters)
         await asyncio.gather(one.get_repo_facts(SAMPLE), other.get_repo_facts(SAMPLE))
-        world.fail_next_request("POST", COMMENTS, status=429, headers={"retry-after": "600"}, body=SECONDARY)
+        fake_github.fail_next_request(
+            "POST", COMMENTS, status=429, headers={"retry-after": "600"}, body=SECONDARY
+        )
         with pytest.raises(RateLimited):
             await one.upsert_comment(SAMPLE, 1, "one", "said by one")
-        writes_before = len(world.writes)
+        writes_before = len(fake_github.writes)
         for attempt in (
             other.upsert_comment(SAMPLE, 1, "other", "said by the other"),
             other.get_repo_facts(SAMPLE),
@@ -144,7 +155,7 @@ async def test_a_rate_limit_applies_to_all_processes(
                 await attempt
             left = caught.value.until - datetime.now(UTC)
             assert timedelta(seconds=500) < left <= timedelta(seconds=600)
-        assert len(world.writes) == writes_before and comment_texts(repo) == []
+        assert len(fake_github.writes) == writes_before and comment_texts(repo) == []
         await open_forge().upsert_comment(SAMPLE, 1, "third", "by another process")  # positive control
         assert comment_texts(repo) == ["by another process"]
         for limiter in limiters:
@@ -153,7 +164,7 @@ async def test_a_rate_limit_applies_to_all_processes(
 
 @pytest.mark.redis
 async def test_two_processes_share_the_write_interval(
-    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, short_tmp: Path
+    fake_github: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, short_tmp: Path
 ) -> None:
     async with run_embedded_redis(short_tmp) as url:
         limiters = [SharedWriteLimiter(url), SharedWriteLimiter(url)]

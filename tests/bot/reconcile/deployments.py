@@ -40,7 +40,7 @@ SAMPLE = Repo(owner="acme", name="sample")
 class Deployment:
     """One App on one repository, with a Redis and everything that a reconciler needs."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     app: GitHubApp
     url: str
@@ -62,7 +62,7 @@ class Deployment:
             self.handler,
             name,
             schedule=schedule,
-            clock=self.world.now,
+            clock=self.fake_github.now,
             has_webhook=has_webhook,
         )
 
@@ -89,21 +89,23 @@ def app_auth(app: GitHubApp) -> AppAuth:
 
 @asynccontextmanager
 async def open_deployment(directory: Path) -> AsyncIterator[Deployment]:
-    async with FakeGitHub() as world, run_embedded_redis(directory) as url:
-        repo = world.create_repository(
+    async with FakeGitHub() as fake_github, run_embedded_redis(directory) as url:
+        repo = fake_github.create_repository(
             "acme/sample", {"calc.py": "x = 1\ny = 2\n"}, permissions={"maintainer": "write"}
         )
-        app = world.create_app(permissions=PERMISSIONS)
-        world.install_app(app, repo)
-        world.add_webhook(DEAD_WEBHOOK_URL, "s3cret")
-        urls = {name: getattr(world, name) for name in ("api_url", "graphql_url", "server_url")}
+        app = fake_github.create_app(permissions=PERMISSIONS)
+        fake_github.install_app(app, repo)
+        fake_github.add_webhook(DEAD_WEBHOOK_URL, "s3cret")
+        urls = {name: getattr(fake_github, name) for name in ("api_url", "graphql_url", "server_url")}
         forge = GitHubForge(app_auth(app), **urls, policy=FAST_POLICY)
         rest, identity = forge.rest, forge.identity
         queue, lease = ArqQueue(url), LeaderLease(url)
         try:
             triggers = Triggers(app_id=str(app.id))
             handler = TriggerHandler(queue, triggers, forge)
-            yield Deployment(world, repo, app, url, queue, triggers, rest, identity, lease, forge, handler)
+            yield Deployment(
+                fake_github, repo, app, url, queue, triggers, rest, identity, lease, forge, handler
+            )
         finally:
             await handler.close()
             await forge.aclose()
@@ -111,5 +113,7 @@ async def open_deployment(directory: Path) -> AsyncIterator[Deployment]:
             await lease.close()
 
 
-def token_client(world: FakeGitHub, login: str) -> RestClient:
-    return RestClient(TokenAuth(SecretStr(world.create_token(login))), world.api_url, None, FAST_POLICY)
+def token_client(fake_github: FakeGitHub, login: str) -> RestClient:
+    return RestClient(
+        TokenAuth(SecretStr(fake_github.create_token(login))), fake_github.api_url, None, FAST_POLICY
+    )

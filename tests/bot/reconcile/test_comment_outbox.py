@@ -37,9 +37,9 @@ def outbox_of(deployment: Deployment, later: timedelta = timedelta()) -> Comment
 
 async def start_job(deployment: Deployment) -> tuple[Issue, Job]:
     """Returns an issue with a status comment, and the running job of the comment."""
-    world = deployment.world
-    issue = world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    job = deployment.job_of(await world.add_label(issue, "fix-me", by="maintainer"))
+    fake_github = deployment.fake_github
+    issue = fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    job = deployment.job_of(await fake_github.add_label(issue, "fix-me", by="maintainer"))
     await deployment.queue.put(job)
     await deployment.forge.upsert_comment(SAMPLE, issue.number, job.id, "Working.", in_progress=True)
     return issue, job
@@ -57,7 +57,7 @@ async def test_a_final_text_that_github_refuses_is_posted_later(
 ) -> None:
     issue, job = await start_job(deployment)
     (comment,) = deployment.repo.comments(issue.number)
-    deployment.world.fail_next_request("PATCH", f"/issues/comments/{comment.id}", status=status)
+    deployment.fake_github.fail_next_request("PATCH", f"/issues/comments/{comment.id}", status=status)
     with pytest.raises(error):
         await deployment.forge.upsert_comment(SAMPLE, issue.number, job.id, FINAL)
     await outbox_of(deployment).post_due()
@@ -65,9 +65,9 @@ async def test_a_final_text_that_github_refuses_is_posted_later(
     await deployment.queue.complete(job, Failed(error="NotFound"))
     await outbox_of(deployment).post_due()
     assert comments(deployment, issue) == [(False, FINAL)]
-    writes = len(deployment.world.writes)
+    writes = len(deployment.fake_github.writes)
     await outbox_of(deployment, timedelta(hours=1)).post_due()
-    assert len(deployment.world.writes) == writes
+    assert len(deployment.fake_github.writes) == writes
 
 
 async def test_a_text_that_is_refused_again_waits_longer_and_is_dropped_after_three_days(
@@ -76,7 +76,7 @@ async def test_a_text_that_is_refused_again_waits_longer_and_is_dropped_after_th
     issue, job = await start_job(deployment)
     await deployment.queue.complete(job, Failed(error="NotFound"))
     (comment,) = deployment.repo.comments(issue.number)
-    deployment.world.fail_next_request("PATCH", f"/issues/comments/{comment.id}", status=403, times=3)
+    deployment.fake_github.fail_next_request("PATCH", f"/issues/comments/{comment.id}", status=403, times=3)
     with pytest.raises(Forbidden):
         await deployment.forge.upsert_comment(SAMPLE, issue.number, job.id, FINAL)
     for hours in (0.0, 0.001, 1.0, 80.0):

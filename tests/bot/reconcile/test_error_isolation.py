@@ -35,8 +35,8 @@ async def deployment(short_tmp: Path) -> AsyncIterator[Deployment]:
 
 
 def add_labeled_issue(deployment: Deployment, repo: Repository) -> Issue:
-    thread = deployment.world.create_issue(repo, title="T", body="B", by="stranger")
-    deployment.world.add_label_silently(thread, "fix-me", by="maintainer")
+    thread = deployment.fake_github.create_issue(repo, title="T", body="B", by="stranger")
+    deployment.fake_github.add_label_silently(thread, "fix-me", by="maintainer")
     return thread
 
 
@@ -47,15 +47,15 @@ async def repository_names(deployment: Deployment) -> set[str]:
 
 def install_another(deployment: Deployment, name: str = "else/where") -> Repository:
     """Creates a repository in another installation."""
-    repo = deployment.world.create_repository(name, {"x": "y"}, permissions={"maintainer": "write"})
-    deployment.world.install_app(deployment.app, repo)
+    repo = deployment.fake_github.create_repository(name, {"x": "y"}, permissions={"maintainer": "write"})
+    deployment.fake_github.install_app(deployment.app, repo)
     return repo
 
 
 async def test_an_inaccessible_repository_does_not_hide_others(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with contextlib.aclosing(token_client(deployment.world, "maintainer")) as rest:
+    async with contextlib.aclosing(token_client(deployment.fake_github, "maintainer")) as rest:
         poller = Poller(rest, deployment.identity, [Repo(owner="acme", name="gone"), SAMPLE])
         assert [each.repo for each in await poller.repositories.list_current()] == [SAMPLE]
     assert [getattr(each, "resource", None) for each in caplog.records] == ["acme/gone"]
@@ -68,14 +68,14 @@ async def test_an_installation_whose_token_is_rejected_does_not_hide_others(depl
     first, _ = await deployment.rest.get_all(dict[str, object], None, "app", "installations")
     path = f"/app/installations/{first['id']}/access_tokens"
     message = {"message": "The permissions requested are not granted to this installation."}
-    deployment.world.fail_next_request("POST", path, status=422, body=message, times=9)
+    deployment.fake_github.fail_next_request("POST", path, status=422, body=message, times=9)
     await deployment.build_reconciler().reconcile()
     assert await repository_names(deployment) == {"where"}
 
 
 async def test_a_failed_repository_list_is_retried_by_the_next_poll(deployment: Deployment) -> None:
     add_labeled_issue(deployment, deployment.repo)
-    deployment.world.fail_next_request("GET", "/installation/repositories", status=502, times=4)
+    deployment.fake_github.fail_next_request("GET", "/installation/repositories", status=502, times=4)
     reconciler = deployment.build_reconciler()
     await reconciler.reconcile()
     assert await repository_names(deployment) == set()
@@ -86,14 +86,14 @@ async def test_a_failed_repository_list_is_retried_by_the_next_poll(deployment: 
 @pytest.mark.parametrize("status", [404, 502])
 async def test_a_failing_repository_does_not_hide_others(deployment: Deployment, status: int) -> None:
     add_labeled_issue(deployment, install_another(deployment))
-    deployment.world.fail_next_request("GET", "/acme/sample/issues", status=status, times=99)
+    deployment.fake_github.fail_next_request("GET", "/acme/sample/issues", status=status, times=99)
     await deployment.build_reconciler().reconcile()
     assert await repository_names(deployment) == {"where"}
 
 
 async def test_a_repository_that_failed_briefly_is_polled_again_early(deployment: Deployment) -> None:
     add_labeled_issue(deployment, deployment.repo)
-    deployment.world.fail_next_request("GET", "/acme/sample/issues", status=502, times=4)
+    deployment.fake_github.fail_next_request("GET", "/acme/sample/issues", status=502, times=4)
     reconciler = deployment.build_reconciler(replace(NO_GRACE, poll_interval=600))
     await reconciler.reconcile()
     assert await repository_names(deployment) == set()
@@ -107,12 +107,12 @@ async def test_a_failing_thread_does_not_hide_others(deployment: Deployment, pat
     threads: list[Issue] = []
     for number in range(3):
         deployment.repo.commit(f"topic-{number}", {"a.txt": f"{number}\n"})
-        pull = deployment.world.create_pull(deployment.repo, f"topic-{number}", by="stranger")
-        deployment.world.add_label_silently(pull, "fix-me", by="maintainer")
-        deployment.world.add_review(pull, body="@agent fix it", by="maintainer")
+        pull = deployment.fake_github.create_pull(deployment.repo, f"topic-{number}", by="stranger")
+        deployment.fake_github.add_label_silently(pull, "fix-me", by="maintainer")
+        deployment.fake_github.add_review(pull, body="@agent fix it", by="maintainer")
         threads.append(pull)
     failing = threads[1].number
-    deployment.world.fail_next_request("GET", path.format(failing), status=502, times=4)
+    deployment.fake_github.fail_next_request("GET", path.format(failing), status=502, times=4)
     reconciler = deployment.build_reconciler(replace(NO_GRACE, poll_interval=600))
     await reconciler.reconcile()
     found = Counter(int(job.split("-")[2]) for job in await deployment.open())
@@ -123,14 +123,15 @@ async def test_a_failing_thread_does_not_hide_others(deployment: Deployment, pat
 
 async def test_a_failing_thread_with_a_job_does_not_hide_other_closings(deployment: Deployment) -> None:
     threads = [
-        deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger") for _ in range(3)
+        deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+        for _ in range(3)
     ]
     for thread in threads:
-        sent = await deployment.world.add_label(thread, "fix-me", by="maintainer")
+        sent = await deployment.fake_github.add_label(thread, "fix-me", by="maintainer")
         await deployment.handler.handle(parse_delivery(sent.event, sent.body))
     for thread in threads:
-        deployment.world.close_silently(thread)
-    deployment.world.fail_next_request("GET", f"/issues/{threads[1].number}", status=502, times=4)
+        deployment.fake_github.close_silently(thread)
+    deployment.fake_github.fail_next_request("GET", f"/issues/{threads[1].number}", status=502, times=4)
     reconciler = deployment.build_reconciler()
     await reconciler.reconcile()
     assert [int(job.split("-")[2]) for job in await deployment.open()] == [threads[1].number]
@@ -141,11 +142,11 @@ async def test_a_failing_thread_with_a_job_does_not_hide_other_closings(deployme
 async def test_a_rate_limited_installation_does_not_hide_others(deployment: Deployment) -> None:
     add_labeled_issue(deployment, install_another(deployment))
     limited = {"status": 429, "headers": {"retry-after": "3600"}, "times": 9}
-    deployment.world.fail_next_request("GET", "/acme/sample/issues", **limited)
+    deployment.fake_github.fail_next_request("GET", "/acme/sample/issues", **limited)
     reconciler = deployment.build_reconciler()
     await reconciler.reconcile()
     assert await repository_names(deployment) == {"where"}
-    deployment.world.fail_next_request("GET", "/else/where/issues", **limited)
+    deployment.fake_github.fail_next_request("GET", "/else/where/issues", **limited)
     with pytest.raises(RateLimited):  # no installation is left to poll, so the reconciler waits
         await reconciler.reconcile()
 
@@ -153,12 +154,12 @@ async def test_a_rate_limited_installation_does_not_hide_others(deployment: Depl
 async def test_a_request_in_a_locked_thread_is_completed_and_does_not_block_later_ones(
     deployment: Deployment,
 ) -> None:
-    locked = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    sent = await deployment.world.add_comment(locked, "@agent help", by="maintainer")
+    locked = deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    sent = await deployment.fake_github.add_comment(locked, "@agent help", by="maintainer")
     request = find_request(parse_delivery(sent.event, sent.body), deployment.triggers)
     assert request is not None
-    deployment.world.lock_thread(locked)
-    deployment.world.advance_time(minutes=5)
+    deployment.fake_github.lock_thread(locked)
+    deployment.fake_github.advance_time(minutes=5)
     reconciler = deployment.build_reconciler()
     await reconciler.reconcile()
     record = await deployment.queue.get_record(request.job.id)
@@ -171,11 +172,13 @@ async def test_a_request_in_a_locked_thread_is_completed_and_does_not_block_late
 async def test_a_request_that_fails_briefly_is_handled_later_and_does_not_hide_others(
     deployment: Deployment,
 ) -> None:
-    requesting = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    deployment.world.add_comment_silently(requesting, "@agent help", by="maintainer")
-    deployment.world.advance_time(minutes=5)
+    requesting = deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    deployment.fake_github.add_comment_silently(requesting, "@agent help", by="maintainer")
+    deployment.fake_github.advance_time(minutes=5)
     add_labeled_issue(deployment, deployment.repo)
-    deployment.world.fail_next_request("GET", "/collaborators/maintainer/permission", status=502, times=4)
+    deployment.fake_github.fail_next_request(
+        "GET", "/collaborators/maintainer/permission", status=502, times=4
+    )
     reconciler = deployment.build_reconciler()
     await reconciler.reconcile()
     assert await repository_names(deployment) == {"sample"}
@@ -187,51 +190,53 @@ async def test_a_request_that_fails_briefly_is_handled_later_and_does_not_hide_o
 async def test_a_deleted_webhook_does_not_hide_others_or_new_ones(
     deployment: Deployment,
 ) -> None:
-    world, repos = deployment.world, [deployment.repo, install_another(deployment, "acme/zzz")]
+    fake_github, repos = deployment.fake_github, [deployment.repo, install_another(deployment, "acme/zzz")]
     for repo in repos:
-        world.set_role(repo, "maintainer", "admin")
-    first, second = (world.add_webhook(DEAD_WEBHOOK_URL, "s3cret", repo) for repo in repos)
-    async with contextlib.aclosing(token_client(world, "maintainer")) as rest:
+        fake_github.set_role(repo, "maintainer", "admin")
+    first, second = (fake_github.add_webhook(DEAD_WEBHOOK_URL, "s3cret", repo) for repo in repos)
+    async with contextlib.aclosing(token_client(fake_github, "maintainer")) as rest:
         reconciler = Reconciler(
             *(rest, deployment.identity, deployment.lease, deployment.handler, "one"),
             repositories=[SAMPLE, Repo(owner="acme", name="zzz")],
             webhook_url=DEAD_WEBHOOK_URL,
             schedule=NO_GRACE,
-            clock=world.now,
+            clock=fake_github.now,
         )
         for repo in repos:
             await fail_delivery(deployment, repo)
         await reconciler.reconcile()
-        world.fail_next_request("GET", f"/hooks/{first.id}/deliveries", status=404, times=9)
-        world.advance_time(minutes=2)
+        fake_github.fail_next_request("GET", f"/hooks/{first.id}/deliveries", status=404, times=9)
+        fake_github.advance_time(minutes=2)
         await reconciler.reconcile()
         await wait_for_redelivery(deployment, second)
-        third = world.add_webhook(DEAD_WEBHOOK_URL, "s3cret", deployment.repo)
+        third = fake_github.add_webhook(DEAD_WEBHOOK_URL, "s3cret", deployment.repo)
         await fail_delivery(deployment, deployment.repo)
-        world.advance_time(minutes=12)
+        fake_github.advance_time(minutes=12)
         await reconciler.reconcile()
         await wait_for_redelivery(deployment, third)
 
 
 async def fail_delivery(deployment: Deployment, repo: Repository) -> None:
     """Adds a label whose delivery fails."""
-    thread = deployment.world.create_issue(repo, title="T", body="B", by="stranger")
-    await deployment.world.add_label(thread, "fix-me", by="maintainer")
+    thread = deployment.fake_github.create_issue(repo, title="T", body="B", by="stranger")
+    await deployment.fake_github.add_label(thread, "fix-me", by="maintainer")
 
 
 async def wait_for_redelivery(deployment: Deployment, hook: RegisteredWebhook) -> None:
     """Waits until a delivery of this webhook is sent again."""
     async with asyncio.timeout(20):
-        while hook not in [delivery.hook for delivery in deployment.world.deliveries if delivery.redelivery]:
+        while hook not in [
+            delivery.hook for delivery in deployment.fake_github.deliveries if delivery.redelivery
+        ]:
             await asyncio.sleep(0.02)
 
 
 async def test_a_repository_with_an_unusable_name_is_left_out(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = deployment.world
-    odd = world.create_repository("acme/sämple", {"a.py": "x = 1\n"})
-    world.install_app(deployment.app, deployment.repo, odd)
+    fake_github = deployment.fake_github
+    odd = fake_github.create_repository("acme/sämple", {"a.py": "x = 1\n"})
+    fake_github.install_app(deployment.app, deployment.repo, odd)
     thread = add_labeled_issue(deployment, deployment.repo)
     await deployment.build_reconciler().reconcile()
     assert [record.job.number for record in await deployment.queue.all_active_jobs()] == [thread.number]
@@ -240,10 +245,10 @@ async def test_a_repository_with_an_unusable_name_is_left_out(
 
 
 async def test_an_unreadable_comment_does_not_hide_the_others(deployment: Deployment) -> None:
-    world, thread = deployment.world, add_labeled_issue(deployment, deployment.repo)
+    fake_github, thread = deployment.fake_github, add_labeled_issue(deployment, deployment.repo)
     await deployment.build_reconciler().reconcile()
-    odd = world.add_comment_silently(thread, "Hm.", by="stranger")
+    odd = fake_github.add_comment_silently(thread, "Hm.", by="stranger")
     odd.created = "yesterday"
-    world.add_comment_silently(thread, "@agent and this", by="maintainer")
+    fake_github.add_comment_silently(thread, "@agent and this", by="maintainer")
     await deployment.build_reconciler().reconcile()
     assert len(await deployment.open()) == 2

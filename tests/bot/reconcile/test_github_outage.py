@@ -32,8 +32,8 @@ EVENTS = ("polling github failed", "polling github recovered")
 
 
 def add_labeled_issue(deployment: Deployment) -> Issue:
-    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    deployment.world.add_label_silently(thread, "fix-me", by="maintainer")
+    thread = deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    deployment.fake_github.add_label_silently(thread, "fix-me", by="maintainer")
     return thread
 
 
@@ -55,9 +55,9 @@ async def test_an_outage_and_its_end_are_logged_once_each(
 
     async with (
         open_deployment(short_tmp) as deployment,
-        UnreliableProxy(deployment.world.server_url) as proxy,
+        UnreliableProxy(deployment.fake_github.server_url) as proxy,
     ):
-        url = deployment.world.api_url.replace(deployment.world.server_url, proxy.url)
+        url = deployment.fake_github.api_url.replace(deployment.fake_github.server_url, proxy.url)
         async with aclosing(RestClient(app_auth(deployment.app), url, None, FAST_POLICY)) as rest:
             reconciler = replace(deployment, rest=rest).build_reconciler(NO_GRACE, has_webhook=has_webhook)
             running = asyncio.create_task(reconciler.run())
@@ -85,7 +85,7 @@ async def test_one_failing_repository_is_not_an_outage(
     short_tmp: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_deployment(short_tmp) as deployment:
-        deployment.world.fail_next_request("GET", "/acme/sample/issues", status=502, times=4)
+        deployment.fake_github.fail_next_request("GET", "/acme/sample/issues", status=502, times=4)
         await deployment.build_reconciler()._run_once()
         assert await deployment.lease.fetch_failure() is None
     assert caplog.messages == ["skipped after an error"]
@@ -96,15 +96,15 @@ async def open_token_reconciler(
     deployment: Deployment, proxy: UnreliableProxy, offset: Callable[[], timedelta]
 ) -> AsyncIterator[Reconciler]:
     """Yields a reconciler that uses a user's token for the repository and its webhook."""
-    url = deployment.world.api_url.replace(deployment.world.server_url, proxy.url)
-    token = TokenAuth(SecretStr(deployment.world.create_token("maintainer")))
+    url = deployment.fake_github.api_url.replace(deployment.fake_github.server_url, proxy.url)
+    token = TokenAuth(SecretStr(deployment.fake_github.create_token("maintainer")))
     async with aclosing(RestClient(token, url, None, FAST_POLICY)) as rest:
         yield Reconciler(
             *(rest, deployment.identity, deployment.lease, deployment.handler, "one"),
             repositories=(SAMPLE,),
             webhook_url=DEAD_WEBHOOK_URL,
             schedule=replace(NO_GRACE, poll_interval=1e6),
-            clock=lambda: deployment.world.now() + offset(),
+            clock=lambda: deployment.fake_github.now() + offset(),
         )
 
 
@@ -113,12 +113,12 @@ async def test_failing_webhook_requests_reveal_an_outage_between_polls(short_tmp
     offset = timedelta()
     async with (
         open_deployment(short_tmp) as deployment,
-        UnreliableProxy(deployment.world.server_url) as proxy,
+        UnreliableProxy(deployment.fake_github.server_url) as proxy,
         open_token_reconciler(deployment, proxy, lambda: offset) as reconciler,
     ):
-        deployment.world.set_role(deployment.repo, "maintainer", "admin")
-        deployment.world.add_webhook(DEAD_WEBHOOK_URL, "s3cret", repo=deployment.repo)
-        await deployment.world.add_label(
+        deployment.fake_github.set_role(deployment.repo, "maintainer", "admin")
+        deployment.fake_github.add_webhook(DEAD_WEBHOOK_URL, "s3cret", repo=deployment.repo)
+        await deployment.fake_github.add_label(
             add_labeled_issue(deployment), "bug", by="maintainer"
         )  # its delivery fails
         await reconciler._run_once()
@@ -132,7 +132,7 @@ async def test_failing_webhook_requests_reveal_an_outage_between_polls(short_tmp
 async def test_an_outage_at_startup_is_recorded(short_tmp: Path) -> None:
     async with (
         open_deployment(short_tmp) as deployment,
-        UnreliableProxy(deployment.world.server_url) as proxy,
+        UnreliableProxy(deployment.fake_github.server_url) as proxy,
     ):
         await proxy.cut()
         async with open_token_reconciler(deployment, proxy, timedelta) as reconciler:

@@ -56,7 +56,7 @@ async def poll_deliveries(
     deployment: Deployment, poller: Poller
 ) -> list[LabelAdded | CommentCreated | ReviewSubmitted]:
     (repo,) = await poller.repositories.list_current()
-    result = await poller.poll(repo, deployment.world.now() - timedelta(days=3), "", LABEL)
+    result = await poller.poll(repo, deployment.fake_github.now() - timedelta(days=3), "", LABEL)
     assert result is not None
     found = [event.delivery for event in sorted(result.events, key=lambda event: event.occurred_at)]
     # The texts that open issues are left out, because they contain no mention here.
@@ -64,7 +64,7 @@ async def poll_deliveries(
 
 
 async def test_the_polling_token_can_only_read(deployment: Deployment) -> None:
-    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    thread = deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
     (repo,) = await Poller(deployment.rest, deployment.identity).repositories.list_current()
     path = (*repo.path, "issues", str(thread.number), "comments")
     assert await deployment.rest.get_all(dict[str, object], repo.token, *path) == []
@@ -74,9 +74,11 @@ async def test_the_polling_token_can_only_read(deployment: Deployment) -> None:
 
 async def test_threads_beyond_the_first_page_are_found(deployment: Deployment) -> None:
     for number in range(103):
-        thread = deployment.world.create_issue(deployment.repo, title=f"{number}", body="B", by="stranger")
+        thread = deployment.fake_github.create_issue(
+            deployment.repo, title=f"{number}", body="B", by="stranger"
+        )
         if number % 20 == 0:
-            deployment.world.add_label_silently(thread, LABEL, by="maintainer")
+            deployment.fake_github.add_label_silently(thread, LABEL, by="maintainer")
     deliveries = await poll_deliveries(deployment, Poller(deployment.rest, deployment.identity))
     assert [delivery.number for delivery in deliveries] == [1, 21, 41, 61, 81, 101]
     assert all(
@@ -86,13 +88,13 @@ async def test_threads_beyond_the_first_page_are_found(deployment: Deployment) -
 
 async def test_an_edited_inline_comment_is_ignored(deployment: Deployment) -> None:
     deployment.repo.commit("topic", {"calc.py": "x = 1\ny = 3\n"})
-    pull = deployment.world.create_pull(deployment.repo, "topic", by="stranger")
+    pull = deployment.fake_github.create_pull(deployment.repo, "topic", by="stranger")
     line = ("calc.py", 2, "Why 3?")
-    deployment.world.add_review(pull, line, by="maintainer", body="First.")
-    late = deployment.world.add_review(pull, line, by="maintainer", body="Second.")
+    deployment.fake_github.add_review(pull, line, by="maintainer", body="First.")
+    late = deployment.fake_github.add_review(pull, line, by="maintainer", body="Second.")
     (edited,) = [one for thread in pull.review_threads for one in thread.comments if one.review is late]
-    deployment.world.advance_time(minutes=5)
-    deployment.world.edit_comment(pull, edited, "@agent why 3?")
+    deployment.fake_github.advance_time(minutes=5)
+    deployment.fake_github.edit_comment(pull, edited, "@agent why 3?")
     reviews = [
         one
         for one in await poll_deliveries(deployment, Poller(deployment.rest, deployment.identity))
@@ -106,14 +108,14 @@ async def test_an_edited_inline_comment_is_ignored(deployment: Deployment) -> No
 
 
 async def test_a_deleted_account_and_a_removed_label_cause_no_error(deployment: Deployment) -> None:
-    world = deployment.world
-    thread = world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    world.add_label_silently(thread, LABEL, by="somebody")
-    world.add_comment_silently(thread, "@agent go", by="somebody")
-    world.delete_user("somebody")
+    fake_github = deployment.fake_github
+    thread = fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    fake_github.add_label_silently(thread, LABEL, by="somebody")
+    fake_github.add_comment_silently(thread, "@agent go", by="somebody")
+    fake_github.delete_user("somebody")
     deliveries = await poll_deliveries(deployment, Poller(deployment.rest, deployment.identity))
     assert [delivery.sender.login for delivery in deliveries] == ["ghost", "ghost"]
-    await world.remove_label(thread, LABEL, by="maintainer")
+    await fake_github.remove_label(thread, LABEL, by="maintainer")
     assert [
         type(delivery)
         for delivery in await poll_deliveries(deployment, Poller(deployment.rest, deployment.identity))
@@ -121,26 +123,28 @@ async def test_a_deleted_account_and_a_removed_label_cause_no_error(deployment: 
 
 
 async def test_a_later_installation_is_found(deployment: Deployment) -> None:
-    app = deployment.world.create_app("later", PERMISSIONS)
-    rest = RestClient(app_auth(app), deployment.world.api_url, None, FAST_POLICY)
+    app = deployment.fake_github.create_app("later", PERMISSIONS)
+    rest = RestClient(app_auth(app), deployment.fake_github.api_url, None, FAST_POLICY)
     frequent, rare = (Poller(rest, deployment.identity, max_age=timedelta(seconds=s)) for s in (0, 600))
     assert (await frequent.repositories.list_current(), await rare.repositories.list_current()) == (
         (),
         (),
     )
-    deployment.world.install_app(app, deployment.repo)  # an empty list is never reused
+    deployment.fake_github.install_app(app, deployment.repo)  # an empty list is never reused
     assert [
         [repository.repo for repository in await poller.repositories.list_current()]
         for poller in (frequent, rare)
     ] == [[SAMPLE]] * 2
-    deployment.world.install_app(app, deployment.world.create_repository("acme/other", {"x": "y"}))
+    deployment.fake_github.install_app(
+        app, deployment.fake_github.create_repository("acme/other", {"x": "y"})
+    )
     assert [len(await poller.repositories.list_current()) for poller in (frequent, rare)] == [2, 1]
     await rest.aclose()
 
 
 async def test_a_token_polls_the_configured_repositories(deployment: Deployment) -> None:
-    rest = token_client(deployment.world, "maintainer")
-    other = deployment.world.create_repository("acme/other", {"x": "y"})
+    rest = token_client(deployment.fake_github, "maintainer")
+    other = deployment.fake_github.create_repository("acme/other", {"x": "y"})
     (repository,) = await Poller(rest, deployment.identity, [SAMPLE]).repositories.list_current()
     assert (repository.repo, repository.id, repository.installation_id) == (SAMPLE, deployment.repo.id, None)
     both = await Poller(
@@ -155,28 +159,36 @@ async def test_an_installation_token_recognizes_its_own_comments(
     deployment: Deployment,
 ) -> None:
     given = TokenAuth(SecretStr((await deployment.rest.get_credentials(SAMPLE)).token))
-    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    deployment.world.add_comment_silently(thread, "<!-- patchwright:ours -->\nDone.", by="patchwright[bot]")
+    thread = deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    deployment.fake_github.add_comment_silently(
+        thread, "<!-- patchwright:ours -->\nDone.", by="patchwright[bot]"
+    )
     busy = "<!-- patchwright:busy in-progress -->\nI am working on this."
-    deployment.world.add_comment_silently(thread, busy, by="patchwright[bot]")
-    deployment.world.add_comment_silently(thread, "<!-- patchwright:forged -->\nDone.", by="stranger")
-    async with contextlib.aclosing(RestClient(given, deployment.world.api_url, None, FAST_POLICY)) as rest:
+    deployment.fake_github.add_comment_silently(thread, busy, by="patchwright[bot]")
+    deployment.fake_github.add_comment_silently(thread, "<!-- patchwright:forged -->\nDone.", by="stranger")
+    async with contextlib.aclosing(
+        RestClient(given, deployment.fake_github.api_url, None, FAST_POLICY)
+    ) as rest:
         with pytest.raises(Forbidden):  # a user token could do this
             await rest.get(dict[str, object], SAMPLE, "user")
-        poller = Poller(rest, Identity(rest, GraphQLClient(rest, deployment.world.graphql_url)), [SAMPLE])
+        poller = Poller(
+            rest, Identity(rest, GraphQLClient(rest, deployment.fake_github.graphql_url)), [SAMPLE]
+        )
         (repository,) = await poller.repositories.list_current()
-        result = await poller.poll(repository, deployment.world.now() - timedelta(days=3), "", LABEL)
+        result = await poller.poll(repository, deployment.fake_github.now() - timedelta(days=3), "", LABEL)
     assert result is not None and result.own_comments == {"ours": False, "busy": True}
 
 
 @pytest.mark.slow
 async def test_a_rate_limit_is_waited_out(deployment: Deployment) -> None:
-    deployment.world.add_label_silently(
-        deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger"),
+    deployment.fake_github.add_label_silently(
+        deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger"),
         LABEL,
         by="maintainer",
     )
-    deployment.world.fail_next_request("GET", "/app/installations", status=429, headers={"retry-after": "3"})
+    deployment.fake_github.fail_next_request(
+        "GET", "/app/installations", status=429, headers={"retry-after": "3"}
+    )
     running = asyncio.create_task(deployment.build_reconciler().run())
     await asyncio.sleep(1.5)
     assert await deployment.open() == set()
@@ -191,52 +203,52 @@ async def test_a_rate_limit_is_waited_out(deployment: Deployment) -> None:
     ("code", "is_success"), [(200, True), (202, True), (304, True), (0, False), (401, False), (503, False)]
 )
 async def test_an_attempt_succeeds_with_a_2xx_or_3xx_status(code: int, is_success: bool) -> None:
-    async with FakeGitHub() as world:
-        at = world.now()
+    async with FakeGitHub() as fake_github:
+        at = fake_github.now()
     attempt = DeliveryAttempt(id=1, guid="g", delivered_at=at, status_code=code, event="issues", action=None)
     assert attempt.is_success is is_success
 
 
 async def test_a_new_worker_continues_from_the_stored_delivery_history(deployment: Deployment) -> None:
-    world = deployment.world
-    thread = world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    lost = await world.add_label(thread, "fix-me", by="maintainer")
-    world.advance_time(seconds=30)
-    first = Redelivery(deployment.rest, AppWebhook(), state=deployment.lease, clock=world.now)
+    fake_github = deployment.fake_github
+    thread = fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    lost = await fake_github.add_label(thread, "fix-me", by="maintainer")
+    fake_github.advance_time(seconds=30)
+    first = Redelivery(deployment.rest, AppWebhook(), state=deployment.lease, clock=fake_github.now)
     assert await first.redeliver() == 0
-    world.advance_time(hours=1)
-    later = await world.add_comment(thread, "Hello.", by="stranger")
+    fake_github.advance_time(hours=1)
+    later = await fake_github.add_comment(thread, "Hello.", by="stranger")
     assert await first.redeliver() == 1
-    second = Redelivery(deployment.rest, AppWebhook(), state=deployment.lease, clock=world.now)
+    second = Redelivery(deployment.rest, AppWebhook(), state=deployment.lease, clock=fake_github.now)
     stored = (await deployment.lease.load("app/hook/deliveries") or b"").decode()
     assert lost.guid in stored and later.guid in stored and '"redelivery_count":1' in stored
-    world.advance_time(minutes=3)
+    fake_github.advance_time(minutes=3)
     assert await second.redeliver() == 2
 
 
 async def test_a_revoked_token_is_minted_again(deployment: Deployment) -> None:
     poller = Poller(deployment.rest, deployment.identity)
     await poll_deliveries(deployment, poller)
-    deployment.world.expire_tokens()
+    deployment.fake_github.expire_tokens()
     with pytest.raises(Unauthorized):
         await poll_deliveries(deployment, poller)
     assert await poll_deliveries(deployment, poller) == []
 
 
 async def test_closings_and_label_removals_of_queued_jobs_are_found(deployment: Deployment) -> None:
-    world = deployment.world
+    fake_github = deployment.fake_github
     closed, moved, unlabeled, unchanged, mentioned = (
-        world.create_issue(deployment.repo, title=name, body="B", by="stranger")
+        fake_github.create_issue(deployment.repo, title=name, body="B", by="stranger")
         for name in ("closed", "moved", "unlabeled", "unchanged", "mentioned")
     )
     for thread in (closed, moved, unlabeled, unchanged):
-        await deployment.handler.handle(parse(await world.add_label(thread, LABEL, by="maintainer")))
+        await deployment.handler.handle(parse(await fake_github.add_label(thread, LABEL, by="maintainer")))
     await deployment.handler.handle(
-        parse(await world.add_comment(mentioned, "@agent fix it", by="maintainer"))
+        parse(await fake_github.add_comment(mentioned, "@agent fix it", by="maintainer"))
     )
     assert len(await deployment.open()) == 5
-    world.close_silently(closed)
-    ended = await world.remove_label(unlabeled, LABEL, by="maintainer")
+    fake_github.close_silently(closed)
+    ended = await fake_github.remove_label(unlabeled, LABEL, by="maintainer")
     del deployment.repo.threads[moved.number]
     (repo,) = await Poller(deployment.rest, deployment.identity).repositories.list_current()
     deliveries = await Poller(deployment.rest, deployment.identity).find_ended(
@@ -251,24 +263,26 @@ async def test_closings_and_label_removals_of_queued_jobs_are_found(deployment: 
 
 
 async def test_an_unreachable_repository_cancels_no_job(deployment: Deployment) -> None:
-    world = deployment.world
-    issue = world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    await deployment.handler.handle(parse(await world.add_label(issue, LABEL, by="maintainer")))
+    fake_github = deployment.fake_github
+    issue = fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    await deployment.handler.handle(parse(await fake_github.add_label(issue, LABEL, by="maintainer")))
     poller = Poller(deployment.rest, deployment.identity)
     (repo,) = await poller.repositories.list_current()
     for path in (f"/issues/{issue.number}", "/repos/acme/sample"):
-        world.fail_next_request("GET", path, status=404)
+        fake_github.fail_next_request("GET", path, status=404)
     jobs = await deployment.handler.active_jobs(SAMPLE)
     assert len(jobs) == 1 and await poller.find_ended(repo, jobs) == []
 
 
 async def test_a_poll_cancels_jobs_of_closed_threads(deployment: Deployment) -> None:
-    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    await deployment.handler.handle(parse(await deployment.world.add_label(thread, LABEL, by="maintainer")))
+    thread = deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    await deployment.handler.handle(
+        parse(await deployment.fake_github.add_label(thread, LABEL, by="maintainer"))
+    )
     reconciler = deployment.build_reconciler()
     await reconciler.reconcile()
     assert len(await deployment.open()) == 1
-    deployment.world.close_silently(thread)
+    deployment.fake_github.close_silently(thread)
     await reconciler.reconcile()
     assert await deployment.open() == set()
 
@@ -276,25 +290,25 @@ async def test_a_poll_cancels_jobs_of_closed_threads(deployment: Deployment) -> 
 async def test_only_requests_after_the_closing_of_a_thread_are_found(
     deployment: Deployment,
 ) -> None:
-    world = deployment.world
-    thread = world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    world.add_label_silently(thread, LABEL, by="maintainer")
-    world.add_comment_silently(thread, "@agent fix it", by="maintainer")
-    world.advance_time(seconds=2)
-    world.close_silently(thread)
+    fake_github = deployment.fake_github
+    thread = fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    fake_github.add_label_silently(thread, LABEL, by="maintainer")
+    fake_github.add_comment_silently(thread, "@agent fix it", by="maintainer")
+    fake_github.advance_time(seconds=2)
+    fake_github.close_silently(thread)
     poller = Poller(deployment.rest, deployment.identity)
     assert await poll_deliveries(deployment, poller) == []
-    world.advance_time(seconds=2)
-    world.add_comment_silently(thread, "@agent retry", by="maintainer")
+    fake_github.advance_time(seconds=2)
+    fake_github.add_comment_silently(thread, "@agent retry", by="maintainer")
     (delivery,) = await poll_deliveries(deployment, poller)
     assert isinstance(delivery, CommentCreated) and delivery.body == "@agent retry"
-    await world.remove_label(thread, LABEL, by="maintainer")
-    world.add_label_silently(thread, LABEL, by="maintainer")
+    await fake_github.remove_label(thread, LABEL, by="maintainer")
+    fake_github.add_label_silently(thread, LABEL, by="maintainer")
     assert [type(each) for each in await poll_deliveries(deployment, poller)] == [CommentCreated, LabelAdded]
 
 
 async def test_a_stop_found_by_polling_is_answered(deployment: Deployment) -> None:
-    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
-    deployment.world.add_comment_silently(thread, "@agent stop", by="maintainer")
+    thread = deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    deployment.fake_github.add_comment_silently(thread, "@agent stop", by="maintainer")
     await deployment.build_reconciler().reconcile()
     assert "There is nothing to stop" in thread.comments[-1].body

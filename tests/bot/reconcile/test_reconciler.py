@@ -43,30 +43,30 @@ async def deployment(short_tmp: Path) -> AsyncIterator[Deployment]:
 
 
 def create_issue(deployment: Deployment) -> Issue:
-    return deployment.world.create_issue(
+    return deployment.fake_github.create_issue(
         deployment.repo, title="add() subtracts", body="It does.", by="stranger"
     )
 
 
 def create_pull(deployment: Deployment) -> FakePullRequest:
     deployment.repo.commit("topic", {"calc.py": "x = 1\ny = 3\n"})
-    return deployment.world.create_pull(deployment.repo, "topic", by="stranger")
+    return deployment.fake_github.create_pull(deployment.repo, "topic", by="stranger")
 
 
 async def test_a_missed_delivery_becomes_the_same_job(deployment: Deployment) -> None:
-    world, thread, pull = deployment.world, create_issue(deployment), create_pull(deployment)
-    review = world.add_review(pull, ("calc.py", 2, "@agent why 3?"), by="maintainer", body="Hm.")
+    fake_github, thread, pull = deployment.fake_github, create_issue(deployment), create_pull(deployment)
+    review = fake_github.add_review(pull, ("calc.py", 2, "@agent why 3?"), by="maintainer", body="Hm.")
     missed = [
-        await world.add_label(thread, "fix-me", by="maintainer"),
-        await world.add_comment(thread, "@agent fix it", by="maintainer"),
-        await world.add_label(pull, "fix-me", by="maintainer"),
-        await world.add_comment(pull, "@agent rebase", by="maintainer"),
-        (await world.deliver_review(pull, review))[1],
+        await fake_github.add_label(thread, "fix-me", by="maintainer"),
+        await fake_github.add_comment(thread, "@agent fix it", by="maintainer"),
+        await fake_github.add_label(pull, "fix-me", by="maintainer"),
+        await fake_github.add_comment(pull, "@agent rebase", by="maintainer"),
+        (await fake_github.deliver_review(pull, review))[1],
     ]
-    alone = world.add_review(pull, by="maintainer", body="@agent mind this")
-    missed += await world.deliver_review(pull, alone)
+    alone = fake_github.add_review(pull, by="maintainer", body="@agent mind this")
+    missed += await fake_github.deliver_review(pull, alone)
     missed.append(
-        await world.open_issue(deployment.repo, title="T", body="@agent make it fast", by="maintainer")
+        await fake_github.open_issue(deployment.repo, title="T", body="@agent make it fast", by="maintainer")
     )
     jobs = [deployment.job_of(delivery) for delivery in missed]
     reconciler = deployment.build_reconciler()
@@ -90,39 +90,41 @@ ACTS = {
 
 @pytest.mark.parametrize("text", ACTS.values(), ids=ACTS)
 async def test_polled_comments_without_a_mention_start_nothing(deployment: Deployment, text: str) -> None:
-    deployment.world.add_comment_silently(create_issue(deployment), text, by="maintainer")
+    deployment.fake_github.add_comment_silently(create_issue(deployment), text, by="maintainer")
     await deployment.build_reconciler().reconcile()
     assert await deployment.open() == set()
 
 
 async def test_retracted_requests_and_those_of_bots_are_not_found(deployment: Deployment) -> None:
-    world = deployment.world
+    fake_github = deployment.fake_github
     bot = create_issue(deployment)
-    world.user("robot[bot]").kind = "Bot"
-    world.add_comment_silently(bot, "@agent go", by="robot[bot]")
-    world.add_label_silently(bot, "fix-me", by="robot[bot]")
+    fake_github.user("robot[bot]").kind = "Bot"
+    fake_github.add_comment_silently(bot, "@agent go", by="robot[bot]")
+    fake_github.add_label_silently(bot, "fix-me", by="robot[bot]")
     edited = create_issue(deployment)
-    world.edit_comment(edited, world.add_comment_silently(edited, "Hello.", by="maintainer"), "@agent go")
+    fake_github.edit_comment(
+        edited, fake_github.add_comment_silently(edited, "Hello.", by="maintainer"), "@agent go"
+    )
     removed = create_issue(deployment)
-    world.add_label_silently(removed, "fix-me", by="maintainer")
-    await world.remove_label(removed, "fix-me", by="maintainer")
+    fake_github.add_label_silently(removed, "fix-me", by="maintainer")
+    await fake_github.remove_label(removed, "fix-me", by="maintainer")
     closed = create_issue(deployment)
-    world.add_label_silently(closed, "fix-me", by="maintainer")
-    world.add_comment_silently(closed, "@agent go", by="maintainer")
-    world.close_silently(closed)
+    fake_github.add_label_silently(closed, "fix-me", by="maintainer")
+    fake_github.add_comment_silently(closed, "@agent go", by="maintainer")
+    fake_github.close_silently(closed)
     other = create_issue(deployment)
-    world.add_label_silently(other, "bug", by="maintainer")
+    fake_github.add_label_silently(other, "bug", by="maintainer")
     await deployment.build_reconciler().reconcile()
     assert await deployment.open() == set()
 
 
 async def test_recent_events_are_left_to_their_deliveries_at_first(deployment: Deployment) -> None:
-    world, reconciler = deployment.world, deployment.build_reconciler(WITH_GRACE)
-    sent = await world.add_label(create_issue(deployment), "fix-me", by="maintainer")
-    world.advance_time(seconds=100)
+    fake_github, reconciler = deployment.fake_github, deployment.build_reconciler(WITH_GRACE)
+    sent = await fake_github.add_label(create_issue(deployment), "fix-me", by="maintainer")
+    fake_github.advance_time(seconds=100)
     await reconciler.reconcile()
     assert await deployment.open() == set()
-    world.advance_time(seconds=40)
+    fake_github.advance_time(seconds=40)
     await reconciler.reconcile()
     assert await deployment.open() == {deployment.job_of(sent).id}
 
@@ -130,7 +132,7 @@ async def test_recent_events_are_left_to_their_deliveries_at_first(deployment: D
 @pytest.mark.slow
 async def test_events_whose_deliveries_are_late_are_polled_again(deployment: Deployment) -> None:
     schedule = PollSchedule(redelivery_interval=600, poll_interval=600, delivery_grace=2, settle_seconds=0)
-    sent = await deployment.world.add_label(create_issue(deployment), "fix-me", by="maintainer")
+    sent = await deployment.fake_github.add_label(create_issue(deployment), "fix-me", by="maintainer")
     running = asyncio.create_task(deployment.build_reconciler(schedule).run())
     async with asyncio.timeout(60):  # a tenth of the interval between two polls
         while not await deployment.open():
@@ -141,24 +143,28 @@ async def test_events_whose_deliveries_are_late_are_polled_again(deployment: Dep
 
 
 async def test_without_webhook_and_installations_the_next_poll_is_soon(deployment: Deployment) -> None:
-    app = deployment.world.create_app("later", PERMISSIONS)
-    rest = RestClient(app_auth(app), deployment.world.api_url, None, FAST_POLICY)
+    app = deployment.fake_github.create_app("later", PERMISSIONS)
+    rest = RestClient(app_auth(app), deployment.fake_github.api_url, None, FAST_POLICY)
     schedule = PollSchedule(redelivery_interval=600, poll_interval=0, delivery_grace=0, settle_seconds=0)
     reconciler = replace(deployment, rest=rest).build_reconciler(schedule)
     assert await reconciler._run_once() == NO_REPOSITORIES_SECONDS
-    deployment.world.install_app(app, deployment.repo)
+    deployment.fake_github.install_app(app, deployment.repo)
     assert await reconciler._run_once() == 600
     await rest.aclose()
 
 
 async def test_no_job_runs_twice_whichever_way_it_arrives(deployment: Deployment) -> None:
-    world, reconciler, inbox = deployment.world, deployment.build_reconciler(), DeliveryInbox(deployment.url)
+    fake_github, reconciler, inbox = (
+        deployment.fake_github,
+        deployment.build_reconciler(),
+        DeliveryInbox(deployment.url),
+    )
     processor = DeliveryProcessor(inbox, deployment.handler, "one")
     sent = []
     for number in range(6):
         thread = create_issue(deployment)
-        sent.append(await world.add_label(thread, "fix-me", by="maintainer"))
-        sent.append(await world.add_comment(thread, "@agent fix it", by="maintainer"))
+        sent.append(await fake_github.add_label(thread, "fix-me", by="maintainer"))
+        sent.append(await fake_github.add_comment(thread, "@agent fix it", by="maintainer"))
         stored = [
             StoredDelivery(entry_id="1", guid=event.guid, event=event.event, body=event.body)
             for event in sent
@@ -174,8 +180,8 @@ async def test_no_job_runs_twice_whichever_way_it_arrives(deployment: Deployment
 
 
 async def test_a_label_dated_a_second_later_by_its_delivery_is_the_same_job(deployment: Deployment) -> None:
-    world, inbox = deployment.world, DeliveryInbox(deployment.url)
-    sent = await world.add_label(create_issue(deployment), "fix-me", by="maintainer")
+    fake_github, inbox = deployment.fake_github, DeliveryInbox(deployment.url)
+    sent = await fake_github.add_label(create_issue(deployment), "fix-me", by="maintainer")
     await deployment.build_reconciler().reconcile()
     at = parse_delivery(sent.event, sent.body)
     assert isinstance(at, LabelAdded)
@@ -194,12 +200,16 @@ async def test_a_label_dated_a_second_later_by_its_delivery_is_the_same_job(depl
 
 
 async def test_a_label_added_again_requests_another_job(deployment: Deployment) -> None:
-    world, reconciler, thread = deployment.world, deployment.build_reconciler(), create_issue(deployment)
-    world.add_label_silently(thread, "fix-me", by="maintainer")
+    fake_github, reconciler, thread = (
+        deployment.fake_github,
+        deployment.build_reconciler(),
+        create_issue(deployment),
+    )
+    fake_github.add_label_silently(thread, "fix-me", by="maintainer")
     await reconciler.reconcile()
     (first,) = await deployment.open()
-    await world.remove_label(thread, "fix-me", by="maintainer")
-    world.add_label_silently(thread, "fix-me", by="maintainer")
+    await fake_github.remove_label(thread, "fix-me", by="maintainer")
+    fake_github.add_label_silently(thread, "fix-me", by="maintainer")
     await reconciler.reconcile()
     assert len(await deployment.open() - {first}) == 1
 
@@ -207,13 +217,17 @@ async def test_a_label_added_again_requests_another_job(deployment: Deployment) 
 async def test_a_label_in_another_case_is_the_same_job_and_can_be_removed(
     deployment: Deployment,
 ) -> None:
-    world, reconciler, thread = deployment.world, deployment.build_reconciler(), create_issue(deployment)
-    sent = await world.add_label(thread, "Fix-Me", by="maintainer")
+    fake_github, reconciler, thread = (
+        deployment.fake_github,
+        deployment.build_reconciler(),
+        create_issue(deployment),
+    )
+    sent = await fake_github.add_label(thread, "Fix-Me", by="maintainer")
     await deployment.handler.handle(parse_delivery(sent.event, sent.body))
     (job,) = await deployment.open()
     await reconciler.reconcile()
     assert await deployment.open() == {job}
-    away = await world.remove_label(thread, "Fix-Me", by="maintainer")
+    away = await fake_github.remove_label(thread, "Fix-Me", by="maintainer")
     await deployment.handler.handle(parse_delivery(away.event, away.body))
     assert await deployment.open() == set()
 
@@ -226,10 +240,12 @@ async def wipe(url: str) -> None:
 
 @pytest.mark.slow
 async def test_a_wiped_redis_is_rebuilt_and_no_job_runs_twice(deployment: Deployment) -> None:
-    world, handler = deployment.world, RecordingHandler()
+    fake_github, handler = deployment.fake_github, RecordingHandler()
     queue = ArqQueue(deployment.url, max_concurrent_jobs=1, lease_seconds=3)
     other = ArqQueue(deployment.url, max_concurrent_jobs=4, lease_seconds=3)
-    sent = [await world.add_label(create_issue(deployment), "fix-me", by="maintainer") for _ in range(3)]
+    sent = [
+        await fake_github.add_label(create_issue(deployment), "fix-me", by="maintainer") for _ in range(3)
+    ]
     jobs = {deployment.job_of(event).id for event in sent}
     reconciler = deployment.build_reconciler()
     async with running_worker(queue, handler):
@@ -256,7 +272,7 @@ async def test_a_wiped_redis_is_rebuilt_and_no_job_runs_twice(deployment: Deploy
 
 @pytest.mark.slow
 async def test_after_a_wipe_requests_are_found_without_a_grace_period(deployment: Deployment) -> None:
-    sent = await deployment.world.add_label(create_issue(deployment), "fix-me", by="maintainer")
+    sent = await deployment.fake_github.add_label(create_issue(deployment), "fix-me", by="maintainer")
     reconciler = deployment.build_reconciler(WITH_GRACE)
     await reconciler.reconcile()
     assert await deployment.open() == set()  # the delivery may still arrive
@@ -269,35 +285,40 @@ async def test_after_a_wipe_requests_are_found_without_a_grace_period(deployment
 async def test_a_request_that_the_bots_comment_shows_as_handled_is_not_repeated(
     deployment: Deployment,
 ) -> None:
-    world, reconciler = deployment.world, deployment.build_reconciler()
+    fake_github, reconciler = deployment.fake_github, deployment.build_reconciler()
     threads = [create_issue(deployment) for _ in range(3)]
     done, in_progress, forged = [
-        deployment.job_of(await world.add_label(thread, "fix-me", by="maintainer")) for thread in threads
+        deployment.job_of(await fake_github.add_label(thread, "fix-me", by="maintainer"))
+        for thread in threads
     ]
     template = "<!-- patchwright:{} -->\n{}"
     refusal = reply_texts.render_rejection("You may not.")
-    world.add_comment_silently(threads[0], template.format(done.id, refusal), by="patchwright[bot]")
-    world.add_comment_silently(
+    fake_github.add_comment_silently(threads[0], template.format(done.id, refusal), by="patchwright[bot]")
+    fake_github.add_comment_silently(
         threads[1],
         template.format(f"{in_progress.id} in-progress", "Whatever an operator's template says."),
         by="patchwright[bot]",
     )
-    world.add_comment_silently(threads[2], template.format(forged.id, refusal), by="stranger")
+    fake_github.add_comment_silently(threads[2], template.format(forged.id, refusal), by="stranger")
     await reconciler.reconcile()
     assert await deployment.has_records(done, in_progress, forged) == [False, True, True]
 
 
 async def test_polling_an_unchanged_repository_takes_one_request(deployment: Deployment) -> None:
-    world, reconciler, thread = deployment.world, deployment.build_reconciler(), create_issue(deployment)
-    world.add_label_silently(thread, "fix-me", by="maintainer")
+    fake_github, reconciler, thread = (
+        deployment.fake_github,
+        deployment.build_reconciler(),
+        create_issue(deployment),
+    )
+    fake_github.add_label_silently(thread, "fix-me", by="maintainer")
     for _ in range(3):
         await reconciler.reconcile()
     # A request for any of these paths would fail the poll.
     for path in ("/issues/comments", "/events", "/pulls/comments", "/installation/repositories"):
-        world.fail_next_request("GET", path, status=429, headers={"retry-after": "60"}, times=4)
+        fake_github.fail_next_request("GET", path, status=429, headers={"retry-after": "60"}, times=4)
     for _ in range(3):
         await reconciler.reconcile()
-    world.add_comment_silently(thread, "@agent and this", by="maintainer")
+    fake_github.add_comment_silently(thread, "@agent and this", by="maintainer")
     with pytest.raises(RateLimited):
         await reconciler.reconcile()
 
@@ -305,29 +326,29 @@ async def test_polling_an_unchanged_repository_takes_one_request(deployment: Dep
 async def test_polling_without_changes_uses_no_rate_limit_and_finds_later_events(
     deployment: Deployment,
 ) -> None:
-    world, monitor = (
-        deployment.world,
-        CheckMonitor(deployment.queue, deployment.forge, "patchwright/", clock=deployment.world.now),
+    fake_github, monitor = (
+        deployment.fake_github,
+        CheckMonitor(deployment.queue, deployment.forge, "patchwright/", clock=deployment.fake_github.now),
     )
     deployment.handler = TriggerHandler(
         deployment.queue, deployment.triggers, deployment.forge, checks=monitor
     )
     deployment.repo.commit("patchwright/issue-1", {"calc.py": "x = 2\n"})
-    own_pull = world.create_pull(deployment.repo, "patchwright/issue-1", by="patchwright[bot]")
+    own_pull = fake_github.create_pull(deployment.repo, "patchwright/issue-1", by="patchwright[bot]")
     reconciler = deployment.build_reconciler(replace(NO_GRACE, repository_list_age=0))
     await reconciler.reconcile()
     # One token reads the installation. Another one reads the checks of our pull request.
-    assert sum(one.path.endswith("/access_tokens") for one in world.api_requests) == 2
+    assert sum(one.path.endswith("/access_tokens") for one in fake_github.api_requests) == 2
     for _ in range(2):
         await reconciler.reconcile()
-    past = len(world.api_requests)
+    past = len(fake_github.api_requests)
     await reconciler.reconcile()
-    listing = [(one.method, one.path, one.status) for one in world.api_requests[past:]]
+    listing = [(one.method, one.path, one.status) for one in fake_github.api_requests[past:]]
     paths = "/app/installations", "/installation/repositories", "/repos/acme/sample/issues"
     assert listing == [("GET", path, 304) for path in paths]
     new = deployment.repo.commit("patchwright/issue-1", {"calc.py": "x = 3\n"})
-    own_pull.updated = world.now().strftime(TIME_FORMAT)  # as GitHub does after a push
-    world.ci.add_check(deployment.repo, new, "test")
+    own_pull.updated = fake_github.now().strftime(TIME_FORMAT)  # as GitHub does after a push
+    fake_github.ci.add_check(deployment.repo, new, "test")
     await reconciler.reconcile()
     (job,) = [record.job for record in await deployment.queue.all_active_jobs()]
     assert (job.number, job.failed_checks_commit) == (own_pull.number, new)
@@ -343,7 +364,7 @@ async def test_one_worker_polls_and_another_takes_over(deployment: Deployment) -
     assert not await deployment.lease.try_acquire("second")
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    deployment.world.add_label_silently(create_issue(deployment), "fix-me", by="maintainer")
+    deployment.fake_github.add_label_silently(create_issue(deployment), "fix-me", by="maintainer")
     running = asyncio.create_task(second.run())
     async with asyncio.timeout(60):
         while not await deployment.open():
@@ -353,16 +374,16 @@ async def test_one_worker_polls_and_another_takes_over(deployment: Deployment) -
 
 
 async def test_a_repository_that_cannot_be_polled_does_not_hide_others(deployment: Deployment) -> None:
-    world = deployment.world
-    other = world.create_repository("acme/another", {"x": "y"}, permissions={"maintainer": "write"})
-    world.install_app(deployment.app, other)
-    world.fail_next_request("GET", "/acme/sample/issues", status=404)
-    thread = world.create_issue(other, title="T", body="B", by="stranger")
-    world.add_label_silently(thread, "fix-me", by="maintainer")
+    fake_github = deployment.fake_github
+    other = fake_github.create_repository("acme/another", {"x": "y"}, permissions={"maintainer": "write"})
+    fake_github.install_app(deployment.app, other)
+    fake_github.fail_next_request("GET", "/acme/sample/issues", status=404)
+    thread = fake_github.create_issue(other, title="T", body="B", by="stranger")
+    fake_github.add_label_silently(thread, "fix-me", by="maintainer")
     reconciler = deployment.build_reconciler()
     await reconciler.reconcile()
     assert [name.split("-")[1] for name in await deployment.open()] == ["another"]
-    world.fail_next_request("GET", "/acme/sample/issues", status=502, times=9)
+    fake_github.fail_next_request("GET", "/acme/sample/issues", status=502, times=9)
     running = asyncio.create_task(reconciler.run())
     await asyncio.sleep(0.5)
     assert not running.done()

@@ -61,9 +61,9 @@ async def running_receiver(deployment: Deployment, port: int) -> AsyncIterator[D
             await inbox.close()
 
 
-async def wait_until_processed(world: FakeGitHub, inbox: DeliveryInbox) -> None:
+async def wait_until_processed(fake_github: FakeGitHub, inbox: DeliveryInbox) -> None:
     """Waits until all deliveries have arrived and are processed."""
-    await world.wait_for_deliveries()
+    await fake_github.wait_for_deliveries()
     while await inbox.size():
         await asyncio.sleep(0.02)
 
@@ -73,14 +73,16 @@ def free_port() -> int:
         return int(listener_url(socket).rpartition(":")[2])
 
 
-async def send_events(world: FakeGitHub, deployment: Deployment, count: int) -> list[Job]:
+async def send_events(fake_github: FakeGitHub, deployment: Deployment, count: int) -> list[Job]:
     """Sends labels, mentions and comments without a mention, and returns the jobs that they request."""
     jobs = []
     for number in range(count):
-        thread = world.create_issue(deployment.repo, title=f"{number}", body="B", by="stranger")
-        jobs.append(deployment.job_of(await world.add_label(thread, "fix-me", by="maintainer")))
-        jobs.append(deployment.job_of(await world.add_comment(thread, "@agent fix it", by="maintainer")))
-        await world.add_comment(thread, "Hello.", by="stranger")
+        thread = fake_github.create_issue(deployment.repo, title=f"{number}", body="B", by="stranger")
+        jobs.append(deployment.job_of(await fake_github.add_label(thread, "fix-me", by="maintainer")))
+        jobs.append(
+            deployment.job_of(await fake_github.add_comment(thread, "@agent fix it", by="maintainer"))
+        )
+        await fake_github.add_comment(thread, "Hello.", by="stranger")
     return jobs
 
 
@@ -92,76 +94,78 @@ async def wait_for_jobs(deployment: Deployment, jobs: list[Job], seconds: float 
 
 
 async def test_a_receiver_that_was_down_for_three_days_gets_every_delivery(deployment: Deployment) -> None:
-    world, port = deployment.world, free_port()
-    webhook = world.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
+    fake_github, port = deployment.fake_github, free_port()
+    webhook = fake_github.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
     jobs: list[Job] = []
     for _ in range(5):
-        jobs += await send_events(world, deployment, 4)
-        world.advance_time(hours=14)
-    world.advance_time(hours=1)  # 71 hours since the first
-    lost = {delivery.guid for delivery in world.deliveries if delivery.hook is webhook}
+        jobs += await send_events(fake_github, deployment, 4)
+        fake_github.advance_time(hours=14)
+    fake_github.advance_time(hours=1)  # 71 hours since the first
+    lost = {delivery.guid for delivery in fake_github.deliveries if delivery.hook is webhook}
     async with running_receiver(deployment, port):
-        redelivery = Redelivery(deployment.rest, AppWebhook(), clock=world.now)
+        redelivery = Redelivery(deployment.rest, AppWebhook(), clock=fake_github.now)
         assert await redelivery.redeliver() == 50
-        await world.wait_for_deliveries()
-        world.advance_time(minutes=1)
+        await fake_github.wait_for_deliveries()
+        fake_github.advance_time(minutes=1)
         while await redelivery.redeliver():
-            await world.wait_for_deliveries()
-            world.advance_time(minutes=1)
+            await fake_github.wait_for_deliveries()
+            fake_github.advance_time(minutes=1)
         await wait_for_jobs(deployment, jobs)
         redelivered = [
-            delivery for delivery in world.deliveries if delivery.hook is webhook and delivery.redelivery
+            delivery
+            for delivery in fake_github.deliveries
+            if delivery.hook is webhook and delivery.redelivery
         ]
         assert {delivery.status for delivery in redelivered} == {202}
         assert {delivery.guid for delivery in redelivered} == lost
 
 
 async def test_older_deliveries_are_left_to_polling(deployment: Deployment) -> None:
-    world = deployment.world
-    await send_events(world, deployment, 2)
-    world.advance_time(days=3, minutes=1)
-    redelivery = Redelivery(deployment.rest, AppWebhook(), clock=world.now)
+    fake_github = deployment.fake_github
+    await send_events(fake_github, deployment, 2)
+    fake_github.advance_time(days=3, minutes=1)
+    redelivery = Redelivery(deployment.rest, AppWebhook(), clock=fake_github.now)
     assert await redelivery.redeliver() == 0
-    assert len(deployment.world.deliveries) == 6
+    assert len(deployment.fake_github.deliveries) == 6
 
 
 async def test_redeliveries_of_one_delivery_are_limited(deployment: Deployment) -> None:
-    world = deployment.world
-    await send_events(world, deployment, 1)
-    redelivery = Redelivery(deployment.rest, AppWebhook(), clock=world.now)
+    fake_github = deployment.fake_github
+    await send_events(fake_github, deployment, 1)
+    redelivery = Redelivery(deployment.rest, AppWebhook(), clock=fake_github.now)
     times = [0.0]
     for minute in range(0, 400, 4):
         if await redelivery.redeliver():
             times.append(minute)
-            await world.wait_for_deliveries()
-        world.advance_time(minutes=4)
+            await fake_github.wait_for_deliveries()
+        fake_github.advance_time(minutes=4)
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert len(pauses) == MAX_REDELIVERIES
     assert pauses == sorted(pauses)
     assert pauses[-1] >= 64
-    tries = Counter(delivery.guid for delivery in world.deliveries)
+    tries = Counter(delivery.guid for delivery in fake_github.deliveries)
     assert set(tries.values()) == {1 + MAX_REDELIVERIES}
     another = Redelivery(
-        deployment.rest, AppWebhook(), clock=world.now
+        deployment.rest, AppWebhook(), clock=fake_github.now
     )  # a new worker reads the attempts from GitHub
     assert await another.redeliver() == 0
 
 
 async def test_a_delivery_that_arrived_later_is_not_requested_again(deployment: Deployment) -> None:
-    world, port = deployment.world, free_port()
-    webhook = world.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
-    jobs = await send_events(world, deployment, 2)
+    fake_github, port = deployment.fake_github, free_port()
+    webhook = fake_github.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
+    jobs = await send_events(fake_github, deployment, 2)
     async with running_receiver(deployment, port):
-        sent: list[Delivery] = [delivery for delivery in world.deliveries if delivery.hook is webhook]
+        sent: list[Delivery] = [delivery for delivery in fake_github.deliveries if delivery.hook is webhook]
         random.Random(1).shuffle(sent)
         for delivery in sent * 2:
-            await world.redeliver(delivery)
+            await fake_github.redeliver(delivery)
         await wait_for_jobs(deployment, jobs)
-        count = len([delivery for delivery in world.deliveries if delivery.hook is webhook])
-        redelivery = Redelivery(deployment.rest, AppWebhook(), clock=world.now)
+        count = len([delivery for delivery in fake_github.deliveries if delivery.hook is webhook])
+        redelivery = Redelivery(deployment.rest, AppWebhook(), clock=fake_github.now)
         await redelivery.redeliver()
-        await world.wait_for_deliveries()
-        assert len([delivery for delivery in world.deliveries if delivery.hook is webhook]) == count
+        await fake_github.wait_for_deliveries()
+        assert len([delivery for delivery in fake_github.deliveries if delivery.hook is webhook]) == count
 
 
 async def list_webhooks(rest: RestClient, url: str | None) -> list[Webhook]:
@@ -171,39 +175,39 @@ async def list_webhooks(rest: RestClient, url: str | None) -> list[Webhook]:
 
 
 async def test_a_repository_webhook_is_queried_with_a_token(short_tmp: Path) -> None:
-    async with FakeGitHub() as world, run_embedded_redis(short_tmp):
-        repo = world.create_repository(
+    async with FakeGitHub() as fake_github, run_embedded_redis(short_tmp):
+        repo = fake_github.create_repository(
             "acme/sample", {"x": "y"}, permissions={"maintainer": "admin", "w": "write"}
         )
-        webhook = world.add_webhook("http://127.0.0.1:1/webhook", SECRET, repo)
-        world.add_webhook("http://127.0.0.1:1/somebody-elses", SECRET, repo)
-        thread = world.create_issue(repo, title="T", body="B", by="stranger")
-        await world.add_label(thread, "fix-me", by="maintainer")
-        rest, unprivileged = token_client(world, "maintainer"), token_client(world, "w")
+        webhook = fake_github.add_webhook("http://127.0.0.1:1/webhook", SECRET, repo)
+        fake_github.add_webhook("http://127.0.0.1:1/somebody-elses", SECRET, repo)
+        thread = fake_github.create_issue(repo, title="T", body="B", by="stranger")
+        await fake_github.add_label(thread, "fix-me", by="maintainer")
+        rest, unprivileged = token_client(fake_github, "maintainer"), token_client(fake_github, "w")
         webhooks = await list_webhooks(rest, webhook.url)
         assert webhooks == [RepositoryWebhook(SAMPLE, webhook.id)]
         assert await list_webhooks(rest, None) == []
         assert await list_webhooks(unprivileged, webhook.url) == []  # logged; polling needs no webhooks
-        world.advance_time(minutes=2)
-        assert await Redelivery(rest, webhooks[0], clock=world.now).redeliver() == 1
-        await world.wait_for_deliveries()
-        assert [delivery.hook for delivery in world.deliveries if delivery.redelivery] == [webhook]
+        fake_github.advance_time(minutes=2)
+        assert await Redelivery(rest, webhooks[0], clock=fake_github.now).redeliver() == 1
+        await fake_github.wait_for_deliveries()
+        assert [delivery.hook for delivery in fake_github.deliveries if delivery.redelivery] == [webhook]
         await rest.aclose()
         await unprivileged.aclose()
 
 
 async def test_polling_and_redelivery_recover_everything_within_ten_minutes(deployment: Deployment) -> None:
-    world, port = deployment.world, free_port()
-    world.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
-    jobs = await send_events(world, deployment, 10)
-    world.advance_time(days=2, hours=23)
-    reconciler, started_at = deployment.build_reconciler(WITH_GRACE, has_webhook=True), world.now()
+    fake_github, port = deployment.fake_github, free_port()
+    fake_github.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
+    jobs = await send_events(fake_github, deployment, 10)
+    fake_github.advance_time(days=2, hours=23)
+    reconciler, started_at = deployment.build_reconciler(WITH_GRACE, has_webhook=True), fake_github.now()
     async with running_receiver(deployment, port) as inbox:
         while await deployment.open() != {job.id for job in jobs}:
             await reconciler.reconcile()
-            await wait_until_processed(world, inbox)
-            world.advance_time(minutes=1)
-            assert world.now() - started_at < timedelta(minutes=10)
+            await wait_until_processed(fake_github, inbox)
+            fake_github.advance_time(minutes=1)
+            assert fake_github.now() - started_at < timedelta(minutes=10)
         await reconciler.reconcile()
-        await wait_until_processed(world, inbox)
+        await wait_until_processed(fake_github, inbox)
         assert await deployment.open() == {job.id for job in jobs}

@@ -40,7 +40,7 @@ class ProbedModel(RecordedModel):
 class UnconfiguredServer:
     """A server process without configuration, with a fake GitHub and a scripted model."""
 
-    world: FakeGitHub
+    fake_github: FakeGitHub
     repo: Repository
     issue: Issue
     fake_model: ProbedModel
@@ -143,11 +143,13 @@ async def wait_until(holds: Callable[[], object]) -> None:
 
 @pytest.fixture
 async def server(short_tmp: Path) -> AsyncIterator[UnconfiguredServer]:
-    async with FakeGitHub() as world, ProbedModel() as fake_model:
+    async with FakeGitHub() as fake_github, ProbedModel() as fake_model:
         files: dict[str, str | bytes] = {"calc.py": CODE, "tests/test_calc.py": TESTS}
-        repo = world.create_repository("acme/calc", files, permissions={"maintainer": "write"})
-        issue = world.create_issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
-        world.sign_in("maintainer")
+        repo = fake_github.create_repository("acme/calc", files, permissions={"maintainer": "write"})
+        issue = fake_github.create_issue(
+            repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter"
+        )
+        fake_github.sign_in("maintainer")
         environment = {
             "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(short_tmp),
@@ -157,8 +159,8 @@ async def server(short_tmp: Path) -> AsyncIterator[UnconfiguredServer]:
             "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the scripts write outside of the work tree
             "PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0",  # the fake GitHub has no rate limits
             "PYTHONPATH": str(Path.cwd()),
-            "GITHUB_API_URL": world.api_url,
-            "GITHUB_GRAPHQL_URL": world.graphql_url,
-            "GITHUB_SERVER_URL": world.server_url,
+            "GITHUB_API_URL": fake_github.api_url,
+            "GITHUB_GRAPHQL_URL": fake_github.graphql_url,
+            "GITHUB_SERVER_URL": fake_github.server_url,
         }
-        yield UnconfiguredServer(world, repo, issue, fake_model, short_tmp, environment)
+        yield UnconfiguredServer(fake_github, repo, issue, fake_model, short_tmp, environment)

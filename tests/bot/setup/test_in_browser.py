@@ -61,13 +61,16 @@ async def test_the_setup_leads_to_a_first_pull_request(server: UnconfiguredServe
         await page.get_by_text("1 worker is ready with openai/scripted.").wait_for(timeout=60_000)
         assert await page.evaluate("document.activeElement.innerText") == "Refresh now"
 
-        (app,) = server.world.apps
+        (app,) = server.fake_github.apps
         assert "workflows" not in app.permissions
-        await server.world.add_label(server.issue, "fix-me", by="maintainer")
+        await server.fake_github.add_label(server.issue, "fix-me", by="maintainer")
         await page.get_by_role("heading", name="Setup complete").wait_for(timeout=60_000)
         (pull,) = server.repo.pulls
         link = page.get_by_role("link", name=f"Pull request #{pull.number}")
-        assert await link.get_attribute("href") == f"{server.world.server_url}/acme/calc/pull/{pull.number}"
+        assert (
+            await link.get_attribute("href")
+            == f"{server.fake_github.server_url}/acme/calc/pull/{pull.number}"
+        )
         assert (await page.request.get("/setup")).status == 404
         await page.get_by_role("link", name="all runs").click()
         await page.get_by_role("link", name="Sign in with GitHub").click()

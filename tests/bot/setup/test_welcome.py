@@ -56,16 +56,16 @@ async def test_the_welcome_page_leads_to_the_first_pull_request_without_javascri
         waiting = await wait_for_text(http, "Choose the repositories that the App may access.")
         assert "GitHub offers only repositories of the App's owner" in visible_text(waiting)
         assert "Sign in with GitHub to see the runs" in visible_text(waiting)
-        (app,) = server.world.apps
-        await http.post(f"{server.world.server_url}/apps/{app.slug}/installations/new")
+        (app,) = server.fake_github.apps
+        await http.post(f"{server.fake_github.server_url}/apps/{app.slug}/installations/new")
         await wait_for_text(http, "1 worker is ready with openai/scripted.")
         assert "Add the label fix-me to an issue." in visible_text(
             await wait_for_text(http, "Installed for acme.")
         )
-        await server.world.add_label(server.issue, "fix-me", by="maintainer")
+        await server.fake_github.add_label(server.issue, "fix-me", by="maintainer")
         page = await wait_for_text(http, "Setup complete")
         (pull,) = server.repo.pulls
-        address = f"{server.world.server_url}/acme/calc/pull/{pull.number}"
+        address = f"{server.fake_github.server_url}/acme/calc/pull/{pull.number}"
         assert f'<a class="button" href="{address}">Pull request #{pull.number}</a>' in page
         (way,) = re.findall(r'<a href="(/runs/[^"]+)">Show the run</a>', page)
         assert REFRESH not in page
@@ -91,8 +91,8 @@ def test_the_first_answered_run_is_preferred() -> None:
 @asynccontextmanager
 async def welcome_page(data: Path) -> AsyncIterator[tuple[RedisStores, httpx.AsyncClient]]:
     """Serves the welcome page of a server whose GitHub does not respond."""
-    async with FakeGitHub() as world, run_embedded_redis(data) as url, RedisStores.open(url) as stores:
-        created = world.create_app()
+    async with FakeGitHub() as fake_github, run_embedded_redis(data) as url, RedisStores.open(url) as stores:
+        created = fake_github.create_app()
         nowhere = GitHubServer(
             github_server_url="http://127.0.0.1:1",
             github_api_url="http://127.0.0.1:1/api/v3",

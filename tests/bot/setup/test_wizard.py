@@ -28,7 +28,7 @@ async def post_app_form(
     assert page.status_code == 200, page.text
     (address,) = re.findall(r'action="(http[^"]+/settings/apps/new[^"]*)"', page.text)
     (manifest,) = re.findall(r'name="manifest" value="([^"]*)"', page.text)
-    host = urlsplit(server.world.server_url).netloc
+    host = urlsplit(server.fake_github.server_url).netloc
     assert f"form-action 'self' http://{host};" in page.headers["content-security-policy"]
     return html.unescape(address), json.loads(html.unescape(manifest))
 
@@ -128,7 +128,7 @@ async def test_a_wrong_state_and_a_used_manifest_code_are_rejected(
                 400,
                 True,
             )
-        conversion = f"{server.world.api_url}/app-manifests/{code}/conversions"
+        conversion = f"{server.fake_github.api_url}/app-manifests/{code}/conversions"
         assert (await http.post(conversion)).status_code == 201  # another person used the code
         used = await http.get(back)
         assert (used.status_code, "Delete the App in its settings on GitHub" in parse_alert(used)) == (
@@ -146,8 +146,8 @@ async def test_the_callback_can_be_retried_when_github_fails(server: Unconfigure
     server.configure_model()
     async with server.started(), server.authorized_browser() as http:
         back = await create_app(server, http)
-        server.world.fail_next_request("POST", "/conversions", status=500)
-        server.world.fail_next_request(
+        server.fake_github.fail_next_request("POST", "/conversions", status=500)
+        server.fake_github.fail_next_request(
             "POST", "/conversions", status=201, body={"id": "none", "pem": "hunter2"}
         )
         for _ in range(2):
@@ -180,9 +180,9 @@ async def test_a_full_disk_loses_no_app(server: UnconfiguredServer) -> None:
             assert (await http.post("/setup/retry")).status_code == 507
         directory = credential_store.store_path(server.data / "data").parent
         assert list(directory.iterdir()) == []  # no partial files
-        assert server.world.apps[0].private_key_pem not in late.text
+        assert server.fake_github.apps[0].private_key_pem not in late.text
         assert (await http.post("/setup/retry")).headers["location"] == "/welcome"
-        (app,) = server.world.apps
+        (app,) = server.fake_github.apps
         found = credential_store.load(server.data / "data").app
         assert found is not None
         assert found.private_key == app.private_key_pem
@@ -276,7 +276,7 @@ async def test_people_can_sign_in_at_a_loopback_url(
             entrance = await browser.get("/", follow_redirects=True)
             (way,) = re.findall(r'href="(/login/github[^"]*)"', entrance.text)
             response = await browser.get(html.unescape(way), follow_redirects=True)
-            assert str(response.url).startswith(f"{server.world.server_url}/login/oauth/authorize?")
+            assert str(response.url).startswith(f"{server.fake_github.server_url}/login/oauth/authorize?")
             runs = await browser.post(str(response.url), follow_redirects=True)
             assert (runs.status_code, str(runs.url)) == (200, f"{server.url}/")
             assert [answer.url.path for answer in runs.history] == [
@@ -290,7 +290,7 @@ async def test_people_can_sign_in_at_a_loopback_url(
 async def test_forms_remember_their_values_but_no_secrets(server: UnconfiguredServer) -> None:
     server.fake_model.passes_probe = False
     values = {
-        "server_url": server.world.server_url + "/",
+        "server_url": server.fake_github.server_url + "/",
         "organization": "acme",
         "public_url": "https://patchwright.example.com",
         "reach": "webhook",

@@ -12,16 +12,20 @@ READING = {**APP_PERMISSIONS, "checks": "read", "actions": "read"}
 
 
 async def test_a_failed_job_has_steps_annotations_and_a_redirected_log(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    one = world.ci.add_check(
+    one = fake_github.ci.add_check(
         repo, "main", "test", log=b"2 failed\n", step="Run pytest", annotations=[("a.py", 3, "No.")]
     )
-    world.ci.add_check(repo, "main", "lint", None, by="other-ci")
-    token = world.create_installation_token(world.install_app(world.create_app("reader", READING), repo))
-    weak = world.create_installation_token(world.install_app(world.create_app("weak"), repo))
+    fake_github.ci.add_check(repo, "main", "lint", None, by="other-ci")
+    token = fake_github.create_installation_token(
+        fake_github.install_app(fake_github.create_app("reader", READING), repo)
+    )
+    weak = fake_github.create_installation_token(
+        fake_github.install_app(fake_github.create_app("weak"), repo)
+    )
     place = f"/repos/{repo.full_name}"
-    async with client(world, token) as http:
+    async with client(fake_github, token) as http:
         suites = (await http.get(f"{place}/commits/main/check-suites")).json()["check_suites"]
         assert [(each["app"]["slug"], each["status"]) for each in suites] == [
             ("github-actions", "completed"), ("other-ci", "in_progress"),
@@ -34,18 +38,18 @@ async def test_a_failed_job_has_steps_annotations_and_a_redirected_log(
     assert (led.status_code, led.headers["location"].startswith("http://localhost:")) == (302, True)
     async with httpx.AsyncClient(trust_env=False) as anybody:
         assert (await anybody.get(led.headers["location"])).content == b"2 failed\n"
-    async with client(world, weak) as http:
+    async with client(fake_github, weak) as http:
         for path in (f"{place}/actions/jobs/{one.id}/logs", f"{place}/check-runs/{one.id}/annotations"):
             assert (await http.get(path)).status_code == 403
 
 
 async def test_the_commits_of_a_pull_request_name_the_accounts_of_their_emails(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     repo.commit("topic", {"new.txt": "1\n"}, "One")
     repo.commit("topic", {"new.txt": "2\n"}, "Two")
-    pull = world.create_pull(repo, "topic", by="maintainer")
-    async with client(world, world.create_token("maintainer")) as http:
+    pull = fake_github.create_pull(repo, "topic", by="maintainer")
+    async with client(fake_github, fake_github.create_token("maintainer")) as http:
         listed = (await http.get(f"/repos/{repo.full_name}/pulls/{pull.number}/commits")).json()
     assert [one["commit"]["message"] for one in listed] == ["One", "Two"]
     assert [one["author"] for one in listed] == [None, None]

@@ -18,15 +18,15 @@ FILES = {"calc.py": "1\n"}
 
 
 async def test_unknown_and_expired_tokens_get_401(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    app = world.create_app()
-    token = world.create_installation_token(world.install_app(app, repo))
-    async with client(world, token) as api:
+    app = fake_github.create_app()
+    token = fake_github.create_installation_token(fake_github.install_app(app, repo))
+    async with client(fake_github, token) as api:
         assert (await api.get("/repos/acme/sample")).status_code == 200
-        world.expire_tokens()
+        fake_github.expire_tokens()
         assert (await api.get("/repos/acme/sample")).status_code == 401
-    async with client(world, "ghp_nobody") as api:
+    async with client(fake_github, "ghp_nobody") as api:
         assert (await api.get("/repos/acme/sample")).status_code == 401
 
 
@@ -37,10 +37,10 @@ def app_jwt(app: GitHubApp, *, key: str | None = None, seconds: int = 500) -> st
 
 
 async def test_only_the_apps_own_key_creates_tokens(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    app, stranger = world.create_app(), world.create_app("somebody-else")
-    installation = world.install_app(app, repo)
+    app, stranger = fake_github.create_app(), fake_github.create_app("somebody-else")
+    installation = fake_github.install_app(app, repo)
     mint = f"/app/installations/{installation.id}/access_tokens"
     for bad in (
         app_jwt(app, key=stranger.private_key_pem),
@@ -49,16 +49,16 @@ async def test_only_the_apps_own_key_creates_tokens(
         "a.b.c",
         jwt.encode({"iss": str(app.id), "iat": 0, "exp": int(time.time()) + 60}, "", algorithm="none"),
     ):
-        async with client(world, bad) as api:
+        async with client(fake_github, bad) as api:
             assert (await api.post(mint)).status_code == 401, bad
-    async with client(world, app_jwt(stranger)) as api:
+    async with client(fake_github, app_jwt(stranger)) as api:
         assert (await api.post(mint)).status_code == 404
-    async with client(world, app_jwt(app)) as api:
+    async with client(fake_github, app_jwt(app)) as api:
         assert (await api.get("/repos/acme/sample/installation")).json()["id"] == installation.id
         minted = await api.post(mint, json={"repositories": ["sample"], "permissions": {"issues": "read"}})
     assert minted.status_code == 201
-    async with client(world, minted.json()["token"]) as api:
-        issue = world.create_issue(repo, title="T", body=None, by="reader")
+    async with client(fake_github, minted.json()["token"]) as api:
+        issue = fake_github.create_issue(repo, title="T", body=None, by="reader")
         response = await api.post(
             f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": "hello"}
         )
@@ -66,12 +66,12 @@ async def test_only_the_apps_own_key_creates_tokens(
 
 
 async def test_a_label_needs_triage_access_and_a_comment_only_an_account(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     answers = {}
     for login in ("stranger", "triager"):
-        async with client(world, world.create_token(login)) as api:
+        async with client(fake_github, fake_github.create_token(login)) as api:
             label = await api.post(
                 f"/repos/acme/sample/issues/{issue.number}/labels", json={"labels": ["fix-me"]}
             )
@@ -80,7 +80,7 @@ async def test_a_label_needs_triage_access_and_a_comment_only_an_account(
             )
         answers[login] = (label.status_code, comment.status_code)
     assert answers == {"stranger": (403, 201), "triager": (200, 201)}
-    async with client(world) as api:
+    async with client(fake_github) as api:
         nobody = await api.post(f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": "hello"})
     assert nobody.status_code == 401
     assert [(comment.author.login, comment.body) for comment in repo.comments(issue.number)] == [
@@ -90,13 +90,13 @@ async def test_a_label_needs_triage_access_and_a_comment_only_an_account(
 
 
 async def test_a_permission_is_the_role_of_the_user_id(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    maintainer = world.user("maintainer")
-    world.rename_user("maintainer", "renamed")
-    world.user("maintainer")  # another user takes the old name
-    world.user("stranger")
-    async with client(world, world.create_token("renamed")) as api:
+    maintainer = fake_github.user("maintainer")
+    fake_github.rename_user("maintainer", "renamed")
+    fake_github.user("maintainer")  # another user takes the old name
+    fake_github.user("stranger")
+    async with client(fake_github, fake_github.create_token("renamed")) as api:
         by_id = (await api.get(f"/user/{maintainer.id}")).json()["login"]
         path = "/repos/acme/sample/collaborators/{}/permission"
         roles = {
@@ -113,12 +113,12 @@ async def test_a_permission_is_the_role_of_the_user_id(
 
 
 async def test_requests_that_github_rejects_are_rejected(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     repo.commit("fix", {"calc.py": "1\n"})
-    issue = world.create_issue(repo, title="T", body="B", by="reader")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="reader")
     pull = {"title": "T", "body": "B", "head": "fix", "base": "main", "draft": True}
-    async with client(world, world.create_token("maintainer")) as api:
+    async with client(fake_github, fake_github.create_token("maintainer")) as api:
         comments = f"/repos/acme/sample/issues/{issue.number}/comments"
         assert (await api.post(comments, json={"body": "x" * 65_536})).status_code == 201
         assert (await api.post(comments, json={"body": "x" * 65_537})).status_code == 422
@@ -138,12 +138,12 @@ async def test_requests_that_github_rejects_are_rejected(
         assert (await api.get("/repos/acme/sample/pulls", params={"head": "acme:other"})).json() == []
 
 
-async def test_comments_are_paginated(world: FakeGitHub, repo: Repository, client: Client) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="reader")
+async def test_comments_are_paginated(fake_github: FakeGitHub, repo: Repository, client: Client) -> None:
+    issue = fake_github.create_issue(repo, title="T", body="B", by="reader")
     for number in range(5):
-        world.add_comment_silently(issue, f"comment {number}", by="reader")
+        fake_github.add_comment_silently(issue, f"comment {number}", by="reader")
     received: list[str] = []
-    async with client(world) as api:
+    async with client(fake_github) as api:
         url: str | None = f"/repos/acme/sample/issues/{issue.number}/comments?per_page=2"
         while url is not None:
             page = await api.get(url)
@@ -153,11 +153,11 @@ async def test_comments_are_paginated(world: FakeGitHub, repo: Repository, clien
 
 
 async def test_every_response_matches_githubs_description(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     sha = repo.commit("feature/one", {"a.txt": "a\n"})
-    issue = world.create_issue(repo, title="T", body=None, by="reader")
-    async with client(world, world.create_token("maintainer")) as api:
+    issue = fake_github.create_issue(repo, title="T", body=None, by="reader")
+    async with client(fake_github, fake_github.create_token("maintainer")) as api:
         answers = [
             await api.get(path)
             for path in (
@@ -188,10 +188,10 @@ async def test_every_response_matches_githubs_description(
 
 async def test_a_request_that_violates_the_description_fails_the_test(client: Client) -> None:
     with pytest.raises(SpecViolation) as caught:
-        async with FakeGitHub() as world:
-            repo = world.create_repository("acme/sample", FILES, permissions={"maintainer": "write"})
-            issue = world.create_issue(repo, title="T", body="B", by="maintainer")
-            async with client(world, world.create_token("maintainer")) as api:
+        async with FakeGitHub() as fake_github:
+            repo = fake_github.create_repository("acme/sample", FILES, permissions={"maintainer": "write"})
+            issue = fake_github.create_issue(repo, title="T", body="B", by="maintainer")
+            async with client(fake_github, fake_github.create_token("maintainer")) as api:
                 await api.get("/repos/acme/sample/nonsense")
                 await api.get(f"/repos/acme/sample/issues/{issue.number}?verbose=1")
                 await api.post(f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": 7})
@@ -210,28 +210,30 @@ async def test_a_response_that_violates_the_description_fails_the_test(client: C
     with pytest.raises(
         SpecViolation, match=r"issues/\{issue_number\} -> 200: title 7 is not of type 'string'"
     ):
-        async with FakeGitHub() as world:
-            repo = world.create_repository("acme/sample", FILES)
-            issue = world.create_issue(repo, title="T", body="B", by="maintainer")
+        async with FakeGitHub() as fake_github:
+            repo = fake_github.create_repository("acme/sample", FILES)
+            issue = fake_github.create_issue(repo, title="T", body="B", by="maintainer")
             issue.title = 7  # type: ignore[assignment]
-            async with client(world) as api:
+            async with client(fake_github) as api:
                 await api.get(f"/repos/acme/sample/issues/{issue.number}")
 
 
 # --- faults -------------------------------------------------------------------------------------------------
 
 
-async def test_faults_happen_once_and_in_order(world: FakeGitHub, repo: Repository, client: Client) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+async def test_faults_happen_once_and_in_order(
+    fake_github: FakeGitHub, repo: Repository, client: Client
+) -> None:
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     comments = f"/repos/acme/sample/issues/{issue.number}/comments"
-    async with client(world, world.create_token("maintainer")) as api:
-        world.lose_next_request("POST", "/comments")
+    async with client(fake_github, fake_github.create_token("maintainer")) as api:
+        fake_github.lose_next_request("POST", "/comments")
         with pytest.raises(httpx.TransportError):
             await api.post(comments, json={"body": "never arrives"})
-        world.lose_next_response("POST", "/comments")
+        fake_github.lose_next_response("POST", "/comments")
         with pytest.raises(httpx.TransportError):
             await api.post(comments, json={"body": "arrives unheard"})
-        world.fail_next_request("POST", "/comments", status=429, headers={"retry-after": "7"})
+        fake_github.fail_next_request("POST", "/comments", status=429, headers={"retry-after": "7"})
         refused = await api.post(comments, json={"body": "too many"})
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "7")
         assert (await api.post(comments, json={"body": "fine"})).status_code == 201

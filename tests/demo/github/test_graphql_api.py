@@ -20,12 +20,12 @@ COMMIT = """mutation Commit($input: CreateCommitOnBranchInput!) {
 
 
 @pytest.fixture
-def ask(world: FakeGitHub, client: Client) -> Callable[..., Any]:
+def ask(fake_github: FakeGitHub, client: Client) -> Callable[..., Any]:
     async def send_query(
         query: str, variables: dict[str, Any], *, by: str = "maintainer", token: str = ""
     ) -> Any:
-        async with client(world, token or world.create_token(by)) as api:
-            answer = await api.post(world.graphql_url, json={"query": query, "variables": variables})
+        async with client(fake_github, token or fake_github.create_token(by)) as api:
+            answer = await api.post(fake_github.graphql_url, json={"query": query, "variables": variables})
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -49,7 +49,7 @@ def change(
 
 
 async def test_a_commit_over_the_api_is_signed_and_on_the_branch(
-    world: FakeGitHub, repo: Repository, client: Client, ask: Callable[..., Any]
+    fake_github: FakeGitHub, repo: Repository, client: Client, ask: Callable[..., Any]
 ) -> None:
     before = repo.bare.branch_sha("main")
     done = await ask(COMMIT, change(repo, {"new/a.bin": b"\x00\xff\r\n"}, ("calc.py",)))
@@ -57,7 +57,7 @@ async def test_a_commit_over_the_api_is_signed_and_on_the_branch(
     assert repo.bare.branch_sha("main") == sha
     assert repo.bare.read("main", "new/a.bin") == b"\x00\xff\r\n"
     assert repo.bare.read("main", "calc.py") is None
-    async with client(world, world.create_token("maintainer")) as api:
+    async with client(fake_github, fake_github.create_token("maintainer")) as api:
         data = (await api.get(f"/repos/acme/sample/git/commits/{sha}")).json()
         first = (await api.get(f"/repos/acme/sample/git/commits/{before}")).json()
     assert [parent["sha"] for parent in data["parents"]] == [before]
@@ -67,11 +67,11 @@ async def test_a_commit_over_the_api_is_signed_and_on_the_branch(
 
 
 async def test_an_invalid_commit_is_rejected_as_on_github(
-    world: FakeGitHub, repo: Repository, ask: Callable[..., Any]
+    fake_github: FakeGitHub, repo: Repository, ask: Callable[..., Any]
 ) -> None:
     main = repo.bare.branch_sha("main")
-    app = world.create_app()
-    token = world.create_installation_token(world.install_app(app, repo))
+    app = fake_github.create_app()
+    token = fake_github.create_installation_token(fake_github.install_app(app, repo))
     stale = await ask(COMMIT, change(repo, {"a": b""}, expected="1" * 40))
     stranger = await ask(COMMIT, change(repo, {"a": b""}), by="stranger")
     absent = await ask(COMMIT, change(repo, {}, ("absent.txt",)))
@@ -94,13 +94,13 @@ async def test_an_invalid_commit_is_rejected_as_on_github(
 
 
 async def test_the_viewer_query_names_users_and_installations(
-    world: FakeGitHub, repo: Repository, ask: Callable[..., Any]
+    fake_github: FakeGitHub, repo: Repository, ask: Callable[..., Any]
 ) -> None:
     tokens = [
-        world.create_installation_token(world.install_app(world.create_app(name), repo))
+        fake_github.create_installation_token(fake_github.install_app(fake_github.create_app(name), repo))
         for name in ("one", "two")
     ]
-    tokens.append(world.create_token("maintainer"))
+    tokens.append(fake_github.create_token("maintainer"))
     answers = [await ask("query { viewer { login } }", {}, token=token) for token in tokens]
     assert [answer["data"]["viewer"]["login"] for answer in answers] == ["one[bot]", "two[bot]", "maintainer"]
 
@@ -122,24 +122,26 @@ async def test_a_query_that_violates_the_schema_is_rejected_and_recorded(
     client: Client, query: str, variables: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(SpecViolation) as caught:
-        async with FakeGitHub() as world:
-            repo = world.create_repository("acme/sample", {"a": "1"}, permissions={"maintainer": "write"})
+        async with FakeGitHub() as fake_github:
+            repo = fake_github.create_repository(
+                "acme/sample", {"a": "1"}, permissions={"maintainer": "write"}
+            )
             before = repo.bare.branch_sha("main")
-            async with client(world, world.create_token("maintainer")) as api:
+            async with client(fake_github, fake_github.create_token("maintainer")) as api:
                 body = {"query": query, "variables": variables or change(repo, {"b": b"2"})}
-                await api.post(world.graphql_url, json=body)
+                await api.post(fake_github.graphql_url, json=body)
             assert repo.bare.branch_sha("main") == before
     assert str(caught.value).startswith("POST /graphql: ")
     assert fault in str(caught.value)
 
 
 async def test_a_ref_is_created_once_and_only_for_existing_commits(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     sha = repo.bare.branch_sha("main")
     wanted = {"ref": "refs/heads/patchwright/issue-1", "sha": sha}
     repo.protect("release/*", "No.")
-    async with client(world, world.create_token("maintainer")) as api:
+    async with client(fake_github, fake_github.create_token("maintainer")) as api:
         made = [
             (await api.post("/repos/acme/sample/git/refs", json=wanted | change)).status_code
             for change in (

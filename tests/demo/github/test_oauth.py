@@ -18,13 +18,13 @@ Api = Callable[..., httpx.AsyncClient]
 
 
 @pytest.fixture
-def login(world: FakeGitHub, repo: Repository) -> OAuthClient:
-    app = world.create_app()
-    world.install_app(app, repo)
-    return world.create_oauth_client(app, BACK)
+def login(fake_github: FakeGitHub, repo: Repository) -> OAuthClient:
+    app = fake_github.create_app()
+    fake_github.install_app(app, repo)
+    return fake_github.create_oauth_client(app, BACK)
 
 
-async def authorized(world: FakeGitHub, login: OAuthClient, **more: str) -> dict[str, list[str]]:
+async def authorized(fake_github: FakeGitHub, login: OAuthClient, **more: str) -> dict[str, list[str]]:
     """What the browser is sent back with."""
     query = {
         "client_id": login.id,
@@ -32,7 +32,7 @@ async def authorized(world: FakeGitHub, login: OAuthClient, **more: str) -> dict
         "code_challenge": CHALLENGE,
         "code_challenge_method": "S256",
     }
-    async with httpx.AsyncClient(base_url=world.server_url) as http:
+    async with httpx.AsyncClient(base_url=fake_github.server_url) as http:
         answer = await http.post(AUTHORIZE, params=query | more)
     assert answer.status_code == 302
     assert answer.headers["location"].startswith(BACK)
@@ -40,10 +40,10 @@ async def authorized(world: FakeGitHub, login: OAuthClient, **more: str) -> dict
 
 
 async def exchanged(
-    world: FakeGitHub, login: OAuthClient, code: str, other: dict[str, str] | None = None
+    fake_github: FakeGitHub, login: OAuthClient, code: str, other: dict[str, str] | None = None
 ) -> dict[str, str]:
     data = {"client_id": login.id, "client_secret": login.secret, "code": code, "code_verifier": VERIFIER}
-    async with httpx.AsyncClient(base_url=world.server_url) as http:
+    async with httpx.AsyncClient(base_url=fake_github.server_url) as http:
         answer = await http.post(
             ACCESS_TOKEN, data=data | (other or {}), headers={"accept": "application/json"}
         )
@@ -53,19 +53,19 @@ async def exchanged(
 
 
 async def test_a_user_authorizes_once_and_returns_with_a_code_for_a_token(
-    world: FakeGitHub, repo: Repository, login: OAuthClient, client: Api
+    fake_github: FakeGitHub, repo: Repository, login: OAuthClient, client: Api
 ) -> None:
-    world.set_role(repo, "writer", "write")
-    world.sign_in("writer")
-    async with httpx.AsyncClient(base_url=world.server_url) as http:
+    fake_github.set_role(repo, "writer", "write")
+    fake_github.sign_in("writer")
+    async with httpx.AsyncClient(base_url=fake_github.server_url) as http:
         response = await http.get(AUTHORIZE, params={"client_id": login.id})
         assert (response.status_code, "Authorize patchwright as writer" in response.text) == (200, True)
-    back = await authorized(world, login)
+    back = await authorized(fake_github, login)
     assert back["state"] == ["s"]
-    async with httpx.AsyncClient(base_url=world.server_url) as http:
+    async with httpx.AsyncClient(base_url=fake_github.server_url) as http:
         assert (await http.get(AUTHORIZE, params={"client_id": login.id})).status_code == 302
-    token = (await exchanged(world, login, back["code"][0]))["access_token"]
-    async with client(world, token) as api:
+    token = (await exchanged(fake_github, login, back["code"][0]))["access_token"]
+    async with client(fake_github, token) as api:
         assert (await api.get("/user")).json()["login"] == "writer"
         may = (await api.get("/repos/acme/sample")).json()["permissions"]
     assert may == {"pull": True, "triage": True, "push": True, "maintain": False, "admin": False}
@@ -81,38 +81,39 @@ async def test_a_user_authorizes_once_and_returns_with_a_code_for_a_token(
     ],
 )
 async def test_invalid_parameters_get_no_token(
-    world: FakeGitHub, login: OAuthClient, other: dict[str, str], error: str
+    fake_github: FakeGitHub, login: OAuthClient, other: dict[str, str], error: str
 ) -> None:
-    world.sign_in("reader")
-    (code,) = (await authorized(world, login))["code"]
-    assert await exchanged(world, login, code, other) == {"error": error}
+    fake_github.sign_in("reader")
+    (code,) = (await authorized(fake_github, login))["code"]
+    assert await exchanged(fake_github, login, code, other) == {"error": error}
 
 
 async def test_a_code_works_once_and_is_sent_only_to_the_apps_callback(
-    world: FakeGitHub, login: OAuthClient
+    fake_github: FakeGitHub, login: OAuthClient
 ) -> None:
-    world.sign_in("reader")
-    (code,) = (await authorized(world, login))["code"]
-    assert "access_token" in await exchanged(world, login, code)
-    assert await exchanged(world, login, code) == {"error": "bad_verification_code"}
-    refused = await authorized(world, login, redirect_uri="http://elsewhere.test/")
+    fake_github.sign_in("reader")
+    (code,) = (await authorized(fake_github, login))["code"]
+    assert "access_token" in await exchanged(fake_github, login, code)
+    assert await exchanged(fake_github, login, code) == {"error": "bad_verification_code"}
+    refused = await authorized(fake_github, login, redirect_uri="http://elsewhere.test/")
     assert (refused["error"], "code" in refused) == (["redirect_uri_mismatch"], False)
 
 
 async def test_a_user_token_sees_private_repositories_of_both_user_and_app(
-    world: FakeGitHub, login: OAuthClient, client: Api
+    fake_github: FakeGitHub, login: OAuthClient, client: Api
 ) -> None:
     results = {}
     hidden, shared = (
-        world.create_repository(f"acme/{name}", {"a": "1"}, private=True) for name in ("hidden", "shared")
+        fake_github.create_repository(f"acme/{name}", {"a": "1"}, private=True)
+        for name in ("hidden", "shared")
     )
-    world.set_role(hidden, "reader", "read")
-    world.set_role(shared, "reader", "read")
-    world.install_app(login.app, shared)
+    fake_github.set_role(hidden, "reader", "read")
+    fake_github.set_role(shared, "reader", "read")
+    fake_github.install_app(login.app, shared)
     for who in ("reader", "stranger"):
-        world.sign_in(who)
-        (code,) = (await authorized(world, login))["code"]
-        async with client(world, (await exchanged(world, login, code))["access_token"]) as api:
+        fake_github.sign_in(who)
+        (code,) = (await authorized(fake_github, login))["code"]
+        async with client(fake_github, (await exchanged(fake_github, login, code))["access_token"]) as api:
             for name in ("hidden", "shared", "sample"):
                 results[who, name] = (await api.get(f"/repos/acme/{name}")).status_code
     assert [name for name, status in results.items() if status == 200] == [
@@ -123,18 +124,18 @@ async def test_a_user_token_sees_private_repositories_of_both_user_and_app(
 
 
 async def test_only_the_app_of_a_token_can_revoke_it(
-    world: FakeGitHub, login: OAuthClient, client: Api
+    fake_github: FakeGitHub, login: OAuthClient, client: Api
 ) -> None:
-    world.sign_in("reader")
-    (code,) = (await authorized(world, login))["code"]
-    token = (await exchanged(world, login, code))["access_token"]
-    other = world.create_oauth_client(world.create_app("another"), BACK)
+    fake_github.sign_in("reader")
+    (code,) = (await authorized(fake_github, login))["code"]
+    token = (await exchanged(fake_github, login, code))["access_token"]
+    other = fake_github.create_oauth_client(fake_github.create_app("another"), BACK)
     received = []
-    async with client(world) as api:
+    async with client(fake_github) as api:
         for of, secret, given in (
             (login, "wrong", token),
             (other, other.secret, token),
-            (login, login.secret, world.create_token("reader")),
+            (login, login.secret, fake_github.create_token("reader")),
             (login, login.secret, token),
         ):
             path = f"/applications/{of.id}/token"

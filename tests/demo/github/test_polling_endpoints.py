@@ -20,29 +20,29 @@ def signed(app: GitHubApp) -> str:
 
 
 async def test_an_installation_lists_its_repositories(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    app = world.create_app()
-    place = world.install_app(app, repo)
-    async with client(world, signed(app)) as http:
+    app = fake_github.create_app()
+    place = fake_github.install_app(app, repo)
+    async with client(fake_github, signed(app)) as http:
         (data,) = (await http.get("/app/installations")).json()
     assert data["id"] == place.id
-    async with client(world, world.create_installation_token(place)) as http:
+    async with client(fake_github, fake_github.create_installation_token(place)) as http:
         data = (await http.get("/installation/repositories")).json()
         assert (data["total_count"], data["repositories"][0]["id"]) == (1, repo.id)
         assert (await http.get("/app/installations")).status_code == 401
 
 
 async def test_only_changes_since_the_given_time_are_listed(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    old = world.create_issue(repo, title="Old", body="B", by="stranger")
-    new = world.create_issue(repo, title="New", body="B", by="stranger")
-    world.add_comment_silently(old, "Before.", by="stranger")
-    world.add_label_silently(new, "fix-me", by="maintainer")
+    old = fake_github.create_issue(repo, title="Old", body="B", by="stranger")
+    new = fake_github.create_issue(repo, title="New", body="B", by="stranger")
+    fake_github.add_comment_silently(old, "Before.", by="stranger")
+    fake_github.add_label_silently(new, "fix-me", by="maintainer")
     since = {"since": new.updated}
-    comment = world.add_comment_silently(new, "After.", by="stranger")
-    async with client(world, world.create_token("maintainer")) as http:
+    comment = fake_github.add_comment_silently(new, "After.", by="stranger")
+    async with client(fake_github, fake_github.create_token("maintainer")) as http:
         place = f"/repos/{repo.full_name}"
         assert [one["number"] for one in (await http.get(f"{place}/issues", params=since)).json()] == [2]
         (event,) = (await http.get(f"{place}/issues/2/events")).json()
@@ -59,15 +59,15 @@ async def test_only_changes_since_the_given_time_are_listed(
 
 
 async def test_failed_deliveries_are_paginated_and_redelivered(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    app = world.create_app()
-    world.install_app(app, repo)
-    world.add_webhook(NOBODY, secret="s3cret")
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
-    sent = [await world.add_label(issue, name, by="maintainer") for name in ("a", "b", "c")]
-    world.advance_time(days=2)
-    async with client(world, signed(app)) as http:
+    app = fake_github.create_app()
+    fake_github.install_app(app, repo)
+    fake_github.add_webhook(NOBODY, secret="s3cret")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
+    sent = [await fake_github.add_label(issue, name, by="maintainer") for name in ("a", "b", "c")]
+    fake_github.advance_time(days=2)
+    async with client(fake_github, signed(app)) as http:
         first = await http.get("/app/hook/deliveries", params={"per_page": "2"})
         rest = await http.get(first.links["next"]["url"])
         listed = [*first.json(), *rest.json()]
@@ -76,28 +76,28 @@ async def test_failed_deliveries_are_paginated_and_redelivered(
         assert {one["status_code"] for one in listed} == {502}
         response = await http.post(f"/app/hook/deliveries/{sent[0].id}/attempts")
         assert (response.status_code, response.json()) == (202, {})
-        await world.wait_for_deliveries()
+        await fake_github.wait_for_deliveries()
         again = (await http.get("/app/hook/deliveries")).json()[0]
     assert (again["guid"], again["redelivery"]) == (sent[0].guid, True)
     assert again["delivered_at"] > listed[0]["delivered_at"]
 
 
 async def test_a_repository_webhook_gets_only_events_of_its_repository(
-    world: FakeGitHub, repo: Repository, client: Client
+    fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    other = world.create_repository("acme/other", permissions={"maintainer": "admin"})
-    world.set_role(repo, "maintainer", "admin")
-    hook = world.add_webhook(NOBODY, "s3cret", repo)
-    world.add_webhook(NOBODY, "s3cret", other)
-    sent = await world.add_label(
-        world.create_issue(repo, title="T", body="B", by="stranger"), "fix-me", by="maintainer"
+    other = fake_github.create_repository("acme/other", permissions={"maintainer": "admin"})
+    fake_github.set_role(repo, "maintainer", "admin")
+    hook = fake_github.add_webhook(NOBODY, "s3cret", repo)
+    fake_github.add_webhook(NOBODY, "s3cret", other)
+    sent = await fake_github.add_label(
+        fake_github.create_issue(repo, title="T", body="B", by="stranger"), "fix-me", by="maintainer"
     )
-    assert [one.hook for one in world.deliveries] == [hook]
-    async with client(world, world.create_token("maintainer")) as http:
+    assert [one.hook for one in fake_github.deliveries] == [hook]
+    async with client(fake_github, fake_github.create_token("maintainer")) as http:
         (data,) = (await http.get(f"/repos/{repo.full_name}/hooks")).json()
         (attempt,) = (await http.get(f"/repos/{repo.full_name}/hooks/{data['id']}/deliveries")).json()
         assert (data["config"]["url"], attempt["id"]) == (NOBODY, sent.id)
         place = f"/repos/{repo.full_name}/hooks/{hook.id}/deliveries/{sent.id}/attempts"
         assert (await http.post(place)).status_code == 202
-    async with client(world, world.create_token("triager")) as http:
+    async with client(fake_github, fake_github.create_token("triager")) as http:
         assert (await http.get(f"/repos/{repo.full_name}/hooks")).status_code == 403

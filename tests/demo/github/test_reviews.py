@@ -23,41 +23,41 @@ RESOLVE = "mutation($input: ResolveReviewThreadInput!) { resolveReviewThread(inp
 
 
 @pytest.fixture
-def pull(world: FakeGitHub, repo: Repository) -> FakePullRequest:
+def pull(fake_github: FakeGitHub, repo: Repository) -> FakePullRequest:
     repo.commit("topic", {"calc.py": CODE})
-    return world.create_pull(repo, "topic", by="author", title="Calculate")
+    return fake_github.create_pull(repo, "topic", by="author", title="Calculate")
 
 
 async def test_a_review_sends_one_delivery_and_one_more_per_comment(
-    world: FakeGitHub, pull: FakePullRequest
+    fake_github: FakeGitHub, pull: FakePullRequest
 ) -> None:
-    world.add_webhook(NOWHERE, "s3cret")
-    review = world.add_review(
+    fake_github.add_webhook(NOWHERE, "s3cret")
+    review = fake_github.add_review(
         pull,
         ("calc.py", 6, "Why times two?"),
         ("calc.py", 5, "Name it."),
         by="maintainer",
         body="Two things.",
     )
-    delivery = await world.deliver_review(pull, review)
+    delivery = await fake_github.deliver_review(pull, review)
     assert [one.event for one in delivery] == ["pull_request_review", *["pull_request_review_comment"] * 2]
     bodies = [json.loads(one.body) for one in delivery]
     assert (bodies[0]["review"]["id"], bodies[0]["review"]["body"]) == (review.id, "Two things.")
     assert {body["comment"]["pull_request_review_id"] for body in bodies[1:]} == {review.id}
     assert bodies[1]["comment"]["diff_hunk"].endswith("+    return a * 2")
     assert bodies[1]["pull_request"]["head"]["sha"] == pull.head.sha
-    assert world.violations == ()
+    assert fake_github.violations == ()
 
 
 async def test_a_review_thread_is_read_answered_and_resolved(
-    world: FakeGitHub, pull: FakePullRequest, client: Client
+    fake_github: FakeGitHub, pull: FakePullRequest, client: Client
 ) -> None:
-    world.add_review(pull, ("calc.py", 6, "Why?"), ("calc.py", 5, "Name it."), by="maintainer")
+    fake_github.add_review(pull, ("calc.py", 6, "Why?"), ("calc.py", 5, "Name it."), by="maintainer")
     first, second = pull.review_threads
-    async with client(world, world.create_token("maintainer")) as api:
+    async with client(fake_github, fake_github.create_token("maintainer")) as api:
 
         async def ask(query: str, **variables: object) -> dict[str, object]:
-            answer = await api.post(world.graphql_url, json={"query": query, "variables": variables})
+            answer = await api.post(fake_github.graphql_url, json={"query": query, "variables": variables})
             data: dict[str, object] = answer.json()["data"]
             return data
 
@@ -73,42 +73,44 @@ async def test_a_review_thread_is_read_answered_and_resolved(
         assert [one["state"] for one in reviews] == ["COMMENTED", "COMMENTED"]
         thread_id = json.loads(text)["repository"]["pullRequest"]["reviewThreads"]["nodes"][0]["id"]
         await ask(RESOLVE, input={"threadId": thread_id})
-    assert (first.resolved_by, second.resolved_by) == (world.user("maintainer"), None)
-    assert world.violations == ()
+    assert (first.resolved_by, second.resolved_by) == (fake_github.user("maintainer"), None)
+    assert fake_github.violations == ()
 
 
 async def test_a_user_without_write_access_cannot_resolve_threads(
-    world: FakeGitHub, pull: FakePullRequest, client: Client
+    fake_github: FakeGitHub, pull: FakePullRequest, client: Client
 ) -> None:
-    world.add_review(pull, ("calc.py", 6, "Why?"), by="maintainer")
-    async with client(world, world.create_token("reader")) as api:
+    fake_github.add_review(pull, ("calc.py", 6, "Why?"), by="maintainer")
+    async with client(fake_github, fake_github.create_token("reader")) as api:
         variables = {"owner": "acme", "name": "sample"}
-        data = (await api.post(world.graphql_url, json={"query": THREADS, "variables": variables})).json()
+        data = (
+            await api.post(fake_github.graphql_url, json={"query": THREADS, "variables": variables})
+        ).json()
         (node,) = data["data"]["repository"]["pullRequest"]["reviewThreads"]["nodes"]
         wanted = {"query": RESOLVE, "variables": {"input": {"threadId": node["id"]}}}
-        answer = (await api.post(world.graphql_url, json=wanted)).json()
+        answer = (await api.post(fake_github.graphql_url, json=wanted)).json()
     assert answer["errors"][0]["type"] == "FORBIDDEN"
     assert pull.review_threads[0].resolved_by is None
 
 
-def test_a_line_outside_the_diff_accepts_no_comment(world: FakeGitHub, pull: FakePullRequest) -> None:
+def test_a_line_outside_the_diff_accepts_no_comment(fake_github: FakeGitHub, pull: FakePullRequest) -> None:
     with pytest.raises(LookupError, match=r"line 60 of calc\.py"):
-        world.add_review(pull, ("calc.py", 60, "Why?"), by="maintainer")
+        fake_github.add_review(pull, ("calc.py", 60, "Why?"), by="maintainer")
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_the_owner_of_a_fork_decides_whether_maintainers_may_push(
-    world: FakeGitHub, repo: Repository, tmp_path_factory: pytest.TempPathFactory, *, allowed: bool
+    fake_github: FakeGitHub, repo: Repository, tmp_path_factory: pytest.TempPathFactory, *, allowed: bool
 ) -> None:
-    fork = world.create_fork(repo, "stranger")
+    fork = fake_github.create_fork(repo, "stranger")
     fork.commit("topic", {"calc.py": CODE})
-    pull = world.create_pull(repo, "topic", by="stranger", fork=fork, maintainer_can_modify=allowed)
+    pull = fake_github.create_pull(repo, "topic", by="stranger", fork=fork, maintainer_can_modify=allowed)
     assert repo.bare.resolve("refs/pull/1/head") == pull.head.sha
     ours = BareRepository.create(tmp_path_factory.mktemp("ours") / "x.git", "topic")
     ours.git("fetch", "--quiet", str(fork.bare.path), "+refs/heads/*:refs/heads/*")
     mine = ours.commit("topic", {"more.txt": "x\n"}, "More")
-    token = world.create_token("maintainer")
-    host = world.server_url.replace("http://", f"http://x-access-token:{token}@")
+    token = fake_github.create_token("maintainer")
+    host = fake_github.server_url.replace("http://", f"http://x-access-token:{token}@")
     push = ("push", "--quiet", f"{host}/stranger/sample.git", "topic")
     if allowed:
         await asyncio.to_thread(ours.git, *push)

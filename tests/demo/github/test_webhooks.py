@@ -28,7 +28,7 @@ class Receiver:
 
 
 @pytest.fixture
-async def receiver(world: FakeGitHub) -> AsyncIterator[Receiver]:
+async def receiver(fake_github: FakeGitHub) -> AsyncIterator[Receiver]:
     kept = Receiver()
 
     async def app(scope: AsgiMessage, receive: Receive, send: Send) -> None:
@@ -40,20 +40,20 @@ async def receiver(world: FakeGitHub) -> AsyncIterator[Receiver]:
     listening.bind(("127.0.0.1", 0))
     server = LoopbackUvicorn(uvicorn.Config(app, log_config=None, lifespan="off"))
     running = asyncio.create_task(server.serve(sockets=[listening]))
-    world.add_webhook(f"http://127.0.0.1:{listening.getsockname()[1]}/webhook", secret="s3cret")
+    fake_github.add_webhook(f"http://127.0.0.1:{listening.getsockname()[1]}/webhook", secret="s3cret")
     yield kept
     server.should_exit = True
     await running
 
 
 async def test_a_webhook_is_signed_and_has_githubs_payload(
-    world: FakeGitHub, repo: Repository, receiver: Receiver
+    fake_github: FakeGitHub, repo: Repository, receiver: Receiver
 ) -> None:
-    app = world.create_app()
-    installation = world.install_app(app, repo)
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    app = fake_github.create_app()
+    installation = fake_github.install_app(app, repo)
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     before = issue.updated
-    delivery = await world.add_label(issue, "fix-me", by="maintainer")
+    delivery = await fake_github.add_label(issue, "fix-me", by="maintainer")
     assert delivery.status == 202
 
     [(headers, body)] = receiver.requests
@@ -66,34 +66,34 @@ async def test_a_webhook_is_signed_and_has_githubs_payload(
         "fix-me",
         issue.number,
     )
-    assert payload["sender"]["id"] == world.user("maintainer").id
+    assert payload["sender"]["id"] == fake_github.user("maintainer").id
     assert payload["repository"]["full_name"] == "acme/sample"
     assert payload["installation"]["id"] == installation.id
     assert payload["issue"]["updated_at"] > before
 
 
 async def test_a_redelivery_has_the_same_bytes_and_guid(
-    world: FakeGitHub, repo: Repository, receiver: Receiver
+    fake_github: FakeGitHub, repo: Repository, receiver: Receiver
 ) -> None:
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
     receiver.status = 500
-    first = await world.add_comment(issue, "@agent please", by="maintainer")
+    first = await fake_github.add_comment(issue, "@agent please", by="maintainer")
     receiver.status = 202
-    second = await world.redeliver(first)
+    second = await fake_github.redeliver(first)
     assert (first.status, second.status, second.redelivery) == (500, 202, True)
     (first_headers, first_body), (second_headers, second_body) = receiver.requests
     assert first_headers["x-github-delivery"] == second_headers["x-github-delivery"] == first.guid
     assert first_body == second_body
-    other = await world.add_comment(issue, "@agent please", by="maintainer")
+    other = await fake_github.add_comment(issue, "@agent please", by="maintainer")
     assert other.guid != first.guid
 
 
 async def test_actions_over_rest_send_deliveries_too(
-    world: FakeGitHub, repo: Repository, receiver: Receiver, client: Client
+    fake_github: FakeGitHub, repo: Repository, receiver: Receiver, client: Client
 ) -> None:
     """A bot hears its own comments: that is what its loop guard is for."""
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
-    async with client(world, world.create_token("maintainer")) as api:
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
+    async with client(fake_github, fake_github.create_token("maintainer")) as api:
         made = await api.post(f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": "hello"})
         await api.patch(
             f"/repos/acme/sample/issues/comments/{made.json()['id']}", json={"body": "hello again"}
@@ -110,7 +110,9 @@ async def test_actions_over_rest_send_deliveries_too(
     ]
 
 
-async def test_a_delivery_to_a_stopped_receiver_has_no_status(world: FakeGitHub, repo: Repository) -> None:
-    world.add_webhook("http://127.0.0.1:1/webhook", secret="s3cret")
-    issue = world.create_issue(repo, title="T", body="B", by="stranger")
-    assert (await world.add_label(issue, "fix-me", by="maintainer")).status is None
+async def test_a_delivery_to_a_stopped_receiver_has_no_status(
+    fake_github: FakeGitHub, repo: Repository
+) -> None:
+    fake_github.add_webhook("http://127.0.0.1:1/webhook", secret="s3cret")
+    issue = fake_github.create_issue(repo, title="T", body="B", by="stranger")
+    assert (await fake_github.add_label(issue, "fix-me", by="maintainer")).status is None

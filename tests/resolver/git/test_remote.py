@@ -19,17 +19,19 @@ AUTHOR = ("Ada", "ada@example.org")
 
 
 @pytest.fixture
-def repo(world: FakeGitHub) -> Repository:
+def repo(fake_github: FakeGitHub) -> Repository:
     permissions = {"maintainer": "write", "reader": "read"}
-    return world.create_repository("acme/sample", {"a.py": "x = 1\n"}, private=True, permissions=permissions)
+    return fake_github.create_repository(
+        "acme/sample", {"a.py": "x = 1\n"}, private=True, permissions=permissions
+    )
 
 
-def repository_url(world: FakeGitHub, name: str = "acme/sample") -> str:
-    return f"{world.server_url}/{name}.git"
+def repository_url(fake_github: FakeGitHub, name: str = "acme/sample") -> str:
+    return f"{fake_github.server_url}/{name}.git"
 
 
-def create_credentials(world: FakeGitHub, login: str = "maintainer") -> Credentials:
-    return Credentials(token=world.create_token(login))
+def create_credentials(fake_github: FakeGitHub, login: str = "maintainer") -> Credentials:
+    return Credentials(token=fake_github.create_token(login))
 
 
 async def create_commit(git_dir: Path, base: str, name: str) -> str:
@@ -41,34 +43,51 @@ async def create_commit(git_dir: Path, base: str, name: str) -> str:
     return commit.decode().strip()
 
 
-async def test_a_clone_has_the_current_branch(world, repo, workspaces: WorkspaceFactory) -> None:
+async def test_a_clone_has_the_current_branch(fake_github, repo, workspaces: WorkspaceFactory) -> None:
     for content in ("x = 1\n", "x = 2\n"):  # the second clone uses the existing mirror
         head = repo.commit("main", {"a.py": content})
-        async with workspaces.clone(repository_url(world), "main", create_credentials(world)) as workspace:
+        async with workspaces.clone(
+            repository_url(fake_github), "main", create_credentials(fake_github)
+        ) as workspace:
             assert (workspace.base, workspace.base_branch) == (head, "main")
             assert await workspace.read("a.py") == content
-    async with workspaces.clone(repository_url(world), "HEAD", create_credentials(world)) as workspace:
+    async with workspaces.clone(
+        repository_url(fake_github), "HEAD", create_credentials(fake_github)
+    ) as workspace:
         assert (workspace.base, workspace.base_branch) == (head, "main")
 
 
-async def test_a_force_pushed_branch_and_its_lost_commit_can_be_cloned(world, repo, workspaces) -> None:
+async def test_a_force_pushed_branch_and_its_lost_commit_can_be_cloned(fake_github, repo, workspaces) -> None:
     old = repo.commit("topic", {"a.py": "old\n"})
-    async with workspaces.clone(repository_url(world), "topic", create_credentials(world)) as workspace:
+    async with workspaces.clone(
+        repository_url(fake_github), "topic", create_credentials(fake_github)
+    ) as workspace:
         other = await create_commit(workspace.git_dir, f"{old}~1", "other")
         await push(
-            workspace.git_dir, repository_url(world), other, "topic", create_credentials(world), expected=old
+            workspace.git_dir,
+            repository_url(fake_github),
+            other,
+            "topic",
+            create_credentials(fake_github),
+            expected=old,
         )
-    async with workspaces.clone(repository_url(world), "topic", create_credentials(world)) as workspace:
+    async with workspaces.clone(
+        repository_url(fake_github), "topic", create_credentials(fake_github)
+    ) as workspace:
         assert workspace.base == other
-    async with workspaces.clone(repository_url(world), old, create_credentials(world)) as workspace:
+    async with workspaces.clone(
+        repository_url(fake_github), old, create_credentials(fake_github)
+    ) as workspace:
         assert (workspace.base, workspace.base_branch) == (old, None)
         assert await workspace.read("a.py") == "old\n"
 
 
-async def test_many_runs_can_clone_the_same_repository_at_once(world, repo, tmp_path) -> None:
+async def test_many_runs_can_clone_the_same_repository_at_once(fake_github, repo, tmp_path) -> None:
     async def clone(number: int) -> str | None:
         factory = WorkspaceFactory(tmp_path / "cache")
-        async with factory.clone(repository_url(world), "main", create_credentials(world)) as workspace:
+        async with factory.clone(
+            repository_url(fake_github), "main", create_credentials(fake_github)
+        ) as workspace:
             return await workspace.read("a.py")
 
     assert await asyncio.gather(*map(clone, range(6))) == ["x = 1\n"] * 6
@@ -112,23 +131,25 @@ async def test_many_runs_can_clone_the_same_repository_at_once(world, repo, tmp_
         ),
     ],
 )
-async def test_a_failed_clone_says_why(world, repo, workspaces, name, ref, login, error, sentence) -> None:
-    empty = world.create_repository("acme/empty", {}, permissions={"maintainer": "write"})
+async def test_a_failed_clone_says_why(
+    fake_github, repo, workspaces, name, ref, login, error, sentence
+) -> None:
+    empty = fake_github.create_repository("acme/empty", {}, permissions={"maintainer": "write"})
     await run_git("update-ref", "-d", "refs/heads/main", git_dir=empty.bare.path)
     known = (
         None
         if login is None
         else Credentials(token="ghp_wrong")
         if login == "!"
-        else create_credentials(world, login)
+        else create_credentials(fake_github, login)
     )
     with pytest.raises(ResolverError) as raised:
-        async with workspaces.clone(repository_url(world, name), ref, known):
+        async with workspaces.clone(repository_url(fake_github, name), ref, known):
             pass
     assert (type(raised.value) is error or error is WorkspaceError) and isinstance(raised.value, error), (
         raised.value
     )
-    assert str(raised.value).startswith(sentence.format(url=repository_url(world, name)))
+    assert str(raised.value).startswith(sentence.format(url=repository_url(fake_github, name)))
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/a/b.git", "http://no-such-host.invalid/a/b.git"])
@@ -150,25 +171,29 @@ async def test_only_http_is_used_for_a_forge(workspaces, url: str) -> None:
 # --- push ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_push_creates_a_branch_and_is_idempotent(world, repo, workspaces, sandboxes) -> None:
-    async with workspaces.clone(repository_url(world), "main", create_credentials(world)) as workspace:
+async def test_a_push_creates_a_branch_and_is_idempotent(fake_github, repo, workspaces, sandboxes) -> None:
+    async with workspaces.clone(
+        repository_url(fake_github), "main", create_credentials(fake_github)
+    ) as workspace:
         patch = await make_patch(workspace, sandboxes, {"a.py": "x = 2\n"})
         commit = await workspace.commit(patch, "Fix", author=AUTHOR)
         for _ in range(2):  # as after a lost response
             await push(
                 workspace.git_dir,
-                repository_url(world),
+                repository_url(fake_github),
                 commit,
                 "fix",
-                create_credentials(world),
+                create_credentials(fake_github),
                 expected=None,
             )
     assert repo.read("fix", "a.py") == "x = 2\n"
     assert repo.read("main", "a.py") == "x = 1\n"
 
 
-async def test_a_branch_that_someone_else_moved_is_not_changed(world, repo, workspaces) -> None:
-    async with workspaces.clone(repository_url(world), "main", create_credentials(world)) as workspace:
+async def test_a_branch_that_someone_else_moved_is_not_changed(fake_github, repo, workspaces) -> None:
+    async with workspaces.clone(
+        repository_url(fake_github), "main", create_credentials(fake_github)
+    ) as workspace:
         commit = await create_commit(workspace.git_dir, workspace.base, "ours")
         repo.commit("fix", {"a.py": "theirs\n"})
         for expected in (None, workspace.base):
@@ -177,41 +202,55 @@ async def test_a_branch_that_someone_else_moved_is_not_changed(world, repo, work
             ):
                 await push(
                     workspace.git_dir,
-                    repository_url(world),
+                    repository_url(fake_github),
                     commit,
                     "fix",
-                    create_credentials(world),
+                    create_credentials(fake_github),
                     expected,
                 )
         assert repo.read("fix", "a.py") == "theirs\n"
 
 
-async def test_an_unmoved_branch_is_updated(world, repo, workspaces) -> None:
-    async with workspaces.clone(repository_url(world), "main", create_credentials(world)) as workspace:
+async def test_an_unmoved_branch_is_updated(fake_github, repo, workspaces) -> None:
+    async with workspaces.clone(
+        repository_url(fake_github), "main", create_credentials(fake_github)
+    ) as workspace:
         first = await create_commit(workspace.git_dir, workspace.base, "first")
         second = await create_commit(workspace.git_dir, workspace.base, "second")
         await push(
-            workspace.git_dir, repository_url(world), first, "fix", create_credentials(world), expected=None
+            workspace.git_dir,
+            repository_url(fake_github),
+            first,
+            "fix",
+            create_credentials(fake_github),
+            expected=None,
         )
         await push(
-            workspace.git_dir, repository_url(world), second, "fix", create_credentials(world), expected=first
+            workspace.git_dir,
+            repository_url(fake_github),
+            second,
+            "fix",
+            create_credentials(fake_github),
+            expected=first,
         )
-        async with workspaces.clone(repository_url(world), "fix", create_credentials(world)) as clone:
+        async with workspaces.clone(
+            repository_url(fake_github), "fix", create_credentials(fake_github)
+        ) as clone:
             assert clone.base == second
 
 
-async def test_read_access_is_not_enough_to_push(world, repo, workspaces) -> None:
+async def test_read_access_is_not_enough_to_push(fake_github, repo, workspaces) -> None:
     async with workspaces.clone(
-        repository_url(world), "main", create_credentials(world, "reader")
+        repository_url(fake_github), "main", create_credentials(fake_github, "reader")
     ) as workspace:
         commit = await create_commit(workspace.git_dir, workspace.base, "ours")
         with pytest.raises((Forbidden, NotFound, Unauthorized)):
             await push(
                 workspace.git_dir,
-                repository_url(world),
+                repository_url(fake_github),
                 commit,
                 "fix",
-                create_credentials(world, "reader"),
+                create_credentials(fake_github, "reader"),
                 expected=None,
             )
     assert repo.branches == ("main",)
@@ -242,16 +281,21 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_the_token_is_in_no_argument_and_in_no_file(
-    world, repo, workspaces, sandboxes, tmp_path, arguments, caplog
+    fake_github, repo, workspaces, sandboxes, tmp_path, arguments, caplog
 ) -> None:
-    token = world.create_token("maintainer")
-    async with workspaces.clone(repository_url(world), "main", Credentials(token=token)) as workspace:
+    token = fake_github.create_token("maintainer")
+    async with workspaces.clone(repository_url(fake_github), "main", Credentials(token=token)) as workspace:
         patch = await make_patch(
             workspace, sandboxes, {"a.py": "x = 2\n"}, "env >e; cp -r .git g 2>/dev/null; true"
         )
         commit = await workspace.commit(patch, "Fix", author=AUTHOR)
         await push(
-            workspace.git_dir, repository_url(world), commit, "fix", Credentials(token=token), expected=None
+            workspace.git_dir,
+            repository_url(fake_github),
+            commit,
+            "fix",
+            Credentials(token=token),
+            expected=None,
         )
         assert "ls-remote" in arguments.read_text() and "push" in arguments.read_text()
         assert token not in patch.diff.decode()
@@ -260,16 +304,18 @@ async def test_the_token_is_in_no_argument_and_in_no_file(
     assert token not in caplog.text and token not in repr(Credentials(token=token))
 
 
-async def test_the_search_finds_a_token_in_a_url(world, repo, tmp_path, arguments) -> None:
-    token = world.create_token("maintainer")
-    url = repository_url(world).replace("http://", f"http://x-access-token:{token}@")
+async def test_the_search_finds_a_token_in_a_url(fake_github, repo, tmp_path, arguments) -> None:
+    token = fake_github.create_token("maintainer")
+    url = repository_url(fake_github).replace("http://", f"http://x-access-token:{token}@")
     await run_git("clone", "--quiet", "--bare", url, str(tmp_path / "careless"), protocols="http")
     assert find_token(token, tmp_path) == [str(tmp_path / "arguments/log"), str(tmp_path / "careless/config")]
 
 
-async def test_the_token_is_in_no_error(world, repo, workspaces) -> None:
+async def test_the_token_is_in_no_error(fake_github, repo, workspaces) -> None:
     with pytest.raises(ResolverError) as raised:
-        async with workspaces.clone(repository_url(world), "main", Credentials(token="ghp_wrong_canary")):
+        async with workspaces.clone(
+            repository_url(fake_github), "main", Credentials(token="ghp_wrong_canary")
+        ):
             pass
     chain: BaseException | None = raised.value
     while chain is not None:

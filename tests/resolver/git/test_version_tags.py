@@ -64,10 +64,10 @@ async def test_an_annotated_tag_with_another_name_is_ignored_or_uses_that_name(
 
 
 async def test_a_clone_contains_the_tags_of_its_branches(
-    workspaces: WorkspaceFactory, sandboxes, repository, world
+    workspaces: WorkspaceFactory, sandboxes, repository, fake_github
 ) -> None:
-    repo = world.create_repository("acme/sample", {"a.py": "x = 1\n"})
-    url = f"{world.server_url}/acme/sample.git"
+    repo = fake_github.create_repository("acme/sample", {"a.py": "x = 1\n"})
+    url = f"{fake_github.server_url}/acme/sample.git"
     repo.bare.git("tag", "v1", "main")
     for content, version in (("x = 2\n", "v1-1"), ("x = 3\n", "v2")):
         head = repo.commit("main", {"a.py": content})
@@ -78,11 +78,11 @@ async def test_a_clone_contains_the_tags_of_its_branches(
 
 
 async def test_a_moved_or_replaced_tag_does_not_prevent_a_clone(
-    workspaces: WorkspaceFactory, sandboxes, world
+    workspaces: WorkspaceFactory, sandboxes, fake_github
 ) -> None:
     """`v1/rc` can only be where `v1` is not: the mirror has what the forge has, a run what it began with."""
-    repo = world.create_repository("acme/sample", {"a.py": "x = 1\n"})
-    url = f"{world.server_url}/acme/sample.git"
+    repo = fake_github.create_repository("acme/sample", {"a.py": "x = 1\n"})
+    url = f"{fake_github.server_url}/acme/sample.git"
     async with workspaces.clone(url, "main", None) as started:
         for number, (before, name) in enumerate((("", "v1"), ("", "v1"), ("v1", "v1/rc"), ("v1/rc", "v1"))):
             if before:
