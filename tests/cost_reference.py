@@ -92,7 +92,7 @@ def requests(log: Path) -> Iterator[tuple[int, int, int]]:
 
 def price_table() -> str:
     """The price levels with the cheapest and the most expensive run."""
-    fixes = f"One of {len(recorded_runs())} recorded fixes"
+    fixes = f"Cost of each of the {len(recorded_runs())} recorded fixes"
     head = f"| Price level | For example | A million tokens of input, cached input, output | {fixes} |"
     lines = [head, "| --- | --- | --- | --- |"]
     for level, name in LEVELS.items():

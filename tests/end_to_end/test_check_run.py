@@ -36,7 +36,7 @@ async def test_a_fix_is_a_successful_check_run_with_a_table_and_a_link(scenario:
     )
     summary = str(check.output["summary"])
     assert summary.startswith(
-        "**Fixed:** 1 new test fails without this change and passes with it, and nothing that passed"
+        "**Fixed:** 1 new test fails without this change and passes with it, and no test broke."
     )
     assert "| passed | 1 | 2 |\n| failed | 0 | 0 |" in summary
     assert check.details_url == "https://forge.test/acme/calc/actions/runs/5"

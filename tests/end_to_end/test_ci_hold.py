@@ -98,9 +98,8 @@ async def test_a_writer_releases_a_held_commit_with_an_empty_commit(scenario: Sc
     await scenario.resolve(again)
     assert pull.head.sha == after
     assert answers(pull)[1] == (
-        "Nothing is on hold here: the last commit on `patchwright/issue-1` does not say `[skip ci]`, so "
-        "continuous integration (if there is any) started when it was pushed. To run it again, rerun the "
-        "check itself."
+        "Nothing is on hold here. The last commit on `patchwright/issue-1` does not say `[skip ci]`, so "
+        "continuous integration was not held back. To run a check again, rerun it on GitHub."
     )
 
 

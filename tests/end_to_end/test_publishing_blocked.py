@@ -113,7 +113,7 @@ async def test_if_github_rejects_the_pull_request_the_branch_is_named(
     comment, repo_url = publish_scenario.comments[0], publish_scenario.fake_github.server_url + "/acme/calc"
     assert comment.startswith(
         "**No pull request:** GitHub does not let me open pull requests here.\n\n**Fixed:** 1 test that failed before "
-        "passes now, and nothing that passed before fails.\n\n[Open it "
+        "passes now, and no test broke.\n\n[Open it "
         f"yourself]({repo_url}/compare/main...{BRANCH}?expand=1), or [allow it]({repo_url}/settings/installations) "
         "(the App's permission `pull_requests: write`) and comment `@agent retry`.\n"
     )

@@ -22,7 +22,7 @@ pytestmark = [
 
 OPENED = (
     "patchwright[bot]: I opened pull request #{}. **Fixed:** 1 new test fails without this change and "
-    "passes with it, and nothing that passed before fails."
+    "passes with it, and no test broke."
 )
 
 

@@ -103,9 +103,7 @@ def test_a_pull_request_shows_the_verdict_first_and_closes_its_issue_alone() -> 
         thread, untested, story, (), ()
     )
     body = reply_texts.render_pull_request_body(thread, verdict, story, ())
-    assert body.startswith(
-        "**Fixed:** 1 test that failed before passes now, and nothing that passed before fails."
-    )
+    assert body.startswith("**Fixed:** 1 test that failed before passes now, and no test broke.")
     assert "| failed | 1 | 0 |" in body
     assert "`make \\| test`" in body
     assert body.endswith("Fixes #7\n")
@@ -189,7 +187,7 @@ def test_new_tests_are_listed_with_their_results_at_base() -> None:
     )  # fmt: skip
     text = reply_texts.render_pull_request_body(THREAD, verdict, STORY, ())
     assert text.startswith(
-        "**Fixed:** 2 new tests fail without this change and pass with it, and nothing that passed before fails.\n\n"
+        "**Fixed:** 2 new tests fail without this change and pass with it, and no test broke.\n\n"
     )
     assert (
         "<details><summary>Test evidence</summary>\n\n"
@@ -204,7 +202,7 @@ def test_new_tests_are_listed_with_their_results_at_base() -> None:
     text = reply_texts.render_pull_request_body(THREAD, verdict.model_copy(update=changed), STORY, ())
     assert text.startswith(
         "**Fixed:** 1 test that failed before passes now, 1 new or changed test fails without this change and passes "
-        "with it, and nothing that passed before fails."
+        "with it, and no test broke."
     )
     assert "| new or changed tests, without and with the change | 1 failed | 1 passed |" in text
     assert "Failed before, pass now:\n- `t::e`" in text
