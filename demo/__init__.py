@@ -1,1 +1,1 @@
-"""The demo that the README starts: a complete run on this machine, without an account or an API key."""
+"""The demo from the README: a complete run on this machine, without an account or an API key."""

@@ -44,7 +44,7 @@ UNIQUE_TEXT = "%ONCE%"
 that was executed twice from a call that was requested twice.
 """
 FINISH_REJECTED = prompt_texts.render_finish_rejected(()).partition(":")[0]
-"""The beginning of the result for a finish call that is rejected because work is missing."""
+"""How the result of a `finish` call begins if the agent rejects the call because work is missing."""
 
 RequestHook = Callable[[int, dict[str, Any]], Awaitable[None] | None]
 
@@ -82,7 +82,7 @@ class RecordedTurn(FrozenModel):
 
 
 class ModelFault(FrozenModel):
-    """A faulty response that a request gets instead of its turn."""
+    """A faulty response that is sent instead of a recorded reply."""
 
     status: int = 200
     headers: dict[str, str] = Field(default_factory=dict)
@@ -159,7 +159,7 @@ class RecordedModel:
         self.base_url = f"{self._server.url}/v1"
 
     def add_faults(self, *faults: ModelFault) -> None:
-        """Adds faults that the next requests get instead of their turns."""
+        """Adds faults. Each of the next requests gets one fault instead of a recorded reply."""
         self._faults.extend(faults)
 
     async def __aenter__(self) -> Self:
@@ -261,7 +261,8 @@ def find_next_calls(
 ) -> tuple[int, Sequence[RecordedCall]]:
     """Returns the index of the next turn in a conversation, and the calls to send in that turn.
 
-    Like a real model, the recording repeats calls whose results were lost, and finish calls that were rejected.
+    Like a real model, the recording repeats a call if its result was lost, or if it is a
+    `finish` call that was rejected.
     Repeating an edit is harmless, because the tool refuses an edit that was already applied.
     """
     results = {

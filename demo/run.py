@@ -1,6 +1,6 @@
-"""The demo that the README starts: turns a labeled issue into a pull request.
+"""The demo from the README: turns a labeled issue into a pull request.
 
-GitHub is a fake and the model is a recording; webhook, server, queue, worker, sandbox, git and tests are
+GitHub is a fake and the model is a recording. The webhook, server, queue, worker, sandbox, git and tests are
 real.
 """
 
@@ -75,7 +75,7 @@ async def run_demo(
 ) -> int:
     """Runs the demo and returns the exit code.
 
-    `fallback_reason` is the reason why Docker is not used; None if it is used. The log of the run is written into
+    `fallback_reason` is the reason why Docker is not used; None if Docker is used. The log of the run is written into
     `data_dir`.
     """
     stream = sys.stderr if as_json else sys.stdout

@@ -100,8 +100,10 @@ class ActionServer:
     async def listen(self, name: str, host_uid: int) -> None:
         """Serve a host that connects through processes of the user `host_uid`. No command runs as that user.
 
-        `name` is the socket's name in the abstract namespace. The container has its own abstract namespace,
-        as it has its own network. Returns if no host has connected for HOST_TIMEOUT seconds.
+        `name` is the name of an abstract Unix socket. Other containers cannot connect to it, because each
+        container has its own network and its own abstract sockets.
+
+        Returns if no host has connected for HOST_TIMEOUT seconds.
         """
         loop = asyncio.get_running_loop()
         connections, last_contact = 0, loop.time()
@@ -191,8 +193,8 @@ class ServerArguments:
     host: str = "0"
     """Id of a user. The host connects to the abstract socket through processes of this user."""
     features: str = ""
-    """The directory of the sandbox features. If it is empty, the server uses the features that are installed for
-    its own Python.
+    """The directory of the sandbox features. Without this argument, the server uses the features that are
+    installed for its own Python.
     """
     egress: str = ""
     """The address of the egress proxy. It is the path of the proxy's Unix socket, or an @ followed by the name of

@@ -64,7 +64,7 @@ class Bash:
         self._unsent_keys = bytearray()
         self._marker = b""
         self._held_back: dict[int, bytes] = {}
-        """For each descriptor, the last bytes that were read, as long as they may be the beginning of the marker."""
+        """The last bytes read from each descriptor. They are held back while they may be the start of the marker."""
         self._completion: asyncio.Future[int | None] = self._loop.create_future()
         self._pty_closed = asyncio.Event()
         self._modes = termios.tcgetattr(pty)

@@ -143,8 +143,8 @@ def peer_uid(writer: asyncio.StreamWriter) -> int:
 
 
 async def relay(client: StreamPair, server: StreamPair) -> None:
-    """Copy bytes in both directions. Stops when the server side has ended, or when one of the sides is
-    gone.
+    """Copy bytes in both directions. Stops when the server has closed its side, or when a connection is
+    broken.
     """
     sending = asyncio.create_task(copy_stream(client[0], server[1]))
     try:

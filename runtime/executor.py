@@ -71,7 +71,7 @@ class Executor:
         features: SandboxFeatures | None = None,
     ) -> None:
         """`oom_kills` returns the number of processes that the kernel killed at the sandbox's memory limit.
-        It is None if there is no limit.
+        Without a memory limit, it always returns 0.
 
         `features` are the sandbox features. If this is None, the sandbox has the features that are installed for
         this Python.

@@ -83,7 +83,7 @@ class SandboxFeatures:
         return str(program) if program.exists() else None
 
     def missing_message(self, feature: SandboxFeature) -> str:
-        """Return the error message for a tool that needs a feature that is missing."""
+        """Return the error message for a tool whose feature is missing."""
         if self.directory is not None:
             return (
                 f"this sandbox has no `{feature}`: the operator's setting `sandbox_features` does not include it, "

@@ -47,7 +47,7 @@ class LocalSandboxes:
         harmless.
 
         `ca_bundle` and `package_index` are the operator's settings. They override the variables of the host.
-        Of the `features`, the sandboxes have only those that are installed on this machine.
+        Features that are not installed on this machine are left out of `features`.
         """
         self.features = tuple(feature for feature in features if _is_available(feature, host_env.get("PATH")))
         self._parent = parent

@@ -21,7 +21,7 @@ _MIB = 1 << 20
 
 
 class ContainerUsage(NamedTuple):
-    """A container as the engine sees it."""
+    """The disk usage and the state of a container, as the engine reports them."""
 
     size: int
     """Size of the writable layer in bytes."""
@@ -40,7 +40,8 @@ class ContainerMonitor:
         stop: Callable[[], Awaitable[None]],
         interval: float = MIN_CHECK_INTERVAL,
     ) -> None:
-        """`measure` asks the engine, and returns None if the container is gone. `stop` stops the container.
+        """`measure` asks the engine for the container's usage, and returns None if the container is gone. `stop`
+        stops the container.
 
         `interval` is the number of seconds before the first measurement. It is also the minimum number of
         seconds between two measurements.
@@ -54,9 +55,10 @@ class ContainerMonitor:
 
     @contextmanager
     def expect_response(self) -> Iterator[None]:
-        """Stops the container if it stays paused inside the block, because it cannot respond then.
+        """Expect responses from the container while the context is open. If the container stays paused in this
+        time, `monitor` stops it, because a paused container cannot respond.
 
-        At other times, the engine itself may pause it, for example while it commits an image.
+        At other times, a pause is normal. For example, the engine pauses a container to commit an image.
         """
         self._pending_actions += 1
         try:
@@ -66,8 +68,8 @@ class ContainerMonitor:
 
     @asynccontextmanager
     async def monitor(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Measure repeatedly while the context is open. The pause after a measurement depends on how long it
-        took.
+        """Measure repeatedly while the context is open. A slow measurement is followed by a longer
+        pause.
         """
         task = asyncio.create_task(self._check_repeatedly())
         try:

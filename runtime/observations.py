@@ -95,13 +95,13 @@ class CellResult(FrozenModel):
     images: tuple[ImageData, ...] = Field(default=(), max_length=4)
     seconds: float
     note: str | None = None
-    """A remark by Patchwright: that the cell was interrupted, that the session was restarted and what was
-    lost, or that images were left out.
+    """A remark by Patchwright, for example that the cell was interrupted, or that images were left out. After
+    a restart of the session, the remark says what was lost.
     """
 
 
 class HostRequest(FrozenModel):
-    """A request to ask a model about files. The cell waits until the host answers with a `HostReply`."""
+    """A Python cell's request that the host ask a model about files. The cell waits for a `HostReply`."""
 
     kind: Literal["host_request"] = "host_request"
     modality: Literal["image", "audio", "video"]
@@ -121,8 +121,8 @@ class SnapshotOptions(FrozenModel):
     marks: bool = True
     """Draw boxes with the ids (`bid`) of interactive elements on the screenshot."""
     viewport_only: bool = False
-    """True if only elements that are at least partly in the viewport are included. If False, other elements
-    are left out only when the tree is too large.
+    """True if the tree contains only elements that are at least partly in the viewport. If False, the tree
+    contains all elements, unless it would be too large.
     """
     flag_visible: bool = False
     flag_clickable: bool = True
@@ -153,7 +153,7 @@ class PageSnapshot(FrozenModel):
     focused_bid: str | None = None
     """Id (`bid`) of the focused element."""
     error: str | None = None
-    """Why the last call failed, with the line of the call and a suggestion what to try instead."""
+    """Why the last call failed. Contains the line of the call, and suggests what to try instead."""
     notes: tuple[str, ...] = ()
     """Other events: dialogs, downloads, tabs that were opened, a restart of the browser, or a tree that was
     shortened.

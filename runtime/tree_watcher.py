@@ -79,8 +79,8 @@ class TreeWatcher:
             self._inotify = None
 
     def _is_unchanged(self) -> bool:
-        """Return True if the whole tree was watched and nothing has changed. Also record whether some
-        directories may no longer be watched.
+        """Return True if the whole tree was watched and nothing has changed. Also record whether the
+        watches still cover all directories.
         """
         if not self._is_complete or self._inotify is None:
             return False

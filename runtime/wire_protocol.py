@@ -47,8 +47,8 @@ class Hello(FrozenModel):
 
 
 class ActionRequest(FrozenModel):
-    """A request from host to container. Each action has an `id` that is one higher than the last. A request
-    with an earlier id asks for the result of that request again.
+    """A request from host to container. The `id` of a new request is one higher than that of the previous
+    request. A request with an earlier id asks for the result of that earlier request again.
     """
 
     id: int = Field(ge=1)

@@ -1,4 +1,4 @@
-"""Creates and installs GitHub Apps in the browser: GitHub's manifest flow, with its errors.
+"""Simulates the pages on which people create and install GitHub Apps: GitHub's manifest flow, with its errors.
 
 Source: docs.github.com, "Registering a GitHub App from a manifest"
 """
@@ -102,7 +102,7 @@ class AppRegistration:
     def _handle_manifest(
         self, path: str, owner: User, query: Mapping[str, str], form: Mapping[str, str]
     ) -> HttpReply:
-        """Shows the requested App, and creates it after the button was pressed."""
+        """Shows the App that the manifest describes. Creates the App when the user presses the button."""
         manifest = json.loads(form.get("manifest", "{}"))
         name = str(manifest.get("name", ""))
         if wrong := self._validate_manifest(manifest, name):
@@ -153,7 +153,7 @@ class AppRegistration:
         return code
 
     def _install(self, app: GitHubApp, method: str, path: str, form: Mapping[str, str]) -> HttpReply:
-        """Installs the App on all repositories of the first repository's owner."""
+        """Installs the App for the owner of the first repository, on all repositories of this owner."""
         if method != "POST":
             names = ", ".join(repo.full_name for repo in self._state.repositories)
             return _html_reply(f"Install {app.slug}", names, path, "Install", {})

@@ -53,8 +53,8 @@ class FakeCI:
     ) -> CheckRun:
         """Adds a check run to a branch or commit. No webhook is delivered.
 
-        `conclusion` is None if the check is still running. `log` is the output of its job; None means that
-        there is no log. `step` is the step that failed. Each annotation has a path, a line and a message.
+        `conclusion` is None if the check is still running. `log` is the output of the check's job; None
+        means that there is no log. `step` is the step that failed. Each annotation has a path, a line and a message.
         """
         sha = repo.bare.branch_sha(commit) or commit
         made = add_check_run(self._state, repo, sha, name, self._find_or_create_app(by).bot, conclusion)

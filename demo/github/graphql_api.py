@@ -1,10 +1,12 @@
 """The GraphQL API of the fake server: finds the root field, calls its resolver, and returns the selected
 fields.
 
-A resolver gets the request and the field's arguments. It returns the complete value under GitHub's field
-names; a nested field with arguments is a function `(info, **arguments)`. Resolvers are defined in other
-modules, which `rest_api.py` imports. Patchwright's requests have one root field, whose arguments are all
-variables: `name(argument: $variable)`.
+A resolver gets the request and the field's arguments. It returns the complete value with GitHub's field
+names. In this value, a nested field with arguments is a function `(info, **arguments)`. Resolvers are defined
+in other modules, which `rest_api.py` imports.
+
+Each request of Patchwright has one root field. All arguments of this field are variables:
+`name(argument: $variable)`.
 """
 
 import re
@@ -90,8 +92,8 @@ def find_pull_by_id(call: RequestContext, id: object) -> FakePullRequest:
 
 @register_field("viewer")
 def viewer(call: RequestContext, arguments: Arguments) -> Json:
-    """Returns the user of the token. An installation's token acts as its App, and a workflow's own token as
-    the App `github-actions`.
+    """Returns the user of the token. The user of an installation token is its App. The user of a workflow's
+    own token is the App `github-actions`.
     """
     assert isinstance(call.actor, Token)
     return {"login": call.actor.user.login}

@@ -28,8 +28,8 @@ from patchwright.demo.loopback_server import LoopbackServer
 API_PATH, GRAPHQL_PATH = "/api/v3", "/api/graphql"  # the same paths as on GitHub Enterprise Server
 
 WriteObserver: TypeAlias = Callable[[str, Literal["before", "after"]], bool]
-"""A function that is called twice for each write request: with the path and "before" just before the request is
-handled, and with the path and "after" just before the response is sent.
+"""A function that is called twice for each write request. The first call, just before the request is handled,
+gets the path and "before". The second call, just before the response is sent, gets the path and "after".
 
 If the function returns True, the server drops the connection at that point.
 """

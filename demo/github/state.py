@@ -265,7 +265,7 @@ class GitHubState:
     """Every attempt to deliver a webhook, in order."""
     hooks: list[RegisteredWebhook] = field(default_factory=list)
     conversions: dict[str, AppConversion] = field(default_factory=dict)
-    """Apps created from a manifest, by the code with which their secrets can be fetched once."""
+    """Apps created from a manifest. Each key is the code with which the App's secrets can be fetched once."""
     time_offset: timedelta = timedelta()
     """How far the server's clock is ahead of this machine's."""
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1001))

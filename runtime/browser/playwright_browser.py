@@ -1,6 +1,6 @@
 """Chromium in the sandbox, with one browser context per run. Only this module uses Playwright directly.
 
-Chromium starts with the first call. Playwright is also imported at that time, from the directory of the feature.
+Chromium starts with the first call. Playwright is imported then, too, from the files of the `browser` feature.
 The other browser modules use Playwright's types under the names `Vendor*`.
 """
 

@@ -117,8 +117,8 @@ class TabManager:
             tab.document_times.clear()
 
     async def wait_until_idle(self) -> None:
-        """Wait until the active tab is loaded and idle, and until the tabs that it opens are open. The waiting
-        time is limited."""
+        """Wait until the active tab is loaded and idle, and until its new tabs are open. The waiting time is
+        limited."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.load_timeout
         while True:
@@ -227,7 +227,7 @@ class TabManager:
     def collect_garbage(self) -> None:
         """Make Chromium release old documents, in the background. Chromium would keep them for a long time.
 
-        Without this, a tab that opened a page of 200 rows 60 times took 350 MB.
+        Without this, a tab took 350 MB after it had opened a page of 200 rows 60 times.
         """
         for tab in self.tabs:
             if tab.unreleased_documents >= MAX_UNRELEASED_DOCUMENTS:
@@ -235,8 +235,8 @@ class TabManager:
                 self._start_task(self._collect_garbage(tab))
 
     async def list_tabs(self) -> tuple[Tab, ...]:
-        """Return the tabs for a snapshot. The data comes from the browser and not from the pages. The result
-        therefore includes blocked pages.
+        """Return the tabs for a snapshot. Includes tabs whose pages are blocked, because the data comes from the
+        browser and not from the pages.
         """
         urls_and_titles = await asyncio.gather(*map(self._read_url_and_title, self.tabs))
         return tuple(

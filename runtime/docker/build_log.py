@@ -19,7 +19,8 @@ _NOISE = re.compile(
 _FIXES = (
     (
         re.compile(r"no apt-get|needs 3\.11|has Python"),
-        "use a base image with Python 3.11, bash and git, or pull debian:bookworm-slim, which can provide them",
+        "use a base image that has Python 3.11, bash and git, or pull debian:bookworm-slim, from which "
+        "Patchwright can copy them",
     ),
     (
         re.compile(r"certificate.verify|self.signed|\[SSL", re.IGNORECASE),
@@ -59,8 +60,8 @@ def read_build_output(
 
 
 def explain_failure(description: str, lines: Sequence[str]) -> str:
-    """Return one sentence that explains a failed build. It contains the one or two log lines with the reason,
-    and a fix if one is known.
+    """Return a short explanation of a failed build. It contains the one or two log lines with the reason, and
+    a fix if one is known.
     """
     messages = [strip_control_sequences(line) for line in lines]
     messages = [line.strip() for line in messages if line.strip() and not _NOISE.search(line)]

@@ -24,8 +24,8 @@ _MIB = 1 << 20
 
 
 SETUP_CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "SETGID": 6, "SETUID": 7}
-"""The Linux capabilities of a container in which a setup runs as root. The values are their bit numbers. Source:
-linux/capability.h
+"""The Linux capabilities of a container in which a repository's setup runs as root. The values are the bit numbers
+of the capabilities. Source: linux/capability.h
 """
 
 
@@ -33,7 +33,7 @@ def host_config(spec: SandboxSpec, socket_dir: Path | None, *, as_root: bool = F
     """Return the options with which Docker creates a sandbox's container.
 
     `socket_dir` is shared with the container. If it is None, no directory is shared. If `as_root` is True,
-    the options include the capabilities for a setup.
+    the options include the capabilities that the setup of a repository needs.
     """
     return {
         "network_mode": "none",

@@ -37,8 +37,8 @@ class Reaper:
         """`adoption_grace` is the number of seconds in which another process may adopt a sandbox. The time
         starts when the sandbox is first seen without its owner.
 
-        `exited_grace` is the number of seconds until a sandbox that has exited is removed, if it is unknown
-        whether its owner is alive.
+        Sometimes it is unknown whether the owner of an exited sandbox is alive. Such a sandbox is removed after
+        `exited_grace` seconds.
         """
         self._adoption_grace = adoption_grace
         self._exited_grace = exited_grace

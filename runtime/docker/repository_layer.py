@@ -1,8 +1,8 @@
 """Repository layers: images that contain the result of a repository's setup. Later sandboxes start from them.
 
-The setup runs as root, but in a container with all limits of a sandbox. It has five capabilities (to change
-owners, to write files of other users, and to switch to another user), our system call profile, and no network
-except through the egress proxy.
+The setup runs as root, but in a container with all limits of a sandbox and with our system call profile. Its
+five capabilities allow it to change owners, to write files of other users, and to switch to another user. It
+reaches the network only through the egress proxy.
 """
 
 import time
@@ -49,7 +49,7 @@ done
 
 
 def repository_layer_tag(image: str, key: str) -> str:
-    """Return the tag of the repository layer for a base image and the key of a setup."""
+    """Return the tag of the repository layer for a base image and a setup. `key` identifies the setup."""
     return f"{REPOSITORY_LAYERS}:{hash_files({'image': image.encode(), 'key': key.encode()})}"
 
 

@@ -188,7 +188,7 @@ async def _ensure_features(
             log.info("feature omitted", extra={"feature": feature_bundle.feature, "error": str(error)})
             omitted.add(feature_bundle.feature)
             if on_notice is not None:
-                on_notice(f"NOTICE: {error}. The sandbox runs without it.")
+                on_notice(f"NOTICE: {error}. The sandbox runs without this feature.")
     return {
         feature_bundle.feature: feature_bundle.tags[0]
         for feature_bundle in bundles

@@ -74,7 +74,7 @@ class ContainerSpec:
     startup_timeout: float = STARTUP_TIMEOUT
     """Maximum seconds between the start of the container and the hello message of its server."""
     as_root: bool = False
-    """True if the container is for a setup, which runs as root."""
+    """True if the container runs the setup of a repository, as root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +212,11 @@ async def _wait_until_idle(sandbox: RemoteSandbox, timeout: float) -> None:
 
 
 def container_name(name: str, namespace: str = "") -> str:
-    """Return the container name of a sandbox. A sandbox always has the same name, which is unique even on a
-    shared engine.
+    """Return the name of a sandbox's container. The name stays the same if another process adopts
+    the sandbox.
 
-    Different machines, users and data directories use different names, because they cannot adopt each other's
-    containers.
+    Different machines, users and data directories get different names, even if they share an engine, because
+    they cannot adopt each other's containers.
     """
     identity = "\0".join((ownership.host_id(), str(os.getuid()), namespace, name))
     readable = re.sub("[^A-Za-z0-9_.-]+", "-", name)[:80]

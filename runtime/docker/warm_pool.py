@@ -33,8 +33,8 @@ class WarmPool(Generic[_Item]):
         max_age: float = MAX_AGE,
         refill_delay: float = 0.0,
     ) -> None:
-        """`refill_delay` is the number of seconds between the removal of an item and the start of its replacement.
-        The delay keeps this start from slowing down the first work with the removed item.
+        """`refill_delay` is the number of seconds until an item that was taken is replaced. An immediate start would
+        slow down the first work with the taken item.
         """
         self._size = size
         self._start = start

@@ -18,8 +18,8 @@ KIND_BY_SUFFIX = {
     ".xlsm": "xlsx",
     ".ipynb": "ipynb",
 }
-"""The converter's kind for each file suffix. LaTeX is not included, because it is text, and is edited as
-text.
+"""Maps each file suffix to the name of a format that the converter can read. LaTeX is not included, because it
+is viewed and edited as text.
 """
 
 READABLE_FORMATS = "text, PDF, Word (.docx), PowerPoint (.pptx), Excel (.xlsx), notebooks and images"

@@ -35,7 +35,7 @@ class UnreadableDocument(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OfficePackage:
-    """An open archive. It consists of parts, which refer to each other."""
+    """An open Office file. It is a zip archive of parts, which refer to each other."""
 
     archive: zipfile.ZipFile
 

@@ -73,7 +73,7 @@ class EgressPolicy(FrozenModel):
     address.
     """
     public_endpoints: frozenset[tuple[str, int]] = frozenset()
-    """Like `trusted_endpoints`, but these servers must have public addresses."""
+    """Hosts and ports of the operator's own servers that must have public addresses."""
     allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks whose addresses count as public. A closed network needs this for its mirrors of public hosts."""
     max_upload_bytes: int = Field(default=10 * _MIB, ge=0)

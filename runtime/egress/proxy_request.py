@@ -19,8 +19,8 @@ class ProxyRequest:
     """The path and the query of a plain HTTP request."""
     headers: tuple[tuple[str, str], ...]
     origin: Origin | None = None
-    """The server that all connections of the socket lead to; None if clients choose the server. If it is set,
-    clients send no proxy request, and receive only what the server sends.
+    """The only server that clients of this socket can reach; None if clients choose the server. If it is set,
+    clients send no proxy request, and receive only the server's own bytes.
     """
 
     @property

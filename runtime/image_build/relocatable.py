@@ -53,10 +53,10 @@ def patch_program(patchelf: Path, program: Path, loader: Path, libraries: Iterab
 
 
 def patch_libraries(patchelf: Path, libraries: Iterable[Path]) -> None:
-    """Make each library search its program's library path in addition to its own RUNPATH.
+    """Make each library also search the library path of the program that loads it.
 
-    Otherwise, a library with a RUNPATH looks for its other dependencies in the system's directories. Some
-    wheels and Debian packages contain such libraries.
+    Otherwise, a library that has a RUNPATH searches only this path and the system's directories. Some wheels
+    and Debian packages contain such libraries.
     """
     for library in libraries:
         result = subprocess.run(

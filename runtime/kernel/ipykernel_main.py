@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         packages: dict[str, str]
         """Directory with ipykernel for each Python version."""
         own_packages_first: bool
-        """True if these packages take precedence over packages of the repository with the same names."""
+        """True if the packages in `packages` take precedence over the repository's packages of the same names."""
         skills: str
         """Directory of the package that is imported as `agentskills`."""
         scratch: str
@@ -253,7 +253,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
         shell_class = SkillShell
 
         def pre_handler_hook(self) -> None:
-            """Do nothing. With Jupyter's own method, an interrupt outside of a cell would lose the message."""
+            """Do nothing. Jupyter's method would let an interrupt discard a message while no cell is running."""
 
         post_handler_hook = pre_handler_hook
 
@@ -281,7 +281,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
 
         @contextlib.contextmanager
         def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
-            """Deliver interrupts at once to a cell in `await`. ipykernel 7.4 would deliver them later."""
+            """Interrupt a cell at once, even during an `await`. ipykernel 7.4 would interrupt it later."""
             loop = asyncio.get_running_loop()
 
             def interrupt(*_: object) -> None:
@@ -375,7 +375,7 @@ def main() -> None:
     sys.argv = [""]
     sys.dont_write_bytecode = True  # importing the repository's modules must not add files to its tree
     if ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-        sys.exit("error: the kernel does not support ending this process together with its parent")
+        sys.exit("error: the Linux kernel cannot end this process together with its parent")
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")  # When memory runs out, the kernel should kill this process before the server.
     version = "{}.{}".format(*sys.version_info)

@@ -36,8 +36,8 @@ class BidRegistry:
         """Set the document that the tab shows (the DevTools `loaderId` of its main frame). If the tab showed
         another document before, drop all bids.
 
-        A new renderer numbers its nodes from the beginning. The number of an old node could therefore be that
-        of a different element on the new page.
+        A new document may number its nodes from the beginning again. An old number could then belong to a
+        different element on the new page.
         """
         if document != self._document:
             self._document = document

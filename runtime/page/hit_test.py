@@ -12,15 +12,17 @@ MAX_TESTED = 300
 CENTER = ((0.5, 0.5),)
 OFF_CENTER = ((0.2, 0.3), (0.8, 0.3), (0.2, 0.7), (0.8, 0.7))
 """Further points of an element, which are tested if a click on its center would not reach the element.
-Examples are a link that spans two lines and a card with a button in its center.
+Examples of such elements are a link that spans two lines, and a card with a button in its center.
 """
 
 
 async def find_reachable_nodes(
     send: SendCommand, layout: PageLayout, nodes: Sequence[int], scroll_offset: tuple[float, float]
 ) -> set[int]:
-    """Return those nodes that a click on one of their points would reach. `scroll_offset` is how far the page
-    is scrolled.
+    """Return the nodes that a click can reach. Tests the center of each node first, and then the points in
+    OFF_CENTER.
+
+    `scroll_offset` is how far the page is scrolled.
     """
     found = await _test_points(send, layout, nodes, CENTER, scroll_offset)
     rest = [node for node in nodes if node not in found]

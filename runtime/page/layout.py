@@ -10,7 +10,7 @@ SNAPSHOT_PARAMS: dict[str, Any] = {"computedStyles": ["cursor", "position", "ove
 """Parameters of `DOMSnapshot.captureSnapshot`. The three styles show which elements are clickable and which
 are clipped.
 
-`includeDOMRects` is not set. `bounds` does not need it, and it would take twice the time.
+`includeDOMRects` is not set, because a snapshot with it takes twice the time and `bounds` does not need it.
 """
 
 # maximum number of documents that are read; even a page of a thousand frames shows no more at once
@@ -84,11 +84,11 @@ class PageLayout:
     clickable: set[int] = field(default_factory=set)
     """Nodes that listen to clicks or show a pointer cursor."""
     frames: dict[str, int] = field(default_factory=dict)
-    """For the DevTools id of each frame, the index of the frame's document. Contains only frames that were
+    """Maps the DevTools id of each frame to the index of the frame's document. Contains only frames that were
     read.
     """
     node_by_backend_id: dict[int, int] = field(default_factory=dict)
-    """For each `backendNodeId`, the index of the node."""
+    """Maps each `backendNodeId` to the index of the node."""
     _attributes: list[Sequence[int]] = field(default_factory=list)
     _strings: Sequence[str] = ()
 
@@ -115,8 +115,8 @@ class PageLayout:
             node = self.parent[node]
 
     def is_in_view(self, node: int) -> bool:
-        """True if a part of the node is in the viewport. If the node is not rendered, the result is that of
-        its parent.
+        """True if a part of the node is in the viewport. If the node is not rendered, its closest rendered
+        ancestor is checked instead.
         """
         for above in self.ancestors(node):
             if (box := self.box[above]) is not None:
@@ -125,8 +125,8 @@ class PageLayout:
 
 
 def find_frame_owners(snapshot: Mapping[str, Any]) -> dict[int, int]:
-    """Return, for each document, the `backendNodeId` of its frame element. A document comes before the
-    documents that it contains.
+    """Map each document to the `backendNodeId` of its frame element. A document comes before the documents
+    that it contains.
 
     The first document is the page itself, which has no frame element.
     """

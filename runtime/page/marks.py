@@ -24,8 +24,8 @@ LABEL_PIXELS, SMALL_LABEL_PIXELS = 13, 11  # font sizes in pixels at a device pi
 SMALL_LABEL_MARKS = 80
 
 COLORS = ("#c00000", "#0050c8", "#007030", "#8000a0", "#a04000", "#006878", "#b00070", "#404040")
-"""White digits on each of these colors have a contrast of 5:1 or more (WCAG 2.2, 1.4.3). Colors that follow
-each other differ clearly.
+"""The colors of marks. White digits have a contrast of at least 5:1 on each color (WCAG 2.2, 1.4.3). Each color
+differs clearly from the next one.
 """
 
 

@@ -20,13 +20,13 @@ content is included.
 """
 
 IGNORED_ROLES = frozenset({"InlineTextBox", "LineBreak", "ListMarker", "StaticText"})
-"""Roles of decorations and of parts of texts. They are left out, because texts are read from the text nodes."""
+"""Roles of decorations and of parts of texts. They are left out of the tree, whose texts come from the text nodes."""
 
 INLINE_TAGS = frozenset(
     "A ABBR B BDI BDO CITE CODE DATA DEL DFN EM FONT I INS KBD LABEL MARK Q S SAMP SLOT SMALL SPAN STRONG SUB SUP "
     "TIME TT U VAR WBR ::before ::after ::marker ::first-letter #text".split()
 )
-"""Elements that do not interrupt a sentence."""
+"""Inline elements. A sentence continues before and after them."""
 
 
 def ax_value(field: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Renders the accessibility tree of a page: `[bid] role 'name', flag`, one node per line, indented by
-tabs.
+"""Renders the accessibility tree of a page as text. Each line is one node, such as `[bid] role 'name', flag`,
+and is indented by tabs.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ MAX_OPTIONS = 100  # maximum number of options that are shown for one list
 
 @dataclass(frozen=True, slots=True)
 class TreeLine:
-    """One line of the tree. Its element has no bid yet."""
+    """One line of the tree. Its element has no bid (element id) yet."""
 
     depth: int
     text: str

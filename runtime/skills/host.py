@@ -1,6 +1,6 @@
 """Services that skills need from outside the session: a model's answer, and converted documents.
 
-The session's start script sets them before the first cell; see `connect`.
+The session's start script provides them with `connect`, before the first cell runs.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ async def test_a_feature_that_cannot_be_built_is_omitted_with_a_notice(
     (log,) = tmp_path.iterdir()
     assert received[0] == "Building the sandbox feature `kernel`, 1 of 1 (once) ..."
     assert received[1].startswith("NOTICE: the sandbox feature `kernel` cannot be built: ")
-    assert received[1].endswith(f"(complete log: {log}). The sandbox runs without it.")
+    assert received[1].endswith(f"(complete log: {log}). The sandbox runs without this feature.")
     assert "Connection refused" in received[1] and len(received) == 2
     assert "WARNING" not in {record.levelname for record in caplog.records}  # a terminal shows these, too
     source = await engine.find_image(BUNDLE_SOURCE_IMAGE)
