@@ -303,7 +303,7 @@ class SubagentResult(FrozenModel):
     schema_error: str = ""
     """Why the answer does not match the requested format; empty if it matches or if no format was requested."""
     guessed_urls: tuple[str, ...] = ()
-    """URLs that the subagent opened although no text that it had read contained them."""
+    """URLs that the subagent guessed and opened. It had not seen them in any text before."""
     task: str = ""
     """The task; set if several subagents report together."""
     results: tuple["SubagentResult", ...] = ()

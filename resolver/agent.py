@@ -102,7 +102,8 @@ class Agent:
     """Number of replies after which the model is asked to review and plan. 0 means never."""
     get_new_messages: Callable[[], Awaitable[tuple[Message, ...]]] = no_new_messages
     """Returns messages from Patchwright and from people. The agent adds each message to the log once, before
-    the next model call. It recognizes a message by its trigger, or by its source if there is no trigger.
+    the next model call. Messages with the same trigger count as one message. If they
+    have no trigger, messages with the same source count as one.
     """
     final_tool: prompt_texts.FinalTool | None = None
     """The tool that ends the work. If None, it is derived from the list of tools."""

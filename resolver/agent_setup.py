@@ -187,7 +187,7 @@ async def build_agent(
 
 @asynccontextmanager
 async def record_host_visits(mcp_transport: McpConnector, log: RunLog) -> AsyncIterator[None]:
-    """When the context exits, even after an error, logs the connections that the host made for the agent."""
+    """Logs the connections that the host made for the agent, when the context exits normally or with an error."""
     try:
         yield
     finally:
@@ -239,7 +239,7 @@ def no_changes(base_sha: str) -> Callable[[], Awaitable[Patch]]:
 
 
 def apply_policy(tools: Sequence[Tool], settings: Settings, analyzer: RiskAnalyzer) -> tuple[Tool, ...]:
-    """Wraps the tools in the operator's risk policy."""
+    """Wraps the tools so that the operator's risk policy is applied to each call."""
     if settings.risk_policy is not None:
         policy = load_policy(settings.risk_policy)
     elif settings.risk_threshold == "never":

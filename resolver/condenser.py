@@ -67,7 +67,7 @@ class Condenser(Protocol):
 
 @dataclass(frozen=True)
 class MaskingCondenser:
-    """Replaces each large result with one line, except the results of the latest `keep` replies."""
+    """Replaces each large tool result with one line. The results of the latest `keep` replies stay."""
 
     keep: int = KEEP_REPLIES
     min_length: int = MIN_MASKED_LENGTH
@@ -197,8 +197,8 @@ class ContextPolicy:
     async def _condense(
         self, trajectory: Trajectory, condenser: Condenser, cause: CondensationCause, tokens: int, goal: int
     ) -> CondenserEvents:
-        """Applies the condenser. The recorded lengths are our estimates, scaled to the provider's token
-        count.
+        """Applies the condenser and returns its events. The lengths in these events are our estimates, scaled
+        to the provider's token count.
         """
         estimated = token_estimate.estimate_tokens(build_messages(trajectory)) or 1
         ratio = min(max(tokens / estimated, 0.25), 4.0)

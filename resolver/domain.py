@@ -53,7 +53,7 @@ class Job(FrozenModel):
     repo: Repo
     number: int = Field(ge=0)  # 0 if the job has no thread: the installation of the App triggered it.
     requester: User | None
-    """The user whose permission is checked. None for the operator and for failed checks, which need no permission."""
+    """The user whose permission is checked. None if the operator or a failed check triggered the job."""
     command: str = ""
     """Text after the mention, with its command word and options."""
     installation_id: int | None = None
@@ -269,7 +269,9 @@ class Verdict(FrozenModel):
     modified_tests_failing: tuple[str, ...] = ()
     """Tests that the patch changes or deletes. Their old version passes at base and fails with the patch."""
     new_tests_at_base: dict[str, TestStatus] = Field(default_factory=dict)
-    """Results of the patch's tests at base. Tests whose old version has the same result or fails are left out."""
+    """The patch's tests, with their results on the base code. Contains new tests, and changed tests whose old
+    version did not fail and had another result.
+    """
     patch_tests_failing: tuple[str, ...] = ()
     """Tests from the patch that failed with the patch in two runs."""
     weakened_tests: tuple[str, ...] = ()
@@ -279,8 +281,7 @@ class Verdict(FrozenModel):
     reverted_test_config: tuple[str, ...] = ()
     """Test configuration files that the patch changes. The tests ran without these changes."""
     partial: bool = False
-    """True if only the tests that the patch may affect have run. The whole suite runs later if it is needed.
-    """
+    """True if only the tests that the patch may affect have run. The whole suite runs later if needed."""
     review: ModelReview | None = None
     """A second model's opinion, if one was requested."""
     reason: str = ""
@@ -322,7 +323,7 @@ class Usage(FrozenModel):
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, usage: TokenUsage, *, steps: int = 0, unpriced: bool = False) -> "Usage":
-        """Returns the sum with another usage. The time is not added, because the two times may overlap."""
+        """Returns the sum of this usage and another one. The times may overlap, so they are not added."""
         return Usage(
             usd=self.usd + known_usd(usage.usd),
             unpriced=self.unpriced or unpriced or not isinstance(usage.usd, Decimal),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # Every module may import this one. To avoid cycles, it impor
 
 
 class ResolverError(Exception):
-    """Base class of the resolver's failures. A failure is not an outcome of the job."""
+    """Base class of the resolver's exceptions. A job that fails with one of them has no `Outcome`."""
 
     retryable = False
 

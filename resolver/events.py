@@ -150,7 +150,7 @@ class Condensation(FrozenModel):
     cause: Literal["length", "overflow"] = "length"
     """Why the conversation was shortened. "overflow" means that the provider rejected the prompt as too long."""
     masked_calls: tuple[str, ...] = ()
-    """Ids of the calls whose results are sent as one line after this event."""
+    """Ids of calls. After this event, one line is sent instead of each call's result."""
     forgotten_replies: int = 0
     """Number of replies, from the start of the run, that `summary` replaces together with their results."""
     summary: str = ""
@@ -183,8 +183,8 @@ class VerificationCompleted(FrozenModel):
 
 
 class RunResumed(FrozenModel):
-    """This job continues an earlier run. The log of the earlier run contains the work. The log with this
-    event records only the outcome of the job.
+    """This job continues an earlier run. The earlier run's log contains the work. This log
+    contains only the outcome of the job.
     """
 
     kind: Literal["run_resumed"] = "run_resumed"
@@ -348,7 +348,7 @@ class Trajectory:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict on the current work tree; None if it was not verified since the agent last stopped."""
+        """The latest verdict; None if the agent has changed the work tree or stopped since then."""
         for entry in reversed(self.entries):
             if isinstance(entry.event, VerificationCompleted):
                 return entry.event.verdict

@@ -112,8 +112,8 @@ def has_reproduced(trajectory: Trajectory) -> bool:
 def was_sent_back(trajectory: Trajectory) -> bool:
     """Returns True if a finish call has been rejected since the last message from a person.
 
-    A finish call beside a failed call does not count. The model had not seen that failure, so its next finish
-    call may be rejected for another reason.
+    A finish call in the same reply as a failed call does not count. The model had not seen that failure, so its
+    next finish call may be rejected for another reason.
     """
     other_calls: dict[str, set[str]] = {}  # For each finish call, the other calls of its reply.
     failed: set[str] = set()
@@ -205,8 +205,8 @@ def _failures_alongside_finish(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _open_points(trajectory: Trajectory) -> tuple[str, ...]:
-    """Returns the open items of the latest plan. If there is no plan, returns the requirements that the issue
-    lists, provided that it lists more than one.
+    """Returns the open items of the latest plan. If there is no plan, returns the requirements in the
+    issue if there are at least two.
     """
     if items := latest_plan(trajectory):
         return tuple(item.text for item in items if item.status in ("open", "doing"))

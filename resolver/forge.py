@@ -148,8 +148,8 @@ class Forge(Protocol):
         """Returns the open pull request from this branch of this repository, or None if there is none."""
 
     async def find_declined_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
-        """Returns our latest pull request from this branch of this repository, if somebody closed that pull
-        request and did not merge it. Otherwise, returns None.
+        """Returns our latest pull request from this branch of this repository if it was closed without being
+        merged. Otherwise, returns None.
         """
 
     async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
@@ -299,8 +299,8 @@ class ReadOnlyForge(_WrapperForge):
     """Allows only reads, for a run whose result another job will publish.
 
     The first write of the run raises WriteBlocked. A job with write access then continues the run from its
-    log, as after a crash. A comment that belongs to another run raises no error and is not written. The job
-    with write access writes it later.
+    log, as after a crash. Comments of other runs are skipped without an error. The job with write access
+    posts them later.
     """
 
     def __init__(self, forge: Forge, run: str) -> None:
@@ -341,7 +341,7 @@ class ReadOnlyForge(_WrapperForge):
 
 
 DRY_RUN_URL = "dry-run"
-"""A dry run writes no comment, check run or pull request to the forge, and returns this text as its URL."""
+"""A dry run writes nothing. It returns this text instead of the URL of a comment, check run or pull request."""
 
 
 class DryRunForge(_WrapperForge):

@@ -25,14 +25,12 @@ HIDDEN_DIRS = re.compile(r"\.(?!/)")
 
 
 def render_tree(paths: Sequence[str]) -> str:
-    """Lists the repository's files, one line per directory. A line contains the file names, or only their
-    number if the names do not fit.
+    """Lists the repository's files, one line per directory.
 
-    For hidden directories, the line always contains only the number of files. If the list is too long, file
-    names are replaced by their number. This starts with the longest lines. Subdirectories without file names
-    then share one line. If the list is still too long, it shows only the first two levels of directories. The
-    files of deeper directories are counted in the second level. Lines beyond `TREE_LINES` are left out, and a
-    note says so.
+    A line contains the names of the files. Lines of hidden directories contain only the number of files. If the
+    list is too long, so do the longest lines. Several subdirectories of one directory share a line if they show
+    only numbers. If the list is still too long, it shows only the first two levels of directories, with the total
+    number of files in each. Lines beyond `TREE_LINES` are left out, and a note says so.
     """
     files_by_dir: dict[str, list[str]] = {"./": []}
     for path in map(_escape_path, paths):

@@ -49,8 +49,8 @@ from patchwright.resolver.text.template_renderer import render, render_reply
 from patchwright.resolver.workspaces import Workspace
 
 BRANCH = "setup"
-"""Name of the branch, without the operator's prefix. An open or declined pull request from this branch prevents
-another one.
+"""Name of the branch, without the operator's prefix. If a pull request from this branch is open or was declined,
+no new one is opened.
 """
 TITLE = "Configure Patchwright"
 MAX_COMMANDS = 5  # Maximum number of test commands that are tried. Each may take `test_timeout` seconds.
@@ -203,7 +203,7 @@ async def _publish(
     forge: Forge,
 ) -> Outcome:
     started, branch = log.trajectory.run_started, _branch(deps.settings)
-    assert started is not None, "the test commands ran in a started run"
+    assert started is not None, "cannot propose a configuration in a run that has not started"
     proven = tuple(one for one in tried if one.is_proven)
     ci = await decide_ci_hold(log.trajectory, workspace, workspace.base, job.repo, forge, deps.settings)
     text = render_config(tuple(one.entry for one in proven))
@@ -259,7 +259,7 @@ def render_config(entries: tuple[ConfiguredSuite, ...]) -> str:
     is_single = len(entries) == 1 and not entries[0].directory
     expected = RepoConfig(test_command=entries[0].command) if is_single else RepoConfig(tests=entries)
     parsed = parse_repo_config(text)
-    assert not parsed.problems and parsed.config == expected, "the file configures the commands that ran"
+    assert not parsed.problems and parsed.config == expected, "the rendered file has another configuration"
     return text
 
 
@@ -309,7 +309,7 @@ async def _create_commit(
 
 
 def render_comment(result: OnboardingResult, **values: object) -> str:
-    """Renders the comment that ends the job. `values` are those that the template needs for this result."""
+    """Renders the comment that ends the job. `values` are the template's values for this result."""
     defaults = {"pull": None, "tried": (), "environment": None, "branch": "", "detail": "", "advice": ""}
     return render_reply(
         "onboarding.md.j2", result=result, path=REPO_CONFIG_PATH, **(defaults | values)

@@ -103,8 +103,8 @@ def render_truncated(tool: str | None) -> str:
 
 
 def render_too_many_calls(count: int, limit: int) -> str:
-    """Tells the model that a reply contained too many calls. The first of the calls that were not executed
-    gets this answer.
+    """Tells the model that a reply contained too many calls. This text is the result of the first
+    call that was not executed.
     """
     return render("prompts/too_many_calls.md.j2", count=count, limit=limit).strip()
 

@@ -58,7 +58,7 @@ class Attempt:
     patch: Patch
     verdict: Verdict
     open_points: tuple[str, ...] = ()
-    """One sentence for each requirement that is not done according to the log."""
+    """One sentence for each requirement that, according to the log, is not met."""
     excluded_changes: tuple[str, ...] = ()
     """One sentence for each change that the patch policy forbids. These changes are not in the patch."""
 
@@ -228,9 +228,7 @@ async def report_without_patch(
 
 
 async def report_lost_permission(job: Job, trajectory: Trajectory, forge: Forge) -> Rejected:
-    """Posts a comment that explains that nothing is published, because the requester no longer has write
-    access.
-    """
+    """Posts a comment: nothing is published, because the requester no longer has write access."""
     explanation = reply_texts.render_rejection_reason("withdrawn", job)
     await post_comment(job, forge, reply_texts.render_withdrawn(explanation, summarize_run(trajectory)))
     return Rejected(explanation=explanation)

@@ -62,8 +62,8 @@ MAX_THOUGHT_LENGTH = 20_000  # characters of a reply's text that are logged; pro
 INITIAL_SNAPSHOT = "initial-snapshot"
 """Placeholder for the call id of the snapshot taken before the model's first reply."""
 INITIAL_NAVIGATION = "initial-navigation"
-"""Placeholder for the call id of the navigation to the task's URL. The browser opens this URL before the first
-model request, because opening it would also be the model's first action.
+"""Placeholder for the call id of the first navigation. The browser opens the task's URL before the first model
+request, because the model would otherwise need a request only to open it.
 """
 
 

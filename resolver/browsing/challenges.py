@@ -13,7 +13,7 @@ from patchwright.runtime.observations import PageSnapshot
 
 MAX_TREE_LENGTH = 6_000  # characters of the accessibility tree; challenge pages are short
 MAX_CHALLENGE_PAGES = 2
-"""The agent stops after this many consecutive replies if each of them led to a challenge page."""
+"""The agent stops after this many consecutive replies that led to a challenge, such as a CAPTCHA."""
 
 _TITLES = re.compile(
     r"just a moment\W*|attention required!?( \| cloudflare)?|(please )?verify (that )?you('re| are) (a )?human\W*"

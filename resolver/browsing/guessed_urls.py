@@ -116,7 +116,7 @@ def _strip_punctuation(url: str) -> str:
 
 
 def _get_url_keys(urls: Iterable[str]) -> set[UrlKey]:
-    """Returns the keys of the URLs. Also returns the key of the front page of each host in these URLs."""
+    """Returns the host and path of each URL, together with the front page of each of these hosts."""
     keys = {key for url in urls if (key := _get_url_key(url))}
     return keys | {(host, "") for host, _ in keys}
 

@@ -26,8 +26,8 @@ def render_browsing_prompt(prompt: BrowsingPrompt, max_report_length: int) -> st
 
 
 def render_no_action(*, cut_off: bool) -> str:
-    """Renders the message that a reply contained no action. `cut_off` means that the reply reached the output
-    limit.
+    """Tells the browsing agent that its reply contained no action. `cut_off` is True if the reply reached the
+    output limit.
     """
     return render("prompts/no_action.md.j2", cut_off=cut_off).strip()
 
@@ -38,22 +38,22 @@ def render_browsing_unfinished(detail: str, page: PageSnapshot | None, thought: 
 
 
 def render_challenge_note(challenge: str) -> str:
-    """Renders the note that a page is a challenge, such as a CAPTCHA."""
+    """Tells the browsing agent that the page is a challenge, such as a CAPTCHA."""
     return render("prompts/challenge.md.j2", challenge=challenge).strip()
 
 
 def render_challenge_stop(challenge: str, url: str) -> str:
-    """Renders why the agent stopped at a challenge page."""
+    """Explains that the agent stopped because the page is a challenge, such as a CAPTCHA."""
     return render("prompts/challenged.md.j2", challenge=challenge, url=url).strip()
 
 
 def render_guessed_url_note(url: str) -> str:
-    """Renders the note that the URL of a page was guessed."""
+    """Tells the browsing agent that it guessed the URL of a page."""
     return render("prompts/guessed.md.j2", url=url).strip()
 
 
 def render_schema_error(problem: str) -> str:
-    """Renders the message that a report does not match the output schema."""
+    """Tells the agent that its report does not match the output schema."""
     return render("prompts/off_form.md.j2", problem=problem).strip()
 
 
@@ -66,7 +66,7 @@ def render_investigator_system_prompt(
     skill: RepoSkill | None = None,
 ) -> str:
     """Renders an investigator's system prompt. A report may have at most `max_report_length` characters.
-    `skill` is the micro agent, if the investigator works for one.
+    If the investigator is a micro agent, `skill` contains its instructions.
     """
     values = {
         "root": root,

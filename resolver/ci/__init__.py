@@ -1,1 +1,1 @@
-"""Continuous integration on the bot's commits: check results, held commits, and repairs."""
+"""Continuous integration on the bot's commits: check results, repairs, and commits on which CI waits."""

@@ -50,8 +50,8 @@ class PullCommit(FrozenModel):
     message: str
 
     def is_run_commit(self, bot_user: User) -> bool:
-        """Returns True if a run made the commit. The author of the commit does not prove this. If the bot
-        uses a person's access token, the same author makes that person's own commits.
+        """Returns True if a run made the commit. The author alone is no proof: if the bot uses a person's
+        access token, that person's own commits have the same author.
         """
         return (
             self.author_id == bot_user.id

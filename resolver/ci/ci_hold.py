@@ -47,15 +47,15 @@ class CiHold(FrozenModel):
     read_external_content: bool = False
     """True if the agent read web pages or used external services."""
     parent_held: bool = False
-    """True if the parent commit is on hold."""
+    """True if the message of the parent commit prevents CI."""
 
     def render_notice(self, mention: str) -> str:
         """Returns a notice for the pull request, or an empty string if CI starts normally."""
         return render("replies/ci_hold.md.j2", ci=self, mention=mention, skip_ci=SKIP_CI).strip()
 
     def mark_message(self, text: str) -> str:
-        """Adds the skip marker to a commit message if the commit is on hold. Disables any other skip marker
-        in the message.
+        """Adds the marker `[skip ci]` to a commit message if CI must wait for a person. Disables all markers
+        that the message already contains.
         """
         unmarked = _SKIP_TRAILER.sub(r"\1 -", _SKIP_MARKERS.sub(r"(\1)", text))
         if self.state != "held":
@@ -102,9 +102,7 @@ async def decide_ci_hold(
 
 
 def find_outsiders(thread: Thread, bot_user: User | None) -> tuple[str, ...]:
-    """Returns the logins of people who have no write access and whose text in the thread was read by the
-    agent.
-    """
+    """Returns the logins of people without write access who wrote in the thread that the agent read."""
     comments = [Comment(author=thread.author, body=thread.body, trusted=thread.trusted), *thread.comments]
     if isinstance(thread, PullRequest):
         comments += [comment for review_thread in thread.threads for comment in review_thread.comments]
@@ -137,8 +135,8 @@ def has_read_external_content(trajectory: Trajectory, started: RunStarted) -> bo
 
 
 async def _is_held_commit(workspace: Workspace, commit: str) -> bool:
-    """Returns True if the bot made the commit and the commit is on hold. A skip marker in a person's commit
-    does not put the bot's next commit on hold.
+    """Returns True if the bot made the commit and prevented continuous integration (CI) on it. Returns False
+    for a person's commit, even if its message skips CI.
     """
     output = await run_git("show", "-s", "--format=%B", commit, git_dir=workspace.git_dir)
     message = output.decode(errors="replace")

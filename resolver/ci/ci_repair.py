@@ -46,7 +46,7 @@ async def repair_failed_checks(
     """Repairs the failed checks of the job's commit if the bot made the commit. If no repair is possible and
     people need to know why, posts the reason.
     """
-    assert isinstance(thread, PullRequest), "cannot repair checks on an issue: it has none"
+    assert isinstance(thread, PullRequest), "an issue has no checks to repair"
     failing = None
     if not log.trajectory.replies():
         result = await _find_failed_checks(job, thread, facts, deps, forge)

@@ -21,7 +21,7 @@ RunCiResult = Literal["started", "not_held", "silent", "moved", "refused", "fork
 async def run_ci(
     job: Job, pull: PullRequest, facts: RepoFacts, deps: RunDependencies, forge: Forge
 ) -> Reported:
-    """Starts CI on an admitted pull request and posts the result. If the job runs again, no second commit is
+    """Starts CI on a pull request and posts the result. If the job runs again, no second commit is
     pushed.
     """
     commits = await forge.list_commits(job.repo, job.number)

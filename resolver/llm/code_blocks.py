@@ -60,8 +60,8 @@ def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
 
 
 def _longest_fences(fences: list[re.Match[str]]) -> list[int]:
-    """Returns a list with one number per fence. To get this number, the fence and all later fences are
-    compared. The number is the length of the longest one that is alone on its line.
+    """For each fence, finds the longest fence at or after it that is alone on its line. Returns the lengths,
+    or 0 where there is no such fence.
     """
     lengths: list[int] = []
     for fence in reversed(fences):

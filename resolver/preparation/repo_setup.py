@@ -70,8 +70,8 @@ class RepoSetup(FrozenModel):
 
 
 class SetupFailed(ResolverError):
-    """A required setup command failed, or the sandbox lacks the programs of all commands. The run continues
-    without the setup.
+    """A required setup command failed, or the programs of all commands are missing in the sandbox. The run
+    continues without the setup.
     """
 
 
@@ -326,8 +326,8 @@ class _SetupRun:
             self.visits += self._sandboxes.take_connections(self._name)
 
     async def _send_script(self, sandbox: Sandbox) -> None:
-        """Replaces the setup script with the maintainers' version if the configuration comes from another
-        commit than the work tree.
+        """Replaces the setup script in the work tree with the maintainers' version. Does nothing if the
+        configuration comes from the work tree's own commit.
         """
         rules = self._workspace.config_source
         if rules is self._workspace or (script := await rules.get_entry(SETUP_SCRIPT)) is None:

@@ -25,16 +25,16 @@ TEST_COMMANDS = re.compile(
 def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
     """Returns True if the agent ran tests and then left the code unchanged.
 
-    A run in which no test passed does not count, because it may have run no test at all. Changes of files
-    that a test run created or modified do not count as edits if they restore an earlier state.
+    A run in which no test passed does not count, because it may have run no test at all. If a test run changed
+    a file and the agent restored it, that does not count as an edit.
     """
     runs = _list_test_runs(trajectory, test_command)
     return any(not run.problem and not _list_untested_files(trajectory, run, runs) for run in runs)
 
 
 def describe_missing_test_run(trajectory: Trajectory, test_command: str | None) -> str:
-    """Returns a sentence that names the agent's last edit, and the agent's last test run before that edit. If
-    a later run does not count, the sentence says why.
+    """Returns a sentence that says why no test run covers the agent's last edit. Either no test run followed
+    that edit, or the last one does not count, for example because it ran no test.
     """
     runs = _list_test_runs(trajectory, test_command)
     untested = _list_untested_files(trajectory, runs[-1], runs) if runs else None
@@ -104,9 +104,10 @@ def _split_files(patch: Patch | None) -> dict[bytes, bytes]:
 
 
 def _list_untested_files(trajectory: Trajectory, run: _TestRun, runs: Sequence[_TestRun]) -> frozenset[bytes]:
-    """Returns the files that were edited after a test run. A file counts as unedited if its content is the
-    same as before or after this run. It also counts as unedited if its content is the same as before another
-    test run that changed the file.
+    """Returns the files that were edited after the test run `run`.
+
+    A file is left out if its present content is the same as directly before or after `run`. It is also left out
+    if another of the `runs` changed the file and the agent then restored it.
     """
     present = _split_files(trajectory.last_checkpoint())
     return frozenset(

@@ -197,7 +197,7 @@ class BaselineRuns:
 
 @asynccontextmanager
 async def run_alongside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
-    """Runs a coroutine concurrently with the block, and cancels it when the block ends."""
+    """Runs a coroutine during an `async with` block, and cancels the coroutine when the block ends."""
     task = asyncio.create_task(work)
     try:
         yield task

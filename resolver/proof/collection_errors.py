@@ -94,10 +94,9 @@ async def find_added_symbols(
 def skip_unrelated_errors(
     run: TestRun, report: RunnerReport, added: AddedSymbols, patch_tests: frozenset[str]
 ) -> TestRun:
-    """Returns the run at the base commit. In the result, tests with an unrelated collection error count as
-    skipped.
+    """Marks tests as skipped if they could not be collected at the base commit for reasons unrelated to the patch.
 
-    An error is related if it says that a module or name is missing and if the patch adds that module or name.
+    A collection error is related to the patch if it says that a module or name is missing and the patch adds it.
     `patch_tests` are the tests that exist only in the patch. A related error in one file may stop the runner
     before it runs any test. In that case, all of `patch_tests` get the result "error".
     """

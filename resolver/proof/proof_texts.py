@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def render_verification_failed(verdict: Verdict) -> str:
-    """Renders the message that verification failed, because the patch breaks tests or because its own tests
-    fail.
-    """
+    """Tells the agent that verification failed, because the patch breaks tests or its own tests fail."""
     return render("prompts/verification_failed.md.j2", verdict=verdict)
 
 
@@ -40,12 +38,12 @@ def render_review_request(
 
 
 def render_review_rejected(review: ModelReview) -> str:
-    """Renders the message that the review model rejected the patch."""
+    """Tells the agent that the review model rejected the patch."""
     return render("prompts/review_rejected.md.j2", review=review)
 
 
 def render_another_attempt(verdict: Verdict, number: int, max_attempts: int) -> str:
-    """Renders the message that the work tree was reset for another attempt. `number` is the number of the
-    previous attempt.
+    """Tells the agent that the work tree was reset for another attempt. `number` is the number of the previous
+    attempt.
     """
     return render("prompts/another_attempt.md.j2", verdict=verdict, number=number, max_attempts=max_attempts)

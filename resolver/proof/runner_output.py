@@ -30,7 +30,7 @@ _NO_TESTS = re.compile(
 
 
 def describe_useless_run(output: str, exit_code: int | None) -> str:
-    """Returns why the output shows no tested code, such as "ran no test", or "" if tests passed or may have
+    """Returns why a test run proves nothing, such as "ran no test". Returns "" if tests passed or may have
     passed. `exit_code` is None if it is unknown.
     """
     if _PASSED_TESTS.search(output) or _counts_a_pass(output):

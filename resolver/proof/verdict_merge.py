@@ -13,9 +13,8 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
 
     The most severe kind of verdict counts. From most to least severe, the kinds are regressed, untested,
     unproven, fixed and empty. There are two exceptions. First, if only some of the suites are untested and
-    none is regressed, the result is `unproven`. Second, if one suite is `fixed`, the result can be `fixed`
-    although another suite is `unproven`. This requires that the other suite only lacks a test that shows the
-    fix.
+    none is regressed, the result is `unproven`. Second, if one suite is `fixed`, the verdict `unproven`
+    of another suite is ignored if that suite only lacks a test that shows the fix.
     """
     if len(verdicts) == 1:
         return verdicts[0]
@@ -52,7 +51,7 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
 
 
 def _blocks_fixed(verdict: Verdict) -> bool:
-    """Returns True if the verdict of one suite prevents the result `fixed`. Returns False if the suite only
+    """Returns True if an `unproven` suite prevents the merged verdict `fixed`. Returns False if the suite only
     lacks a test that shows the fix.
     """
     runs = verdict.before, verdict.after

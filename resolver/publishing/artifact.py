@@ -103,8 +103,8 @@ async def verify_entries(
     """Returns the log entries of this job's run. In these entries, the thread's data comes from GitHub and
     the settings come from the operator, not from the artifact.
 
-    Raises InvalidArtifact if a run of this job cannot have written the log, or if the thread has changed too
-    much since the run. Raises ForgeError if GitHub fails.
+    Raises InvalidArtifact if the log cannot come from a run of this job, or if the thread has changed too much
+    since the run. Raises ForgeError if GitHub fails.
     """
     first, *rest = trajectory.entries
     started = first.event
@@ -130,8 +130,8 @@ async def verify_entries(
 
 
 def _with_own_settings(settings: Settings, entry: Entry) -> Entry:
-    """Replaces the settings in the log with the operator's settings, and the version with the installed one.
-    Removes the repository's settings. These values determine the links, commands and limits in comments.
+    """Replaces the settings and the version in a log entry with those of this installation. Removes the
+    repository's settings. Comments take their links, commands and limits from this entry.
     """
     if not isinstance(entry.event, RunConfigured):
         return entry
@@ -155,7 +155,8 @@ async def _verify_thread(started: RunStarted, current: Thread, job: Job, forge: 
         return current.model_copy(update=snapshot)
     if not (isinstance(recorded, PullRequest) and isinstance(current, PullRequest)):
         raise InvalidArtifact(
-            "The artifact's log and this workflow's event belong to different types of threads."
+            "The artifact's log and this workflow's event do not match: one is about an issue, the other about "
+            "a pull request."
         )
     if (recorded.head_branch, recorded.head_repo, recorded.base_branch) != (
         current.head_branch,
