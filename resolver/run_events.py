@@ -39,12 +39,12 @@ class BaseImageChoice(FrozenModel):
     language: Language
     image: str
     problem: str | None = None
-    """Why this image could not be pulled, so that the default image is used. None if this image is used."""
+    """Why this image could not be pulled; None if it was pulled. Without it, the run uses the default image."""
 
 
 class EnvironmentPrepared(FrozenModel):
-    """The preparation of a repository's environment ended. The environment was set up, restored from the
-    cache, or given another base image, or its setup failed.
+    """The preparation of a repository's environment ended. The fields describe the setup commands, the base
+    image, and what failed.
     """
 
     kind: Literal["environment_prepared"] = "environment_prepared"

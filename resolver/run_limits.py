@@ -1,4 +1,4 @@
-"""Decides when a run ends although its agent has not finished: when it reaches a limit or is stuck."""
+"""Decides whether a run must end early, because it has reached a limit or is stuck."""
 
 from decimal import Decimal
 
@@ -11,7 +11,7 @@ from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolR
 from patchwright.runtime.frozen_model import FrozenModel
 
 EARLY_STOPS: frozenset[StopReason] = frozenset({"limit", "stuck", "canceled", "error"})
-"""The reasons for which a run stops without the agent's decision."""
+"""The reasons for which a run stops before its agent has finished."""
 NOTICE_STEPS = 5
 """The model is told when this many replies are left."""
 
@@ -43,7 +43,7 @@ def usage_since_resume(trajectory: Trajectory) -> Usage:
 
 
 def was_stopped(trajectory: Trajectory) -> bool:
-    """Returns True if a run stopped without its agent's decision, so that it can be resumed.
+    """Returns True if a run stopped before it was finished, so that it can be resumed.
 
     A run that opened a pull request cannot be resumed, because further requests belong on the pull request.
     """
@@ -100,8 +100,8 @@ def steps_left_notice(trajectory: Trajectory, limits: Limits) -> int | None:
 
 
 def _last_reply_steps(trajectory: Trajectory) -> int:
-    """Returns the number of steps since the last reply. The reply counts as one step. The steps of its
-    subagents are added.
+    """Returns the number of steps that the last reply caused: one for the reply itself, and the steps of the
+    subagents that it started.
     """
     steps = 0
     for entry in reversed(trajectory.entries):

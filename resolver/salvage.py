@@ -1,5 +1,5 @@
-"""If a run cannot finish, pushes its work to a branch, and posts a comment that explains how to resume the
-run.
+"""Saves the work of a run that cannot finish. Pushes the work to a branch, and posts a comment that explains how
+to resume the run.
 """
 
 import asyncio

@@ -49,8 +49,8 @@ MAX_CUTS = 2_000
 MIN_SECRET_LENGTH = 6
 """Minimum characters of a masked value. Masking shorter values would hide too much unrelated text."""
 MIN_SECRET_LINE_LENGTH = 16
-"""Minimum characters of a single line that is masked on its own. It applies to the lines of multi-line secrets,
-such as PEM keys.
+"""Minimum length of a line that is masked on its own, in characters. Each line of a multi-line secret, such as
+a PEM key, is masked on its own.
 """
 
 Value = TypeVar("Value", bound=FrozenModel)
@@ -106,8 +106,8 @@ class Secrets:
         return content if masked is text else masked.encode()
 
     def _mask_interrupted(self, text: str) -> str:
-        """Masks the secrets that have invisible characters between their own characters. All other invisible
-        characters stay, such as those that neutralize a mention.
+        """Masks secrets into which invisible characters were inserted. Invisible characters elsewhere stay,
+        such as those that neutralize a mention.
         """
         visible = _INVISIBLE.sub("", text)
         if len(visible) == len(text):
@@ -138,8 +138,8 @@ class Secrets:
         return self._mask_suffix_at_start(text) if is_continuation else text
 
     def _mask_partial(self, text: str, cut: re.Pattern[str]) -> str:
-        """Masks the parts of a secret that are next to a cut, on either side. `cut` matches the marks of
-        omitted text.
+        """Masks parts of secrets directly before or after a mark of omitted text. There, the rest of the
+        secret may have been omitted. `cut` matches such marks.
         """
         cuts = [match.span() for match in islice(cut.finditer(text), MAX_CUTS + 1)]
         if not cuts or len(cuts) > MAX_CUTS:
@@ -224,8 +224,8 @@ def _encoded_forms(value: str) -> Iterator[str]:
 
 
 def _base64_forms(value: bytes) -> Iterator[str]:
-    """Yields the base64 encodings of the value inside a longer text. There are three, because the encoding
-    depends on the value's offset modulo 3.
+    """Yields the forms that the value can have inside a longer base64 text. The form depends on the value's
+    offset modulo 3, and on the base64 alphabet.
     """
     for offset in range(3):
         encoded = base64.b64encode(b"\0" * offset + value).decode()

@@ -24,8 +24,8 @@ MAX_ERRORS = 4
 MAX_ROUNDS = 3
 """A run looks stuck after two calls alternated this many times, always with the same results."""
 MAX_NUDGES = 3
-"""Maximum number of nudges, which are warnings to the model. After that many nudges, the next repetition ends
-the run, even if it repeats other calls.
+"""Maximum number of nudges, which are warnings to the model. After the last nudge, the next repetition ends
+the run, even if other calls are repeated.
 """
 MAX_SILENT_REPLIES = 3
 """Maximum number of consecutive replies without a tool call. After each such reply, the model gets a
@@ -98,7 +98,7 @@ def count_silent_replies(trajectory: Trajectory) -> int:
 
 
 def _ignores_nudges(trajectory: Trajectory, exchanges: Sequence[Exchange], pattern: Pattern) -> bool:
-    """Returns True if the pattern continued after a nudge, or if there were too many nudges already."""
+    """Returns True if the model repeats the pattern after a warning, or has used up its MAX_NUDGES warnings."""
     nudge_count = sum(
         isinstance(event, Message) and event.source == "nudge"
         for event in _events_since_instruction(trajectory)
@@ -142,10 +142,10 @@ def _is_wait(action: Action) -> bool:
 
 
 def _exchanges(trajectory: Trajectory) -> list[Exchange]:
-    """Returns the calls with their results since the last nudge or instruction, newest first.
+    """Returns the calls since the last warning or instruction with their results, newest first.
 
-    Returns only as many calls as the longest pattern needs, because otherwise each step of a long run would
-    read the whole run again.
+    Returns only as many calls as the longest pattern needs. Otherwise, each step of a long run would read the
+    whole run again.
     """
     found: list[Exchange] = []
     results: dict[str, AnyObservation] = {}

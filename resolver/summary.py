@@ -48,7 +48,7 @@ MAX_LINE = 160  # Characters of a step's line.
 
 
 class StepSummary(FrozenModel):
-    """A call, described in one line, and its result, also described in one line."""
+    """A tool call and its result, each described in one line."""
 
     number: int
     """Number of the reply that contains the call. The first reply is 1."""

@@ -180,7 +180,7 @@ def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind,
         return "regressed", failing
     if modified := verdict.modified_tests_failing:
         count = f"{len(modified)} existing test{' expects' if len(modified) == 1 else 's expect'}"
-        return "unproven", f"This changes what {count}: {list_tests(modified)}."
+        return "unproven", f"The patch changes what {count}: {list_tests(modified)}."
     if verdict.missing:
         change = f"{_format_tests(verdict.missing)} that passed before {_explain_missing(verdict, evidence)}"
         return "unproven", f"{'Tests show the fix, but ' * bool(verdict.fail_to_pass)}{change}."
@@ -218,7 +218,7 @@ def _reason_unproven(evidence: Evidence, reverted_config: tuple[str, ...]) -> st
     if before.failed_count and not before.passed_count and not evidence.after.passed_count:
         cause = "they may need something that the sandbox lacks, such as a network or a service"
         return f"All tests fail without the patch and with it: {cause}."
-    return "No test that failed without the patch passes with it, so no test shows the fix."
+    return "No test changed from failing to passing with the patch, so no test shows the fix."
 
 
 def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
@@ -273,8 +273,8 @@ def _compare_patch_tests(
 
 
 def _new_tests_at_base(before: TestRun, patch_tests: PatchTests) -> dict[str, TestStatus]:
-    """Returns the results for `Verdict.new_tests_at_base`. Tests of the repository that failed at base are
-    left out.
+    """Returns the results of the patch's new and changed tests on the code at base. Tests of the repository
+    that failed at base are left out.
     """
     if patch_tests.before is None or patch_tests.before.problem or patch_tests.after.problem:
         return {}
@@ -340,7 +340,7 @@ def _compare_exit_codes(evidence: Evidence, reverted_config: tuple[str, ...]) ->
     if evidence.patch_tests and evidence.patch_tests.after.exit_code != 0 and ok[1]:
         return "unproven", "The test command failed with the tests from the patch."
     if ok == (False, True):
-        return "fixed", "The test command failed without the patch and passed with it, as a whole."
+        return "fixed", "As a whole, the test command failed without the patch and passed with it."
     if not evidence.changes_code:
         return "unproven", _reason_unproven(evidence, reverted_config)
     same = "passed" if ok[0] else "failed"
@@ -359,7 +359,7 @@ def _explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:
         return "unproven", f"The tests ran with the patch but not without it: {before.problem}."
     if after_rerun and after_rerun.problem and after.exit_code not in (0, NOTHING_COLLECTED):
         if evidence.full_patch and not evidence.full_patch.problem:
-            return "unproven", f"With the patch, the tests ran only in the patch's version: {after.problem}."
+            return "unproven", f"With the patch, only its own tests ran, not the old tests: {after.problem}."
         return (
             "regressed",
             f"The tests ran without the patch, but two attempts to run them with it failed: {after.problem}.",

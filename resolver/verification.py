@@ -191,8 +191,8 @@ class _SuiteVerification:
         return await self._run("first-base", None, only)
 
     async def _confirm(self, evidence: Evidence, role: str) -> Evidence:
-        """Reruns the tests whose results differ, in new sandboxes. These tests run with the patch. If single
-        tests can be selected, they also run without the patch.
+        """Confirms the effect of the patch: repeats the tests whose results it changes, in new sandboxes, with and
+        without the patch. If single tests cannot be selected, repeats at most the run with the patch.
         """
         before, after = evidence.before, evidence.after
         if after.problem or (not after.results and after.exit_code != 0):

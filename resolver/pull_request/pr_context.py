@@ -56,7 +56,7 @@ class CurrentDiff(FrozenModel):
     merge_base: str
     """ID of the commit where the pull request's branch diverged from its base branch."""
     has_merge_base: bool
-    """True if the sandbox's git history contains that commit."""
+    """True if the sandbox's git history contains the commit `merge_base`."""
     files: str
     """One line per file, with the number of added lines, the number of removed lines, and the path."""
     diff: QuotedText | None
@@ -68,7 +68,7 @@ class EarlierRun(FrozenModel):
     """An earlier run on this pull request."""
 
     opened_pull_request: bool
-    """True if that run opened the pull request."""
+    """True if the earlier run opened this pull request."""
     verdict: str
     reason: str
     cause: QuotedText | None
@@ -106,8 +106,8 @@ class PullRequestContext(FrozenModel):
     """
 
     def strip_own_summary(self, body: str) -> str:
-        """Returns the pull request's body. The bot's summary is removed from the body if `earlier_runs` contains
-        the run that wrote the summary.
+        """Returns the pull request's body. If one of `earlier_runs` wrote a summary in the body, the summary is
+        removed.
         """
         has_summary = any(run.opened_pull_request and run.cause for run in self.earlier_runs)
         return SUMMARY_SECTION.sub("", body, count=1) if has_summary else body

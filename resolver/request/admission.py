@@ -80,11 +80,12 @@ def _find_command_problem(job: Job, thread: Thread, settings: Settings) -> str |
 async def find_early_rejection(
     job: Job, forge: Forge, logs: LogStore, settings: Settings, *, has_active_run: bool
 ) -> str | None:
-    """Returns why a command cannot do anything, so that it can be answered without a worker. Returns None if
-    only a run can find out.
+    """Checks whether a command can be rejected before a worker takes the job. Returns the reason, or None if
+    the command is not rejected yet.
 
-    `has_active_run` is True if the thread has queued or running jobs, because `resume` and `retry` refer to
-    the run that ends last. Reads the thread only if the command depends on it. May raise ForgeError.
+    `has_active_run` is True if the thread has queued or running jobs. In that case, `go`, `resume` and `retry`
+    are not rejected yet, because they refer to the run that ends last. Reads the thread only if the command
+    depends on it. May raise ForgeError.
     """
     request = job.request
     if problem := check_options(request.options, settings):
@@ -107,7 +108,7 @@ def has_label(labels: Iterable[str], name: str) -> bool:
 
 
 def _has_request(job: Job, issue: Issue, settings: Settings) -> bool:
-    """Returns True if there may be an earlier request that a `retry` of this job can repeat."""
+    """Returns True if the issue may contain an earlier request that the command `retry` can repeat."""
     if job.retry_of is not None or issue.reported_runs or issue.labels is None:
         return True
     texts = [(issue.body, issue.trusted), *((one.body, one.trusted) for one in issue.comments)]
@@ -274,10 +275,10 @@ async def _was_covered(job: Job, thread: Thread, logs: LogStore) -> bool:
 
 
 async def record_operator_resume(job: Job, log: RunLog, answer: str = "") -> None:
-    """Appends the message of the operator who continues a run on the command line. The message contains the
-    answer to the agent's question, or restarts the limits of a stopped run.
+    """Logs the message of an operator who continues a run on the command line. The message contains the
+    answer to the agent's question, if there is one. If the run was stopped, its limits count anew from here.
 
-    Appends nothing if the agent has stopped but its patch must still be verified.
+    Logs nothing if the agent has stopped but its patch must still be verified.
     """
     last = log.trajectory
     is_stopped = was_stopped(last) and (last.agent_stopped is None or last.verdict is not None)

@@ -1,7 +1,7 @@
 """Decides which parts of a patch may be published, and which parts a reviewer should look at first.
 
-`git apply` rejects `../x`, absolute paths and `.git/`, but accepts symbolic links to any path, submodules and
-workflows. This module removes such changes before verification, so that exactly the verified patch is
+`git apply` rejects `../x`, absolute paths and `.git/`. It accepts submodules, workflows, and symbolic links to
+any path. This module removes forbidden changes before verification, so that exactly the verified patch is
 published.
 """
 
@@ -23,7 +23,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 MAX_SENTENCES = 10  # maximum number of sentences of one kind in a message
 
 PROTECTED_PATHS = (
-    (("*/.gitmodules", "*/.lfsconfig"), "this file decides from where git fetches other code"),
+    (("*/.gitmodules", "*/.lfsconfig"), "this file decides where git fetches other code from"),
     (("/.github/workflows/*", "/.github/actions/*", "*/action.yml", "*/action.yaml"), "this file runs in CI"),
     (
         (

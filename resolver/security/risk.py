@@ -188,8 +188,10 @@ class RuleAnalyzer:
         )
 
     def _is_outside(self, path: str) -> bool:
-        """Returns True if a path may be outside the agent's own directories. A relative path may start from
-        any directory below the agent's own directories.
+        """Returns True if a path may be outside the agent's own directories.
+
+        It is not known which directory a relative path starts from. Such a path counts as outside if it is
+        `.`, `..` or `../..`, or starts with `../../..`.
         """
         if path.startswith("~"):
             return True

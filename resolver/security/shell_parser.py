@@ -123,8 +123,8 @@ def _parse_command(node: "Node", depth: int) -> list[ShellProgram] | None:
 
 
 def _strip_wrapper(words: list[str], options_with_value: frozenset[str], *, has_duration: bool) -> list[str]:
-    """Returns the command that a wrapper program runs, without the wrapper's own options, variables and
-    durations.
+    """Returns the command that a wrapper program such as `env` or `timeout` runs. The wrapper's own options,
+    variables and duration are left out.
     """
     while words and (words[0].startswith("-") or "=" in words[0].partition("/")[0]):
         words = words[2:] if words[0] in options_with_value else words[1:]

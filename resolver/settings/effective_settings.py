@@ -33,8 +33,8 @@ _JSON_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValu
 
 
 async def record_settings(log: RunLog, deps: RunDependencies, repository: RepoConfig) -> None:
-    """Appends the effective settings to the log. Each process that starts or continues the run calls this,
-    because the time before the event is not working time.
+    """Logs the effective settings. Each process calls this when it starts or continues a run. The time between
+    two such processes then does not count as working time.
     """
     await log.append(build_run_configured(deps, repository))
 

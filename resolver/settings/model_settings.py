@@ -74,8 +74,8 @@ class ModelSettings(FrozenModel):
     model_timeout: float = Field(default=240, gt=0, le=3600)
     """Maximum number of seconds for one reply, from the request to the last byte."""
     model_retry_timeout: float = Field(default=300, gt=0, le=7200)
-    """Maximum number of seconds for failed requests and the waits between them, for each reply and each
-    model. After that, the next fallback model is called. If there is none, the run ends. The limit also
+    """Maximum number of seconds to get one reply from one model, with all failed requests and the waits between
+    them. After that, the next fallback model is called. If there is none, the run ends. The limit also
     applies to an endpoint that never answers.
     """
     model_prices: dict[str, Price] = Field(default_factory=dict)

@@ -161,8 +161,8 @@ async def _run_in_sandbox(
 
 
 def _with_repository_ids(report: RunnerReport, suite: Suite) -> RunnerReport:
-    """Converts the test ids of a report to ids that are relative to the repository root, so that the results
-    of several suites can be merged.
+    """Makes the test ids of a report relative to the repository root. The results of several suites can then
+    be merged.
     """
     if not suite.directory:
         return report

@@ -1,5 +1,5 @@
-"""Finds Python test suites (pytest and unittest). The sources are tox.ini, noxfile.py and similar files or,
-without these, the names of test files.
+"""Finds Python test suites (pytest and unittest). The test command comes from tox.ini, noxfile.py or a similar
+file. If these files contain no test command, the test files determine it.
 """
 
 import ast

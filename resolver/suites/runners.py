@@ -51,8 +51,8 @@ class RunnerSpec:
     report_options: str = ""
     """Options that are added after the words that start the runner."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of the command. In their values, `{report}` is replaced by the report's path and
-    `{helper}` by the directory of `reporter_file`, and both values are quoted for the shell.
+    """Environment variables of the command. In their values, `{report}` stands for the report's path, and
+    `{helper}` for the directory of `reporter_file`. Both paths are quoted for the shell.
     """
     environment_suffices: bool = False
     """True if the environment variables alone make the runner report each test. In that case, a script may
@@ -65,7 +65,7 @@ class RunnerSpec:
     report_source: Literal["file", "output", "files"] = "file"
     """Where the report is: in one file, in the output of the command, or in several files."""
     report_paths: str = ""
-    """Pattern for `find -path` that matches the reports which the runner writes below the work tree."""
+    """Pattern for `find -path`. It matches the reports that the runner writes below the work tree."""
     select_tests: Selector | None = None
     forwards_options: bool = False
     """True if a package manager can forward options to the runner. These options then come last, after the

@@ -49,9 +49,7 @@ class Suite(FrozenModel):
         return test.removeprefix(f"{self.directory}/") if self.directory else test
 
     def to_repository_id(self, test: str) -> str:
-        """Converts a test id or file path that the runner uses to the form that is relative to the repository
-        root.
-        """
+        """Makes one of the runner's test ids or file paths relative to the repository root."""
         return f"{self.directory}/{test}" if self.directory else test
 
     def contains_path(self, path: str) -> bool:

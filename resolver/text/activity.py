@@ -31,7 +31,7 @@ class Activity(FrozenModel):
     """A description of the current step."""
 
     verb: str
-    """What the run is doing, for example "running". The target completes the sentence."""
+    """What the run is doing, for example "running". `target` completes the sentence."""
     target: str = ""
     """The command, path or question from the model. It is shown as code after the verb."""
 

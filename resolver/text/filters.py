@@ -81,8 +81,8 @@ _NO_SENTENCE_END = re.compile(r"(?:\b[A-Za-z]|\be\.g|\bi\.e|\betc|\bvs|\bcf)\.$"
 
 
 def first_sentences(text: str, limit: int = 1) -> str:
-    """Returns the first sentences of a text as one line, at most `limit`. Further sentences must be short, and
-    a first sentence of more than 40 words is cut off.
+    """Returns the beginning of a text as one line: at most `limit` sentences. Returns several sentences only if
+    they are short. Cuts off a first sentence of more than 40 words.
     """
     line = " ".join(text.split())
     heads = (line[: end.start()] for end in _SENTENCE_END.finditer(line))

@@ -118,8 +118,8 @@ def _is_list_item(text: str, line: MarkdownSpan) -> bool:
 
 
 def _parse_blocks(text: str) -> Iterator[MarkdownSpan]:
-    """Yields each line as one span; an unclosed HTML comment at the start of a line can span several
-    lines.
+    """Yields spans of whole lines, usually one for each line. An HTML comment, a `<pre>` block or a link
+    definition can span several lines.
     """
     fence, in_list, may_indent = "", False, True
     at = 0

@@ -42,7 +42,5 @@ def render(template: str, **values: Any) -> str:
 
 
 def render_reply(template: str, **values: Any) -> str:
-    """Renders the template of a comment. Merges the empty lines that unused branches of the template
-    leave.
-    """
+    """Renders the template of a comment. Replaces several empty lines in a row with one."""
     return re.sub(r"\n{3,}", "\n\n", render(f"replies/{template}", **values))

@@ -50,8 +50,8 @@ class McpEndpoint:
         )
 
     def take_denial(self) -> str | None:
-        """Returns the reason for which the proxy denied a connection since the last call of this method.
-        Returns None if no connection was denied. Each reason is returned only once.
+        """Returns why the proxy has denied a connection since the last call of this method. Returns None if
+        it has denied no connection.
         """
         return next(
             (

@@ -23,8 +23,8 @@ EDIT_ACTIONS = (CreateFile, ReplaceText, InsertText, UndoEdit)
 MUTATING_ACTIONS = (RunShell, SendInput, RunPython, *EDIT_ACTIONS)
 """Actions that may change the work tree."""
 RECOVERABLE_ACTIONS = (*MUTATING_ACTIONS, SearchCode, ViewFile)
-"""Actions that the sandbox records. If a call with such an action is interrupted, its state and result can
-still be queried.
+"""Actions that the sandbox records. After an interruption, the sandbox can still report the state and result
+of such an action.
 """
 
 

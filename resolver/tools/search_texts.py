@@ -1,4 +1,4 @@
-"""Renders the texts about web searches that the model reads. The templates are in `templates/`."""
+"""Renders texts for the model about its web searches. The templates are in `templates/`."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def get_item_kind(action: Action) -> ItemKind:
 
 
 def render_call_title(action: Action) -> str:
-    """Returns the title of a call. If a block below the title shows the whole text, the title contains only
-    the beginning of the text.
+    """Returns the title of a call. A block below the title shows long commands and code in full, so the title
+    contains only their beginning.
     """
     line = describe_action(action)
     match action:
@@ -96,7 +96,7 @@ def render_call_title(action: Action) -> str:
 
 
 def build_call_blocks(action: Action, limit: int, *, is_failed: bool) -> tuple[Block, ...]:
-    """Returns the blocks with those details of a call that the title of the call omits.
+    """Returns the details of a call that its title omits, as blocks.
 
     If `is_failed` is True, the result of an edit contains no diff, so the arguments of the edit are shown.
     """

@@ -47,7 +47,7 @@ def list_changed_tests(verdict: Verdict) -> tuple[ChangedTest, ...]:
 
 
 def build_remarks(verdict: Verdict) -> list[str]:
-    """Returns a sentence for each fact that the lists of tests do not show."""
+    """Returns sentences about weakened tests, deleted test files, changes that were not tested, and the review."""
     remarks = [
         *verdict.weakened_tests,
         *(f"{path}, which contained tests, was deleted." for path in verdict.deleted_test_files),

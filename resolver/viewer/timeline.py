@@ -100,7 +100,7 @@ def build_timeline(
 def find_changed_items(
     trajectory: Trajectory, seq: int, read_run: RunReader, images: ImageCollection, max_text_length: int
 ) -> tuple[TimelineItem, ...]:
-    """Returns the current state of the items that log entry `seq` of a live run added or changed."""
+    """Returns the timeline items that were added or changed by log entry `seq` of a live run."""
     entry = trajectory.entries[seq]
     builder = _TimelineBuilder(read_run, images, max_text_length, max_items=len(trajectory), is_live=True)
     match entry.event:

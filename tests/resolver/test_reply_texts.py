@@ -262,7 +262,7 @@ def test_a_fix_shown_by_an_exit_code_has_no_test_counts() -> None:
     thread, story = THREAD, STORY
     before = TestRun(command="make test", results={}, exit_code=2, seconds=1, output="")
     after = before.model_copy(update={"exit_code": 0})
-    reason = "The test command failed without the patch and passed with it, as a whole."
+    reason = "As a whole, the test command failed without the patch and passed with it."
     verdict = Verdict(kind="fixed", reason=reason, before=before, after=after)
     body = reply_texts.render_pull_request_body(thread, verdict, story, ())
     assert body.startswith(f"**Fixed:** {reason}\n") and "| exit code | 2 | 0 |" in body

@@ -24,11 +24,11 @@ def exits(before: int, after: int, **more: object) -> Evidence:
         ("regressed", Evidence(run(".."), run("FF")), NOTHING,
          "2 tests passed without the patch and failed with it, twice."),
         ("unproven", Evidence(run("."), run("F"), full_patch=run(".")), NOTHING,
-         "This changes what 1 existing test expects: `a`."),
+         "The patch changes what 1 existing test expects: `a`."),
         ("unproven", Evidence(run(".."), run(". ")), NOTHING,
          "1 test that passed before is not run now: `b`."),
         ("unproven", Evidence(run(".."), run("FF"), full_patch=run("..")), NOTHING,
-         "This changes what 2 existing tests expect: `a`, `b`."),
+         "The patch changes what 2 existing tests expect: `a`, `b`."),
         ("unproven", Evidence(run("...F"), run("ss .")), NOTHING,
          "Tests show the fix, but 3 tests that passed before are not run now: `a`, `b`, `c`."),
         ("unproven", Evidence(run(".."), run("s.")), NOTHING, "1 test that passed before is skipped now: `a`."),
@@ -49,7 +49,7 @@ def exits(before: int, after: int, **more: object) -> Evidence:
          "network or a service."),
         *(
             ("unproven", Evidence(run(before), run(after), patch_tests=theirs), NOTHING,
-             "No test that failed without the patch passes with it, so no test shows the fix.")
+             "No test changed from failing to passing with the patch, so no test shows the fix.")
             for before, after, theirs in (
                 (".", ".", None), (".F", ".F", None), ("s", "s", None), ("Fs", "F.", None),
                 (".", ".", brought("..", ".s")), ("..", "..", brought("..", "..")),
@@ -65,7 +65,7 @@ def exits(before: int, after: int, **more: object) -> Evidence:
          "The test command failed once and passed once without the patch: it is flaky."),
         ("unproven", exits(1, 0, patch_tests=BROUGHT_FAILURE), NOTHING,
          "The test command failed with the tests from the patch."),
-        ("fixed", exits(1, 0), NOTHING, "The test command failed without the patch and passed with it, as a whole."),
+        ("fixed", exits(1, 0), NOTHING, "As a whole, the test command failed without the patch and passed with it."),
         ("unproven", exits(0, 0, changes_code=False), NOTHING,
          "The patch changes only tests, so no test can show that the code is fixed."),
         ("unproven", exits(1, 1, changes_code=False), TestEdits(reverted_test_config=("tox.ini", "setup.cfg")),
@@ -75,7 +75,7 @@ def exits(before: int, after: int, **more: object) -> Evidence:
         ("unproven", exits(1, 1), NOTHING,
          "The test command failed without the patch and with it, and reports no individual tests."),
         ("unproven", Evidence(run("."), ABSENT, after_rerun=ABSENT, full_patch=run(".")), NOTHING,
-         "With the patch, the tests ran only in the patch's version: pytest is not installed."),
+         "With the patch, only its own tests ran, not the old tests: pytest is not installed."),
         ("regressed", Evidence(run("."), ABSENT, after_rerun=ABSENT, full_patch=ABSENT), NOTHING,
          "The tests ran without the patch, but two attempts to run them with it failed: pytest is not installed."),
     ],

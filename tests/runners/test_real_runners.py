@@ -105,7 +105,7 @@ async def test_make_reports_only_success_or_failure(open_verifier: VerifierFacto
         verdict = await verifier.verdict(fixed, suite)
     assert (verdict.kind, verdict.reason) == (
         "fixed",
-        "The test command failed without the patch and passed with it, as a whole.",
+        "As a whole, the test command failed without the patch and passed with it.",
     )
 
 

@@ -224,7 +224,9 @@ def parse_go(content: bytes, root: str) -> RunnerReport:
 
 
 def _parents(package: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yields the package of this test and the tests that contain it, as pairs of package and test name."""
+    """Yields the package of a test, and then the tests that contain this test. Each item is a pair of package
+    and test name; the name is empty for the package itself.
+    """
     parts = name.split("/")
     if name:
         yield package, ""

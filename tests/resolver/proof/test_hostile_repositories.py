@@ -212,7 +212,7 @@ async def test_a_modified_test_is_run_in_both_versions(open_verifier) -> None:
             }
         )
     assert (verdict.kind, verdict.modified_tests_failing) == ("unproven", ("tests/test_calc.py::test_one",))
-    assert verdict.reason == "This changes what 1 existing test expects: `test_one`."
+    assert verdict.reason == "The patch changes what 1 existing test expects: `test_one`."
 
 
 @pytest.mark.slow

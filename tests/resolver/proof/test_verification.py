@@ -151,7 +151,7 @@ async def test_a_patch_that_makes_the_suite_hang_is_a_regression(open_verifier) 
             "1",
             "0",
             "fixed",
-            "The test command failed without the patch and passed with it, as a whole.",
+            "As a whole, the test command failed without the patch and passed with it.",
         ),
         (
             "0",

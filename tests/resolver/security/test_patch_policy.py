@@ -95,8 +95,8 @@ async def test_a_submodule_is_rejected(check) -> None:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        (".gitmodules", "this file decides from where git fetches other code"),
-        ("sub/.lfsconfig", "this file decides from where git fetches other code"),
+        (".gitmodules", "this file decides where git fetches other code from"),
+        ("sub/.lfsconfig", "this file decides where git fetches other code from"),
         (".github/workflows/ci.yml", "this file runs in CI"),
         (".GitHub/Workflows/ci.yml", "this file runs in CI"),
         (".github/actions/setup/run.sh", "this file runs in CI"),

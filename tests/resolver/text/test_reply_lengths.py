@@ -73,7 +73,7 @@ def render_all() -> dict[str, str]:
     verdict = demo_verdict()
     unproven = Verdict(
         kind="unproven", before=verdict.before, after=verdict.after,
-        reason="No test that failed without the patch passes with it, so no test shows the fix.",
+        reason="No test changed from failing to passing with the patch, so no test shows the fix.",
     )  # fmt: skip
     broken = "tests/test_reading.py::test_1"
     regressed = unproven.model_copy(
