@@ -183,8 +183,8 @@ class VerificationCompleted(FrozenModel):
 
 
 class RunResumed(FrozenModel):
-    """This job continues an earlier run. The earlier run's log contains the work. This log
-    contains only the outcome of the job.
+    """This job continues an earlier run. The earlier run's log contains the work. This log contains only the
+    outcome of the job.
     """
 
     kind: Literal["run_resumed"] = "run_resumed"

@@ -62,8 +62,8 @@ def find_missing_steps(
     """Returns one sentence for each step that is still missing.
 
     If the agent changed nothing, two checks remain: every waiting review thread must have a reply, and all
-    calls in the reply with the finish call must have succeeded. If `can_run_tests` is False, the repository
-    has no known tests or the sandbox cannot run them, so no test run is required.
+    calls that the model sent together with the finish call must have succeeded. If `can_run_tests` is False,
+    the repository has no known tests or the sandbox cannot run them, so no test run is required.
     """
     thread = trajectory.run_started.thread if trajectory.run_started else None
     pull_request = thread if isinstance(thread, PullRequest) else None

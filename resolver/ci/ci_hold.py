@@ -47,7 +47,7 @@ class CiHold(FrozenModel):
     read_external_content: bool = False
     """True if the agent read web pages or used external services."""
     parent_held: bool = False
-    """True if the message of the parent commit prevents CI."""
+    """True if the bot made the parent commit and prevented CI on it."""
 
     def render_notice(self, mention: str) -> str:
         """Returns a notice for the pull request, or an empty string if CI starts normally."""
