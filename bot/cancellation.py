@@ -43,7 +43,7 @@ class RepositoryAccess(Protocol):
     async def has_access(self, repo: Repo) -> bool: ...
 
     async def is_own_installation(self, repo: Repo, installation_id: int) -> bool:
-        """Returns False if the App's installation in this repository has an id other than `installation_id`."""
+        """Returns False if the App's installation in this repository is not `installation_id`."""
 
     async def log_missing_permissions(self, change: InstallationChanged) -> None:
         """Called when an App installation has changed. Logs the permissions that the App still lacks."""

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 
 WORKER_READY_PREFIX = "patchwright worker ready"
-"""A worker prints a line that starts with this text when the worker is ready to take jobs. The constant is
-defined here, so that the server does not have to import the worker's module.
+"""The start of the line that a worker prints when it is ready to take jobs. The constant is defined here, so
+that the server does not have to import the worker's module.
 """
 
 # Calls prctl(PR_SET_PDEATHSIG = 1, SIGTERM = 15), so that the kernel stops the child when this process is

@@ -55,12 +55,12 @@ def _add_resolve(commands: Subparsers) -> None:
         "url",
         nargs="?",
         metavar="ISSUE",
-        help="URL of the issue, or OWNER/REPO#7; for a pull request, its open review threads are addressed",
+        help="URL of an issue or pull request, or OWNER/REPO#7; in a pull request, addresses open reviews",
     )
     command.add_argument("--repo", metavar="PATH", help="a local git repository, instead of a GitHub issue")
     command.add_argument("--issue", metavar="FILE", help="with --repo: a file that describes the problem")
     command.add_argument(
-        "--include-changes", action="store_true", help="with --repo: start from the uncommitted changes, too"
+        "--include-changes", action="store_true", help="with --repo: include your uncommitted changes"
     )
     command.add_argument("--out", metavar="FILE", help="with --repo: also write the patch to this file")
     command.add_argument(
@@ -85,10 +85,10 @@ def _add_serve(commands: Subparsers) -> None:
         "run the server: receive webhooks and resolve labeled issues",
         "Receive GitHub webhooks at POST /webhook and run jobs in a worker process (see `patchwright work`).\n"
         "/healthz, /readyz and /metrics report the server's state.\n\n"
-        "Without configuration, the first start prints a URL and a code for the setup page, which lets you choose a\n"
-        "model and creates a GitHub App. Otherwise set PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and either\n"
-        "GITHUB_TOKEN or an App's ID and private key. With --poll, you need no webhook and no webhook secret; if\n"
-        "you use GITHUB_TOKEN with --poll, also set PATCHWRIGHT_POLLED_REPOSITORIES.\n\n"
+        "Without configuration, the first start prints a URL and a code for the setup page. There you choose a model\n"
+        "and create a GitHub App. Otherwise set PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and either\n"
+        "GITHUB_TOKEN or an App's ID and private key. With --poll, you need no webhook and no webhook secret. If\n"
+        "you use --poll with GITHUB_TOKEN, also set PATCHWRIGHT_POLLED_REPOSITORIES.\n\n"
         "  patchwright serve --host 0.0.0.0 --port 8000",
     )
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
@@ -119,7 +119,7 @@ def _add_work(commands: Subparsers) -> None:
     command.add_argument(
         "--exclusive",
         action="store_true",
-        help="declare that no other worker uses this Redis, so that jobs of a killed worker restart at once",
+        help="no other worker uses this Redis, so restart the jobs of a killed worker at once",
     )
     _add_settings_options(command, json_help=JSON_ERROR_HELP)
 
@@ -291,8 +291,8 @@ def _add_doctor(commands: Subparsers) -> None:
         commands,
         "doctor",
         "check everything that a server needs, and show how to fix problems",
-        "Check GitHub and its permissions, the webhook (requests a ping), Redis, the Docker engine, images and\n"
-        "limits, the model (one small call), disk, memory and clock. No setting is changed.\n"
+        "Check access to GitHub, the webhook, Redis, the Docker engine with its images and limits, the model, disk,\n"
+        "memory and clock. Requests a ping from GitHub and one small reply from the model. Changes no settings.\n"
         "Exits with 0 if no check failed, otherwise with 1.\n\n"
         "  patchwright doctor --config /etc/patchwright/patchwright.toml",
     )
@@ -304,9 +304,9 @@ def _add_prepare(commands: Subparsers) -> None:
         commands,
         "prepare",
         "build the sandbox images ahead of time",
-        "Build the sandbox images, which contain the sandbox features. One image is built on the base image, and\n"
-        "one on the image of each language (`language_images`). Each takes a minute or two per version. When you\n"
-        "upgrade, run this before you restart the server, so that no job waits for an image.\n\n"
+        "Build the images in which the agent works: one on the base image, and one on the image of each language\n"
+        "(`language_images`). Each takes a minute or two. When you upgrade, run this before you restart the\n"
+        "server, so that no job waits for an image.\n\n"
         "  patchwright prepare --image python:3.12-slim",
     )
     command.add_argument(

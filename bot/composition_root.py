@@ -59,9 +59,9 @@ def read_settings(
     """Loads the settings from saved setup data, the settings file, the environment and `overrides`, in this
     order. Each source overrides the earlier ones.
 
-    `config` is the settings file. If `config` is None, reads `patchwright.toml` in `directory`. If `directory`
-    is None, too, reads no settings file and no saved setup data. A workflow passes None for `directory`,
-    because its checkout is not trusted. Raises SettingsError if a value is invalid.
+    `config` is the settings file; None means `patchwright.toml` in `directory`. If `directory` is None, reads
+    neither that file nor saved setup data. A workflow passes None, because its checkout is not trusted. Raises
+    SettingsError if a value is invalid.
     """
     values: dict[str, Any] = {"data": default_data_directory(environ), **read_fallback_variables(environ)}
     from_file = read_toml(config) if config else _read_config_file(directory) if directory else {}

@@ -22,7 +22,7 @@ class DashboardCommand(FrozenModel):
     """A command that a person gave with a button on a run's page in the dashboard."""
 
     id: JobId
-    """An id that is unique for each time the page is loaded, so that a double click sends only one command."""
+    """An id that differs each time the page is loaded, so that a double click sends only one command."""
     run: RunId
     """The run whose page contains the button."""
     verb: Literal["stop", "retry"]

@@ -5,7 +5,7 @@ ForgeError (resolver)
 ├── Preempted             a more urgent write goes first; the caller may drop this write
 └── UnprocessableRequest  GitHub understood the request and rejects it; a retry does not help
 Forbidden (resolver)
-└── PermissionNotGranted  the owner has not granted the permission that this needs
+└── PermissionNotGranted  the owner has not granted the permission that the request needs
 GitHubDown                GitHub does not respond to any request
 QueueDown                 Redis does not respond
 ArchiveDown               the archive cannot store, return or list runs

@@ -32,7 +32,7 @@ FAILURE_REPORT_TIMEOUT_SECONDS = 300.0  # Enough for a clone, a push and a comme
 
 
 class JobAbandoned(Exception):
-    """The error of a job whose worker died in every try, or whose try exceeded its time limit."""
+    """The error that is reported if a job's worker died in every try, or a try took too long."""
 
 
 class JobCanceled(Exception):

@@ -23,8 +23,8 @@ CancelReason = Literal["requested", "unlabeled", "closed", "access_lost"]
 
 
 class Cancellation(FrozenModel):
-    """Marks a handler's task that was canceled because its job was canceled. Without this mark, the task was
-    canceled because its worker is shutting down.
+    """Marks that a handler's task was canceled because its job was canceled. A canceled task without this mark
+    was stopped because its worker is shutting down.
     """
 
     reason: CancelReason

@@ -28,7 +28,7 @@ BODY_TIMEOUT_SECONDS = 10.0
 
 
 class RunSummaries(Protocol):
-    """Provides run summaries."""
+    """Looks up the summaries of runs."""
 
     async def get(self, run: RunId) -> RunSummary | None:
         """Returns the summary of a run, or None if the run is unknown. Raises QueueDown."""

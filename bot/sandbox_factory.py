@@ -98,7 +98,7 @@ def build_docker_sandboxes(
 ) -> "DockerSandboxes":
     """Returns Docker sandboxes that are not prepared yet.
 
-    After they are prepared, `warm_pool` sandboxes are kept started, so that later runs need not wait for a
+    Once they are prepared, they keep `warm_pool` containers running, so that later runs need not wait for a
     container.
     """
     from patchwright.bot.egress_factory import build_egress

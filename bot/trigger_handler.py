@@ -46,10 +46,12 @@ REACTION_TIMEOUT_SECONDS = 60.0
 
 
 class FindRejection(Protocol):
-    """Finds commands that cannot do anything. May raise ForgeError."""
+    """Checks before a run whether its command can do anything. May raise ForgeError."""
 
     async def __call__(self, job: Job, *, has_active_run: bool) -> str | None:
-        """Returns the explanation for the requester, or None if a run has to find out."""
+        """Returns why the command cannot do anything, for the requester. Returns None if a run is needed to
+        find out.
+        """
 
 
 class TriggerHandler:
@@ -73,8 +75,8 @@ class TriggerHandler:
         `queue` and `forge`. `queue_notices` posts notices about queued jobs; the default uses locks of this
         process. `checks` processes completed checks on the bot's pull requests; if `checks` is None, completed
         checks are ignored. `refusals` limits the replies to people without write access; the default counts in
-        this process. `labels` creates the label in new repositories, and `find_rejection` finds commands that
-        need no run; if they are None, neither happens.
+        this process. `labels` creates the label in new repositories. `find_rejection` finds commands that need
+        no run. If one of these two is None, its step is skipped.
         """
         self.triggers = triggers
         self._queue = queue
@@ -96,8 +98,9 @@ class TriggerHandler:
         no job was queued.
 
         `own_comments` is None if the event arrived as a webhook delivery. If polling found the event,
-        `own_comments` maps the tag of each of the bot's comments to True if the comment's run is in progress.
-        Raises QueueDown; commands may also raise ForgeError. The caller must then process the delivery again.
+        `own_comments` contains the tags of the bot's comments. The value of a tag is True if the comment's run
+        is in progress. Raises QueueDown; commands may also raise ForgeError. The caller must then process the
+        delivery again.
         """
         if isinstance(delivery, LabelRemoved | ThreadClosed | InstallationChanged):
             await self._cancellation.handle(delivery)
@@ -133,8 +136,8 @@ class TriggerHandler:
     async def _find_later_id(self, delivery: Delivery, job: Job) -> JobId | None:
         """Returns the job id for a label that was removed and added again within the same second.
 
-        Returns None if a job with this id already exists. No check for older labels is needed here, because the
-        queue ignores a label from an earlier second.
+        Returns None if a job with this id already exists. Label events from earlier seconds need no check here,
+        because the queue ignores them.
         """
         for job_id in later_job_ids(delivery, job):
             if not _is_unlabeled(record := await self._queue.get_record(job_id)):
@@ -209,7 +212,7 @@ class TriggerHandler:
         return None
 
     async def _rejection_of(self, job: Job) -> str | None:
-        """Returns why the command cannot do anything, or None if a run has to find out."""
+        """Returns why the command cannot do anything, or None if a run is needed to find out."""
         if self._find_rejection is None:
             return None
         try:

@@ -1,7 +1,7 @@
-"""Finds Patchwright's pull requests with failing checks, from deliveries or by polling.
+"""Finds failed checks on Patchwright's pull requests, through webhook deliveries and by polling.
 
-A delivery only tells the monitor which commit to query. Repeated, reordered or lost deliveries therefore
-still lead to one job per commit. The job is queued when all checks of the commit have completed, but at most
+A delivery only tells the monitor which commit to query. So each commit leads to one job, even if deliveries are
+repeated, reordered or lost. The job is queued when all checks of the commit have completed, but at most
 MAX_CHECK_WAIT after the last failure.
 """
 
@@ -44,9 +44,7 @@ class PullChecks(Protocol):
 
 @dataclass(frozen=True)
 class _Backoff:
-    """The delay before a commit's checks are queried again. It applies if the last query found no failed
-    checks, or the commit already had a job.
-    """
+    """How long to wait before a commit's checks are queried again, if the last query led to no new job."""
 
     retry_at: datetime
     delay: timedelta
@@ -89,9 +87,9 @@ class CheckMonitor:
         """Queries the checks of Patchwright's open pull requests in a repository, and queues jobs for failed
         checks.
 
-        Skips commits whose next query is not due. If `has_changed` is False, no issue or pull request has
-        changed since the last scan, so the pull requests are listed only every MAX_LIST_AGE. Returns True if
-        some queries failed and should be retried soon. Raises QueueDown and ForgeError.
+        Skips commits whose next query is not due. `has_changed` is False if no issue or pull request has
+        changed since the last scan. The pull requests are then listed again only after MAX_LIST_AGE. Returns
+        True if some queries failed and should be retried soon. Raises QueueDown and ForgeError.
         """
         repo, now = repository.repo, self._clock()
         known = self._backoffs.get(repo, {})

@@ -60,11 +60,11 @@ class AccessControl:
         return level
 
     async def filter_readable(self, session: Session, repositories: Collection[str]) -> frozenset[str]:
-        """Returns the repositories from the list that the person may read.
+        """Selects the repositories that the person may read.
 
         The access levels may be a few minutes old. One call checks at most MAX_CHECKED_REPOSITORIES
-        repositories on GitHub. Repositories that were never checked come first. Then come the repositories
-        whose cached level expired first.
+        repositories on GitHub. It first checks the repositories that were never checked, then those whose
+        cached level expired first.
 
         Raises Unauthorized and ForgeError.
         """

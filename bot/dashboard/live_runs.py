@@ -52,9 +52,7 @@ class RunPageView:
     is_truncated: bool
     """True if the page shows only the start of the log, because the log is too long."""
     continued_in: RunId | None
-    """The earlier run that this job resumed; None if the job did not resume a run. The log of the earlier run
-    contains the work.
-    """
+    """The earlier run that this job resumed, whose log contains the steps. None if the job did not resume a run."""
 
 
 class LiveRuns:
@@ -249,8 +247,8 @@ class FollowedRun:
             on_close(self)
 
     def _within_limit(self, lines: list[bytes]) -> list[bytes]:
-        """Returns the first lines, as many as the remaining number of bytes allows. Subtracts the size of the
-        returned lines from that number.
+        """Returns the lines up to the size limit of the log. Subtracts the size of these lines from
+        `remaining_bytes`.
         """
         accepted = []
         for line in lines:

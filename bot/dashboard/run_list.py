@@ -31,7 +31,7 @@ class InvalidQuery(Exception):
 
 
 class RunFilter(FrozenModel):
-    """A filter for the list of runs. A field with the value "" excludes no run."""
+    """A filter for the list of runs. A field with the value "" matches every run."""
 
     state: RunState | Literal[""] = ""
     repository: str = ""

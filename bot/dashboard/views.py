@@ -39,7 +39,7 @@ class PageContext:
     """Values that every page uses."""
 
     base: str
-    """The path with which all paths of the dashboard start, without a trailing slash."""
+    """The path prefix of all pages of the dashboard, without a trailing slash."""
     session: Session | None
 
 
@@ -86,7 +86,7 @@ def render_run(
 ) -> str:
     """Renders the page of one run.
 
-    `nonce` is different on every page, so that a button that is pressed twice sends only one command.
+    `nonce` is different on every page, so that pressing a button twice sends only one command.
     """
     return render_page(
         "run",
@@ -127,7 +127,7 @@ def _statistics_rows(statistics: RunStatistics) -> list[tuple[str, str, str]]:
         ("Runs", f"{statistics.runs:,}", "that match the filter"),
         ("Pull requests", f"{len(statistics.pulls):,}", "opened or updated"),
         ("Merged", f"{statistics.merged:,}", f"{statistics.closed:,} closed without a merge"),
-        ("Zero-touch", f"{statistics.zero_touch:,}", "merged without a commit by anyone else"),
+        ("Zero-touch", f"{statistics.zero_touch:,}", "merged without commits by other people"),
         (
             "Cost",
             _format_dollars(statistics.usd, is_cost_known),

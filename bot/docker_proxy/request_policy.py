@@ -50,8 +50,8 @@ class Decision(NamedTuple):
     """The decision about a request."""
 
     rejection: str = ""
-    """The reason why the request is rejected; "" if these rules allow it. The proxy also rejects an allowed
-    request if Patchwright did not create its `owned_object`.
+    """The reason why the rules reject the request; "" if they allow it. The proxy then still checks that
+    Patchwright created the `owned_object`.
     """
     owned_object: tuple[ObjectKind, str] | None = None
     """The name or ID of the container or exec instance that the request uses. Patchwright must have created

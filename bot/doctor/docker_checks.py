@@ -100,7 +100,7 @@ def _check_disk(settings: Settings, storage: Path) -> list[CheckResult]:
         return []
     detail = f"{free_mb:,} MiB free at {storage}"
     if free_mb < settings.min_free_disk_mb:
-        fix = "Free some space on this disk (docker system df): sandboxes start only with min_free_disk_mb free."
+        fix = "Free some disk space (see docker system df). Sandboxes need at least min_free_disk_mb."
         return [failed("engine disk", detail, fix)]
     return [ok("engine disk", detail)]
 

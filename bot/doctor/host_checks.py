@@ -105,7 +105,7 @@ def check_memory(settings: Settings) -> list[CheckResult]:
     detail = f"{_format_size(free_mb)} free; {settings.max_concurrent_jobs} sandboxes can use {_format_size(needed_mb)}"
     if free_mb < settings.min_free_memory_mb:
         return [
-            failed("memory", detail, "Free some memory: sandboxes start only with min_free_memory_mb free.")
+            failed("memory", detail, "Free some memory. Sandboxes need at least min_free_memory_mb to start.")
         ]
     if free_mb < needed_mb + settings.min_free_memory_mb:
         return [warning("memory", detail, "Lower max_concurrent_jobs or memory_mb, or add memory.")]

@@ -1,4 +1,4 @@
-"""Reads lists that GitHub does not send again if they have not changed."""
+"""Caches lists from GitHub, so that GitHub sends a list again only if it has changed."""
 
 from collections import OrderedDict
 from typing import Generic, TypeVar
@@ -23,7 +23,7 @@ class CachedLists(Generic[T]):
     async def get_pages(self, principal: Principal, *path: str, key: object = None) -> list[T]:
         """Returns all pages of the list at this path. Raises ForgeError.
 
-        `key` distinguishes lists with the same path that different principals see.
+        If different principals see different lists at the same path, `key` tells these lists apart.
         """
         cached = self._lists.pop((path, key), None)
         query = {"per_page": str(PER_PAGE)}

@@ -1,5 +1,5 @@
-"""Hidden tags at the start of the bot's comments. The bot finds its comments by their tags, and does not
-reply to them.
+"""Hidden tags at the start of the bot's comments. The bot uses the tags to find its own comments, and to avoid
+replying to itself.
 
 A tag is an HTML comment, `<!-- patchwright:ID -->`. While the job of the comment is queued or running, the
 tag is `<!-- patchwright:ID in-progress -->`.
@@ -27,8 +27,8 @@ def render_tag(tag: str, *, in_progress: bool = False) -> str:
 
 
 def tag_prefix(tag: str) -> str:
-    """Returns the text with which every comment with this tag starts. This text is the same while the comment's
-    job is in progress and after the job has ended.
+    """Returns the start of every comment with this tag. It is the same while the comment's job is in progress
+    and after the job has ended.
     """
     return f"{TAG_PREFIX}{quote(tag, safe='')} "
 

@@ -20,8 +20,8 @@ class Identity:
         self._account: Account | None = None
 
     def cache_account(self, account: Account | None) -> None:
-        """Caches the bot's account, so that no request is needed. The caller knows the account, because it is
-        the author of one of the bot's own comments or pull requests.
+        """Caches the bot's account, so that no request is needed. The caller got `account` from one of the
+        bot's own comments or pull requests.
         """
         self._account = self._account or account
 

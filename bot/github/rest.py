@@ -115,7 +115,7 @@ class RestClient:
     # --- requests -------------------------------------------------------------------------------------------
 
     async def verify_credentials(self) -> None:
-        """Checks the key or token once. Raises Unauthorized if it is invalid, otherwise another ForgeError."""
+        """Checks the key or token without retries. Raises Unauthorized if it is invalid, or another ForgeError."""
         if isinstance(self._auth, TokenAuth):
             headers = {"Authorization": f"Bearer {self._auth.token.get_secret_value()}"}
             with contextlib.suppress(

@@ -195,7 +195,7 @@ class Reviews:
         self._get_identity = get_identity
         self._create_once = create_once
         self._listed: tuple[tuple[Repo, int, str], list[ReviewCommentResponse]] | None = None
-        """The last pull request and tag for which replies were posted, and the pull request's comments."""
+        """The comments of one pull request, cached for the next reply. The key contains the reply's tag."""
 
     async def read(self, repo: Repo, number: int) -> ReviewHistory:
         """Reads the submitted reviews and the threads, at most MAX_ITEMS of each. Raises ForgeError."""

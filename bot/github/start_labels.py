@@ -1,4 +1,6 @@
-"""Creates the label that starts a run in the repositories of the App's installations."""
+"""Creates the configured label in the repositories of the App's installations. Adding it to an issue starts a
+run.
+"""
 
 import logging
 from collections.abc import Iterable

@@ -41,9 +41,9 @@ class Threads:
     async def read(self, job: Job) -> Thread:
         """Returns the thread with its comments, oldest first. Leaves out the bot's own reports.
 
-        Text that an author without write access changed after the job was requested is not used, because the
-        requester may not have read it. A changed title or body is replaced by the earlier version; a changed
-        comment is left out.
+        Changes that an author without write access made after the request are ignored, because the requester
+        may not have seen them. A changed title or body is replaced by the earlier version; a changed comment is
+        left out.
         """
         repo, number = job.repo, str(job.number)
         issue = await self._rest.get(IssueResponse, repo, *repo_path(repo), "issues", number)

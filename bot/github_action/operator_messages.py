@@ -40,12 +40,14 @@ NO_PERMISSION = "resource not accessible by integration"
 """GitHub's message if `permissions:` does not grant the request to the workflow's token."""
 
 REQUEST_PATHS = {"contents": "/git/refs", "issues": "/comments", "pull_requests": "/pulls"}
-"""Maps each required permission to a part of the requests that need it. GitHub's message may only name the request."""
+"""Maps each required permission to a part of the URLs of requests that need it. This is used if GitHub's
+message names only the request.
+"""
 
 
 def word_for_workflow(error: Exception) -> Exception:
-    """Returns the error with the names that the operator of a workflow uses: inputs instead
-    of variables, and the lines of `permissions:`. Returns other errors unchanged.
+    """Rewords an error in the terms of a workflow file: names inputs instead of variables, and missing lines of
+    `permissions:`. Returns other errors unchanged.
     """
     text = str(error)
     if isinstance(error, SettingsError):
@@ -62,8 +64,8 @@ def word_for_workflow(error: Exception) -> Exception:
 
 
 def _permissions_hint(text: str) -> str:
-    """Returns the sentence that names the missing lines of `permissions:`. GitHub's message names the permissions,
-    or at least the request.
+    """Returns a sentence that says which lines to add to `permissions:`. GitHub's message (`text`) names the
+    permissions, or at least the rejected request.
     """
     names = re.findall(r"\b([a-z_]+)=write\b", text) or [
         permission for permission, path in REQUEST_PATHS.items() if path in text

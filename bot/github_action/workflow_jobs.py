@@ -92,7 +92,7 @@ async def run_workflow_job(
 
 
 def _is_for_reporting(name: str) -> bool:
-    """Returns whether a job needs this variable to report an error, even if the job does no other work."""
+    """Returns whether a job still reads this variable to report that the settings are invalid."""
     return not name.startswith("PATCHWRIGHT_") or name.removeprefix("PATCHWRIGHT_") in REPORTING_SETTINGS
 
 

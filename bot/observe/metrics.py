@@ -29,7 +29,7 @@ COUNTER_DEFINITIONS = (
     ("tokens", "tokens", "Model tokens; cached tokens are included in prompt tokens.", ("kind", "model")),
     ("steps", "steps", "Model replies.", ()),
     ("repairs", "repairs", "Number of times that a patch was returned to the agent for repair.", ()),
-    ("ci", "ci", "Commits whose CI was held back, and jobs to fix failed checks.", ("action",)),
+    ("ci", "ci", "Commits that skip CI, and jobs to fix failed checks.", ("action",)),
 )  # fmt: skip
 """The metrics that Counters stores. Each entry contains the metric's name in Counters, its name in Prometheus,
 its help text, and its labels without `metrics_label`.
@@ -118,7 +118,7 @@ def _build_rates(counts: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
     }
     yield _make_gauge(
         "failures_per_thousand_jobs",
-        "Jobs that failed, per thousand, by cause.",
+        "Failed jobs per thousand jobs, by cause.",
         ("metrics_label", "fault"),
         {key: 1000 * number / (ended[key[0]] or 1) for key, number in failed.items()},
     )

@@ -116,7 +116,7 @@ class _SpanBuilder:
         self._work_ended_at = started_at
         """The time when the agent stopped, or when the verification of its patch completed."""
         self._tests_ready_at = started_at
-        """The time from which the tests could run."""
+        """The time when the clone and the setup were complete, so that the tests could run."""
         self._open_step: Span | None = None
         self._calls: dict[str, ToolCall] = {}
 

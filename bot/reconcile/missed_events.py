@@ -1,6 +1,6 @@
-"""Contains GitHub's responses about threads, and the events that polling creates from these responses.
+"""Creates events from the responses about threads that GitHub returns to polling.
 
-An event has the same form as an event that was parsed from a delivery.
+The events have the same form as events from webhook deliveries.
 """
 
 from datetime import UTC, datetime

@@ -84,8 +84,8 @@ class Poller:
         """Returns the events that happened after `since`, or None if nothing has changed since the response
         with this `etag`.
 
-        Leaves out the events of a closed thread that happened before it was closed. Skips threads that cannot
-        be read. Raises ForgeError.
+        In a closed thread, leaves out the events from before it was closed. Skips threads that cannot be read.
+        Raises ForgeError.
         """
         try:
             return await self._poll(repository, since, etag, label)

@@ -1,7 +1,7 @@
 """Finds requests that Patchwright missed because a delivery failed or Redis was wiped.
 
-Only one worker polls GitHub at a time. The job id of a request is the same whether the request is found by
-polling or arrives as a delivery. So its job runs only once.
+Only one worker polls GitHub at a time. A request has the same job id whether it arrives as a delivery or is
+found by polling. So its job runs only once.
 """
 
 import asyncio

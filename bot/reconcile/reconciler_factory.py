@@ -29,7 +29,8 @@ async def open_reconciler(
     schedule: PollSchedule | None = None,
     outbox: CommentOutbox | None = None,
 ) -> AsyncIterator[Watcher]:
-    """Yields the `watcher` argument of `bot.worker_process.run_worker`. Raises SettingsError.
+    """Yields a function that runs the reconciler: the `watcher` for `bot.worker_process.run_worker`. Raises
+    SettingsError.
 
     `github` also sends the other requests of this process, so that all of them use the same tokens. `outbox`
     contains comments that GitHub rejected; the watcher posts them again.

@@ -58,7 +58,7 @@ class FailedDelivery(GitHubResponse):
 
 
 class DeliveryHistory(GitHubResponse):
-    """The failed deliveries of one webhook, as far as GitHub's list of delivery attempts has been read."""
+    """The failed deliveries of one webhook, and how much of GitHub's list of delivery attempts has been read."""
 
     failed: dict[str, FailedDelivery] = Field(default_factory=dict)
     read_until: datetime | None = None
@@ -76,7 +76,7 @@ class StateStore(Protocol):
 
 
 class Webhook(Protocol):
-    """A webhook whose delivery attempts GitHub lists."""
+    """A webhook of the App or of a repository. `path` is the API path of its delivery attempts."""
 
     @property
     def owner(self) -> Principal: ...

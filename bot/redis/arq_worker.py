@@ -1,4 +1,4 @@
-"""An arq worker that skips jobs that are paused, and jobs that another worker is running."""
+"""An arq worker that skips paused jobs, and jobs that already run on another worker."""
 
 import json
 import logging

@@ -55,9 +55,9 @@ class JobRecords:
     async def write(self, record: JobRecord, *, keep_cancellation: bool = False) -> None:
         """Stores a record.
 
-        If the job has ended, also deletes the request to cancel the job. If `keep_cancellation` is True, keeps
-        that request. A caller that ends a queued job needs this, because a worker may start the job at that
-        moment and must then see the request.
+        If the job has ended, also deletes the request to cancel it, unless `keep_cancellation` is True. Keep
+        that request when you end a queued job. A worker may start the job at that moment, and must then see the
+        request.
         """
         job = record.job.id
         async with self._redis.pipeline(transaction=True) as pipe:
@@ -110,8 +110,8 @@ def _parse_record(job: JobId, stored: bytes | None) -> JobRecord | None:
 
 
 def _parse_unreadable(stored: bytes | None) -> UnreadableJob | None:
-    """Returns the job in a stored record, if this version can read only the job and not the whole record.
-    Otherwise returns None.
+    """Returns the job of a record that this version cannot read completely. Returns None if the record is
+    readable, or not even its job is.
     """
     try:
         JobRecord.model_validate_json(stored or b"")

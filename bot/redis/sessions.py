@@ -51,8 +51,8 @@ class _StoredSession(FrozenModel):
     encrypted_token: str
     expires_at: float
     operator_proof: str = ""
-    """A value that is derived from the operator token at sign-in, and from the cookie. The session ends if the
-    operator token changes. "" if the user is not the operator.
+    """A value that is derived from the operator token at sign-in, and from the cookie. The value is "" if the
+    user is not the operator. The session ends if the operator token changes.
     """
 
 

@@ -97,7 +97,7 @@ class SharedRunIndex:
             return not await cast("Any", self._redis.sismember(INDEXED_DIRECTORIES_KEY, directory))
 
     async def claim_indexing(self, directory: str) -> bool:
-        """Returns True if the caller should index the directory. All later calls return False for an hour."""
+        """Reserves the indexing of a directory for the caller. Returns False if it was reserved in the last hour."""
         with redis_errors():
             return bool(
                 await self._redis.set(

@@ -2,8 +2,8 @@
 stream that all workers share.
 
 A stream stays in Redis until its lines are archived (`bot/observe/archive.py`). The writer of a run holds a
-lease with a unique token. Redis accepts lines only from the holder of the lease. A worker that was considered
-dead and comes back therefore cannot write to a run that another worker has resumed.
+lease with a unique token. Redis accepts lines only from the holder of the lease. So a worker that comes back
+after it was considered dead cannot write to a run that another worker has resumed.
 """
 
 import asyncio
@@ -240,9 +240,7 @@ class SharedRunLog:
         await self._sync_stream()
 
     async def keep_renewing(self) -> None:
-        """Renews the lease, and writes lines to the stream that are missing there. Repeats this until
-        canceled.
-        """
+        """Renews the lease, and adds missing lines to the stream. Repeats this until canceled."""
         while True:
             await asyncio.sleep(min(RENEW_SECONDS, self._lease_ms / 3000))
             with contextlib.suppress(LogError):  # the next append raises the error
@@ -293,7 +291,7 @@ def _parse_entries(stream_entries: list[tuple[bytes, dict[bytes, bytes]]]) -> tu
     try:
         return tuple(ENTRY_ADAPTER.validate_json(fields[b"entry"]) for _, fields in stream_entries)
     except (ValidationError, KeyError) as exc:
-        raise LogError("Redis has a line that is not an event of this version.") from exc
+        raise LogError("The log in Redis contains a line that this version cannot read.") from exc
 
 
 def writer_key(run: RunId) -> str:

@@ -74,6 +74,6 @@ def comment_field(repo: Repo, number: int, tag: str) -> str:
 
 
 def new_comment(repo: Repo, number: int, tag: str, body: str | None) -> UnpostedComment:
-    """Returns the entry for a text that is posted now."""
+    """Returns an entry for a comment. The next attempt to post it is due now."""
     now = datetime.now(UTC)
     return UnpostedComment(repo=repo, number=number, tag=JobId(tag), body=body, since=now, next_attempt=now)

@@ -1,9 +1,10 @@
 """Finds or creates the key that encrypts the saved credentials.
 
-The first of these that exists is used: the setting `credentials_key`, the file `credentials_key_file`, the
-default key file next to the data directory, and the system's keyring. If none of them exists, a key is created.
-It is created in the keyring if the package `keyring` is installed and works, and otherwise in the default key
-file.
+The key is in the setting `credentials_key`, or in the file `credentials_key_file`. If neither is configured,
+the key is in the default key file next to the data directory, or in the system's keyring.
+
+A missing key is created in the configured file. If no file is configured, it is created in the keyring. If the
+package `keyring` is not installed or does not work, it is created in the default key file.
 """
 
 import base64
@@ -74,7 +75,7 @@ class CredentialKey(FrozenModel):
         return self._cipher().encrypt(plain).decode()
 
     def decrypt(self, token: str) -> bytes | None:
-        """Returns the plain bytes; None if the token was encrypted with another key or was changed."""
+        """Returns the decrypted bytes; None if the token was encrypted with another key or was changed."""
         try:
             return self._cipher().decrypt(token.encode())
         except InvalidToken:

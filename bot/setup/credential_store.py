@@ -44,7 +44,7 @@ class RegisteredApp(FrozenModel):
     client_secret: str = Field(repr=False)
     private_key: str = Field(repr=False)
     webhook_secret: str | None = Field(repr=False)
-    """The webhook's secret. None if the App has no webhook, so that the server polls GitHub."""
+    """The webhook's secret. None if the App has no webhook; the server then polls GitHub."""
     server: GitHubServer
     public_url: str | None
     """URL under which people open the server; None if unknown.
@@ -256,8 +256,8 @@ def github_server_from_url(server_url: str) -> GitHubServer:
 
 
 def find_readable_by_others(data: Path, key_file: Path | None = None) -> list[str]:
-    """Returns the paths of the saved credentials and of their key, if other users on this machine can access
-    these files. Each path is followed by its mode.
+    """Lists which of these paths other users on this machine can access: the credentials file, its directory,
+    and the key file. Each path is followed by its mode.
     """
     path = store_path(data)
     return [

@@ -46,7 +46,7 @@ class SetupStep:
     error: str = ""
     """The reason why the step is not complete yet, for example an error; "" if unknown."""
     run: RunSummary | None = None
-    """The first run, which the step for the first issue shows. None if no run has started."""
+    """The first run; only the step `first_issue` shows it. None if no run has started."""
 
 
 def render_code_page(context: PageContext, failure: StepFailure | None) -> str:

@@ -178,8 +178,8 @@ class WelcomePage:
 
 
 def find_first_run(newest_first: Sequence[RunSummary], since: float) -> RunSummary | None:
-    """Returns the first run since `since` that published changes, reported a result, or asked a question. If
-    there is no such run, returns the latest run.
+    """Returns the first run that started after `since` and published changes, reported a result, or asked a
+    question. If there is none, returns the latest run after `since`.
     """
     new = [run for run in newest_first if run.started_at >= since]
     answered = [run for run in new if run.state in ANSWERED_STATES]

@@ -89,8 +89,8 @@ async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _check_model(settings: Settings) -> None:
-    """Checks the configured model before a sandbox is built. If no model is configured, does nothing, because
-    building the run's dependencies reports this.
+    """Checks the configured model before a sandbox is built. If no model is configured, does nothing: that
+    error is raised later, when the run's dependencies are built.
     """
     if settings.model is not None:
         check_models(settings, composition_root.read_environment())

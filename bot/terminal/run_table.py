@@ -57,8 +57,8 @@ class RunListEntry(FrozenModel):
     pull_request: str | None = None
     cost_usd: float | None = None
     cost_usd_at_least: float | None = None
-    """Lower bound of the cost, if the price of a model is unknown; `cost_usd` is then None. If both fields are
-    None, no price is known.
+    """A lower bound of the cost, for runs with an unknown price; `cost_usd` is then None. If no price is known,
+    both fields are None.
     """
     steps: int = 0
     updated_at: datetime

@@ -229,7 +229,7 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
 
 
 ACCESS_REMOVED_ACTIONS = frozenset({"deleted", "suspend", "removed"})
-"""The actions of installation events which show that the App lost access."""
+"""The actions of installation events in which the App loses access."""
 
 
 def _make_label_change(payload: payloads.LabelPayload, action: str) -> LabelAdded | LabelRemoved:

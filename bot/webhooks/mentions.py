@@ -34,7 +34,7 @@ def find_command(text: str, mention: str) -> str | None:
 
 
 def is_only_thanks(text: str, mention: str) -> bool:
-    """Returns True if a comment that mentions the bot only thanks the bot."""
+    """Returns True if a comment contains only thanks and the mention of the bot."""
     if len(text) > _MAX_THANKS_LENGTH:
         return False
     words = re.findall(r"[\w']+", re.sub(re.escape(mention), " ", text, flags=re.IGNORECASE).lower())

@@ -171,7 +171,7 @@ async def test_each_statistic_has_an_explanation(filled_list: httpx.AsyncClient)
         "Runs": "that match the filter",
         "Pull requests": "opened or updated",
         "Merged": "0 closed without a merge",
-        "Zero-touch": "merged without a commit by anyone else",
+        "Zero-touch": "merged without commits by other people",
         "Cost": "of these runs; 1 at an unknown price, which does not count toward dollar limits",
         "Per merge": "total cost divided by merged pull requests",
         "Infrastructure": "of finished runs had no server, sandbox or GitHub failure",

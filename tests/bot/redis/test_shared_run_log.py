@@ -119,7 +119,7 @@ async def test_a_line_of_another_version_raises_an_error(url: str, tmp_path: Pat
         stream_key(RUN), {"entry": '{"seq": 0, "timestamp": "2026-01-01", "event": {"kind": "of tomorrow"}}'}
     )
     for broken in (here.read, lambda run: here.open(run).__aenter__()):
-        with pytest.raises(LogError, match="Redis has a line that is not an event of this version"):
+        with pytest.raises(LogError, match="The log in Redis contains a line that this version cannot read"):
             found = broken(RUN)
             await found
     await here.close()
