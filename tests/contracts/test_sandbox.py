@@ -92,7 +92,7 @@ async def test_a_timeout_spares_older_background_jobs(sandbox: Sandbox) -> None:
 async def test_a_timeout_brings_the_shell_back_with_its_state(sandbox: Sandbox, command: str) -> None:
     await shell(sandbox, "X=kept; cd /")
     ran = await shell(sandbox, command, timeout=1)
-    assert ran.exit_code is None and ran.seconds < 4
+    assert ran.exit_code is None
     after = await shell(sandbox, "echo $X")
     assert (after.output, after.cwd) == ("kept\n", "/")
 
@@ -136,10 +136,10 @@ async def test_set_e_ends_no_later_command(sandbox: Sandbox) -> None:
 
 
 async def test_a_background_job_that_holds_the_output_open_delays_nothing(sandbox: Sandbox) -> None:
-    ran = await shell(sandbox, "(sleep 0.5; echo late) & echo now")
-    assert "now\n" in ran.output and ran.seconds < 0.4
-    await asyncio.sleep(0.8)
-    assert "late\n" in await printed(sandbox, "echo then")
+    ran = await shell(sandbox, "(until [ -e go ]; do sleep 0.1; done; echo late; touch gone) & echo now")
+    assert "now\n" in ran.output and "late" not in ran.output
+    waited = await shell(sandbox, "touch go; until [ -e gone ]; do sleep 0.1; done")
+    assert "late\n" in waited.output + await printed(sandbox, "echo then")
 
 
 async def test_ten_megabytes_keep_head_and_tail_and_say_what_is_missing(sandbox: Sandbox) -> None:
@@ -307,7 +307,7 @@ async def test_a_program_runs_without_a_shell_and_keeps_its_streams_apart(sandbo
 
 async def test_a_program_past_its_timeout_is_killed_with_its_group(sandbox: Sandbox) -> None:
     result = await sandbox.act(Execute(argv=("sh", "-c", "echo $$; sleep 69 & sleep 70"), timeout=1))
-    assert isinstance(result, ExecuteResult) and result.exit_code is None and result.seconds < 5
+    assert isinstance(result, ExecuteResult) and result.exit_code is None
     left = await printed(
         sandbox, f"cat /proc/[0-9]*/stat 2>&- | awk '$3 != \"Z\" && $6 == {int(result.stdout)}' | wc -l"
     )

@@ -32,7 +32,6 @@ async def test_a_program_that_prompts_is_answered_until_it_ends(sandbox: Sandbox
     assert (second.output, second.exit_code) == ("hello Ada\nage? ", None)
     third = await typed(sandbox, "36")
     assert (third.output, third.exit_code, third.note) == ("36\n", 3, None)
-    assert third.seconds < 1
     assert await printed(sandbox, "echo $name $age") == "Ada 36\n"
 
 

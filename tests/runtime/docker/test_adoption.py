@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -189,16 +188,16 @@ async def test_a_container_with_other_limits_is_not_adopted(
     assert left(client) == []
 
 
-async def test_a_warm_sandbox_is_renamed_at_once(docker_sandboxes: Make, client: docker.DockerClient) -> None:
+async def test_a_run_takes_the_warm_sandbox(docker_sandboxes: Make, client: docker.DockerClient) -> None:
     sandboxes = docker_sandboxes(warm=1)
     await sandboxes.prepare()
     while not sandboxes._pool._ready:
         await asyncio.sleep(0.05)
-    start = time.perf_counter()
+    prefix = f"patchwright-warm-{os.getpid()}-"
+    (warm,) = [each for each in client.containers.list() if each.name.startswith(prefix)]
     async with sandboxes.open(NAME) as sandbox:
         assert await printed(sandbox, "echo hi; pwd") == "hi\n/workspace\n"
-        assert time.perf_counter() - start < 0.2  # 0.02 on an idle machine
-        assert client.containers.get(container_name(NAME)).status == "running"
+        assert client.containers.get(container_name(NAME)).id == warm.id
     await sandboxes.close()
     for each in client.containers.list(all=True, ignore_removed=True):
-        assert not each.name.startswith(f"patchwright-warm-{os.getpid()}-")
+        assert not each.name.startswith(prefix)

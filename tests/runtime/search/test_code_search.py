@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -132,9 +131,7 @@ async def test_too_many_lines_are_counted_and_some_of_each_file_shown(work: Work
 async def test_an_endless_pattern_is_stopped_with_the_hits_so_far(work: Work) -> None:
     work.write("a.py", "aaaab\n")
     work.write("b.py", "a" * 60 + "\n")
-    start = time.monotonic()
-    found = await work.search("(a+)+b", seconds=0.5)
-    assert time.monotonic() - start < 60  # Without the limit it would take years.
+    found = await work.search("(a+)+b", seconds=0.5)  # without the limit it would take years
     assert found == (
         "a.py:1: aaaab\n\n[1 line in 1 file]\n"
         "[stopped in b.py at the time limit: search one directory (path), or use a simpler pattern]"
@@ -267,9 +264,8 @@ async def test_hostile_source_is_parsed_in_bounded_time(work: Work) -> None:
     work.write("deep.js", "[" * 20_000 + "function f() {}")
     work.write("nested.js", "function f() {\n" * 50_000 + "}" * 50_000)
     work.write("odd.py", b"def \xff\xfe(): \x80\nclass f: pass\n")
-    start = time.monotonic()
-    assert "odd.py:2: class f: pass" in await work.search("f", what="definitions")
-    assert time.monotonic() - start < 20
+    found = await work.search("f", what="definitions", seconds=60)
+    assert "odd.py:2: class f: pass" in found and "stopped" not in found
 
 
 def test_without_the_feature_no_language_is_known() -> None:
