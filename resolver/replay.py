@@ -61,8 +61,8 @@ def replay_run(trajectory: Trajectory) -> Iterator[ReplayedStep]:
 
 
 def messages_at(trajectory: Trajectory, entry: int) -> tuple[ChatMessage, ...]:
-    """Returns the messages of one request. The model's reply to this request is the log entry at position
-    `entry`.
+    """Returns the messages that were sent to the model before its reply. `entry` is the position of this reply
+    in the log.
     """
     earlier = Trajectory(trajectory.entries[:entry])
     build: Callable[[Trajectory], tuple[ChatMessage, ...]] = messages.build_messages

@@ -112,7 +112,7 @@ class SubagentStarted(FrozenModel):
     fields: tuple[OutputField, ...] = ()
     """Fields that the answer must contain; empty for a free-form answer."""
     known_urls: tuple[str, ...] = ()
-    """URLs that the parent run has seen. If the subagent opens one of these, it has not guessed the URL."""
+    """URLs that the parent run has seen. If the subagent opens them, they do not count as guessed."""
     can_search: bool = False
     """True if the parent run can search the web."""
 

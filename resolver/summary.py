@@ -103,7 +103,7 @@ class Summary(FrozenModel):
 
 
 def summarize_run(trajectory: Trajectory) -> Summary:
-    """Summarizes a run that has started."""
+    """Builds the summary of a started run from its log."""
     started = trajectory.run_started
     assert started is not None, "cannot summarize a run that has not started"
     stopped = trajectory.agent_stopped

@@ -351,7 +351,7 @@ def _compare_exit_codes(evidence: Evidence, reverted_config: tuple[str, ...]) ->
 
 
 def _explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:
-    """Decides the kind of verdict if there are no test results with the patch, without it, or both."""
+    """Decides the kind of verdict if the tests could not be run, either with the patch or without it."""
     before, after, after_rerun = evidence.before, evidence.after, evidence.after_rerun
     if before.problem and after.problem:
         return "untested", f"The tests could not be run, with the patch or without it: {before.problem}."

@@ -191,8 +191,8 @@ class _SuiteVerification:
         return await self._run("first-base", None, only)
 
     async def _confirm(self, evidence: Evidence, role: str) -> Evidence:
-        """Confirms the effect of the patch: repeats the tests whose results it changes, in new sandboxes, with and
-        without the patch. If single tests cannot be selected, repeats at most the run with the patch.
+        """Repeats the tests whose results the patch changes, with and without the patch, in new sandboxes. If
+        single tests cannot be selected, at most the run with the patch is repeated.
         """
         before, after = evidence.before, evidence.after
         if after.problem or (not after.results and after.exit_code != 0):

@@ -219,8 +219,8 @@ def list_runs(pull: PullRequest, issue_reports: Iterable[str]) -> tuple[JobId, .
 
 
 async def load_earlier_runs(job: Job, runs: Iterable[JobId], logs: LogStore) -> tuple[EarlierRun, ...]:
-    """Loads those of `runs` that opened this pull request or worked on it, at most the latest
-    MAX_EARLIER_RUNS. Runs whose logs cannot be read on this machine are skipped.
+    """Loads the earlier runs on this pull request, at most the latest MAX_EARLIER_RUNS. Some of `runs` are
+    skipped: runs on other pull requests, and runs whose logs cannot be read on this machine.
     """
     found: list[EarlierRun] = []
     for run in runs:

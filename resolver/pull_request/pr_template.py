@@ -20,8 +20,8 @@ HEADING_FIELDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ("what|descri|summar|change|solution|fix|proposed|overview|implement", "change"),
     )
 )
-"""Pairs of a pattern for headings, and the field of the agent's report that belongs under such a heading. The
-first pattern that matches a heading is used.
+"""Each pair contains a pattern for headings, and the field of the agent's report that is inserted below a matching
+heading. The first pattern that matches a heading is used.
 """
 
 

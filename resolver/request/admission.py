@@ -211,8 +211,8 @@ async def find_run_to_resume(
 async def _iter_runs(
     job: Job, thread: Thread, logs: LogStore
 ) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
-    """Yields a tuple for each job that reported in the thread, latest first. The tuple contains the ID of the
-    run that the job started or continued, the log of the job, and the log of the run.
+    """Yields the jobs that reported in the thread, latest first, and the run that each job started or
+    continued. Each tuple contains the ID of the run, the log of the job, and the log of the run.
     """
     for run in reversed(thread.reported_runs):
         try:

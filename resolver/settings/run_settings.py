@@ -52,8 +52,8 @@ class RunSettings(FrozenModel):
     turns these requests off.
     """
     max_instruction_tokens: int = Field(default=8_000, ge=0)
-    """Maximum number of tokens of the repository's own instructions in the first message. If the value is 0,
-    the message lists only the names of the files.
+    """Maximum number of tokens that the repository's own instructions take up in the first message to the
+    model. If the value is 0, the message lists only the names of the instruction files.
     """
     max_context_tokens: int | None = Field(default=None, ge=2_000)
     """Maximum number of tokens in a conversation. A longer conversation is shortened to a summary and its

@@ -260,7 +260,7 @@ def parse_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_fallback_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns settings from the machine's standard variables. All other sources override these settings."""
+    """Returns settings from standard environment variables, such as `HTTPS_PROXY`. All other sources override them."""
     values = {key: environ[name] for name, key in FALLBACK_VARIABLES.items() if environ.get(name)}
     if not values.get("proxy", "http://").startswith("http://"):
         del values["proxy"]  # Patchwright does not support proxies with another protocol, such as SOCKS.
