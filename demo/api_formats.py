@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class RecordedReply:
-    """One reply, before it is converted to an API format."""
+    """A reply of the recorded model, before it is converted to an API format."""
 
     text: str
     calls: tuple[tuple[str, str, str], ...]

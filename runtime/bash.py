@@ -124,7 +124,7 @@ class Bash:
         itself has ended.
 
         An interactive command uses the terminal, to which `type_keys` writes. Any other command has empty
-        input, and a pipe for its output. Only this command gets the variables in `secret_env`.
+        input, and a pipe for its output. `secret_env` contains variables that only the new command gets.
         """
         # After variable assignments, use `command` instead of `builtin`: with `builtin`, bash 5.2 would not
         # pass the variables to the programs that `eval` starts.

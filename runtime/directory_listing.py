@@ -34,8 +34,8 @@ def list_directory(directory: Path, name: str) -> str:
 
 
 def _scan_entries(directory: Path) -> list[tuple[str, str]]:
-    """Return a pair for each entry: the entry's name as shown, and the name of the directory to list next.
-    The second name is "" if the entry is not listed further.
+    """Return two texts for each entry. The first text is the entry as shown. The second text is the name of
+    the entry if it is a directory to list, too; otherwise "".
     """
     try:
         with os.scandir(directory) as iterator:

@@ -2,8 +2,8 @@
 the host.
 
 The host owns the socket and listens on it. If the container owned the socket, it could replace the socket
-with a link to any other one. Nothing that arrives over the wire selects a class, a path or a connection. All
-messages have limits on size and time.
+with a link to another socket of the host. Nothing that arrives over the wire selects a class, a path or a
+connection. All messages have limits on size and time.
 """
 
 import asyncio

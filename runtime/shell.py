@@ -73,8 +73,8 @@ class Shell:
         """Run one command. If it takes longer than `timeout` seconds, kill the command and everything that it
         started.
 
-        An interactive command is not killed. It continues, and `send` can type into it. Only this command gets
-        the variables in `secret_env`. Raises ToolInputError while an interactive command is still running.
+        An interactive command is not killed. It continues, and `send` can type into it. `secret_env` contains
+        variables that only the new command gets. Raises ToolInputError while an interactive command is still running.
         """
         started_at = time.monotonic()
         notes: list[str] = []

@@ -15,7 +15,7 @@ CHECKS_ACCESS = RequiredAccess(role="write", permission="checks")
 def add_check_run(
     state: GitHubState, repo: Repository, sha: str, name: str, author: User, conclusion: str | None = None
 ) -> CheckRun:
-    """Adds a check run on this commit. It is completed if it has a conclusion."""
+    """Adds a check run on this commit. If `conclusion` is given, the check run is already completed."""
     now = state.next_timestamp()
     made = CheckRun(
         id=state.next_id(), sha=sha, author=author, name=name, conclusion=conclusion, started=now,

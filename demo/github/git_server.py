@@ -58,8 +58,9 @@ class GitServer:
 
 
 def _find_push_repository(repo: Repository) -> Repository:
-    """Returns the repository whose writers may push to `repo`. This is the parent if `repo` is a fork and its
-    owner allows maintainers to edit an open pull request. Otherwise, it is `repo` itself.
+    """Returns the repository whose writers may push to `repo`. Normally, this is `repo` itself.
+
+    For a fork, it is the parent if an open pull request from the fork allows edits by maintainers.
     """
     pulls = repo.parent.pulls if repo.parent else ()
     opened = any(one.state == "open" and one.head_repo is repo and one.maintainer_can_modify for one in pulls)

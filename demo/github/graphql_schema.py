@@ -35,7 +35,7 @@ def validate_query(query: str, variables: Mapping[str, object]) -> list[str]:
 
 
 def execute_query(query: str, variables: Mapping[str, object], root: Json) -> tuple[Json, list[str]]:
-    """Returns the fields of `root` that the query selects, and the errors where these fields violate the schema.
+    """Returns the fields of `root` that the query selects, and the errors for fields that violate the schema.
 
     Without `graphql-core`, it returns all fields of `root` except nested fields with arguments.
     """

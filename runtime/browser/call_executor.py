@@ -325,8 +325,8 @@ class CallExecutor:
 
 
 def _check_is_local(page: "VendorPage", frame: "VendorFrame | None") -> None:
-    """Raise BrowserCallFailed unless the sandbox itself serves the page and all frames that would get the
-    file.
+    """Check that the sandbox itself serves the page, and the frames that would get the file. Raises
+    BrowserCallFailed.
     """
     urls = [page.url]
     while frame is not None:

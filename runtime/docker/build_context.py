@@ -87,8 +87,8 @@ RUN ["{python}", "-I", "{install_dir}/new/install_layer.py", "{install_dir}", "{
 
 
 def read_container_code() -> dict[str, bytes]:
-    """Read the files of the runtime package that are copied into containers. Return their contents by their
-    paths in the build context.
+    """Read the files of the runtime package that are copied into containers. The result maps the path of each
+    file in the build context to its content.
     """
     return {
         "new/app/patchwright/__init__.py": b"",

@@ -67,7 +67,7 @@ class ExecTransport:
             return self._connection
 
     def disconnect(self, connection: StreamPair | None = None) -> None:
-        """Close the current connection. If `connection` is given, close it only if it is the current one."""
+        """Close the current connection. Does nothing if `connection` is given but is no longer current."""
         if self._connection is not None and connection in (None, self._connection):
             self._connection[1].close()
             self._connection = None

@@ -153,8 +153,8 @@ async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> San
     """Adopt the container of this name, which a killed process of this host has left. Its shell is still
     running.
 
-    Waits for the unfinished action in the container. Returns None if there is no usable container; removes a
-    container that is not usable.
+    Waits for the unfinished action in the container. Returns None if there is no container to adopt. Also
+    returns None if the container cannot be used any longer, and then removes it.
     """
     inspected = await engine.inspect(container_name(name, spec.namespace))
     labels = inspected["Config"]["Labels"] or {} if inspected else {}

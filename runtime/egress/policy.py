@@ -95,11 +95,10 @@ class EgressPolicy(FrozenModel):
             raise EgressDenied("port")
 
     def check_addresses(self, host: str, port: int, resolved: Iterable[str]) -> list[Address]:
-        """Check the addresses of a name. Return the addresses to which the proxy may connect. Raises
-        EgressDenied.
+        """Check the addresses to which a host name resolves. Return the addresses to which the proxy may connect.
 
-        Rejects the name if any of its addresses is not public, because a legitimate public name has no such
-        address.
+        Raises EgressDenied if any address is not public, because a legitimate public name has no such address.
+        Only trusted endpoints may have any address.
         """
         addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in resolved]
         if not addresses:

@@ -109,7 +109,7 @@ def copy_interpreter(bundle: Path, library: Path) -> None:
 
 
 def make_relocatable(bundle: Path, library: Path, patchelf: Path) -> None:
-    """Make the programs use their own loader and libraries, whatever image they are copied into."""
+    """Make the programs use their own loader and libraries in every image."""
     libraries = bundle / "lib"
     programs = [bundle / "python/bin/python3", bundle / "bin/bash", bundle / "git/core/git"]
     copy_libraries((*programs, *library.rglob("*.so")), libraries)

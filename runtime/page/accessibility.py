@@ -19,7 +19,7 @@ SMALL_PAGE_NODES = 400
 _NEUTRAL_TAGS = frozenset(
     "DIV SPAN HTML BODY HEAD SCRIPT STYLE TBODY P B I U S EM STRONG SMALL CODE PRE SUB SUP BR FONT CENTER SLOT".split()
 )
-"""Elements that have no meaning of their own, unless an attribute gives them a role."""
+"""Elements without a meaning of their own. Only an attribute can give them a role."""
 
 # Finds the focused element, even inside shadow roots and frames. A page can manipulate this script, but then
 # only the flag `focused` is wrong.

@@ -77,7 +77,7 @@ class PageLayout:
     text: list[str] = field(default_factory=list)
     """Rendered text of a text node, otherwise empty."""
     box: list[Box | None] = field(default_factory=list)
-    """The part of each node that is in the viewport, which may be empty. None if the node is not rendered."""
+    """The rectangle of each node, cut to the viewport; it may be empty. None if the node is not rendered."""
     area: list[float] = field(default_factory=list)
     """Area of each whole node, including its parts outside the viewport. 0 if the node is not rendered."""
     children: list[list[int]] = field(default_factory=list)

@@ -56,7 +56,7 @@ class PageContent:
     notes: tuple[str, ...] = ()
     screenshot: ImageData | None = None
     marks: Mapping[str, tuple[int, int, int, int]] = field(default_factory=dict)
-    """For each bid with a mark, the box on the screenshot: left, top, right and bottom, in pixels of the
+    """Maps the bid of each marked element to its box: left, top, right and bottom, in pixels of the
     screenshot.
     """
 

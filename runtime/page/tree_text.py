@@ -62,8 +62,8 @@ class AccessibilityTree:
 
 @dataclass(slots=True)
 class _LineContext:
-    """Values that a line passes on to the lines below it: their depth, and the text that enclosing lines
-    already show.
+    """The context of the lines that are nested in one line: their depth, and the text that the enclosing
+    lines already show.
     """
 
     depth: int = 0

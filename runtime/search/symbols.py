@@ -43,8 +43,8 @@ class Symbol:
     """
     first_line: int
     last_line: int | None
-    """Last line of the definition. None if the pattern found the definition, because the pattern does not
-    find its end.
+    """Last line of the definition. None if a pattern found the definition, because only a grammar
+    finds the end.
     """
     depth: int
     text: str
@@ -117,8 +117,10 @@ def split_query(query: str) -> tuple[str, str]:
 
 
 def find_definitions(source: SourceFile, query: str) -> tuple[list[SearchHit], list[tuple[int, SearchHit]]]:
-    """Return two lists for a file: the definitions of the name, and the definitions whose longer names
-    contain the name. Each entry of the second list has the number of additional characters.
+    """Return two lists: the definitions that match the query, and definitions with similar names.
+
+    A similar name contains the name from the query. Each entry of the second list begins with the number of
+    additional characters in the similar name.
     """
     owner, name = split_query(query)
     exact: list[SearchHit] = []
