@@ -188,7 +188,7 @@ async def set_up(data_dir: Path, environ: Mapping[str, str]) -> AsyncIterator[De
 
 @contextlib.asynccontextmanager
 async def run_server(setup: DemoSetup, sandbox: str) -> AsyncIterator[str]:
-    """Runs `patchwright serve` as a separate process in an empty directory of the demo, and yields its URL."""
+    """Runs `patchwright serve` as a separate process in an empty directory, and yields the server's URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

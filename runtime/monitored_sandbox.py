@@ -68,8 +68,8 @@ class ContainerMonitor:
 
     @asynccontextmanager
     async def monitor(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Measure repeatedly while the context is open. A slow measurement is followed by a longer
-        pause.
+        """Measure the container's usage repeatedly while the context is open. A slow measurement is followed by
+        a longer pause.
         """
         task = asyncio.create_task(self._check_repeatedly())
         try:

@@ -251,7 +251,7 @@ def get_job(call: RequestContext) -> RestResponse:
 
 @operation("GET", f"{REPO_PATH}/actions/jobs/{{job_id}}/logs")
 def get_job_log(call: RequestContext) -> RestResponse:
-    """Redirects to the log on another host. Its URL needs no token, because GitHub's log URLs are signed."""
+    """Redirects to the job's log on another host. Like GitHub's signed URLs, the log's URL needs no token."""
     _require_permission(call, "actions")
     one = _find_check(call, call.path["job_id"])
     if not one.has_log:
@@ -266,7 +266,7 @@ def _find_check(call: RequestContext, id: str) -> CheckRun:
 
 @operation("GET", f"{REPO_PATH}/pulls/{{pull_number}}/commits")
 def list_pull_commits(call: RequestContext) -> RestResponse:
-    """Lists the commits, oldest first. The email addresses in them identify the GitHub accounts."""
+    """Lists the commits, oldest first. The GitHub accounts are found by the email addresses in the commits."""
     pull = call.find_pull()
     listed = pull.repo.bare.git("rev-list", "--reverse", f"{pull.base.sha}..{pull.head.sha}").decode().split()
     return call.paginate(

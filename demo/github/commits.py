@@ -100,7 +100,7 @@ def compare_commits(call: RequestContext) -> RestResponse:
 
 @register_field("createCommitOnBranch")
 def create_commit(call: RequestContext, arguments: Arguments) -> Json:
-    """Creates a commit that has the caller as its author and GitHub's signature.
+    """Creates a commit with the caller as its author. The commit counts as signed by GitHub.
 
     As on GitHub, all files that the commit adds or changes become regular files with mode 644.
     """

@@ -165,7 +165,7 @@ class FakeGitHub:
         self._server.oauth.signed_in_user = self.user(login)
 
     def create_installation_token(self, installation: Installation) -> str:
-        """Creates a token for the installation's repositories that expires after 3600 s, as in an Actions run."""
+        """Creates a token for the installation's repositories. It expires after 3600 s, as in an Actions run."""
         ids = frozenset(repo.id for repo in installation.repositories)
         return self._state.create_installation_token(installation, ids, installation.app.permissions).value
 
@@ -396,5 +396,5 @@ class FakeGitHub:
 
 
 def _thread_event(thread: Issue) -> str:
-    """Returns the webhook event for a change to a thread, which differs between issues and pull requests."""
+    """Returns the webhook event for a change to a thread. Issues and pull requests have different events."""
     return "pull_request" if isinstance(thread, FakePullRequest) else "issues"

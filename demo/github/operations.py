@@ -247,8 +247,8 @@ def get_comment(call: RequestContext) -> RestResponse:
 
 @operation("PATCH", f"{REPO_PATH}/issues/comments/{{comment_id}}")
 def update_comment(call: RequestContext) -> RestResponse:
-    """Edits a comment. As on GitHub, everyone with write access may edit any comment, although Patchwright
-    must not.
+    """Edits a comment. As on GitHub, everyone with write access may edit any comment. Patchwright must
+    not edit the comments of others.
     """
     thread, old = call.find_comment()
     author = call.require_access(COMMENT_ACCESS if _is_own(call, old) else MAINTAIN_ACCESS)

@@ -98,7 +98,7 @@ async def _run_command(sandbox: Sandbox, *argv: str) -> None:
 async def remove_old_layers(
     engine: Engine, repository: str, newest: str, grace: float = SUPERSEDED_GRACE
 ) -> None:
-    """Remove repository layers. Keeps the newest layers, the layers in use, and the layer `newest`.
+    """Remove old repository layers. Keeps the newest layers, the layers in use, and the layer `newest`.
 
     Keeps MAX_LAYERS_PER_REPOSITORY layers of this repository, and MAX_LAYERS in total. Also keeps layers
     younger than `grace` seconds, because a sandbox may be about to start from one.

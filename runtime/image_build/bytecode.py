@@ -7,7 +7,7 @@ from pathlib import Path
 
 def compile_to_bytecode(library: Path) -> None:
     """Compile the Python files of a library, and replace them by the result. This halves the size of the
-    library. A sandbox then starts without compiling it.
+    library. A sandbox then need not compile it.
 
     Files that cannot be compiled are kept.
     """

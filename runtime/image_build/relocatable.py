@@ -55,8 +55,8 @@ def patch_program(patchelf: Path, program: Path, loader: Path, libraries: Iterab
 def patch_libraries(patchelf: Path, libraries: Iterable[Path]) -> None:
     """Make each library also search the library path of the program that loads it.
 
-    Otherwise, a library that has a RUNPATH searches only this path and the system's directories. Some wheels
-    and Debian packages contain such libraries.
+    Otherwise, if a library has a RUNPATH, its dependencies are searched only there and in the system's
+    directories. Some wheels and Debian packages contain such libraries.
     """
     for library in libraries:
         result = subprocess.run(

@@ -181,8 +181,8 @@ class KernelProcess:
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
     async def _wait_until_ready(self, descriptor: int) -> str | None:
-        """Wait up to START_TIMEOUT seconds until cells can run. Return None if they can; otherwise return the
-        reason.
+        """Wait up to START_TIMEOUT seconds until cells can run. Return None on success, otherwise the reason
+        for the failure.
         """
         readiness: asyncio.Future[bytes] = self._loop.create_future()
 

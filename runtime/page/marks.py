@@ -1,5 +1,5 @@
-"""Set-of-marks: draws boxes around elements, and their ids (bids), on a screenshot. Never changes the page
-itself.
+"""Draws a set of marks on a screenshot: boxes around elements, with the ids (bids) of the elements. Never
+changes the page itself.
 """
 
 import functools
