@@ -95,8 +95,8 @@ class Summary(FrozenModel):
     has_reproduced: bool = False
     """True if the failure was reproduced before the last edit."""
     requested_usd: Decimal | None = None
-    """Maximum cost in dollars that the requester asked for. It is set only if the operator allows less;
-    otherwise, it is None.
+    """Maximum cost in dollars that the requester asked for, if the operator allows only less. Otherwise, it is
+    None.
     """
     dashboard_url: str | None = None
     """URL of the run in the dashboard; None if there is no dashboard."""

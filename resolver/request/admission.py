@@ -171,12 +171,12 @@ async def _retried_request(job: Job, thread: Thread, logs: LogStore) -> Request 
 async def find_run_to_resume(
     job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore, expiry_days: float
 ) -> JobId | Rejected | None:
-    """Returns the earlier run that this trigger continues. This is the last run in the thread, if that run
-    asked a question.
+    """Returns the earlier run that this trigger continues, or None if the trigger starts a new run. The earlier
+    run is the last run in the thread, if it waits for an answer or for the approval of its plan.
 
     `resume` also continues a run that was stopped. A plan expires after `expiry_days`. Returns Rejected if
-    the command is `go` or `resume` without other text and no run can be continued. Returns None if the
-    trigger starts a new run.
+    the command `go` comes after that. Also returns Rejected for `go` or `resume` without other text if no run
+    can be continued.
     """
     if trajectory.run_resumed:
         return trajectory.run_resumed.run

@@ -180,7 +180,7 @@ def _find_violation(change: FileChange, limits: PatchLimits) -> str | None:
     if change.old_mode == ABSENT and (strip_invisible(path) != path or any(map(_is_control_character, path))):
         return f"The name of {_escape_invisible(path)} contains invisible characters."
     if GITLINK in (change.mode, change.old_mode):
-        return f"{path} is a submodule, whose code this pull request would not show."
+        return f"{path} is a submodule, so the pull request would not show its code."
     if change.mode == SYMLINK and _points_outside(path, change.link_target or ""):
         target = _escape_invisible(change.link_target or "")
         return f"{path} is a symbolic link that points outside the repository, to {target}."

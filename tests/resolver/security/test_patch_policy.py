@@ -88,7 +88,7 @@ async def test_a_submodule_is_rejected(check) -> None:
         b"\\ No newline at end of file\n", b""
     )
     assert (await check(gitlink)).violations == (
-        "vendored is a submodule, whose code this pull request would not show.",
+        "vendored is a submodule, so the pull request would not show its code.",
     )
 
 
