@@ -87,7 +87,7 @@ class CancellationHandler:
                 assert_never(event)
 
     async def _handle_unlabeled(self, event: LabelRemoved) -> None:
-        """Cancels the jobs of this thread that were started by the removed label.
+        """Cancels the jobs that the removed label started in this issue or pull request.
 
         If the sender has no write access, cancels only the jobs that the sender requested. If the sender is a
         bot, cancels nothing.
@@ -110,8 +110,8 @@ class CancellationHandler:
                 await self._queue.cancel(job.id, "unlabeled")
 
     async def _handle_closed(self, event: ThreadClosed) -> None:
-        """Cancels all jobs of the thread. Checks no permission, because GitHub allowed the sender to close
-        the thread.
+        """Cancels all jobs of the closed issue or pull request. Checks no permission, because GitHub allowed
+        the sender to close it.
         """
         is_run_in_progress = event.head_branch is None and any(
             map(has_started, await self._queue.active_jobs(event.repo, event.number))

@@ -38,8 +38,8 @@ def cannot_stop_workflow_text(url: str) -> str:
 def queued_text(ahead: int, mention: str, *, same_thread: bool, building_images: bool = False) -> str:
     """Renders the notice that a job is queued behind `ahead` other jobs.
 
-    `same_thread` is True if those jobs belong to the same issue or pull request. `building_images` is True if
-    no worker can take jobs yet, because container images are still being built.
+    `same_thread` is True if the other jobs belong to the same issue or pull request. `building_images` is True
+    if no worker can take jobs yet, because container images are still being built.
     """
     return render_reply(
         "queue_notice.md.j2",
@@ -71,8 +71,7 @@ def ended_text(run: str, result: JobResult | None) -> str:
 def missing_permissions_text(permissions: Sequence[str], settings_url: str, notice_url: str) -> str:
     """Lists the permissions that the owner has to grant at `settings_url`.
 
-    If an earlier notice already explains how to grant these permissions, `notice_url` is the URL of that
-    notice; otherwise it is "".
+    `notice_url` is the URL of an earlier notice that explains how to grant them; "" if there is none.
     """
     return render_reply(
         "missing_permissions.md.j2", permissions=permissions, settings_url=settings_url, notice_url=notice_url

@@ -1,4 +1,6 @@
-"""Runs jobs, retries them after transient errors, and reports permanent failures in their threads."""
+"""Runs jobs, retries them after transient errors, and reports permanent failures in their issues or pull
+requests.
+"""
 
 import asyncio
 import logging
@@ -45,7 +47,7 @@ CANCEL_MESSAGES: Mapping[CancelReason, str] = {
     "closed": "Somebody closed the thread.",
     "access_lost": "My access to this repository was revoked.",
 }
-"""Maps the reason of a cancellation to the sentence that is posted in the thread."""
+"""Maps the reason of a cancellation to the sentence that the bot posts on GitHub."""
 
 
 class JobRunner:
@@ -73,8 +75,8 @@ class JobRunner:
     async def run(self, job: Job, tries: int) -> JobResult | Retry:
         """Runs one try of the job. Returns the result of the job, or a Retry if the job needs another try.
 
-        Raises only CancelledError. If the job was canceled, first reports the cancellation in the job's
-        thread.
+        Raises only CancelledError. If the job was canceled, first reports the cancellation in its issue or pull
+        request.
         """
         try:
             if tries > self._max_tries:

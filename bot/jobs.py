@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 CancelReason = Literal["requested", "unlabeled", "closed", "access_lost"]
 """The reason why a job was canceled: "requested" (by a command), "unlabeled" (its label was removed), "closed"
-(its thread was closed), or "access_lost" (the App lost access to the repository).
+(its issue or pull request was closed), or "access_lost" (the App lost access to the repository).
 """
 
 
@@ -109,8 +109,8 @@ class JobRecord(FrozenModel):
         return self.model_copy(update={"state": "completed", "result": result})
 
     def is_requested_before(self, time: datetime) -> bool:
-        """Returns True if the job was requested at this time or earlier, or if it is unknown when the job was
-        requested.
+        """Returns True if the job was requested at this time or earlier, or if the time of the request is
+        unknown.
 
         Equal times count as earlier, because GitHub's timestamps are whole seconds.
         """
@@ -118,7 +118,7 @@ class JobRecord(FrozenModel):
 
 
 class UnreadableJob(FrozenModel, extra="ignore"):
-    """An open job that an incompatible version wrote. Contains only the fields that this version can read."""
+    """An unfinished job that an incompatible version wrote. Contains only the fields that this version can read."""
 
     id: JobId
     repo: Repo
@@ -147,7 +147,8 @@ class JobQueue(Protocol):
         """Stores the job. Returns False if the job is already known (queued, running or completed).
 
         `urgent` is True if a person is waiting for the job. `requested_at` is the time of the request. If the
-        jobs of the thread were canceled after that time, does not store the job and returns False.
+        jobs of the issue or pull request were canceled after that time, does not store the job and returns
+        False.
         """
 
     async def mark_running(self, job: Job) -> None:
@@ -162,18 +163,18 @@ class JobQueue(Protocol):
         """Returns the queued and running jobs of this issue or pull request, the earliest request first."""
 
     async def unreadable_jobs(self, repo: Repo, number: int) -> tuple[UnreadableJob, ...]:
-        """Returns the open jobs of this issue or pull request that this version cannot read. Only another
+        """Returns the unfinished jobs of this issue or pull request that this version cannot read. Only another
         version can run or cancel them.
         """
 
     async def all_active_jobs(self) -> tuple[JobRecord, ...]:
-        """Returns the queued and running jobs of all threads, in no particular order."""
+        """Returns all queued and running jobs, in no particular order."""
 
     async def cancel_thread(
         self, repo: Repo, number: int, requested_before: datetime, reason: CancelReason = "requested"
     ) -> tuple[JobRecord, ...]:
-        """Cancels the thread's jobs that were requested at `requested_before` or earlier. Returns the canceled
-        jobs that were queued or running.
+        """Cancels the jobs of this issue or pull request that were requested at `requested_before` or earlier.
+        Returns the canceled jobs that were queued or running.
 
         If such a job arrives in the queue only later, it is canceled, too. If the reason is "unlabeled", only
         jobs that a label requested are canceled.
@@ -206,7 +207,7 @@ def thread_key(repo: Repo, number: int) -> str:
 
 
 CancelScope = Literal["all", "label"]
-"""Which jobs of a thread a cancellation affects: all jobs, or only the jobs that a label requested."""
+"""Which jobs of an issue or pull request are canceled: all jobs, or only the jobs that a label requested."""
 
 
 def cancel_scope(reason: CancelReason) -> CancelScope:

@@ -1,4 +1,4 @@
-"""Posts notices in the threads of queued jobs before their runs start.
+"""Posts a notice in an issue or pull request while its job waits in the queue.
 
 When a run starts, it edits the comment that contains the notice. A lock keeps the job from starting while the
 notice is being posted. Otherwise, the notice might overwrite the text of the run.

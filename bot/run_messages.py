@@ -1,8 +1,8 @@
 """Passes comments that are posted during a run to the agent, before the agent's next step.
 
-Each comment is queued as a job, like any other request. The job waits until the run of its thread ends. If the
-agent reads the comment before that, the job completes without a run of its own. Otherwise, the job starts
-normally. So no comment is lost or used twice, even if a worker dies.
+Each comment is queued as a job, like any other request. The job waits until the current run in the same issue
+or pull request ends. If the agent reads the comment before that, the job completes without a run of its own.
+Otherwise, the job starts normally. So no comment is lost or used twice, even if a worker dies.
 
 A job that requests the same work as the run in progress also completes without a run of its own. For example, a
 label may be added after a mention.
@@ -40,9 +40,7 @@ class RunMessages:
         self._forge = forge
 
     async def fetch_new(self, job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
-        """Returns the messages for this job's run that the run's log does not contain yet, oldest first. Never
-        raises.
-        """
+        """Returns the messages to this job's run that are not in the run's log yet, oldest first. Never raises."""
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                 return await self._read(job, trajectory)

@@ -141,7 +141,7 @@ async def report_failure(
 
 
 def failure_text(error: Exception) -> str:
-    """Returns the text that explains in the thread why a run ended early."""
+    """Returns the text of the comment that explains why a run ended early."""
     return str(error) if isinstance(error, JobCanceled) else f"{str(error).rstrip('.')}. {fault_text(error)}"
 
 

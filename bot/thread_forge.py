@@ -1,5 +1,5 @@
-"""Protocols for reading permissions, and for writing comments and reactions in threads. Also contains an
-implementation that does nothing.
+"""Protocols for reading permissions, and for writing comments and reactions in issues and pull requests. Also
+contains an implementation that does nothing.
 """
 
 from typing import Protocol

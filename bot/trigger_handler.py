@@ -145,7 +145,9 @@ class TriggerHandler:
         return None
 
     async def active_jobs(self, repo: Repo) -> tuple[Job, ...]:
-        """Returns the queued and running jobs of all threads in the repository. Raises QueueDown."""
+        """Returns the queued and running jobs of all issues and pull requests in the repository. Raises
+        QueueDown.
+        """
         jobs = [record.job for record in await self._queue.all_active_jobs() if record.job.repo == repo]
         return tuple(job for job in jobs if job.number)  # Jobs of an installation have no thread.
 

@@ -350,11 +350,11 @@ def _parse_json(text: str | bytes) -> Any:
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Builds a JSON object from its names and values. Raises ValueError if a parser could treat two names as
-    the same name.
+    """Builds a JSON object from its names and values. Raises ValueError if some parser could treat two names as
+    equal.
 
-    This is the case for names that differ only in letter case. It may also be the case for non-ASCII names,
-    because some parsers replace non-ASCII letters by ASCII letters.
+    Some parsers ignore letter case, and some replace non-ASCII letters by ASCII letters. So names that differ
+    only in letter case are rejected, and so is every non-ASCII name.
     """
     if len({name.lower() for name, _ in pairs}) < len(pairs):
         raise ValueError("duplicate name")

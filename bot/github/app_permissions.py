@@ -33,7 +33,7 @@ class PermissionNotice(FrozenModel):
     """A comment that lists missing permissions."""
 
     job_id: str
-    """The id of the job in whose thread the comment was posted."""
+    """The id of the job whose issue or pull request contains the comment."""
     permissions: tuple[str, ...]
     url: str
     """The URL of the comment; "" if the comment could not be posted."""
@@ -134,7 +134,7 @@ class AppPermissions:
         return notice if notice and notice.permissions == missing.permissions else None
 
     async def post_notice(self, missing: MissingPermissions, job: Job, forge: Forge) -> str:
-        """Posts a notice in a job's thread that lists the missing permissions. Returns the text of the notice.
+        """Posts a list of the missing permissions in the job's issue or pull request. Returns the posted text.
 
         While the same permissions are missing, the notices for later jobs of the repository link to the first
         notice. Raises ForgeError and QueueDown.

@@ -1,4 +1,4 @@
-"""Downloads files attached to a thread, from the forge's own addresses only.
+"""Downloads files that are attached to an issue or pull request, only from the forge's own addresses.
 
 The URL of a file comes from untrusted text, so it must have the exact form of an attachment's URL on the
 forge. Redirects may lead only to the forge or its storage. The size, the number of redirects, and the time

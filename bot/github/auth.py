@@ -20,8 +20,8 @@ class AppAuth:
     private_key: SecretStr
     """In PEM format."""
     workflows: bool = False
-    """True if installation tokens should include the permission to change workflows. The permission is not
-    requested from an installation that has not granted it.
+    """True if installation tokens should include the permission to change workflows. Installations that have
+    not granted this permission get tokens without it.
     """
 
 

@@ -387,7 +387,7 @@ class GitHubForge:
 
 
 def _installation_thread(job: Job) -> Issue:
-    """Returns an empty thread for a job that the installation of the App triggered."""
+    """Returns an empty issue for a job that was triggered by the installation of the App, and not by an issue."""
     return Issue(
         number=job.number, title="Installation of the App", body="", author=job.requester or GHOST.as_user(),
         trusted=True, open=True, url="",

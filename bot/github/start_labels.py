@@ -37,11 +37,10 @@ class StartLabels:
         """Repositories that this process does not try again: they have the label, or GitHub refused it."""
 
     async def create(self, repositories: Iterable[Repo], *, is_new_grant: bool = False) -> None:
-        """Creates the label in repositories in which it was not created before, at most MAX_LABELS_AT_ONCE per
-        call.
+        """Creates the label in repositories where it was never created, at most MAX_LABELS_AT_ONCE per call.
 
-        `is_new_grant` is True if the App's access to the repositories has just changed, so that an earlier
-        refusal no longer counts. Does nothing for a token. Raises ForgeError and QueueDown.
+        `is_new_grant` is True if the App's access to the repositories has just changed. The label is then also
+        tried where GitHub refused it before. Does nothing for a token. Raises ForgeError and QueueDown.
         """
         if not self._rest.is_app:
             return
@@ -61,7 +60,7 @@ class StartLabels:
             self._handled.add(repo)
 
     async def _create(self, repo: Repo) -> bool:
-        """Returns True if the repository now has the label."""
+        """Creates the label. Returns True if the repository now has it."""
         body = {"name": self._settings.label, "color": LABEL_COLOR, "description": LABEL_DESCRIPTION}
         try:
             await self._rest.post(dict[str, object], repo, *repo_path(repo), "labels", body=body)

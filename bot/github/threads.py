@@ -1,4 +1,4 @@
-"""Reads threads and their comments from GitHub, and finds out which authors have write access."""
+"""Reads issues and pull requests with their comments, and finds out which authors have write access."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ MAX_CONCURRENT_REQUESTS = 8  # GitHub allows 100
 
 
 class Threads:
-    """Reads threads."""
+    """Reads threads, which are issues or pull requests."""
 
     def __init__(self, rest: RestClient, reviews: Reviews, get_identity: GetIdentity) -> None:
         self._rest = rest

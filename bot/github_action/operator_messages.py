@@ -1,4 +1,5 @@
-"""Words errors and warnings for the operator of a workflow, and shows them as annotations of the workflow run.
+"""Rewords errors and warnings for the operator of a workflow, and shows them as annotations of the workflow
+run.
 
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-commands
 """

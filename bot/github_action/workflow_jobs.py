@@ -285,7 +285,7 @@ class PublishJob:
 
 
 class ResolveJobFailed(ResolverError):
-    """The resolve job failed. The message is posted in the thread."""
+    """The resolve job failed. The message is posted in the issue or pull request."""
 
 
 def build_publish_deps(settings: Settings, secrets: Secrets, logs: FileLogStore) -> RunDependencies:

@@ -46,7 +46,7 @@ _FAULT_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
 
 
 def classify_error(error: Exception) -> Fault:
-    """Returns the cause of an error. If the class of the error is not listed, its base classes decide; the
-    default is "internal".
+    """Returns the cause of an error. If no cause is listed for the error's class, the cause of a base class
+    applies. The default is "internal".
     """
     return next((fault for kind, fault in _FAULT_BY_ERROR if isinstance(error, kind)), "internal")

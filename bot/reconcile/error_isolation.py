@@ -1,4 +1,4 @@
-"""Catches errors in a loop over resources, so that a resource that fails does not stop the loop."""
+"""Catches errors in a loop over resources, so that a failing resource does not stop the loop."""
 
 import contextlib
 import logging

@@ -50,13 +50,13 @@ class PollResult:
     """The result of polling one repository."""
 
     until: datetime
-    """The time of the latest change to a thread in the repository."""
+    """The time of the latest change to an issue or pull request in the repository."""
     etag: str
     events: list[MissedEvent] = field(default_factory=list)
     own_comments: dict[str, bool] = field(default_factory=dict)
     """The tags of the bot's own comments. The value of a tag is True if the comment's run is in progress."""
     should_retry: bool = False
-    """True if a thread could not be read and should be retried soon."""
+    """True if an issue or pull request could not be read and should be retried soon."""
 
 
 class Poller:
@@ -136,8 +136,8 @@ class Poller:
     async def find_ended(
         self, repository: PolledRepository, jobs: Sequence[Job]
     ) -> list[ThreadClosed | LabelRemoved]:
-        """Returns an event for each thread whose jobs must be canceled, because the thread was closed or the
-        label was removed.
+        """Returns an event for each issue or pull request that was closed or lost its label. The jobs of these
+        threads must be canceled.
 
         Skips threads that cannot be read. Raises ForgeError.
         """
@@ -199,7 +199,7 @@ class Poller:
     async def _find_label_events(
         self, repository: PolledRepository, thread: ThreadResponse, label: str
     ) -> list[MissedEvent]:
-        """Returns the latest addition of the label to the thread, or [] if there is none."""
+        """Returns the latest addition of the label to the issue or pull request, or [] if there is none."""
         events = await self._rest.get_all(
             IssueEventResponse, repository.token, *repository.path, "issues", str(thread.number), "events"
         )

@@ -158,7 +158,7 @@ class ArqQueue:
             return await self._records.read(job)
 
     async def measure_backlog(self) -> tuple[dict[str, int], float]:
-        """Returns the number of open jobs by state, and the longest wait for a worker, in seconds."""
+        """Returns the number of unfinished jobs by state, and the longest wait for a worker, in seconds."""
         now, waits = time.time(), [0.0]
         with redis_errors():
             open_records = {record.job.id: record for record in await self._records.list_open()}
@@ -313,7 +313,7 @@ class ArqQueue:
         return None if record is None or record.state == "completed" else record
 
     async def _acquire_thread_lock(self, job: Job) -> bool:
-        """Acquires the lock of the job's thread. Returns False if another job of the thread is running."""
+        """Locks the job's issue or pull request. Returns False if another of its jobs is running."""
         key, lease = _thread_lock_key(job), round(self._lease_seconds * 1000)
         return bool(await self._redis.set(key, job.id, nx=True, px=lease)) or (
             await self._redis.get(key) == job.id.encode()
@@ -359,7 +359,7 @@ class ArqQueue:
             await self._enqueue(record)
 
     async def _release_orphans(self) -> None:
-        """Releases the leases of a killed worker's jobs. Must not be called while other workers use this Redis."""
+        """Lets the jobs of a killed worker restart. Must not be called while other workers use this Redis."""
         for job in await self._records.list_open_ids():
             if await self._redis.get(in_progress_key_prefix + job) != PAUSE_MARKER:
                 await self._redis.delete(in_progress_key_prefix + job)

@@ -42,8 +42,8 @@ class RetryLater(arq.Retry):
 
 
 class QueueWorker(ArqWorker):
-    """An arq worker that reads the leases of all due jobs with one query. arq itself would send one query per
-    job.
+    """An arq worker that finds out with one query which due jobs are running or paused. arq itself would send
+    one query per job.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Stores job records in Redis permanently, and the set of open jobs."""
+"""Stores job records in Redis permanently, and the set of open (unfinished) jobs."""
 
 import contextlib
 import json

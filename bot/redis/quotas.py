@@ -67,7 +67,7 @@ class Quotas:
 
     async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
         """Returns True if the bot may reply to this request of a person without write access. The number of
-        such replies in a thread is limited.
+        such replies in an issue or pull request is limited.
         """
         key = _daily_key(datetime.now(UTC).date(), "refusals", f"{repo}#{number}".lower())
         with redis_errors():

@@ -207,8 +207,8 @@ class SharedRunLog:
     async def acquire(
         self, lease_wait: float, read_archived: Callable[[RunId], Trajectory], archive_wait: float
     ) -> None:
-        """Acquires the lease. Then copies missing lines, so that the local file and the stream are equal.
-        Raises LogError.
+        """Acquires the lease, so that no other process can write to the log. Then copies missing lines, so that
+        the local file and the stream are equal. Raises LogError.
         """
         deadline = asyncio.get_running_loop().time() + lease_wait
         try:

@@ -13,21 +13,21 @@ STOP_EXPIRY_SECONDS = 7 * 24 * 3600  # longer than the time for which GitHub can
 
 
 class ThreadStops:
-    """Stores the last time at which each thread's jobs were canceled. Every method may raise RedisError and
-    OSError, which ArqQueue translates.
+    """Stores when the jobs of each issue or pull request were last canceled. Every method may raise RedisError
+    and OSError, which ArqQueue translates.
     """
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def is_stopped(self, job: Job, requested_at: datetime) -> bool:
-        """Returns True if the jobs of the job's thread were canceled after this job was requested."""
+        """Returns True if the jobs of the same issue or pull request were canceled after this job was requested."""
         keys = [_stop_key(job.repo, job.number, scope) for scope in matching_scopes(job)]
         stops = [stop for stop in await self._redis.mget(keys) if stop is not None]
         return any(requested_at < datetime.fromisoformat(stop.decode()) for stop in stops)
 
     async def record(self, repo: Repo, number: int, scope: CancelScope, time: datetime) -> None:
-        """Stores the time at which the thread's jobs were canceled, unless a later time is already stored."""
+        """Stores when the jobs of an issue or pull request were canceled, unless a later time is already stored."""
         key = _stop_key(repo, number, scope)
         known = await self._redis.get(key)
         last = max(time, datetime.fromisoformat(known.decode())) if known else time

@@ -14,7 +14,7 @@ JOB_EXIT_CODES = {
     UNPROVEN: "with --repo: there is a patch, but its verdict is unproven or untested",
     UNSUCCESSFUL: "no pull request: the run changed nothing, or its change breaks tests",
     REJECTED: "rejected: the request was not allowed",
-    INPUT_REQUIRED: "input required: the run waits for an answer (in the thread; with --repo: --answer)",
+    INPUT_REQUIRED: "input required: the run waits for an answer (a comment on GitHub; with --repo: --answer)",
 }
 COMMON_EXIT_CODES = {
     USAGE_ERROR: "usage or configuration error: the message says what to change",

@@ -61,12 +61,14 @@ class LabelAdded(FrozenModel):
     number: int
     label: str
     occurred_at: str
-    """The thread's `updated_at`, in GitHub's format. The value differs each time the label is added."""
+    """The `updated_at` of the issue or pull request, in GitHub's format. The value differs each time the label
+    is added.
+    """
     sender: Sender
     installation_id: int | None
     """The id of the App installation; None if the webhook belongs to the repository."""
     snapshot: ThreadContent | None = None
-    """The title and body of the thread at the time of the event; None if unknown."""
+    """The title and body of the issue or pull request at the time of the event; None if unknown."""
 
 
 class LabelRemoved(FrozenModel):
@@ -150,7 +152,7 @@ class CommentCreated(FrozenModel):
     occurred_at: str = ""
     """The time of the event, in GitHub's format."""
     snapshot: ThreadContent | None = None
-    """The title and body of the thread at the time of the event; None if unknown."""
+    """The title and body of the issue or pull request at the time of the event; None if unknown."""
 
 
 class ReviewSubmitted(FrozenModel):
@@ -171,7 +173,7 @@ class ReviewSubmitted(FrozenModel):
     occurred_at: str = ""
     """The time of the event, in GitHub's format."""
     snapshot: ThreadContent | None = None
-    """The title and body of the thread at the time of the event; None if unknown."""
+    """The title and body of the issue or pull request at the time of the event; None if unknown."""
 
 
 Delivery = Annotated[

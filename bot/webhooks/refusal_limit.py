@@ -1,4 +1,6 @@
-"""Limits the replies to people without write access, so that nobody can make the bot flood a thread."""
+"""Limits the replies to people without write access, so that nobody can make the bot flood an issue or pull
+request.
+"""
 
 from datetime import UTC, date, datetime
 from typing import Protocol
@@ -6,7 +8,7 @@ from typing import Protocol
 from patchwright.resolver.domain import JobId, Repo
 
 MAX_REFUSALS = 3
-"""Maximum number of replies to people without write access, per thread and day (UTC)."""
+"""Maximum number of replies to people without write access, per day (UTC) and issue or pull request."""
 
 
 class RefusalLimit(Protocol):

@@ -54,8 +54,8 @@ class TriggerRequest(NamedTuple):
     requested_at: datetime | None
     """The time when the user made the request; None if unknown."""
     resource_path: tuple[str, ...]
-    """The API path of the comment or thread that the bot reacts to, without the path of the repository. () if
-    the bot cannot add a reaction.
+    """The API path of the comment, issue or pull request that the bot reacts to, without the path of the
+    repository. () if the bot cannot add a reaction.
     """
 
 
@@ -112,7 +112,7 @@ def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | Non
 def find_setup_jobs(change: InstallationChanged, triggers: Triggers) -> tuple[Job, ...]:
     """Returns a job for the command `setup` in each repository in which a person has installed the App.
 
-    These jobs belong to no thread. Returns () if `triggers.onboarding` is False.
+    These jobs belong to no issue or pull request. Returns () if `triggers.onboarding` is False.
     """
     installer = change.installer
     if not triggers.onboarding or installer is None or installer.is_bot:
@@ -248,7 +248,7 @@ def trigger_job_id(delivery: LabelAdded | CommentCreated | ReviewSubmitted, *tri
 
 
 def make_job_id(repo: Repo, repo_id: int, number: int, *trigger: str) -> JobId:
-    """Returns the id of the job for an event in a thread."""
+    """Returns the id of the job for an event in an issue or pull request."""
     parts = "\0".join((str(repo_id), str(number), *trigger))
     digest = hashlib.sha256(parts.encode()).hexdigest()[:12]
     readable = re.sub(r"[^a-z0-9]+", "-", str(repo).lower()).strip("-")[:60]
