@@ -46,7 +46,7 @@ class RepositoryAccess(Protocol):
         """Returns False if the App's installation in this repository is not `installation_id`."""
 
     async def log_missing_permissions(self, change: InstallationChanged) -> None:
-        """Called when an App installation has changed. Logs the permissions that the App still lacks."""
+        """Logs the permissions that the App still lacks after its installation has changed."""
 
 
 class CancellationHandler:

@@ -202,8 +202,8 @@ def page_context(request: Request) -> PageContext:
 
 
 def rejection_reason(error: Exception) -> RejectionReason:
-    """Returns the reason that the visitor sees for an exception. Raises the exception again if it does not mean
-    a rejection.
+    """Returns the reason that the visitor sees for an exception. Raises the exception again if it is not a
+    rejection.
     """
     match error:
         case VisitorRejected(reason=reason):

@@ -57,8 +57,8 @@ class AppPermissions:
         self._notices = notices
 
     async def has_access(self, repo: Repo) -> bool:
-        """Returns whether the App is installed in the repository and not suspended. Always returns True for a
-        token. Raises ForgeError.
+        """Returns whether the App is installed in the repository and not suspended. Always returns True if the
+        bot uses a token instead of an App. Raises ForgeError.
         """
         if not self._rest.is_app:
             return True
@@ -91,8 +91,8 @@ class AppPermissions:
             return True  # another check handles an App that was removed
 
     async def log_missing_permissions(self, change: InstallationChanged) -> None:
-        """Called when the App's installation has changed. Logs the permissions that the App still lacks. Logs
-        nothing if the App lost access.
+        """Logs the permissions that the App still lacks after its installation has changed. Logs nothing if the
+        App lost access.
         """
         if not change.is_access_removed and (missing := missing_permissions(change.permissions)):
             _log_missing(
@@ -136,8 +136,8 @@ class AppPermissions:
     async def post_notice(self, missing: MissingPermissions, job: Job, forge: Forge) -> str:
         """Posts a list of the missing permissions in the job's issue or pull request. Returns the posted text.
 
-        While the same permissions are missing, the notices for later jobs of the repository link to the first
-        notice. Raises ForgeError and QueueDown.
+        If an earlier notice in the repository lists the same permissions, the new notice links to it. Raises
+        ForgeError and QueueDown.
         """
         notice = await self.find_notice(missing, job.repo)
         previous_url = notice.url if notice and notice.job_id != job.id else ""

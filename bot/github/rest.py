@@ -381,7 +381,7 @@ class RestClient:
         await self._record_rate_limit(self._limiter_key(credentials), error)
 
     def _limiter_key(self, credentials: Credentials) -> str:
-        """Returns the write limiter's name for these credentials. The name does not reveal the token."""
+        """Returns a name for these credentials in the write limiter. The name does not reveal the token."""
         if credentials.token in self._minted_tokens:
             return f"installation-{self._minted_tokens[credentials.token][0]}"
         return f"token-{sha256(credentials.token.encode()).hexdigest()[:16]}"

@@ -1,5 +1,5 @@
-"""Creates the configured label in the repositories of the App's installations. Adding it to an issue starts a
-run.
+"""Creates the configured label in the repositories of the App's installations. Adding this label to an issue
+starts a run.
 """
 
 import logging
@@ -40,7 +40,8 @@ class StartLabels:
         """Creates the label in repositories where it was never created, at most MAX_LABELS_AT_ONCE per call.
 
         `is_new_grant` is True if the App's access to the repositories has just changed. The label is then also
-        tried where GitHub refused it before. Does nothing for a token. Raises ForgeError and QueueDown.
+        tried where GitHub refused it before. Does nothing if the bot uses a token instead of an App. Raises
+        ForgeError and QueueDown.
         """
         if not self._rest.is_app:
             return

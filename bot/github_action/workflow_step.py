@@ -291,9 +291,7 @@ def read_event(environ: Mapping[str, str]) -> Delivery:
 async def _report_failure(
     job: Job, error: Exception, report_failure: FailureReporter, errors: list[Exception]
 ) -> None:
-    """Reports the failure in the issue or pull request. If the report cannot be posted, adds that error to
-    `errors`.
-    """
+    """Reports the failure in the issue or pull request. If that fails, adds the new error to `errors`."""
     try:
         await report_failure(job, error)
     except (ResolverError, OSError) as exc:  # The job may have failed because the forge is unavailable.

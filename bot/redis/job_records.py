@@ -110,8 +110,8 @@ def _parse_record(job: JobId, stored: bytes | None) -> JobRecord | None:
 
 
 def _parse_unreadable(stored: bytes | None) -> UnreadableJob | None:
-    """Returns the job of a record that this version cannot read completely. Returns None if the record is
-    readable, or not even its job is.
+    """Returns the job of a record that this version can read only in part. Returns None if it can read the
+    whole record, or cannot even read the job.
     """
     try:
         JobRecord.model_validate_json(stored or b"")

@@ -46,7 +46,7 @@ class RunListEntry(FrozenModel):
 
     run: str
     state: ListedState
-    """The state of the run. `completed`: the run has no forge, and verification has judged its patch.
+    """The state of the run. `completed`: the patch was verified, and the run does not publish to GitHub.
     `dry-run`: the result was shown but not published. `resumed`: the job continued an earlier run, whose log
     contains the work. `stopped`: the run can be resumed.
     """

@@ -163,7 +163,9 @@ class ReviewSubmitted(FrozenModel):
     repo_id: int
     number: int
     review_id: int | None
-    """The id of the review. Every single inline comment, and every reply in a thread, has its own review."""
+    """The id of the review. Each inline comment that is posted on its own, and each reply in a thread, has its
+    own review.
+    """
     review_comment_id: int | None
     """The id of the inline comment; None if the event is about the review's own text."""
     body: str

@@ -15,8 +15,8 @@ class RefusalLimit(Protocol):
     """Counts the replies to people without write access. May raise QueueDown."""
 
     async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
-        """Returns True if the bot may reply to this request in the thread. Several calls for the same request
-        return the same result.
+        """Returns True if the bot may reply to this request. Several calls for the same request return the same
+        result.
         """
 
 

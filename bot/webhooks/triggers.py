@@ -176,7 +176,8 @@ def is_own_comment(comment: CommentCreated | ReviewSubmitted, triggers: Triggers
     """Returns True if the bot wrote the comment. Recognizes the comment by the bot's App, or by the bot's tag
     if the deployment uses a token.
 
-    A user's reply that quotes the bot is not a comment of the bot: a `>` precedes the quoted tag.
+    A user's reply that quotes the bot is not mistaken for a comment of the bot, because a `>` precedes the
+    quoted tag.
     """
     if (
         isinstance(comment, CommentCreated)
@@ -213,8 +214,8 @@ def _make_snapshot(delivery: LabelAdded | CommentCreated | ReviewSubmitted) -> T
 def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
     """Returns the ids that the job of this trigger may have, starting with `job.id`.
 
-    The id of a job that a label requested contains a time. A webhook delivery contains the thread's
-    `updated_at`; the events API returns the time of the event. The two times can differ by a second.
+    If a label requested the job, the id contains a time. In a webhook delivery, this is the `updated_at` of the
+    issue or pull request. In the events API, it is the time of the event, which can differ by a second.
     """
     if (
         not isinstance(delivery, LabelAdded)
