@@ -58,7 +58,7 @@ class Attempt:
     patch: Patch
     verdict: Verdict
     open_points: tuple[str, ...] = ()
-    """One sentence for each requirement that, according to the log, is not met."""
+    """One sentence for each requirement that the run did not meet, as its log shows."""
     excluded_changes: tuple[str, ...] = ()
     """One sentence for each change that the patch policy forbids. These changes are not in the patch."""
 

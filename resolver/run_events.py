@@ -39,7 +39,7 @@ class BaseImageChoice(FrozenModel):
     language: Language
     image: str
     problem: str | None = None
-    """Why this image could not be pulled; None if it was pulled. Without it, the run uses the default image."""
+    """Why this image could not be pulled; None if it was pulled. After a failure, the default image is used."""
 
 
 class EnvironmentPrepared(FrozenModel):

@@ -2,8 +2,8 @@
 the host.
 
 The host owns the socket and listens on it. If the container owned the socket, it could replace the socket
-with a link to another socket of the host. Nothing that arrives over the wire selects a class, a path or a
-connection. All messages have limits on size and time.
+with a link to another socket of the host. The content of a message never decides which class, path or
+connection the host uses. All messages have limits on size and time.
 """
 
 import asyncio
@@ -148,7 +148,7 @@ class SocketTransport:
 
     @property
     def key(self) -> str:
-        """The key of the socket. Another host process needs it to take over the sandbox."""
+        """The key of the socket. Another host process needs this key to take over the sandbox."""
         return self._key
 
     async def get_connection(self, timeout: float) -> StreamPair:

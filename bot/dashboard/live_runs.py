@@ -52,7 +52,7 @@ class RunPageView:
     is_truncated: bool
     """True if the page shows only the start of the log, because the log is too long."""
     continued_in: RunId | None
-    """The earlier run that this job resumed, whose log contains the steps. None if the job did not resume a run."""
+    """The earlier run that this job resumed; its log contains the steps. None if the job did not resume a run."""
 
 
 class LiveRuns:
@@ -156,7 +156,7 @@ class FollowedRun:
         self.trajectory = Trajectory()
         self.subagents: dict[RunId, Trajectory] = {}
         self.is_ready = False
-        """True after all entries that existed at the start have been read."""
+        """True after the log has been read once to its current end. Later entries are then followed as they come."""
         self.remaining_bytes = 0
         """Number of bytes of the log that may still be shown; -1 if the rest of the log is hidden."""
         self.is_done = False

@@ -61,9 +61,7 @@ def check_saved_credentials(settings: Settings) -> list[CheckResult]:
     if is_encrypted and found is not None:
         result = ok(name, f"encrypted; the key is {found.source}")
     else:
-        fix = (
-            "Restart the server, which encrypts the credentials. If that does not help, see the server's log."
-        )
+        fix = "Restart the server: it encrypts the credentials at the start. If this does not help, see its log."
         result = warning(name, f"{path} is in clear text", fix)
     key_file = None if settings.credentials_key else settings.credentials_key_file or default_key_file(data)
     if exposed := credential_store.find_readable_by_others(data, key_file):

@@ -12,7 +12,7 @@ DEFAULT_RETRY_AFTER = timedelta(minutes=1)
 
 
 def error_from_response(response: httpx.Response, operation: str) -> ForgeError:
-    """Returns the error for an unsuccessful response. The error message describes the request with `operation`."""
+    """Returns the error for an unsuccessful response. `operation` names the request in the error message."""
     message = _error_message(response)
     error = f"{operation}: GitHub returned {response.status_code}: {message}"
     match response.status_code:

@@ -70,10 +70,10 @@ class AttachmentDownloader:
         self._ssl_context = create_ssl_context(ca_bundle)
 
     async def fetch(self, url: str, credentials: Credentials) -> bytes | None:
-        """Returns the file. Returns None if the URL does not belong to an attachment. Raises ForgeError if the
-        file has more than MAX_ATTACHMENT bytes.
+        """Returns the content of the file, or None if the URL does not belong to an attachment.
 
-        Sends the token to the forge only, not to redirect targets. Raises NotFound or ForgeError.
+        Sends the token to the forge only, not to redirect targets. Raises NotFound, or ForgeError if the
+        download fails or the file has more than MAX_ATTACHMENT bytes.
         """
         if not is_attachment(url, self._server_url):
             return None

@@ -195,7 +195,9 @@ class Reviews:
         self._get_identity = get_identity
         self._create_once = create_once
         self._listed: tuple[tuple[Repo, int, str], list[ReviewCommentResponse]] | None = None
-        """The comments of one pull request, cached for the next reply. The key contains the reply's tag."""
+        """A pull request's comments with their cache key, so that the next reply with the same tag need not list
+        them again.
+        """
 
     async def read(self, repo: Repo, number: int) -> ReviewHistory:
         """Reads the submitted reviews and the threads, at most MAX_ITEMS of each. Raises ForgeError."""
@@ -219,7 +221,7 @@ class Reviews:
 
     async def reply(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
         """Replies in a thread, and returns the URL of the reply. If the thread already has a reply with this
-        tag, only returns its URL. Raises ForgeError.
+        tag, posts nothing and returns the URL of that reply. Raises ForgeError.
         """
         first = render_tag(tag)
         text = (first + body)[:MAX_BODY]

@@ -30,7 +30,7 @@ NO_JOB_WAIT = timedelta(minutes=10)
 
 
 class OutboxForge(Protocol):
-    """The methods of GitHubForge that the outbox calls. They may raise ForgeError."""
+    """The part of GitHubForge that the outbox uses. The methods may raise ForgeError."""
 
     outbox: "CommentOutbox | None"
 
@@ -42,7 +42,7 @@ class OutboxForge(Protocol):
 
 
 class RecordReader(Protocol):
-    """The method of JobQueue that the outbox calls."""
+    """The part of JobQueue that the outbox uses: it reads the record of a job."""
 
     async def get_record(self, job: JobId) -> JobRecord | None: ...
 
@@ -118,7 +118,7 @@ def _fields(comment: UnpostedComment) -> dict[str, object]:
 
 @contextlib.asynccontextmanager
 async def open_outbox(url: str, forge: OutboxForge) -> AsyncIterator[CommentOutbox]:
-    """Opens an outbox, lets the forge use it, and yields it."""
+    """Yields an outbox. Inside the block, the forge stores final texts in this outbox before it posts them."""
     store, queue = UnpostedComments(url), ArqQueue(url)
     forge.outbox = CommentOutbox(store, forge, queue)
     try:

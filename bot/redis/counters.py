@@ -106,7 +106,7 @@ class Counters:
 
 
 def pull_key(repository: str, number: int) -> str:
-    """Returns the name of a pull request in the hash PULL_OUTCOMES_KEY."""
+    """Returns the field of a pull request in the Redis hash PULL_OUTCOMES_KEY."""
     return f"{repository}#{number}".lower()
 
 

@@ -89,9 +89,7 @@ class Quotas:
 
 
 def _daily_job_keys(day: date, job: Job) -> tuple[str, str]:
-    """Returns the keys of two sets: the jobs of this job's requester today, and the jobs of its repository
-    today.
-    """
+    """Returns the keys of two sets: the requester's jobs on this day, and the repository's jobs on this day."""
     user = job.requester.id if job.requester else 0
     return _daily_key(day, "user", str(user)), _daily_key(day, "repository", str(job.repo).lower())
 

@@ -14,7 +14,7 @@ STOP_EXPIRY_SECONDS = 7 * 24 * 3600  # longer than the time for which GitHub can
 
 class ThreadStops:
     """Stores when the jobs of each issue or pull request were last canceled. Every method may raise RedisError
-    and OSError, which ArqQueue translates.
+    or OSError; the caller, ArqQueue, converts these to QueueDown.
     """
 
     def __init__(self, redis: Redis) -> None:

@@ -60,7 +60,7 @@ class GitServer:
 def _find_push_repository(repo: Repository) -> Repository:
     """Returns the repository whose writers may push to `repo`. Normally, this is `repo` itself.
 
-    For a fork, it is the parent if an open pull request from the fork allows edits by maintainers.
+    If `repo` is a fork with an open pull request that allows edits by maintainers, it is the parent repository.
     """
     pulls = repo.parent.pulls if repo.parent else ()
     opened = any(one.state == "open" and one.head_repo is repo and one.maintainer_can_modify for one in pulls)
@@ -112,7 +112,7 @@ async def _run_backend(environment: Mapping[str, str], receive: Receive, send: S
 
 
 async def _copy_body(receive: Receive, stdin: asyncio.StreamWriter) -> None:
-    """Copies the request's body to git, which may stop reading before its end."""
+    """Copies the request's body to git. Git may stop reading before the end of the body."""
     with contextlib.suppress(ConnectionError):
         while True:
             message = await receive()

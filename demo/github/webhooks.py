@@ -58,8 +58,9 @@ class WebhookSender:
             await asyncio.wait(self._pending)
 
     async def deliver(self, event: WebhookEvent) -> Delivery:
-        """Sends an event now and returns the delivery to the first webhook. Raises LookupError if there is no
-        webhook.
+        """Sends an event to all its webhooks now. Returns the delivery that the first of these webhooks got.
+
+        Raises LookupError if there is no webhook.
         """
         if not self._state.hooks:
             raise LookupError("there is no webhook: call add_webhook first")

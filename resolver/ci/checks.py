@@ -11,7 +11,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 RUN_TRAILER = "Patchwright-Run"
 """Commit trailer that contains a run ID. It identifies the commits that a run made."""
 REPAIR_TRAILER = "Repairs-checks-of"
-"""Commit trailer that names the commit whose failed checks are repaired."""
+"""Commit trailer of a repair. It names the earlier commit whose checks failed."""
 
 
 class Check(FrozenModel):

@@ -177,8 +177,8 @@ class Workspace:
         """Returns the difference between the base and the sandbox's work tree. The index and the commits in
         the sandbox do not affect this difference.
 
-        Build artifacts and nested repositories are excluded. Raises ChangeTooLarge if the diff exceeds
-        tree_transfer.MAX_DIFF, and WorkspaceError.
+        Build artifacts and nested repositories are excluded. Raises WorkspaceError, or ChangeTooLarge
+        if the diff exceeds tree_transfer.MAX_DIFF.
         """
         return Patch(base_sha=self.base, diff=await take_diff(sandbox, self.git_dir, self.base))
 

@@ -21,8 +21,8 @@ KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
     "xai": ("XAI_API_KEY",),
 }
-"""Maps common providers to the variables from which litellm reads the API key. One variable of each used
-provider must be set.
+"""Maps each common provider to the environment variables from which litellm reads its API key. If a model of
+the provider is configured, one of these variables must be set.
 
 Other providers are not checked, because some need no key and some accept other credentials.
 """

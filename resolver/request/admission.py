@@ -276,7 +276,8 @@ async def _was_covered(job: Job, thread: Thread, logs: LogStore) -> bool:
 
 async def record_operator_resume(job: Job, log: RunLog, answer: str = "") -> None:
     """Logs the message of an operator who continues a run on the command line. The message contains the
-    answer to the agent's question, if there is one. If the run was stopped, its limits count anew from here.
+    answer to the agent's question, if there is one. If the run was stopped, its limits count only the work
+    after this message.
 
     Logs nothing if the agent has stopped but its patch must still be verified.
     """
@@ -289,7 +290,7 @@ async def record_operator_resume(job: Job, log: RunLog, answer: str = "") -> Non
 
 
 def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> Message | None:
-    """Returns the message that tells the agent of an earlier run to continue.
+    """Returns the message with which the agent of an earlier run continues its work.
 
     Returns None if the agent has nothing more to do, even if the work must still be verified and published.
     """

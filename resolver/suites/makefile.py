@@ -46,7 +46,7 @@ def detect_target_runner(project: ProjectDir, command: str) -> RunnerName:
 
 
 def find_declared_commands(project: ProjectDir) -> Iterator[DeclaredCommand]:
-    """Yields the commands of the test targets. Commands that cannot run outside make are left out."""
+    """Yields the commands of the test targets. Leaves out commands that work only inside `make`."""
     name, rules = _parse_rules(project)
     for target in TEST_TARGETS:
         for line in _recipe_lines(rules, target, depth=0):

@@ -136,8 +136,8 @@ class RunFragments:
     header: str
     """The page header, with the verdict first."""
     sidebar: str
-    """The plan, tool calls, network connections and cost of a live run. For a finished run, it is empty,
-    because `main` contains these parts.
+    """The plan, tool calls, network connections and cost of a live run. Empty for a finished run: its field
+    `main` contains these parts.
     """
     main: str
     """All other parts of the page. The timeline comes last."""

@@ -150,11 +150,11 @@ async def start_container(
 
 
 async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> SandboxContainer | None:
-    """Adopt the container of this name, which a killed process of this host has left. Its shell is still
-    running.
+    """Take over the container with this name from a process of this host that was killed. The shell in the
+    container is still running.
 
-    Waits for the unfinished action in the container. Returns None if there is no container to adopt. Also
-    returns None if the container cannot be used any longer, and then removes it.
+    Waits for the unfinished action in the container. Returns None if there is no container to adopt. If there
+    is one that cannot be used any longer, removes this container and returns None.
     """
     inspected = await engine.inspect(container_name(name, spec.namespace))
     labels = inspected["Config"]["Labels"] or {} if inspected else {}

@@ -1,8 +1,8 @@
-"""Installs the runtime layer on a base image. Uses the bundle's interpreter, and no programs of the base
-image.
+"""Installs Patchwright's programs and code on a base image, so that the image can be used as a sandbox.
 
-Runs as root in a build, and again when only our own code changes. The arguments are the install directory and
-the user id of the sandbox.
+Runs as root while a sandbox image is built, and again when only our own code changes. The interpreter is the
+one that `make_bundle.py` packed, because the base image may contain no Python. The arguments are the install
+directory and the user id of the sandbox.
 """
 
 import compileall
@@ -46,14 +46,14 @@ def main() -> None:
 
 
 def replace_code(install_dir: Path) -> None:
-    """Replace Patchwright's code from an earlier build by the new code."""
+    """Replace Patchwright's code from an earlier build with the new code."""
     shutil.rmtree(install_dir / "app", ignore_errors=True)
     shutil.move(install_dir / "new" / "app", install_dir / "app")
     compileall.compile_dir(install_dir / "app", quiet=2)
 
 
 def compile_for_project(install_dir: Path) -> None:
-    """Compile the kernel and our skills in advance, for the Python of the base image."""
+    """Compile the IPython kernel and our skills in advance. Both run on the base image's own Python."""
     python = shutil.which("python3")
     if python is None or not (install_dir / "kernel").is_dir():
         return
@@ -96,7 +96,7 @@ def create_scratch_dirs() -> None:
 def collect_certificates(install_dir: Path) -> None:
     """Write one file that contains the operator's certificates and those of the base image.
 
-    If the base image has no certificates, uses those of the bundle.
+    If the base image has no certificates, uses those that `make_bundle.py` packed.
     """
     own = install_dir / "new" / "ca.crt"
     base = next(

@@ -1,8 +1,7 @@
-"""Builds the bundle: an interpreter, bash and git with their own loader and libraries. The bundle works on
-any base image.
+"""Builds the bundle: a directory with Python, bash and git, and with the loader and libraries that they need.
 
-Runs as root in a build on an image that has these programs (Python 3.11 or newer). The result needs nothing
-from the image into which it is copied: no libc, no Python and no shell.
+The bundle works on any base image, even on one without libc, Python or a shell. This program runs as root
+while an image is built. The image in which it runs must contain Python 3.11 or newer, bash and git.
 
 The arguments are the target directory and the URL of a package index.
 """
@@ -82,7 +81,7 @@ def main() -> None:
 
 
 def copy_interpreter(bundle: Path, library: Path) -> None:
-    """Copy the programs, and those parts of the standard library that the server needs."""
+    """Copy Python, bash and git. Of Python's standard library, leave out what the sandbox's server never uses."""
 
     def left_out(_: str, names: list[str]) -> list[str]:
         return [
@@ -109,7 +108,7 @@ def copy_interpreter(bundle: Path, library: Path) -> None:
 
 
 def make_relocatable(bundle: Path, library: Path, patchelf: Path) -> None:
-    """Make the programs use their own loader and libraries in every image."""
+    """Make the programs in the bundle use the bundle's loader and libraries instead of those of an image."""
     libraries = bundle / "lib"
     programs = [bundle / "python/bin/python3", bundle / "bin/bash", bundle / "git/core/git"]
     copy_libraries((*programs, *library.rglob("*.so")), libraries)

@@ -64,11 +64,11 @@ def download_program(index: str, pin: str, name: str) -> Path:
 def install_pins(
     uv: Path, index: str, pins: Path, target: Path, version: str, exclude: Iterable[str] = ()
 ) -> None:
-    """Install the pins in a file for one Python version, such as `3.9`. Leaves out files that match
-    `exclude`.
+    """Install the packages that the file `pins` lists, for one Python version such as `3.9`. Afterwards,
+    delete the installed files that match `exclude`.
 
-    Resolves no dependencies, because the file pins everything. Builds no packages, because it uses only
-    wheels.
+    Resolves no dependencies, because the file lists all packages with their versions. Builds no packages,
+    because it uses only wheels.
     """
     command = [
         *(str(uv), "pip", "install", "--quiet", "--no-config", "--no-deps"),

@@ -1,7 +1,7 @@
 """The search program. Its argument is a JSON request. It prints the results.
 
-`code_search.py` starts it. Both the pattern and the files may be hostile. If a match does not end, it is
-interrupted at the time limit, and the results so far are printed. If the request is invalid, the program
+`code_search.py` starts it. Both the pattern and the files may be hostile. At the time limit, the search is
+interrupted, even in the middle of a match, and the results so far are printed. If the request is invalid, the program
 prints one line on standard error.
 """
 

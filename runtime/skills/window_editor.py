@@ -177,7 +177,7 @@ def _read_text(real: Path) -> bytes:
 
 
 def _split_lines(data: bytes) -> list[str]:
-    """Split into lines as grep counts them, without line ends."""
+    """Return the lines without their line ends. A line ends where `grep -n` ends it: only at a newline."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     if not lines[-1]:
         lines.pop()
