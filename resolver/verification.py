@@ -191,8 +191,9 @@ class _SuiteVerification:
         return await self._run("first-base", None, only)
 
     async def _confirm(self, evidence: Evidence, role: str) -> Evidence:
-        """Repeats the tests whose results the patch changes, with and without the patch, in new sandboxes. If
-        single tests cannot be selected, at most the run with the patch is repeated.
+        """Repeats the tests whose results the patch changes, with and without the patch, in new sandboxes.
+
+        If the suite cannot select single tests, the run without the patch is not repeated.
         """
         before, after = evidence.before, evidence.after
         if after.problem or (not after.results and after.exit_code != 0):

@@ -81,8 +81,8 @@ class SharedLogStore:
         lease_wait: float = LEASE_WAIT_SECONDS,
         archive_wait: float = ARCHIVE_WAIT_SECONDS,
     ) -> None:
-        """All durations are in seconds. `read_archived` reads a run from the archive. It blocks, and raises
-        LogError if the archive does not contain the run.
+        """All durations are in seconds. `read_archived` reads a run from the archive. This function blocks, and
+        raises LogError if the archive does not contain the run.
 
         Raises SettingsError if the Redis URL is invalid.
         """

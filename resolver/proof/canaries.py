@@ -1,5 +1,5 @@
-"""Adds two canary tests to a patch's tests. One must pass, and the other must fail. If they do not, the test
-report is forged.
+"""Adds two canary tests to a patch's tests. One must pass, and the other must fail. If the
+test report says anything else, it is forged.
 
 Code that ends the test process early and writes its own report does not know the names of the canaries. Code
 that makes every test pass also makes the failing canary pass. A test whose code changes only its own outcome
