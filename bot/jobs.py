@@ -176,8 +176,8 @@ class JobQueue(Protocol):
         """Cancels the jobs of this issue or pull request that were requested at `requested_before` or earlier.
         Returns the canceled jobs that were queued or running.
 
-        If such a job arrives in the queue only later, it is canceled, too. If the reason is "unlabeled", only
-        jobs that a label requested are canceled.
+        A job that was requested in time to be canceled but reaches the queue later is canceled, too. If the
+        reason is "unlabeled", only jobs that a label requested are canceled.
         """
 
     async def cancel(self, job: JobId, reason: CancelReason = "requested") -> bool:
@@ -192,7 +192,8 @@ class JobQueue(Protocol):
         """Returns the record of a job, or None if the job is unknown."""
 
     async def process_jobs(self, handler: JobHandler) -> None:
-        """Runs jobs until canceled. Then cancels the running jobs, too, and returns them to the queue.
+        """Runs jobs until the caller cancels this method. Then stops the running jobs and returns them to the
+        queue.
 
         If a handler raises an exception, the result of its job is Failed. While Redis is down, this method
         waits.

@@ -77,12 +77,13 @@ async def run_worker(
 ) -> signal.Signals:
     """Processes deliveries and jobs from Redis until SIGTERM or SIGINT. Returns the signal.
 
-    `prepare` runs first, for example to build images. Until it ends, jobs stay queued, and notices on GitHub
-    say so. `watcher` runs at the same time as the jobs, and finds events that no delivery reported. `forge`
-    replies to commands. If it is None, commands get no reply. `pull_requests` and `access` are explained in
-    bot/cancellation.py. `checks_forge` is explained in bot/ci/check_monitor.py. If it is None, checks are
-    ignored. `labels` and `find_rejection` are explained in bot/trigger_handler.py. `exclusive` is True if no
-    other worker uses this Redis.
+    `prepare` runs first, for example to build images. Jobs stay queued until `prepare` ends, and comments on
+    GitHub tell people about the wait. `watcher` runs at the same time as the jobs, and finds events that no
+    delivery reported. `forge` replies to commands; if `forge` is None, commands get no reply. If `checks_forge`
+    is None, checks are ignored. `exclusive` is True if no other worker uses this Redis.
+
+    The other arguments are explained in bot/cancellation.py (`pull_requests`, `access`) and in
+    bot/trigger_handler.py (`labels`, `find_rejection`).
 
     Jobs that are still running at the end return to the queue. Raises SettingsError, and any error that
     `prepare` raises.

@@ -269,8 +269,8 @@ class Verdict(FrozenModel):
     modified_tests_failing: tuple[str, ...] = ()
     """Tests that the patch changes or deletes. Their old version passes at base and fails with the patch."""
     new_tests_at_base: dict[str, TestStatus] = Field(default_factory=dict)
-    """The patch's tests, with their results on the base code. Contains new tests, and changed tests whose old
-    version did not fail and had another result.
+    """Results of the patch's new and changed tests on the base code. A changed test is included only if its old
+    version did not fail there and its new version has a different result.
     """
     patch_tests_failing: tuple[str, ...] = ()
     """Tests from the patch that failed with the patch in two runs."""

@@ -139,9 +139,9 @@ class Forge(Protocol):
 
         If the forge can sign commits, it creates and signs a new commit with the same tree. Otherwise, the
         commit is pushed unchanged. If the branch already contains the commit, nothing happens. `target_repo`
-        is the fork of `repo` that contains the branch; None means that `repo` itself contains it. Raises
-        BranchMoved and overwrites nothing if the branch points to another commit. Raises Forbidden or
-        WorkspaceError if the forge rejects both the signed and the unchanged commit.
+        is the fork that contains the branch, or None if the branch is in `repo`. If the branch points to
+        another commit, raises BranchMoved and overwrites nothing. If the forge rejects the commit in both
+        forms, signed and unchanged, raises Forbidden or WorkspaceError.
         """
 
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:

@@ -27,10 +27,10 @@ HIDDEN_DIRS = re.compile(r"\.(?!/)")
 def render_tree(paths: Sequence[str]) -> str:
     """Lists the repository's files, one line per directory.
 
-    A line contains the names of the files. Lines of hidden directories contain only the number of files. If the
-    list is too long, so do the longest lines. Several subdirectories of one directory share a line if they show
-    only numbers. If the list is still too long, it shows only the first two levels of directories, with the total
-    number of files in each. Lines beyond `TREE_LINES` are left out, and a note says so.
+    A line contains the names of the files in the directory. For a hidden directory, it contains only the number
+    of files. If the list is too long, it is shortened in these steps: The longest lines show only the number of
+    files. Subdirectories that show only numbers share one line. If this is not enough, only the first two levels
+    of directories are listed. Lines beyond `TREE_LINES` are left out, and a note says so.
     """
     files_by_dir: dict[str, list[str]] = {"./": []}
     for path in map(_escape_path, paths):

@@ -135,8 +135,8 @@ def requested_merge(job: Job, pull: PullRequest) -> Literal["", "too", "alone"]:
 
 
 def _take_snapshot(job: Job, pull: PullRequest, workspace: Workspace) -> PullRequest:
-    """Returns the pull request without the comments that are not part of the request. Its `base_sha` is the
-    commit that the settings come from.
+    """Returns the pull request without the comments and review threads that the job does not need. Sets
+    `base_sha` to the commit that the settings are read from.
     """
     changes: dict[str, object] = {"base_sha": workspace.config_source.base}
     if requested_merge(job, pull) == "alone":

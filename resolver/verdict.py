@@ -23,7 +23,7 @@ class PatchTests:
     """A second run that includes at least the tests that failed in `after`; None if no test failed."""
     before: TestRun | None = None
     """The run on the code at base; None if it is not needed. Tests with errors are marked as skipped,
-    unless the error occurred because code from the patch is missing.
+    except if the error shows that code from the patch is missing at base.
     """
     before_rerun: TestRun | None = None
     """A second run at base. It includes at least the tests that failed at base and pass with the patch. None
@@ -222,7 +222,7 @@ def _reason_unproven(evidence: Evidence, reverted_config: tuple[str, ...]) -> st
 
 
 def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
-    """Returns the tests that passed at base and are skipped or not run with the patch, for any reason."""
+    """Returns the tests that passed at base, but are skipped or do not run with the patch."""
     not_run, patch_tests = ("skipped", None), evidence.patch_tests
     return sorted(
         test

@@ -6,7 +6,7 @@ directory comes first on the import path. A `runtime/` directory in the work tre
 package.
 
 The agent's commands run as the same user as this process. A hostile command can kill this process, stop it,
-or connect to the same socket itself. It cannot read the key: the host deletes the key file before the first
+or connect to the same socket itself. It cannot read the connection key: the host deletes the key file before the first
 command runs, and other processes of this user cannot read this process's memory. Even so, the host trusts no
 response. Each response must have one of our types, stay within limits of size and time, and match its
 request. Otherwise, the host raises a typed error. At worst, a response contains false

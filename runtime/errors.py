@@ -2,15 +2,15 @@
 
     SandboxError                 carries `retryable`: True if another attempt can succeed
     ├── EngineUnavailable        no Docker engine responds, or it refuses access; an operator must act
-    │   ├── EngineDiskFull       its disk is full; free space first
+    │   ├── EngineDiskFull       the engine's disk is full; free space first
     │   ├── InsufficientResources  too little memory or disk is left for another sandbox; wait for other runs
-    │   ├── EngineStopped        it responded earlier but no longer does; it may come back
+    │   ├── EngineStopped        the engine no longer responds, but did earlier; it may come back
     │   └── SandboxesDisabled    this process may not open sandboxes; work that needs one is skipped
     ├── ImageUnavailable         the base image is absent and cannot be pulled, or a layer cannot be built
     ├── LayerRejected            the result of a setup cannot be stored; the run continues without the layer
-    ├── SandboxDiskFull          the sandbox's files exceeded their limit, and it was stopped; a retry would fail, too
+    ├── SandboxDiskFull          the sandbox was stopped because its files exceeded their limit; do not retry
     ├── SandboxLost              the container or its server is lost; restart from the last checkpoint
-    │   └── OutOfMemory          it used more than `memory_mb`, and its server was killed; a retry would fail, too
+    │   └── OutOfMemory          the sandbox used more than `memory_mb`, so its server was killed; do not retry
     └── ProtocolError            the container violated the protocol; do not trust its run
 
 The model never sees these errors. It sees a failing command as an observation.

@@ -42,7 +42,7 @@ class AccessControl:
     ) -> AccessLevel:
         """Returns the person's access level to a repository. Reads the cache unless `bypass_cache` is set.
 
-        Raises Unauthorized if the session's GitHub token is no longer valid, and ForgeError.
+        Raises ForgeError, or Unauthorized if the session's GitHub token is no longer valid.
         """
         if session.user.id is None:
             return "write"
@@ -63,8 +63,8 @@ class AccessControl:
         """Selects the repositories that the person may read.
 
         The access levels may be a few minutes old. One call checks at most MAX_CHECKED_REPOSITORIES
-        repositories on GitHub. It first checks the repositories that were never checked, then those whose
-        cached level expired first.
+        repositories on GitHub. It starts with the repositories that were never checked. The repositories
+        with the oldest expired access levels follow.
 
         Raises Unauthorized and ForgeError.
         """

@@ -213,8 +213,8 @@ def _shorten_value(value: Any) -> Any:
 def _map_fields(value: Value, transform: Callable[[Any], Any]) -> Value:
     """Applies `transform` to all fields of the value, including nested fields.
 
-    Returns a changed copy. If `transform` changes no field, returns the value itself. This is the common case,
-    because most log entries are small.
+    Returns a changed copy, or the value itself if `transform` changes no field. Most log entries are small and
+    are not changed.
     """
     changed = {
         name: new

@@ -39,14 +39,14 @@ from patchwright.resolver.text.jinja_templates import set_template_directory
 from patchwright.resolver.workspaces import WorkspaceFactory
 
 REPLY_GRACE = timedelta(minutes=30)
-"""The reply to a request may arrive this long after the end of the run's time limit. This time covers waiting
-for a runner, building images, and the publish job.
+"""Maximum time between the end of a run's time limit and the reply to the request. This time is needed to wait
+for a runner, to build images, and for the publish job.
 """
 
 REPORTING_SETTINGS = frozenset(
     ("DATA", "LABEL", "MENTION", "APP_ID", "PRIVATE_KEY", "PRIVATE_KEY_FILE", "CA_BUNDLE", "WORKFLOW_URL")
 )
-"""The settings that a job uses to report that another setting is invalid."""
+"""The settings that a job needs to report that some other setting is invalid."""
 
 Notify = Callable[[str], object]
 
@@ -54,8 +54,8 @@ Notify = Callable[[str], object]
 class WorkflowJob(Protocol):
     """Handles a Patchwright job inside a workflow step.
 
-    Raises the errors of `resolve_job`. Raises WriteBlocked when the step has done everything that it is
-    allowed to do.
+    Raises the errors of `resolve_job`. In a read-only resolve job, raises WriteBlocked at the first write to
+    GitHub.
     """
 
     async def handle_command(self, job: Job) -> bool: ...
@@ -72,12 +72,14 @@ async def run_workflow_job(
     resolve_directory: Path | None = None,
     publish_directory: Path | None = None,
 ) -> int:
-    """Handles the event of a workflow and returns the exit code. Reports invalid settings like any other error
-    of the job: in a comment or the artifact, in the outputs and in the job summary.
+    """Handles the event that started a workflow, and returns the exit code.
 
     If `resolve_directory` is set, only resolves the issue, and saves the artifact in that directory. If
-    `publish_directory` is set, only publishes the artifact in that directory. If the event contains no request,
-    uses no model and no container engine.
+    `publish_directory` is set, only publishes the artifact in that directory. If the event does not ask
+    Patchwright for anything, no model is called and no container starts.
+
+    Invalid settings are reported in the same places as other errors: in a comment or the artifact, in the
+    step's outputs, and in the job summary.
     """
     environ = composition_root.read_environment()
     try:
@@ -92,7 +94,7 @@ async def run_workflow_job(
 
 
 def _is_for_reporting(name: str) -> bool:
-    """Returns whether a job still reads this variable to report that the settings are invalid."""
+    """Returns True if this environment variable is used even when a job only reports invalid settings."""
     return not name.startswith("PATCHWRIGHT_") or name.removeprefix("PATCHWRIGHT_") in REPORTING_SETTINGS
 
 

@@ -54,7 +54,9 @@ class PollResult:
     etag: str
     events: list[MissedEvent] = field(default_factory=list)
     own_comments: dict[str, bool] = field(default_factory=dict)
-    """The tags of the bot's own comments. The value of a tag is True if the comment's run is in progress."""
+    """The bot's own comments, each identified by its hidden tag. The value is True if the run that the comment
+    reports on is in progress.
+    """
     should_retry: bool = False
     """True if an issue or pull request could not be read and should be retried soon."""
 
@@ -84,7 +86,7 @@ class Poller:
         """Returns the events that happened after `since`, or None if nothing has changed since the response
         with this `etag`.
 
-        In a closed thread, leaves out the events from before it was closed. Skips threads that cannot be read.
+        For a closed thread, returns only the events after its closing. Skips threads that cannot be read.
         Raises ForgeError.
         """
         try:

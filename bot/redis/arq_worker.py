@@ -71,7 +71,7 @@ class QueueWorker(ArqWorker):
         # while the job runs.
         self.in_progress_timeout_s = lease_seconds
         self.pauses: dict[str, float] = {}
-        """Maps each job that is being returned to the queue to the length of its pause in seconds."""
+        """The jobs that are being returned to the queue, each with the length of its pause in seconds."""
 
     async def start_jobs(self, job_ids: list[bytes]) -> None:
         keys = [in_progress_key_prefix.encode() + job for job in job_ids]

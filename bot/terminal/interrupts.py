@@ -21,7 +21,7 @@ def resume_command(job: Job, options: argparse.Namespace) -> str:
 
 @contextmanager
 def save_partial_patch(job: Job, settings: Settings, options: argparse.Namespace) -> Iterator[None]:
-    """If the block raises an exception, saves the partial patch and prints how to resume the run. Then raises
+    """If the `with` block raises an exception, saves the partial patch and prints how to resume the run. Then raises
     the exception again.
 
     The patch is saved in the file of `--out`, or next to the log. `options.saved_run` is set to the run and

@@ -195,7 +195,7 @@ Delivery = Annotated[
 def parse_delivery(event: str, body: bytes) -> Delivery:
     """Parses a delivery. The caller has verified its signature.
 
-    Raises UnreadableDelivery if a payload is not JSON, is nested too deep, or lacks a required field.
+    Raises UnreadableDelivery if a payload is not JSON, is nested too deeply, or lacks a required field.
     """
     if event == "ping":
         return Ping()

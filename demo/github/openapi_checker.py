@@ -80,7 +80,9 @@ class OpenApiChecker:
             self.violations.append(f"{where}: the response must have no body")
 
     def check_webhook(self, event: str, action: str, payload: object) -> None:
-        """Checks an event's payload, if the stored part of the description contains the event."""
+        """Checks an event's payload against GitHub's API description. Skips events that the stored part of the
+        description does not contain.
+        """
         hook = _load_description()["x-webhooks"].get(f"{event}-{action}".replace("_", "-"))
         if hook is not None:
             schema = hook["post"]["requestBody"]["content"]["application/json"]["schema"]

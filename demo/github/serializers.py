@@ -63,7 +63,7 @@ def legacy_permission(role: Role) -> str:
 
 @dataclass(frozen=True)
 class Serializer:
-    """Converts objects of the fake server to JSON. The links in the JSON begin with one of two base URLs."""
+    """Converts objects of the fake server to JSON. Each link in the JSON begins with `api_url` or `web_url`."""
 
     api_url: str
     web_url: str

@@ -72,7 +72,9 @@ def is_held(message: str) -> bool:
 async def decide_ci_hold(
     trajectory: Trajectory, workspace: Workspace, parent: str, repo: Repo, forge: Forge, settings: Settings
 ) -> CiHold:
-    """Decides whether to hold the commit of a run. The parent commit must be in the workspace."""
+    """Decides whether continuous integration (CI) on the run's commit starts or waits for a person. The parent
+    commit must be in the workspace.
+    """
     started = trajectory.run_started
     assert started is not None, "cannot commit the result of a run that has not started"
     bot_user = await forge.get_bot_user(repo)

@@ -21,9 +21,9 @@ class CodeBlock:
 def parse_code_blocks(reply: str) -> list[CodeBlock]:
     """Returns the fenced blocks of a reply in order. A fence that is never closed opens no block.
 
-    An opening fence at the start of a line may be followed by one word. Its block ends at the next line that
-    contains only a fence of at least the same length. If no such line follows, or if the opening fence is in
-    the middle of a line, the next fence of any kind ends the block. The function takes linear time.
+    A block that opens at the start of a line may have one word after its opening fence. The block ends at the
+    next line that contains only a fence of at least the same length. If there is no such line, or if the block
+    opens in the middle of a line, the next fence of any kind ends the block. The function takes linear time.
     """
     fences = list(_FENCE.finditer(reply))
     longest_closing = _longest_fences(fences)

@@ -15,8 +15,8 @@ MAX_SHARE = 0.5  # maximum share of all test files; if more are affected, no tes
 COMMON_STEMS = frozenset(
     {"__init__", "__main__", "index", "main", "mod", "lib", "utils", "util", "helpers", "types"}
 )
-"""Common file names (without suffix). Tests seldom import a file by such a name. Therefore, tests are
-searched for the name of the file's directory instead.
+"""Common file names (without suffix). Tests seldom import a file by such a name. The name of the file's
+directory is therefore looked up in the tests instead.
 """
 
 

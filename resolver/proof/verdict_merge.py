@@ -11,10 +11,11 @@ MAX_OUTPUT = 20_000  # Maximum characters of the merged output of several suites
 def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
     """Merges the verdicts of several suites on one patch.
 
-    The most severe kind of verdict counts. From most to least severe, the kinds are regressed, untested,
-    unproven, fixed and empty. There are two exceptions. First, if only some of the suites are untested and
-    none is regressed, the result is `unproven`. Second, if one suite is `fixed`, the verdict `unproven`
-    of another suite is ignored if that suite only lacks a test that shows the fix.
+    The most severe kind of verdict counts. From most to least severe, the kinds are `regressed`, `untested`,
+    `unproven`, `fixed` and `empty`. There are two exceptions:
+
+    - A mix of `untested` and less severe verdicts gives `unproven`.
+    - Next to a suite that is `fixed`, a suite is ignored if it is `unproven` only because no test shows the fix.
     """
     if len(verdicts) == 1:
         return verdicts[0]

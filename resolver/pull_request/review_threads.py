@@ -1,5 +1,5 @@
-"""Gives the review threads of a pull request the numbers that the prompt shows. Finds the threads that wait
-for a reply, and the agent's replies.
+"""Numbers the review threads of a pull request for the prompt. Finds the threads that wait for a reply, and
+the agent's replies.
 """
 
 from patchwright.resolver.actions import Finish, ThreadReply

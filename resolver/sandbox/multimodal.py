@@ -51,7 +51,7 @@ class RequestRejected(Exception):
 
 @dataclass(frozen=True)
 class MultimodalModels:
-    """The models that answer requests, and callbacks for the run's budget."""
+    """The models that answer requests from the sandbox, and callbacks for the run's budget."""
 
     model: Model
     transcriber: Transcriber | None

@@ -167,8 +167,8 @@ class ImageCollection:
         return len(self._pictures[image.key][0].data)
 
     def get_dimensions(self, image: ImageBlock) -> tuple[int, int] | None:
-        """Returns the width and height of a PNG image; None for other formats. With these sizes, the page
-        layout stays stable while images load.
+        """Returns the width and height of a PNG image; None for other formats. If the page knows
+        the size of an image, its layout stays stable while the image loads.
         """
         data = self._pictures[image.key][0].data
         if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:

@@ -93,7 +93,7 @@ class Engine:
         return sorted(map(parse_listed_image, listed), key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
-        """Remove a tag, and also its image if that has no other tag. Return False if the image is in use or gone."""
+        """Remove a tag, and its image if it was the image's only tag. Return False if the image is in use or gone."""
 
         def remove() -> bool:
             import docker.errors

@@ -33,7 +33,7 @@ class WarmPool(Generic[_Item]):
         max_age: float = MAX_AGE,
         refill_delay: float = 0.0,
     ) -> None:
-        """`refill_delay` is the number of seconds until an item that was taken is replaced. An immediate start would
+        """`refill_delay` is the time in seconds before a new item replaces a taken item. An immediate start would
         slow down the first work with the taken item.
         """
         self._size = size

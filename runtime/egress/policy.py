@@ -98,7 +98,7 @@ class EgressPolicy(FrozenModel):
         """Check the addresses to which a host name resolves. Return the addresses to which the proxy may connect.
 
         Raises EgressDenied if any address is not public, because a legitimate public name has no such address.
-        Only trusted endpoints may have any address.
+        The addresses of `trusted_endpoints` need not be public.
         """
         addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in resolved]
         if not addresses:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         ready: int
         """Descriptor to which the process writes as soon as cells can run. The process then closes it."""
         packages: dict[str, str]
-        """Directory with ipykernel for each Python version."""
+        """Maps each Python version to the directory that contains ipykernel for it."""
         own_packages_first: bool
         """True if the packages in `packages` take precedence over the repository's packages of the same names."""
         skills: str

@@ -150,7 +150,7 @@ class KernelProcess:
         processes.kill_descendants(self._process.pid, exclude)
 
     def kill_strays(self) -> str | None:
-        """If cells have left too many processes running, kill them and return a note; otherwise None."""
+        """If cells have left too many processes running, kill them and return a note. Otherwise, return None."""
         pid = self._process.pid
         if processes.count_session_members(pid) - 1 <= MAX_STRAY_FORKS:
             return None
@@ -291,7 +291,7 @@ def _spawn(
 
 
 def _find_packages(features: SandboxFeatures) -> dict[str, str]:
-    """Return the directory with ipykernel for each Python version."""
+    """Map each Python version for which ipykernel is available to the directory that contains ipykernel."""
     directories = {f"3.{minor}": features.kernel_packages((3, minor)) for minor in PYTHON_MINOR_VERSIONS}
     own = features.packages("kernel")
     if own is None and (spec := find_spec("ipykernel")) is not None and spec.origin is not None:

@@ -54,11 +54,11 @@ NOT_PUSHED = {
     "and I never push to the default branch.",
     "moved": "someone pushed to the pull request's branch while I worked, and my change conflicts with theirs.",
     "moved_unproven": "someone pushed to the pull request's branch while I worked, and the publishing job does not run "
-    "tests. Ask me again to start from the current commit.",
+    "tests. To start from the current commit, ask me again.",
     "moved_checks": "someone pushed to the pull request's branch while I worked, and I only repair my own commits.",
     "moving": "the pull request's branch changes faster than I can test.",
     "moved_merge": (
-        "someone pushed to the pull request's branch while I merged. Ask me again to merge into the current commit."
+        "someone pushed to the pull request's branch while I merged. To merge into the current commit, ask me again."
     ),
     "empty": "the run ended without a change to the code.",
     "refused": "GitHub rejected the push: 1 test fails",
@@ -66,8 +66,8 @@ NOT_PUSHED = {
 NO_PULL_REQUEST: dict[NoPullRequestReason, str] = {
     "closed": "the issue was closed while I worked on it.",
     "locked": "the conversation was locked while I worked on it.",
-    "rewritten": "the branch `main` no longer contains the commit that I started from and tested. Ask me "
-    "again to start from its current commit.",
+    "rewritten": "the branch `main` no longer contains the commit that I started from and tested. To "
+    "start from its current commit, ask me again.",
     "forbidden": "GitHub does not let me open pull requests here.",
     "refused": "GitHub rejected the pull request (`main`).",
     "nowhere": "GitHub rejected every branch that I tried to push (`main`).",
