@@ -23,6 +23,7 @@ from patchwright.bot.http_server import HttpServer, listener_url, open_listener
 from patchwright.bot.jobs_api import JOBS_PATH, JobsApi
 from patchwright.bot.lazy_dashboard import build_lazy_dashboard
 from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.connection import find_redis_problem
 from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
 from patchwright.bot.redis.heartbeats import Heartbeats
@@ -113,7 +114,8 @@ async def run_server(
                 is_redis_late = bool(worker_command) and not await stores.inbox.is_healthy()
                 if is_redis_late:
                     announce(startup_message)
-                    announce("patchwright is waiting for Redis, which does not respond: check REDIS_URL")
+                    problem = await find_redis_problem(url) or "Redis does not accept writes."
+                    announce(f"patchwright is waiting: {problem} Start it, or correct REDIS_URL.")
                     while True:
                         await asyncio.sleep(FIRST_RESTART_SECONDS)
                         if await stores.inbox.is_healthy():

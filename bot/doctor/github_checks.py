@@ -24,6 +24,7 @@ from patchwright.bot.setup.app_api import (
 )
 from patchwright.bot.webhooks.triggers import label_command
 from patchwright.resolver.errors import ForgeError, NotFound, Unauthorized
+from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import Settings
 
 APP, CLOCK, WEBHOOK, URL = "GitHub App", "clock", "webhook", "public URL"
@@ -226,6 +227,14 @@ async def _check_webhook_url(app: AppClient, settings: Settings) -> list[CheckRe
         return [
             failed(
                 WEBHOOK, f"GitHub sends events to {url}", "Set a URL that ends in /webhook on the App's page."
+            )
+        ]
+    if is_loopback(url) and not is_loopback(settings.github_api_url):
+        return [
+            failed(
+                WEBHOOK,
+                f"GitHub cannot reach {url}, because it is a loopback address",
+                "Set a URL that GitHub can reach on the App's page, or use patchwright serve --poll.",
             )
         ]
     if expected and url != expected:

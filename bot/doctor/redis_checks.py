@@ -6,6 +6,7 @@ from pathlib import Path
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
 from patchwright.bot.embedded_redis import find_redis_server, running_redis_url
 from patchwright.bot.errors import QueueDown
+from patchwright.bot.redis.connection import find_redis_problem
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
 from patchwright.bot.redis.heartbeats import Heartbeats
 from patchwright.resolver.settings.settings import Settings
@@ -33,12 +34,14 @@ async def check_redis(settings: Settings) -> list[CheckResult]:
                 f"({Path(find_redis_server()).name})",
             )
         ]
+    if settings.redis_url and (problem := await find_redis_problem(url)):
+        return [failed("redis", problem.rstrip("."), "Start Redis, or correct REDIS_URL.")]
     inbox, heartbeats = DeliveryInbox(url), Heartbeats(url)
     try:
         info, workers = await inbox.fetch_redis_info(), await heartbeats.count_workers()
     except QueueDown as exc:
         if settings.redis_url:
-            raise
+            raise  # it failed since the check above
         detail = f"the embedded Redis does not respond ({exc}): it was killed or is still starting"
         return [
             warning(

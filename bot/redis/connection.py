@@ -91,28 +91,36 @@ def redis_errors() -> Iterator[None]:
         raise QueueDown(f"Redis does not respond: {type(exc).__name__}") from exc
 
 
+async def find_redis_problem(url: str) -> str | None:
+    """Returns a sentence that says why Redis does not respond; None if it responds. Raises SettingsError if the
+    URL is invalid.
+    """
+    redis = redis_client(url)
+    try:
+        await redis.ping()
+        return None
+    except (RedisError, OSError) as exc:
+        return f"Redis at {_without_password(url)} does not respond ({_reason(exc)})."
+    finally:
+        await redis.aclose(close_connection_pool=True)
+
+
 async def wait_for_redis(url: str, notify: Callable[[str], object], seconds: float = START_SECONDS) -> None:
     """Returns once Redis responds. Calls `notify` at the first failure.
 
     Raises SettingsError if Redis does not respond within this many seconds, or if the URL is invalid.
     """
-    redis, problem = redis_client(url), ""
+    first_problem = None
     try:
         async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    await redis.ping()
-                    return
-                except (RedisError, OSError) as exc:
-                    if not problem:
-                        problem = f"Redis at {_without_password(url)} does not respond ({_reason(exc)})."
-                        notify(f"NOTICE: {problem} Trying again for {seconds:.0f} s.")
+            while problem := await find_redis_problem(url):
+                if first_problem is None:
+                    first_problem = problem
+                    notify(f"NOTICE: {problem} Trying again for {seconds:.0f} s.")
                 await asyncio.sleep(START_RETRY_SECONDS)
     except builtins.TimeoutError:
-        problem = problem or f"Redis at {_without_password(url)} does not respond."
+        problem = first_problem or f"Redis at {_without_password(url)} does not respond."
         raise SettingsError(f"{problem} Start it, or correct REDIS_URL.") from None
-    finally:
-        await redis.aclose(close_connection_pool=True)
 
 
 def _without_password(url: str) -> str:

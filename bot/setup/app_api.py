@@ -17,7 +17,7 @@ from patchwright.bot.github.schemas import GitHubResponse
 from patchwright.bot.github.tls import create_ssl_context
 from patchwright.bot.setup.credential_store import GitHubServer, RegisteredApp
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
-from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.errors import ForgeError, SettingsError
 
 T = TypeVar("T")
 
@@ -114,6 +114,18 @@ def manifest_form_url(server: GitHubServer, organization: str, state: str) -> st
     return f"{server.github_server_url}{owner_path}/settings/apps/new?state={quote(state, safe='')}"
 
 
+async def check_github_reachable(server: GitHubServer, ca_bundle: Path | None) -> None:
+    """Raises ForgeUnavailable if the API of this GitHub instance does not respond. The expected response is 401,
+    because there are no credentials yet.
+    """
+    try:
+        await send_request("GET", f"{server.github_api_url}/app", {}, ca_bundle)
+    except ForgeUnavailable:
+        raise
+    except ForgeError:
+        return
+
+
 async def exchange_manifest_code(
     code: str, server: GitHubServer, public_url: str, ca_bundle: Path | None
 ) -> RegisteredApp:
@@ -199,7 +211,8 @@ async def send_request(
                 if len(body) > MAX_RESPONSE_BYTES:
                     raise ForgeUnavailable("the response is too large to come from GitHub")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
-        raise ForgeUnavailable(f"no response from {urlsplit(url).netloc} ({type(exc).__name__})") from exc
+        reason = str(exc) or type(exc).__name__
+        raise ForgeUnavailable(f"no response from {urlsplit(url).netloc} ({reason})") from exc
     kept_headers = {name: value for name, value in response.headers.items() if name in ("date", "link")}
     complete = httpx.Response(response.status_code, content=body, headers=kept_headers)
     if not complete.is_success:

@@ -1,9 +1,11 @@
-"""Parses the form that describes the App to create."""
+"""Parses the forms of the setup: the model to use, and the App to create."""
 
 import re
 from collections.abc import Mapping
 
-from patchwright.bot.setup.credential_store import GitHubServer, github_server_from_url
+from patchwright.bot.setup.credential_store import GitHubServer, ModelConnection, github_server_from_url
+from patchwright.bot.setup.setup_views import SetupProblem
+from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -24,17 +26,36 @@ class AppForm(FrozenModel):
     webhook: bool
 
 
-def parse_app_form(values: Mapping[str, str], settings: Settings, origin: str) -> AppForm | None:
-    """Parses a form that was sent from a page at `origin`. Returns None if a field is invalid."""
+def parse_model_form(values: Mapping[str, str]) -> ModelConnection | SetupProblem:
+    """Parses the form of the model. Returns the problem if a field is invalid."""
+    name, base_url = values.get("model", ""), values.get("base_url", "")
+    if not name:
+        return "model_name_missing"
+    if base_url and not URL_PATTERN.fullmatch(base_url):
+        return "invalid_model_address"
+    return ModelConnection(
+        model=name, model_base_url=base_url or None, model_api_key=values.get("key") or None
+    )
+
+
+def parse_app_form(values: Mapping[str, str], settings: Settings, origin: str) -> AppForm | SetupProblem:
+    """Parses a form that was sent from a page at `origin`. Returns the problem if a field is invalid.
+
+    A webhook at a loopback URL is a problem, unless the field `confirmed_url` repeats the URL.
+    """
     server = (values.get("server_url") or settings.github_server_url).rstrip("/")
     public = (values.get("public_url") or origin).rstrip("/")
     organization, webhook = values.get("organization", ""), values.get("reach") == "webhook"
-    if not (
-        URL_PATTERN.fullmatch(server)
-        and URL_PATTERN.fullmatch(public)
-        and ORGANIZATION_PATTERN.fullmatch(organization)
-    ):
-        return None
+    if not URL_PATTERN.fullmatch(server):
+        return "invalid_github_url"
+    if not URL_PATTERN.fullmatch(public):
+        return "invalid_public_url"
+    if not ORGANIZATION_PATTERN.fullmatch(organization):
+        return "invalid_organization"
+    # A GitHub server on this machine reaches a loopback URL.
+    is_unreachable = webhook and is_loopback(public) and not is_loopback(server)
+    if is_unreachable and values.get("confirmed_url", "").rstrip("/") != public:
+        return "loopback_webhook"
     return AppForm(
         server=_configured_server(settings)
         if server == settings.github_server_url.rstrip("/")

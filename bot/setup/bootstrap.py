@@ -4,10 +4,12 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 
 from patchwright.bot.http_server import HttpServer, listener_url
+from patchwright.bot.redis.connection import wait_for_redis
 from patchwright.bot.server import RedisStores
 from patchwright.bot.setup import credential_store
 from patchwright.bot.setup.credential_key import key_settings
@@ -34,7 +36,8 @@ async def run_setup(
 
     `listening_socket` stays open for the server that starts after the setup, so that no connection is refused
     in between. `probe_command` is explained in bot/setup/model_probe.py. `image_preparation` is the state of
-    the image build, which runs during the setup. Raises SettingsError if the data directory is not writable.
+    the image build, which runs during the setup. Raises SettingsError if the data directory is not writable, or
+    if the configured Redis does not respond.
     """
     from patchwright.bot.setup.setup_views import render_start_notice
     from patchwright.bot.setup.wizard import SetupWizard
@@ -46,6 +49,8 @@ async def run_setup(
             f"{credential_store.store_path(settings.data).parent} is not writable ({exc.strerror}), but the App's key "
             "is saved there. Make it writable for this user, or set PATCHWRIGHT_DATA to another directory."
         ) from exc
+    if settings.redis_url is not None:
+        await wait_for_redis(settings.redis_url, lambda line: print(line, file=sys.stderr, flush=True))
     code, session = SetupCode(), SetupSession()
     wizard = SetupWizard(
         settings,

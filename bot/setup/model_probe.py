@@ -13,6 +13,10 @@ from patchwright.resolver.settings.settings import environment_variable
 
 TIMEOUT_SECONDS = 90.0  # time limit for one or two small calls
 MAX_ERROR_LENGTH = 500  # maximum characters of an error message
+TEXT_TOOLS_ERROR = (
+    "it calls tools only as text. Set PATCHWRIGHT_TOOL_CALLING=text in the server's environment, restart the "
+    "server, and test again."
+)
 # Maps environment variables to fields of the form. The command's error messages name environment variables,
 # but the person sees the form.
 _FIELD_LABELS = {"model": "the model name", "model_base_url": "the base URL", "model_api_key": "the API key"}
@@ -24,6 +28,8 @@ class ModelProbeResult:
 
     error: str | None = None
     """The reason why the model does not work; None if the model works."""
+    is_access_denied: bool = False
+    """True if the model cannot work as entered, for example with a wrong key."""
     has_known_price: bool = True
     """False if the price of the model is unknown."""
 
@@ -53,12 +59,12 @@ async def probe_model(
         await stop_process(process, timeout=5)
     if process.returncode == 0:
         return ModelProbeResult(has_known_price=_has_price(output))
-    error = _parse_error(output)
+    error, is_access_denied = _parse_failure(output)
     for key, label in _FIELD_LABELS.items():
         error = re.sub(rf"\b{environment_variable(key)}\b", label, error)
     if model.model_api_key:  # a provider's error message may contain the rejected key
         error = error.replace(model.model_api_key, "...")
-    return ModelProbeResult(error[:MAX_ERROR_LENGTH])
+    return ModelProbeResult(error[:MAX_ERROR_LENGTH], is_access_denied=is_access_denied)
 
 
 def _has_price(output: bytes) -> bool:
@@ -68,10 +74,15 @@ def _has_price(output: bytes) -> bool:
         return False
 
 
-def _parse_error(output: bytes) -> str:
+def _parse_failure(output: bytes) -> tuple[str, bool]:
+    """Returns the error message, and whether the provider or Patchwright rejected what the person entered."""
     try:
         result = json.loads(output)
-        error = result["error"] if "error" in result else result["models"][0]["reason"]
+        if "error" in result:
+            return str(result["error"]), True
+        probe = result["models"][0]
+        if probe["tool_calling"] == "text":
+            return TEXT_TOOLS_ERROR, False
+        return str(probe["reason"]), bool(probe["is_access_denied"])
     except (ValueError, LookupError, TypeError):
-        error = "the model could not be tested"
-    return str(error)
+        return "the model could not be tested", False

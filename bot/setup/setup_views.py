@@ -11,15 +11,16 @@ from patchwright.bot.run_summary import RunSummary
 from patchwright.bot.setup.app_api import APP_PERMISSIONS
 from patchwright.bot.setup.credential_store import RegisteredApp
 from patchwright.bot.setup.image_preparation import ImagePreparation
-from patchwright.bot.setup.model_probe import TIMEOUT_SECONDS
+from patchwright.bot.setup.model_probe import TIMEOUT_SECONDS, ModelProbeResult
 from patchwright.bot.webhooks.triggers import label_command
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.text import jinja_templates
 
 SetupProblem = Literal[
-    "app_not_saved", "cross_site", "data_not_writable", "expired_code", "github_unavailable", "invalid_address",
-    "invalid_model_address", "login_required", "manifest_code_expired", "model_name_missing", "model_probe_failed",
+    "app_not_saved", "cross_site", "data_not_writable", "expired_code", "github_unavailable", "github_unreachable",
+    "invalid_github_url", "invalid_model_address", "invalid_organization", "invalid_public_url", "login_required",
+    "loopback_webhook", "manifest_code_expired", "model_access_denied", "model_name_missing", "model_probe_failed",
     "state_mismatch", "wrong_code",
 ]  # fmt: skip
 
@@ -32,6 +33,13 @@ class StepFailure:
     detail: str = ""
     retry_url: str = ""
     """The URL that repeats the failed step; "" if the step cannot be repeated."""
+
+
+def probe_failure(probe: ModelProbeResult) -> StepFailure:
+    """Returns the failure of a model test."""
+    return StepFailure(
+        "model_access_denied" if probe.is_access_denied else "model_probe_failed", probe.error or ""
+    )
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,13 @@ from patchwright.bot.dashboard.asgi import SECURITY_HEADERS
 from patchwright.bot.dashboard.views import PageContext, load_static_file
 from patchwright.bot.dashboard.web_requests import REJECTION_STATUS, VisitorRejected, read_same_site_form
 from patchwright.bot.setup import setup_views
-from patchwright.bot.setup.app_api import build_manifest, exchange_manifest_code, manifest_form_url
-from patchwright.bot.setup.app_form import URL_PATTERN, AppForm, parse_app_form
+from patchwright.bot.setup.app_api import (
+    build_manifest,
+    check_github_reachable,
+    exchange_manifest_code,
+    manifest_form_url,
+)
+from patchwright.bot.setup.app_form import URL_PATTERN, AppForm, parse_app_form, parse_model_form
 from patchwright.bot.setup.credential_key import key_settings
 from patchwright.bot.setup.credential_store import (
     ModelConnection,
@@ -45,9 +50,9 @@ REMEMBERED_FIELDS = ("model", "base_url", "server_url", "organization", "public_
 """The form fields whose values are kept for the next visit of the page. No field in this list is secret."""
 _PROBLEM_STATUS: Mapping[SetupProblem, int] = {
     "app_not_saved": 507, "data_not_writable": 507, "expired_code": 403, "github_unavailable": 502,
-    "invalid_address": 400, "invalid_model_address": 400, "login_required": 401, "manifest_code_expired": 410,
-    "model_name_missing": 400, "model_probe_failed": 400, "state_mismatch": 400, "wrong_code": 403,
+    "github_unreachable": 502, "login_required": 401, "manifest_code_expired": 410, "wrong_code": 403,
 }  # fmt: skip
+"""Maps a problem to the status of the response. The status for other problems is 400."""
 
 _CODE_LOG_EVENTS = {
     "right": (logging.INFO, "setup code entered"),
@@ -81,7 +86,8 @@ class SetupWizard:
         self._probe_model = probe_model
         self._images = image_preparation
         self._public_url = settings.public_url or ""
-        self._unpriced_model: ModelConnection | None = None
+        self._tested_model: ModelConnection | None = None
+        """The model that the person may use although its test failed or its price is unknown."""
         self._form_values: dict[str, str] = {}
         self._pending_app: tuple[str, AppForm] | None = None
         """The `state` parameter that was sent to GitHub, and the App that is to be created."""
@@ -120,15 +126,15 @@ class SetupWizard:
     async def submit_model(self, request: Request) -> Response:
         """Tests and saves the model."""
         form = await self._read_form(request)
-        anyway = self._unpriced_model if form.get("anyway") == "yes" else None
-        chosen = anyway or _parse_model(form)
+        anyway = self._tested_model if form.get("anyway") == "yes" else None
+        chosen = anyway or parse_model_form(form)
         if not isinstance(chosen, ModelConnection):
             return self._render_next_step(request, StepFailure(chosen))
         if anyway is None:
-            self._unpriced_model = chosen
             probe = await self._probe_model(chosen)
+            self._tested_model = None if probe.is_access_denied else chosen
             if probe.error is not None:
-                return self._render_next_step(request, StepFailure("model_probe_failed", probe.error))
+                return self._render_next_step(request, setup_views.probe_failure(probe))
             if not probe.has_known_price:
                 return HTMLResponse(
                     setup_views.render_unpriced_page(self._context(request), chosen.model, self._settings)
@@ -141,8 +147,12 @@ class SetupWizard:
         """Checks the description of the App and shows the page that posts its manifest to GitHub."""
         form = await self._read_form(request)
         app_form = parse_app_form(form, self._settings, _browser_origin(request))
-        if app_form is None:
-            return self._render_next_step(request, StepFailure("invalid_address"))
+        if not isinstance(app_form, AppForm):
+            return self._render_next_step(request, StepFailure(app_form))
+        try:
+            await check_github_reachable(app_form.server, self._settings.ca_bundle)
+        except ForgeError as exc:
+            return self._render_next_step(request, StepFailure("github_unreachable", str(exc)))
         try:  # This is checked before GitHub creates the App. Otherwise, the App's key could be lost.
             await asyncio.to_thread(check_writable, self._settings.data, key_settings(self._settings))
         except (OSError, SettingsError) as exc:
@@ -249,7 +259,8 @@ class SetupWizard:
         return form
 
     def _render_next_step(self, request: Request, failure: StepFailure | None = None) -> Response:
-        status, context = (_PROBLEM_STATUS[failure.problem] if failure else 200), self._context(request)
+        status = _PROBLEM_STATUS.get(failure.problem, 400) if failure else 200
+        context = self._context(request)
         if self._settings.model is None and self._stored.model is None:
             values = {"base_url": self._settings.model_base_url or "", **self._form_values}
             return HTMLResponse(
@@ -365,17 +376,6 @@ async def _healthz(_: Request) -> Response:
 
 async def _not_ready(_: Request) -> Response:
     return JSONResponse({"status": "not set up"}, HTTPStatus.SERVICE_UNAVAILABLE)
-
-
-def _parse_model(values: Mapping[str, str]) -> ModelConnection | SetupProblem:
-    name, address = values.get("model", ""), values.get("base_url", "")
-    if not name:
-        return "model_name_missing"
-    if address and not URL_PATTERN.fullmatch(address):
-        return "invalid_model_address"
-    return ModelConnection(
-        model=name, model_base_url=address or None, model_api_key=values.get("key") or None
-    )
 
 
 def _browser_origin(request: Request) -> str:

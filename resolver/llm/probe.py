@@ -4,7 +4,7 @@ from typing import Literal
 
 import pydantic_core
 
-from patchwright.resolver.errors import ModelError
+from patchwright.resolver.errors import ModelAccessDenied, ModelError
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.model import ChatMessage, Model, Reply, ToolSpec, UserMessage
 from patchwright.resolver.llm.pricing import sum_usage
@@ -35,6 +35,8 @@ class ProbeResult(FrozenModel):
     """How the model calls tools: natively, as text (the setting `tool_calling`), or not at all."""
     reason: str
     """What the probe observed, in one sentence."""
+    is_access_denied: bool = False
+    """True if the provider rejected the key or the model name."""
     supports_vision: bool
     usage: ReplyUsage | None
     """Usage of the probe itself; None if the model returned nothing."""
@@ -47,12 +49,12 @@ async def probe_model(model: Model) -> ProbeResult:
     """
     prompt: tuple[ChatMessage, ...] = (UserMessage(text=PROBE_PROMPT),)
     usages: list[ReplyUsage] = []
-    problem = ""
+    problem, is_access_denied = "", False
     for method, candidate in (("native", model), ("text", TextToolModel(model))):
         try:
             reply = await candidate.reply(prompt, (PROBE_TOOL,))
         except ModelError as exc:
-            problem = str(exc)
+            problem, is_access_denied = str(exc), type(exc) is ModelAccessDenied
             if exc.usage is not None:
                 usages.append(exc.usage)
             if exc.retryable or type(exc) is not ModelError:
@@ -73,6 +75,7 @@ async def probe_model(model: Model) -> ProbeResult:
         model=model.name,
         tool_calling="none",
         reason=problem,
+        is_access_denied=is_access_denied,
         supports_vision=model.supports_vision,
         usage=sum_usage(usages) if usages else None,
     )

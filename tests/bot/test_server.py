@@ -257,8 +257,9 @@ async def test_a_server_without_redis_says_so_and_accepts_nothing(short_tmp: Pat
         async with asyncio.timeout(8):
             assert await server.process.wait() == 0
         assert server.process.stdout is not None
-        waits = "patchwright is waiting for Redis, which does not respond: check REDIS_URL"
-        assert (await server.process.stdout.read()).decode().splitlines() == [waits, *ENDS[signal.SIGTERM]]
+        waits, *ends = (await server.process.stdout.read()).decode().splitlines()
+        assert "Redis at redis://127.0.0.1:1/0 does not respond (connection refused). Start it" in waits
+        assert ends == [*ENDS[signal.SIGTERM]]
 
 
 async def test_a_server_reports_ready_once_redis_responds(short_tmp: Path) -> None:
@@ -267,7 +268,7 @@ async def test_a_server_reports_ready_once_redis_responds(short_tmp: Path) -> No
         port = free.getsockname()[1]
     async with running(short_tmp, f"redis://127.0.0.1:{port}/0") as server:
         assert server.process.stdout is not None
-        assert (await server.process.stdout.readline()).startswith(b"patchwright is waiting for Redis")
+        assert (await server.process.stdout.readline()).startswith(b"patchwright is waiting: Redis at")
         redis = await asyncio.create_subprocess_exec(
             find_redis_server(), "--port", str(port), "--save", "", cwd=short_tmp, stdout=subprocess.DEVNULL
         )

@@ -78,7 +78,7 @@ async def test_an_unreachable_redis_is_reported(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path, redis_url="redis://127.0.0.1:1/0")
     result = await find_result(redis_checks.build_checks(settings), "redis", "failed")
     assert (result.detail, result.fix) == (
-        "Redis does not respond: ConnectionError",
+        "Redis at redis://127.0.0.1:1/0 does not respond (connection refused)",
         "Start Redis, or correct REDIS_URL.",
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from patchwright.bot.doctor import github_checks
 from patchwright.bot.doctor.runner import CheckState
-from patchwright.bot.setup.app_api import APP_PERMISSIONS
+from patchwright.bot.setup.app_api import APP_PERMISSIONS, AppClient
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.doctor.doctor_server import SECRET, find_result, run_all, server_under_test, states
 
@@ -103,6 +103,16 @@ async def test_a_wrong_public_url_is_reported(tmp_path: Path) -> None:
                 await find_result(server.checks(public_url="http://127.0.0.1:1"), "public URL", "failed")
             ).detail
         )
+
+
+async def test_a_webhook_at_a_loopback_url_is_reported(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        app = AppClient(str(server.app.id), server.app.private_key_pem, server.fake_github.api_url, None)
+        settings = Settings(**server.settings | {"github_api_url": "https://api.github.com"})
+        (result,) = await github_checks._check_webhook_url(app, settings)
+        url = f"{server.settings['public_url']}/webhook"
+        assert result.detail == f"GitHub cannot reach {url}, because it is a loopback address"
+        assert result.fix.endswith("or use patchwright serve --poll.")
 
 
 async def test_clock_skew_is_reported(tmp_path: Path) -> None:

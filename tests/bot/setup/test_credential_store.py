@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from patchwright.bot import composition_root
 from patchwright.bot.credentials import collect_secrets
 from patchwright.bot.setup import credential_store
-from patchwright.bot.setup.app_form import parse_app_form
+from patchwright.bot.setup.app_form import AppForm, parse_app_form
 from patchwright.bot.setup.credential_key import KeySettings, default_key_file
 from patchwright.bot.setup.credential_store import (
     ModelConnection,
@@ -143,8 +143,10 @@ def test_comments_link_to_loopback_urls_only_with_a_webhook(tmp_path: Path) -> N
     pages = {}
     for origin in (here, there):
         for reach in ("poll", "webhook"):
-            loaded = parse_app_form({"reach": reach}, Settings(data=tmp_path), origin)
-            assert loaded is not None and loaded.public_url == origin  # people sign in to the dashboard there
+            form = {"reach": reach, "confirmed_url": origin}
+            loaded = parse_app_form(form, Settings(data=tmp_path), origin)
+            assert isinstance(loaded, AppForm)
+            assert loaded.public_url == origin  # people sign in to the dashboard there
             found = Settings(data=tmp_path, public_url=loaded.public_url, poll=not loaded.webhook)
             pages[origin, reach] = found.run_url("a")
     assert pages == {

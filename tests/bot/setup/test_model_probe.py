@@ -6,7 +6,12 @@ import sys
 import pytest
 
 from patchwright.bot.setup.credential_store import ModelConnection
-from patchwright.bot.setup.model_probe import MAX_ERROR_LENGTH, probe_model
+from patchwright.bot.setup.model_probe import (
+    MAX_ERROR_LENGTH,
+    TEXT_TOOLS_ERROR,
+    ModelProbeResult,
+    probe_model,
+)
 
 KEY = "sk-typed-into-a-field"
 
@@ -30,3 +35,17 @@ async def test_errors_name_the_form_fields_and_hide_the_key(error: str, expected
     model = ModelConnection(model="openai/any", model_base_url=None, model_api_key=KEY)
     result = await probe_model(model, [sys.executable, "-c", probe], {"SAID": json.dumps({"error": error})})
     assert result.error == expected
+
+
+@pytest.mark.parametrize(
+    ("tool_calling", "is_access_denied", "error"),
+    [("none", True, "why"), ("none", False, "why"), ("text", False, TEXT_TOOLS_ERROR)],
+)
+async def test_a_failed_probe_tells_whether_the_entries_are_wrong(
+    tool_calling: str, is_access_denied: bool, error: str
+) -> None:
+    found = {"tool_calling": tool_calling, "reason": "why", "is_access_denied": is_access_denied}
+    probe = [sys.executable, "-c", "import os, sys; print(os.environ['SAID']); sys.exit(3)"]
+    model = ModelConnection(model="openai/any")
+    result = await probe_model(model, probe, {"SAID": json.dumps({"models": [found]})})
+    assert result == ModelProbeResult(error, is_access_denied=is_access_denied)

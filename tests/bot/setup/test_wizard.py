@@ -188,6 +188,20 @@ async def test_a_full_disk_loses_no_app(server: UnconfiguredServer) -> None:
         assert found.private_key == app.private_key_pem
 
 
+async def test_a_rejected_key_must_be_corrected(server: UnconfiguredServer) -> None:
+    async with server.started(), server.authorized_browser() as http:
+        form = {"model": "openai/scripted", "base_url": server.fake_model.base_url, "key": "sk-wrong"}
+        rejected = await http.post("/setup/model", data=form)
+        assert rejected.status_code == 400
+        assert parse_alert(rejected) == (
+            "The model cannot be used with these entries. Correct them and test again. The provider of "
+            "openai/scripted rejects the API key (401): check the API key, or the provider's own variable."
+        )
+        assert ("Use it anyway" in rejected.text, "sk-wrong" in rejected.text) == (False, False)
+        anyway = await http.post("/setup/model", data={"anyway": "yes"})
+        assert (anyway.status_code, "Enter a model name" in parse_alert(anyway)) == (400, True)
+
+
 @pytest.mark.slow
 async def test_a_model_that_fails_the_test_can_be_used_anyway(server: UnconfiguredServer) -> None:
     server.fake_model.passes_probe = False
@@ -210,6 +224,7 @@ async def test_a_model_that_fails_the_test_can_be_used_anyway(server: Unconfigur
         )
         refused = await http.post("/setup/model", data=form)
         assert (refused.status_code, "I would rather talk" in parse_alert(refused)) == (400, True)
+        assert refused.text.index("Test and save") < refused.text.index("Use it anyway")
         assert "sk-story-model-key" not in refused.text
         assert (await http.post("/setup/model", data={"anyway": "yes"})).status_code == 303
         assert "Create the GitHub App" in (await http.get("/setup")).text
@@ -218,21 +233,33 @@ async def test_a_model_that_fails_the_test_can_be_used_anyway(server: Unconfigur
     assert (model.model, model.model_api_key) == ("openai/scripted", "sk-story-model-key")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"server_url": "github.com"},
-        {"server_url": "https://evil.example/<script>"},
-        {"organization": "../settings"},
-        {"public_url": "https://a b"},
-        {"public_url": "https://user:word@host"},
-    ],
-)
-async def test_invalid_addresses_are_rejected(server: UnconfiguredServer, wrong: dict[str, str]) -> None:
-    from patchwright.bot.setup.app_form import parse_app_form
-    from patchwright.resolver.settings.settings import Settings
+async def test_an_address_that_cannot_work_is_reported_before_the_app_is_created(
+    server: UnconfiguredServer,
+) -> None:
+    server.configure_model()
+    async with server.started(), server.authorized_browser() as http:
+        nowhere = WEBHOOK | {"server_url": "https://github.invalid", "public_url": server.url}
+        warned = await http.post("/setup/app", data=nowhere)
+        assert (warned.status_code, parse_alert(warned)) == (
+            400,
+            "GitHub cannot reach the URL of this server, because it is a loopback address. Choose polling, or "
+            "enter a URL that GitHub can reach. To use this URL anyway, press Continue again.",
+        )
+        (confirmed,) = re.findall(r'name="confirmed_url" value="([^"]*)"', warned.text)
+        response = await http.post("/setup/app", data=nowhere | {"confirmed_url": confirmed})
+        assert response.status_code == 502
+        assert parse_alert(response).startswith("This server cannot reach GitHub at this URL.")
+        assert "No response from github.invalid (" in parse_alert(response)
+        typed = await http.post("/setup/app", data=WEBHOOK | {"server_url": "github.com"})
+        assert "Enter it with https:// or http://, such as https://github.com." in parse_alert(typed)
 
-    assert parse_app_form(WEBHOOK | wrong, Settings(data=server.data), "http://localhost:8000") is None
+
+@pytest.mark.slow
+async def test_a_redis_that_does_not_respond_is_reported_before_the_setup(server: UnconfiguredServer) -> None:
+    code, output = await server.command("serve", "--port", "0", REDIS_URL="redis://127.0.0.1:1/0")
+    problem = "Redis at redis://127.0.0.1:1/0 does not respond (connection refused)."
+    assert (code, f"{problem} Start it, or correct REDIS_URL." in output) == (2, True), output
+    assert "enter this code" not in output
 
 
 @pytest.mark.slow
