@@ -178,7 +178,7 @@ async def _fill(redis: str) -> None:
         "input_required",
         "rejected",
         "failed",
-        "canceled",
+        "stopped",
     )
     for number in range(MANY):
         summary = {

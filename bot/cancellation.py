@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, assert_never
 
 from patchwright.bot.comment_texts import cancellation_text
-from patchwright.bot.jobs import CancelReason, JobQueue, JobRecord
+from patchwright.bot.jobs import Cancellation, JobQueue, JobRecord
 from patchwright.bot.run_messages import is_handled_by_run
 from patchwright.bot.thread_forge import CommentForge
 from patchwright.bot.webhooks.delivery import InstallationChanged, LabelRemoved, ThreadClosed
@@ -94,8 +94,9 @@ class CancellationHandler:
         """
         if not is_same_label(event.label, self._label) or event.sender.is_bot:
             return
+        cancellation = Cancellation(reason="unlabeled", by=event.sender.login)
         if await self._forge.get_permission(event.repo, event.sender) in TRIGGER_PERMISSIONS:
-            await self._cancel_thread(event, "unlabeled")
+            await self._cancel_thread(event, cancellation)
             return
         removed_at = parse_timestamp(event.occurred_at)
         for record in await self._queue.active_jobs(event.repo, event.number):
@@ -106,8 +107,8 @@ class CancellationHandler:
                 and job.requester
                 and job.requester.id == event.sender.id
             ):
-                await self.post_cancellation_notices((record,), "unlabeled")
-                await self._queue.cancel(job.id, "unlabeled")
+                await self.post_cancellation_notices((record,), cancellation)
+                await self._queue.cancel(job.id, cancellation)
 
     async def _handle_closed(self, event: ThreadClosed) -> None:
         """Cancels all jobs of the closed issue or pull request. Checks no permission, because GitHub allowed
@@ -118,36 +119,39 @@ class CancellationHandler:
         )
         if is_run_in_progress and self._pull_requests and await self._pull_requests.has_closed_issue(event):
             return  # The run that opened the pull request reports the merge itself.
-        await self._cancel_thread(event, "closed")
+        await self._cancel_thread(event, Cancellation(reason="closed"))
         if event.head_branch is not None and self._pull_requests:
             await self._pull_requests.record_outcome(event)
 
-    async def _cancel_thread(self, event: LabelRemoved | ThreadClosed, reason: CancelReason) -> None:
+    async def _cancel_thread(self, event: LabelRemoved | ThreadClosed, cancellation: Cancellation) -> None:
         requested_before = parse_timestamp(event.occurred_at)
         records = [
             record
             for record in await self._queue.active_jobs(event.repo, event.number)
             if record.is_requested_before(requested_before)
         ]
-        if reason == "unlabeled":
+        if cancellation.reason == "unlabeled":
             records = [record for record in records if record.job.label]
         # Notices are posted before the jobs are canceled. Otherwise a crash between the two calls would lose
         # the notices.
-        await self.post_cancellation_notices(records, reason)
-        await self._queue.cancel_thread(event.repo, event.number, requested_before, reason)
+        await self.post_cancellation_notices(records, cancellation)
+        await self._queue.cancel_thread(event.repo, event.number, requested_before, cancellation)
         if records:
-            log.info(
-                "jobs canceled", extra={"repo": str(event.repo), "number": event.number, "reason": reason}
-            )
+            fields = {"repo": str(event.repo), "number": event.number, "reason": cancellation.reason}
+            log.info("jobs stopped", extra=fields)
 
-    async def post_cancellation_notices(self, records: Iterable[JobRecord], reason: CancelReason) -> None:
+    async def post_cancellation_notices(
+        self, records: Iterable[JobRecord], cancellation: Cancellation
+    ) -> None:
         """Posts cancellation notices for queued jobs. Running jobs report the cancellation themselves."""
         records = tuple(records)
         running = [one.job for one in records if has_started(one)]
         for record in records:
             if has_started(record) or any(is_handled_by_run(run, record) for run in running):
                 continue
-            await self._post_comment(record.job, reply_texts.render_rejection(cancellation_text(reason)))
+            await self._post_comment(
+                record.job, reply_texts.render_rejection(cancellation_text(cancellation))
+            )
 
     async def _post_comment(self, job: Job, text: str) -> None:
         try:
@@ -171,7 +175,7 @@ class CancellationHandler:
                 continue  # The event is outdated: access was granted again.
             for job in jobs:
                 if job.repo == repo:
-                    await self._queue.cancel(job.id, "access_lost")
+                    await self._queue.cancel(job.id, Cancellation(reason="access_lost"))
 
 
 def has_started(record: JobRecord) -> bool:

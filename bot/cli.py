@@ -201,7 +201,7 @@ def _add_runs(commands: Subparsers) -> None:
     command.add_argument(
         "--state",
         metavar="STATE",
-        help="only runs in this state: working, published, input_required, stopped ...",
+        help="only runs in this state: running, published, input_required, stopped ...",
     )
     command.add_argument(
         "--verdict", metavar="VERDICT", help="only runs with this verdict: fixed, unproven, regressed ..."

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
-from patchwright.bot.jobs import CancelReason, JobResult
+from patchwright.bot.jobs import Cancellation, JobResult
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.text.template_renderer import render_reply
 
@@ -55,9 +55,9 @@ def unreadable_job_text() -> str:
     return render_reply("unreadable_job.md.j2")
 
 
-def cancellation_text(reason: CancelReason) -> str:
+def cancellation_text(cancellation: Cancellation) -> str:
     """Explains why a queued job was canceled."""
-    return render_reply("cancellation.md.j2", reason=reason).strip()
+    return render_reply("cancellation.md.j2", reason=cancellation.reason, by=cancellation.by).strip()
 
 
 def ended_text(run: str, result: JobResult | None) -> str:

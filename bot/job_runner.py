@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.jobs import CancelReason, Failed, JobResult, Retry, current_cancellation
+from patchwright.bot.jobs import Cancellation, CancelReason, Failed, JobResult, Retry, current_cancellation
 from patchwright.bot.observe.faults import classify_error
 from patchwright.resolver.domain import Job, Outcome
 from patchwright.resolver.errors import Interrupted, LogLocked, RateLimited, ResolverError
@@ -42,12 +42,19 @@ class JobCanceled(Exception):
 
 
 CANCEL_MESSAGES: Mapping[CancelReason, str] = {
-    "requested": "Somebody canceled this run.",
-    "unlabeled": "Somebody removed the label.",
-    "closed": "Somebody closed the thread.",
+    "requested": "{person} stopped this run.",
+    "unlabeled": "{person} removed the label.",
+    "closed": "{person} closed the thread.",
     "access_lost": "My access to this repository was revoked.",
 }
 """Maps the reason of a cancellation to the sentence that the bot posts on GitHub."""
+
+
+def cancel_message(cancellation: Cancellation) -> str:
+    """Returns the sentence about a cancellation that is posted in the thread."""
+    unknown = "The operator" if cancellation.reason == "requested" else "Somebody"
+    person = f"@{cancellation.by}" if cancellation.by else unknown
+    return CANCEL_MESSAGES[cancellation.reason].format(person=person)
 
 
 class JobRunner:
@@ -92,7 +99,7 @@ class JobRunner:
                 await asyncio.wait(
                     (
                         asyncio.create_task(
-                            self._report_failure(job, JobCanceled(CANCEL_MESSAGES[cancellation.reason]))
+                            self._report_failure(job, JobCanceled(cancel_message(cancellation)))
                         ),
                     )
                 )

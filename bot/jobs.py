@@ -23,15 +23,22 @@ CancelReason = Literal["requested", "unlabeled", "closed", "access_lost"]
 
 
 class Cancellation(FrozenModel):
-    """Marks that a handler's task was canceled because its job was canceled. A canceled task without this mark
-    was stopped because its worker is shutting down.
-    """
+    """Why a job was canceled, and by whom."""
 
-    reason: CancelReason
+    reason: CancelReason = "requested"
+    by: str = ""
+    """Login of the person who canceled the job. It is "" for the operator, or if the person is unknown."""
+
+    def as_result(self) -> "Stopped":
+        """Returns the result of the canceled job."""
+        return Stopped(reason=self.reason, by=self.by)
 
 
-# The reason is not stored in the CancelledError, because code that the handler awaits may replace it by
-# another CancelledError.
+OPERATOR_REQUEST = Cancellation()
+"""A cancellation that the operator requested."""
+
+# A canceled task that is missing here was stopped because its worker is shutting down. The cancellation is not
+# stored in the CancelledError, because code that the handler awaits may replace it by another CancelledError.
 _CANCELLATIONS: WeakKeyDictionary[asyncio.Task[Any], Cancellation] = WeakKeyDictionary()
 
 
@@ -57,11 +64,10 @@ class Failed(FrozenModel):
     fault: Fault = "internal"
 
 
-class Canceled(FrozenModel):
-    """The job was canceled."""
+class Stopped(Cancellation):
+    """The job was canceled before it had an outcome."""
 
-    kind: Literal["canceled"] = "canceled"
-    reason: CancelReason = "requested"
+    kind: Literal["stopped"] = "stopped"
 
 
 class Answered(FrozenModel):
@@ -72,7 +78,7 @@ class Answered(FrozenModel):
     """The run that received the job's message. None if the job was a command."""
 
 
-JobResult: TypeAlias = Published | Reported | Rejected | InputRequired | Failed | Canceled | Answered
+JobResult: TypeAlias = Published | Reported | Rejected | InputRequired | Failed | Stopped | Answered
 
 
 class Retry(FrozenModel):
@@ -171,7 +177,11 @@ class JobQueue(Protocol):
         """Returns all queued and running jobs, in no particular order."""
 
     async def cancel_thread(
-        self, repo: Repo, number: int, requested_before: datetime, reason: CancelReason = "requested"
+        self,
+        repo: Repo,
+        number: int,
+        requested_before: datetime,
+        cancellation: Cancellation = OPERATOR_REQUEST,
     ) -> tuple[JobRecord, ...]:
         """Cancels the jobs of this issue or pull request that were requested at `requested_before` or earlier.
         Returns the canceled jobs that were queued or running.
@@ -180,7 +190,7 @@ class JobQueue(Protocol):
         reason is "unlabeled", only jobs that a label requested are canceled.
         """
 
-    async def cancel(self, job: JobId, reason: CancelReason = "requested") -> bool:
+    async def cancel(self, job: JobId, cancellation: Cancellation = OPERATOR_REQUEST) -> bool:
         """Requests the cancellation of the job, which takes up to a few seconds. Returns False if the job is
         unknown or completed.
         """

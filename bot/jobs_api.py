@@ -114,11 +114,11 @@ class JobsApi:
         if record is None:
             raise ApiResponse(404, {"error": "Job not found."})
         if method == "DELETE":
-            canceled = await self._queue.cancel(record.job.id)
-            return ApiResponse(202, {"id": job_id, "canceled": canceled})
+            stopped = await self._queue.cancel(record.job.id)
+            return ApiResponse(202, {"id": job_id, "stopped": stopped})
         if method not in ("GET", "HEAD"):
             raise ApiResponse(
-                405, {"error": "Method not allowed. Use GET to read a job and DELETE to cancel it."}
+                405, {"error": "Method not allowed. Use GET to read a job and DELETE to stop it."}
             )
         return ApiResponse(200, _job_json(record, await self._runs.get(record.job.id)))
 
@@ -151,7 +151,7 @@ class JobsApi:
 def _unsupported_command(job: Job) -> str:
     """Returns why the job's command cannot be executed as a run, or "" if it can."""
     if job.request.verb == "stop":
-        return "To cancel a job, send DELETE /jobs/ID."
+        return "To stop a job, send DELETE /jobs/ID."
     if job.request.verb == "help":
         return "The help command is not available here. See docs/commands.md."
     return plan_texts.render_invalid_command(job.request.error) if job.request.error else ""

@@ -13,7 +13,7 @@ from typing import Protocol
 from patchwright.bot.comment_texts import cancellation_text, queued_text, unreadable_job_text
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.job_runner import JobResolver
-from patchwright.bot.jobs import Canceled, JobQueue, JobRecord, UnreadableJob, thread_key
+from patchwright.bot.jobs import JobQueue, JobRecord, Stopped, UnreadableJob, thread_key
 from patchwright.bot.run_messages import is_handled_by_run
 from patchwright.bot.thread_forge import CommentForge
 from patchwright.resolver import reply_texts
@@ -129,14 +129,12 @@ class QueueNotices:
         )
         await self._forge.upsert_comment(job.repo, job.number, job.id, text, in_progress=True)
         latest = await self._queue.get_record(job.id)
-        if latest and isinstance(
-            latest.result, Canceled
-        ):  # The job was canceled while the notice was posted.
+        if latest and isinstance(latest.result, Stopped):  # while the notice was posted
             await self._forge.upsert_comment(
                 job.repo,
                 job.number,
                 job.id,
-                reply_texts.render_rejection(cancellation_text(latest.result.reason)),
+                reply_texts.render_rejection(cancellation_text(latest.result)),
             )
 
 

@@ -12,17 +12,18 @@ from patchwright.resolver.summary import clip_line
 from patchwright.runtime.frozen_model import FrozenModel
 
 RunState = Literal[
-    "waiting",
-    "working",
+    "queued",
+    "running",
     "published",
     "reported",
     "input_required",
     "rejected",
     "failed",
-    "canceled",
     "stopped",
 ]
-"""The state of a run. `stopped` means that the run ended without an outcome and can be resumed."""
+"""The state of a run. `stopped` means that the run ended without an outcome: somebody stopped it, or its worker
+died.
+"""
 MAX_TITLE_CHARS = 200
 
 
@@ -80,7 +81,7 @@ class RunSummary(FrozenModel):
         return self.model_copy(update={"pull_outcome": outcome})
 
 
-def summarize_job(job: Job, started_at: datetime, state: RunState = "waiting") -> RunSummary:
+def summarize_job(job: Job, started_at: datetime, state: RunState = "queued") -> RunSummary:
     """Summarizes a job that has no log."""
     requester = job.requester.login if job.requester else ""
     return RunSummary(
@@ -96,7 +97,7 @@ def summarize_job(job: Job, started_at: datetime, state: RunState = "waiting") -
 def summarize_record(record: JobRecord) -> RunSummary:
     """Summarizes a job from its record in the queue."""
     requested_at = record.requested_at or datetime.now(UTC)
-    summary = summarize_job(record.job, requested_at, "working" if record.state == "running" else "waiting")
+    summary = summarize_job(record.job, requested_at, "running" if record.state == "running" else "queued")
     return summary.with_result(record.result) if record.result else summary
 
 
@@ -104,7 +105,7 @@ def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunS
     """Summarizes a job from the log of its run."""
     entries = trajectory.entries
     job_summary = summarize_job(
-        job, entries[0].timestamp if entries else datetime.now(UTC), "working" if is_running else "stopped"
+        job, entries[0].timestamp if entries else datetime.now(UTC), "running" if is_running else "stopped"
     )
     usage, verdict, started = trajectory.usage(), trajectory.verdict, trajectory.run_started
     summary = job_summary.model_copy(

@@ -12,7 +12,7 @@ from patchwright.bot.ci.check_monitor import CheckMonitor
 from patchwright.bot.comment_texts import help_text, stop_text
 from patchwright.bot.dashboard_commands import DashboardCommand
 from patchwright.bot.github.start_labels import StartLabels
-from patchwright.bot.jobs import Answered, Canceled, JobQueue, JobRecord, select_records
+from patchwright.bot.jobs import Answered, Cancellation, JobQueue, JobRecord, Stopped, select_records
 from patchwright.bot.queue_notice import LocalStartLocks, QueueNotices
 from patchwright.bot.thread_forge import ThreadForge
 from patchwright.bot.webhooks.delivery import (
@@ -171,7 +171,7 @@ class TriggerHandler:
             return None
         record = await self._queue.get_record(command.run)
         if record is not None and record.state != "completed":
-            await self._cancel_jobs((record,))
+            await self._cancel_jobs((record,), _requested_by(trigger.job))
         await self._queue.complete(trigger.job, Answered())
         return None
 
@@ -235,8 +235,8 @@ class TriggerHandler:
             # The stop command is recorded first. If it is delivered again, the record shows that it canceled
             # jobs.
             await self._queue.mark_running(job)
-        await self._cancel_jobs(records)
-        await self._queue.cancel_thread(job.repo, job.number, requested_at)
+        await self._cancel_jobs(records, _requested_by(job))
+        await self._queue.cancel_thread(job.repo, job.number, requested_at, _requested_by(job))
         has_unreadable = bool(await self._queue.unreadable_jobs(job.repo, job.number))
         # The bot has already replied. After Redis was wiped, polling finds such old comments again.
         is_stale = is_recovered and datetime.now(UTC) - requested_at > STALE_STOP_AGE
@@ -246,19 +246,19 @@ class TriggerHandler:
         else:
             await self._reply(job, stop_text(self.triggers.mention, has_unreadable=has_unreadable))
 
-    async def _cancel_jobs(self, records: Sequence[JobRecord]) -> None:
+    async def _cancel_jobs(self, records: Sequence[JobRecord], cancellation: Cancellation) -> None:
         """Cancels the jobs. If a notice cannot be posted, still cancels the running jobs.
 
         A queued job is canceled only after its notice is posted. If posting fails, the next attempt to
         process the command posts the notice and cancels the job.
         """
         try:
-            await self._cancellation.post_cancellation_notices(records, "requested")
+            await self._cancellation.post_cancellation_notices(records, cancellation)
         finally:
             for record in filter(has_started, records):
-                await self._queue.cancel(record.job.id)
+                await self._queue.cancel(record.job.id, cancellation)
         for record in records:
-            await self._queue.cancel(record.job.id)
+            await self._queue.cancel(record.job.id, cancellation)
 
     async def _reject(self, job: Job, explanation: str) -> None:
         await self._post_comment(job, reply_texts.render_rejection(explanation))
@@ -325,6 +325,11 @@ class TriggerHandler:
         await asyncio.gather(*self._background_tasks, return_exceptions=True)
 
 
+def _requested_by(job: Job) -> Cancellation:
+    """Returns the cancellation for a stop command."""
+    return Cancellation(by=job.requester.login if job.requester else "")
+
+
 def _is_unlabeled(record: JobRecord | None) -> bool:
     """Returns True if the record shows that the job was canceled because its label was removed."""
-    return record is not None and isinstance(record.result, Canceled) and record.result.reason == "unlabeled"
+    return record is not None and isinstance(record.result, Stopped) and record.result.reason == "unlabeled"

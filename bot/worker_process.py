@@ -16,7 +16,7 @@ from patchwright.bot.ci.check_monitor import CheckMonitor, PullChecks
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.github.start_labels import StartLabels
 from patchwright.bot.job_runner import FailureReporter, JobResolver, JobRunner
-from patchwright.bot.jobs import Canceled, JobHandler, JobResult, Retry, current_cancellation
+from patchwright.bot.jobs import JobHandler, JobResult, Retry, Stopped, current_cancellation
 from patchwright.bot.observe.logging_setup import log_context
 from patchwright.bot.queue_notice import QueueNotices, wait_for_start_lock
 from patchwright.bot.redis.arq_queue import ArqQueue
@@ -170,7 +170,7 @@ def _with_result_logging(handler: JobHandler, on_result: ResultListener | None) 
                     # A task of its own completes the job, because the current task may be canceled again
                     # while it waits.
                     await asyncio.wait(
-                        (asyncio.create_task(complete(job, Canceled(reason=cancellation.reason), fields)),)
+                        (asyncio.create_task(complete(job, cancellation.as_result(), fields)),)
                     )
                 else:
                     log.info("job suspended", extra=fields)
@@ -200,7 +200,7 @@ def _result_fields(result: JobResult) -> dict[str, object]:
         found["verdict"] = verdict.kind
     if url := getattr(result, "url", None):
         found["url"] = url
-    if isinstance(result, Canceled):
+    if isinstance(result, Stopped):
         found["reason"] = result.reason
     return found
 

@@ -292,7 +292,7 @@ class Verdict(FrozenModel):
 
 # --- outcomes -----------------------------------------------------------------------------------------------
 
-StopReason = Literal["finished", "input_required", "limit", "stuck", "canceled", "error"]
+StopReason = Literal["finished", "input_required", "limit", "stuck", "interrupted", "error"]
 
 
 class Usage(FrozenModel):

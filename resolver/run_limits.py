@@ -10,7 +10,7 @@ from patchwright.resolver.domain import Reported, StopReason, Usage
 from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
 from patchwright.runtime.frozen_model import FrozenModel
 
-EARLY_STOPS: frozenset[StopReason] = frozenset({"limit", "stuck", "canceled", "error"})
+EARLY_STOPS: frozenset[StopReason] = frozenset({"limit", "stuck", "interrupted", "error"})
 """The reasons for which a run stops before its agent has finished."""
 NOTICE_STEPS = 5
 """The model is told when this many replies are left."""

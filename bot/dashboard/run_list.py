@@ -23,7 +23,7 @@ MAX_FIELD_LENGTH = 200  # characters
 
 STATES: tuple[str, ...] = get_args(RunState)
 VERDICTS: tuple[str, ...] = get_args(VerdictKind)
-FINISHED_STATES = frozenset({"published", "reported", "input_required", "rejected", "failed", "canceled"})
+FINISHED_STATES = frozenset({"published", "reported", "input_required", "rejected", "failed", "stopped"})
 
 
 class InvalidQuery(Exception):

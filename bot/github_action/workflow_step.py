@@ -136,7 +136,7 @@ async def run_action(
                 job, JobCanceled("The workflow was canceled."), report_failure, errors
             )
             await asyncio.wait((asyncio.create_task(reporting),), timeout=CANCEL_TIMEOUT_SECONDS)
-            report.report("canceled")
+            report.report("stopped")
             raise
         except (ResolverError, SandboxError, ExceptionGroup) as exc:
             error = unwrap_exception_group(exc)

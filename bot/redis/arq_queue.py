@@ -18,9 +18,8 @@ from redis.exceptions import RedisError
 
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import (
-    Canceled,
+    OPERATOR_REQUEST,
     Cancellation,
-    CancelReason,
     JobHandler,
     JobRecord,
     JobResult,
@@ -94,17 +93,17 @@ class ArqQueue:
                 await self._enqueue(open_record)
             return is_new
 
-    async def cancel(self, job: JobId, reason: CancelReason = "requested") -> bool:
+    async def cancel(self, job: JobId, cancellation: Cancellation = OPERATOR_REQUEST) -> bool:
         with redis_errors():
             record = await self.get_record(job)
             if record is None or record.state == "completed":
                 return False
-            await self._redis.set(
-                cancellation_key(job), Cancellation(reason=reason).model_dump_json(), px=EXPIRES_MS
-            )
+            await self._redis.set(cancellation_key(job), cancellation.model_dump_json(), px=EXPIRES_MS)
             if record.state == "queued" and record.tries == 0:
                 # The cancellation request stays stored for a handler that has just started.
-                await self._records.write(record.with_result(Canceled(reason=reason)), keep_cancellation=True)
+                await self._records.write(
+                    record.with_result(cancellation.as_result()), keep_cancellation=True
+                )
             elif record.state == "queued":  # a try that starts at once, only to handle the cancellation
                 due_at = time.time() + (URGENT_OFFSET.total_seconds() if record.urgent else 0)
                 await self._redis.zadd(QUEUE_NAME, {job: int(due_at * 1000)}, xx=True)
@@ -143,14 +142,18 @@ class ArqQueue:
             return tuple(await self._records.list_open())
 
     async def cancel_thread(
-        self, repo: Repo, number: int, requested_before: datetime, reason: CancelReason = "requested"
+        self,
+        repo: Repo,
+        number: int,
+        requested_before: datetime,
+        cancellation: Cancellation = OPERATOR_REQUEST,
     ) -> tuple[JobRecord, ...]:
-        scope = cancel_scope(reason)
+        scope = cancel_scope(cancellation.reason)
         with redis_errors():
             await self._stops.record(repo, number, scope, requested_before)
         matching = select_records(await self.active_jobs(repo, number), requested_before, scope)
         for record in matching:
-            await self.cancel(record.job.id, reason)
+            await self.cancel(record.job.id, cancellation)
         return matching
 
     async def get_record(self, job: JobId) -> JobRecord | None:
@@ -285,11 +288,7 @@ class ArqQueue:
             supervisor.cancel()
             await asyncio.gather(supervisor, return_exceptions=True)
             await asyncio.create_task(self._release_thread_lock(record))
-        result = (
-            Canceled(reason=cancellation.reason)
-            if cancellation and task.cancelled()
-            else task_result(job.id, task)
-        )
+        result = cancellation.as_result() if cancellation and task.cancelled() else task_result(job.id, task)
         await self._retry_until_done(lambda: self._store_result(record, result))
         if isinstance(result, Retry):
             delay = timedelta(seconds=result.delay_seconds)
@@ -396,4 +395,4 @@ def _parse_stop(stored: bytes) -> Cancellation:
     try:
         return Cancellation.model_validate_json(stored)
     except ValidationError:  # written by an incompatible version
-        return Cancellation(reason="requested")
+        return OPERATOR_REQUEST

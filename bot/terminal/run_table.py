@@ -28,7 +28,7 @@ MIN_TITLE_WIDTH = 24
 
 
 ListedState = Literal[
-    "working",
+    "running",
     "published",
     "reported",
     "input_required",
@@ -137,7 +137,7 @@ def _read_entry(updated_at: datetime, run: RunId, is_locked: bool, logs: StoredR
     verdict = getattr(outcome, "verdict", verdict)
     return RunListEntry(
         run=run,
-        state="working" if is_locked else _state_of_log(trajectory),
+        state="running" if is_locked else _state_of_log(trajectory),
         repository=str(started.job.repo) if started else "",
         number=started.thread.number if started else None,
         title=clip_line(started.thread.title, 200) if started else "",
@@ -230,6 +230,6 @@ def _color_state(state: ListedState, style: Style) -> str:
     return {
         "published": style.green,
         "damaged": style.red,
-        "working": style.yellow,
+        "running": style.yellow,
         "input_required": style.yellow,
     }.get(state, str)(state)

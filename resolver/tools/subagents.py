@@ -105,7 +105,7 @@ class SubagentLauncher:
             async with self.logs.open(run) as log:
                 if not log.trajectory.agent_stopped and not has_reported(log.trajectory):
                     detail = "The process was stopped during this task; the task was not resumed."
-                    await log.append(AgentStopped(reason="canceled", detail=detail))
+                    await log.append(AgentStopped(reason="interrupted", detail=detail))
                 results.append(build_result(run, log.trajectory))
         return tuple(results)
 

@@ -118,4 +118,4 @@ async def scenario() -> AsyncIterator[HandlerScenario]:
             await scenario.handler.close()
 
 
-QUEUED_NOTICE = "Queued: next in line, after my current run here. To cancel, comment `@agent stop`."
+QUEUED_NOTICE = "Queued: next in line, after my current run here. To stop this run, comment `@agent stop`."

@@ -5,9 +5,8 @@ import itertools
 from datetime import datetime
 
 from patchwright.bot.jobs import (
-    Canceled,
+    OPERATOR_REQUEST,
     Cancellation,
-    CancelReason,
     CancelScope,
     JobHandler,
     JobRecord,
@@ -34,7 +33,7 @@ class InlineQueue:
         self._places = itertools.count()
         self._running: dict[JobId, asyncio.Task[JobResult | Retry]] = {}
         self._stopped: dict[tuple[str, CancelScope], datetime] = {}
-        self._unwanted: dict[JobId, CancelReason] = {}
+        self._unwanted: dict[JobId, Cancellation] = {}
         self._taken_up: dict[JobId, JobRecord] = {}
         self.left: list[UnreadableJob] = []
         """Jobs that another version queued."""
@@ -73,30 +72,34 @@ class InlineQueue:
         return tuple(one for one in self._records.values() if one.state != "completed")
 
     async def cancel_thread(
-        self, repo: Repo, number: int, requested_before: datetime, reason: CancelReason = "requested"
+        self,
+        repo: Repo,
+        number: int,
+        requested_before: datetime,
+        cancellation: Cancellation = OPERATOR_REQUEST,
     ) -> tuple[JobRecord, ...]:
-        scope = cancel_scope(reason)
+        scope = cancel_scope(cancellation.reason)
         key = thread_key(repo, number), scope
         self._stopped[key] = max(requested_before, self._stopped.get(key, requested_before))
         meant = select_records(await self.active_jobs(repo, number), requested_before, scope)
         for one in meant:
-            await self.cancel(one.job.id, reason)
+            await self.cancel(one.job.id, cancellation)
         return meant
 
     def _enqueue(self, job: JobId) -> None:
         self._waiting.put_nowait((not self._records[job].urgent, next(self._places), job))
 
-    async def cancel(self, job: JobId, reason: CancelReason = "requested") -> bool:
+    async def cancel(self, job: JobId, cancellation: Cancellation = OPERATOR_REQUEST) -> bool:
         known = self._records.get(job)
         if known is None or known.state == "completed":
             return False
         if known.state == "queued" and known.tries:  # An immediate next try saves its work.
-            self._unwanted[job] = reason
+            self._unwanted[job] = cancellation
             self._enqueue(job)
             return True
-        self._records[job] = known.with_result(Canceled(reason=reason))
+        self._records[job] = known.with_result(cancellation.as_result())
         if job in self._running:
-            cancel_handler(self._running[job], Cancellation(reason=reason))
+            cancel_handler(self._running[job], cancellation)
         return True
 
     async def should_continue(self, job: JobId) -> bool:
@@ -118,8 +121,8 @@ class InlineQueue:
         task = self._running[job] = asyncio.create_task(handler(record.job, record.tries))
         if why := self._unwanted.pop(job, None):
             await asyncio.sleep(0)  # The task must start before it can be canceled.
-            self._records[job] = record.with_result(Canceled(reason=why))
-            cancel_handler(task, Cancellation(reason=why))
+            self._records[job] = record.with_result(why.as_result())
+            cancel_handler(task, why)
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from patchwright.bot.jobs import Canceled, JobRecord
+from patchwright.bot.jobs import JobRecord, Stopped
 from patchwright.bot.webhooks.delivery import LabelAdded, parse_delivery
 from patchwright.demo.github import Delivery
 from patchwright.resolver.domain import JobId
@@ -13,7 +13,8 @@ from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
 
-AWAY = "The label was removed before I started. Add it again to start a new run."
+AWAY = "@maintainer removed the label before I started. Add it again to start a new run."
+UNLABELED = Stopped(reason="unlabeled", by="maintainer")
 CLOSED = "This was closed before I started. Reopen it and ask me again."
 
 
@@ -43,7 +44,7 @@ async def test_removing_the_label_cancels_its_jobs_but_not_those_of_comments(
     run = await scenario.request("@agent fix it")
     away = await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer")
     await deliver_all(scenario, away, away)
-    assert (await record(scenario, labeled.id)).result == Canceled(reason="unlabeled")
+    assert (await record(scenario, labeled.id)).result == UNLABELED
     assert (await record(scenario, run.id)).state == "queued"
     assert scenario.replies == [AWAY]
 
@@ -56,7 +57,7 @@ async def test_a_run_whose_label_is_removed_is_canceled_and_reports_it(
     await deliver_all(
         scenario, await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer")
     )
-    assert (await wait_for_state(scenario.queue, labeled.id)).result == Canceled(reason="unlabeled")
+    assert (await wait_for_state(scenario.queue, labeled.id)).result == UNLABELED
     assert scenario.replies == []  # Its status comment says so: tests/end_to_end/test_withdrawn_requests.py.
 
 
@@ -76,7 +77,7 @@ async def test_a_user_without_write_access_can_only_cancel_their_own_request(
         scenario, await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="triager")
     )
     assert (await record(scenario, labeled.id)).state == "queued"
-    assert (await record(scenario, own.id)).result == Canceled(reason="unlabeled")
+    assert (await record(scenario, own.id)).result == Stopped(reason="unlabeled", by="triager")
 
 
 async def test_other_labels_and_bots_cancel_nothing(scenario: HandlerScenario) -> None:
@@ -143,7 +144,7 @@ async def test_closing_the_thread_cancels_queued_and_running_jobs(
     closing = await scenario.fake_github.close_thread(scenario.issue, by="reporter")
     await deliver_all(scenario, closing, closing)
     for one in (running, message, again):
-        assert (await wait_for_state(scenario.queue, one.id)).result == Canceled(reason="closed")
+        assert (await wait_for_state(scenario.queue, one.id)).result == Stopped(reason="closed")
     # The notice for the label; the message's run reports its cancellation itself.
     assert scenario.replies == [CLOSED]
 
@@ -156,7 +157,7 @@ async def test_closing_a_pull_request_cancels_its_jobs(scenario: HandlerScenario
     )
     elsewhere = await scenario.label()
     await deliver_all(scenario, await scenario.fake_github.close_thread(pull, by="maintainer", merged=True))
-    assert (await record(scenario, job.id)).result == Canceled(reason="closed")
+    assert (await record(scenario, job.id)).result == Stopped(reason="closed")
     assert (await record(scenario, elsewhere.id)).state == "queued"
     assert pull.comments[-1].body.strip().endswith(CLOSED)
 
@@ -167,7 +168,7 @@ async def test_requests_after_reopening_a_thread_are_handled(scenario: HandlerSc
     scenario.issue.closed = None
     after = await scenario.request("@agent fix it all the same")
     await deliver_all(scenario, closing)
-    assert (await record(scenario, before.id)).result == Canceled(reason="closed")
+    assert (await record(scenario, before.id)).result == Stopped(reason="closed")
     assert (await record(scenario, after.id)).state == "queued"
 
 
@@ -175,7 +176,7 @@ async def test_jobs_of_a_locked_thread_are_canceled_too(scenario: HandlerScenari
     waiting = await scenario.label()
     scenario.fake_github.fail_next_request("POST", "/comments", status=403, body={"message": "locked"})
     await deliver_all(scenario, await scenario.fake_github.close_thread(scenario.issue, by="reporter"))
-    assert (await record(scenario, waiting.id)).result == Canceled(reason="closed")
+    assert (await record(scenario, waiting.id)).result == Stopped(reason="closed")
 
 
 async def test_without_a_job_nothing_is_posted(scenario: HandlerScenario) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from patchwright.bot.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
-from patchwright.bot.jobs import Answered, Canceled
+from patchwright.bot.jobs import Answered, Stopped
 from patchwright.bot.redis.delivery_inbox import StoredDelivery
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
 from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
@@ -43,7 +43,7 @@ async def test_the_stop_button_cancels_a_running_job(scenario: HandlerScenario, 
         await handler.running.wait()
         await scenario.handler.handle_dashboard_command(button(scenario, "stop", by, run=job.id))
         record = await wait_for_state(scenario.queue, job.id)
-    assert record.result == Canceled()
+    assert record.result == Stopped(by=by or "")
     pressed = await scenario.queue.get_record(JobId("press-1"))
     assert pressed is not None
     assert pressed.result == Answered()
@@ -57,11 +57,11 @@ async def test_the_stop_button_cancels_only_the_run_of_its_page(scenario: Handle
         await scenario.handler.handle_dashboard_command(
             button(scenario, "stop", "maintainer", run=waiting.id)
         )
-        assert (await wait_for_state(scenario.queue, waiting.id)).result == Canceled()
+        assert (await wait_for_state(scenario.queue, waiting.id)).result == Stopped(by="maintainer")
         goes_on = await scenario.queue.get_record(running.id)
         assert goes_on is not None and goes_on.state == "running"
         assert await scenario.queue.should_continue(running.id)
-    assert scenario.replies == ["I was stopped before I started."]
+    assert scenario.replies == ["@maintainer stopped this run before it started."]
 
 
 async def test_the_stop_button_of_a_completed_run_cancels_nothing(scenario: HandlerScenario) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from patchwright.bot.embedded_redis import run_embedded_redis
-from patchwright.bot.jobs import Canceled, JobQueue
+from patchwright.bot.jobs import JobQueue, Stopped
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.thread_forge import NullForge
 from patchwright.bot.trigger_handler import TriggerHandler
@@ -103,9 +103,9 @@ async def is_right(queue: JobQueue, thread_events: Sequence[ThreadEvent]) -> Non
         record = await queue.get_record(request.job.id)
         wanted = not any(one.ends(request) for one in thread_events)
         if wanted:
-            assert record is not None and not isinstance(record.result, Canceled), request
+            assert record is not None and not isinstance(record.result, Stopped), request
         else:
-            assert record is None or isinstance(record.result, Canceled), request
+            assert record is None or isinstance(record.result, Stopped), request
 
 
 KINDS: list[What] = ["label", "unlabel", "work", "retry", "stop", "close", "reopen", "edit"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.job_runner import LOG_TAKEN_RETRY_SECONDS, JobRunner
-from patchwright.bot.jobs import Canceled, Failed, Retry
+from patchwright.bot.jobs import Cancellation, Failed, Retry, Stopped
 from patchwright.bot.observe.faults import classify_error
 from patchwright.resolver.agent import record_prompts
 from patchwright.resolver.domain import Job, Outcome, RunId
@@ -155,12 +155,12 @@ async def test_a_cancellation_unnoticed_by_the_run_is_reported_like_any_other(tm
     await queue.put(job())
     async with running_worker(queue, JobRunner(resolve, runner.report_failure).run):
         await asyncio.wait_for(model.request_started.wait(), 10)
-        await queue.cancel(job().id, "unlabeled")
-        assert (await wait_for_state(queue, job().id)).result == Canceled(reason="unlabeled")
+        await queue.cancel(job().id, Cancellation(reason="unlabeled", by="triager"))
+        assert (await wait_for_state(queue, job().id)).result == Stopped(reason="unlabeled", by="triager")
         async with asyncio.timeout(10):
             while not runner.failures:
                 await asyncio.sleep(0.02)
-    assert runner.failures == [(job().id, "Somebody removed the label.")]
+    assert runner.failures == [(job().id, "@triager removed the label.")]
 
 
 async def test_a_job_suspended_by_its_worker_reports_nothing() -> None:

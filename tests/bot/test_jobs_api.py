@@ -115,11 +115,11 @@ async def test_a_missing_or_wrong_token_is_unauthorized_and_reveals_nothing(
     assert queue.known == {"known"}
 
 
-async def test_a_queued_or_running_job_can_be_canceled(http: httpx.AsyncClient, queue: InlineQueue) -> None:
+async def test_a_queued_or_running_job_can_be_stopped(http: httpx.AsyncClient, queue: InlineQueue) -> None:
     await http.post("/jobs", json=REQUEST | {"id": "mine"})
-    assert (await http.delete("/jobs/mine")).json() == {"id": "mine", "canceled": True}
-    assert (await http.get("/jobs/mine")).json()["result"]["kind"] == "canceled"
-    assert (await http.delete("/jobs/mine")).json() == {"id": "mine", "canceled": False}
+    assert (await http.delete("/jobs/mine")).json() == {"id": "mine", "stopped": True}
+    assert (await http.get("/jobs/mine")).json()["result"]["kind"] == "stopped"
+    assert (await http.delete("/jobs/mine")).json() == {"id": "mine", "stopped": False}
 
 
 @pytest.mark.parametrize("path", ["/jobs/none", "/jobs/", "/jobs/a/b", "/jobs/..%2f..", "/jobs/" + "a" * 999])
@@ -155,8 +155,8 @@ async def test_an_invalid_request_is_explained_in_a_sentence(
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("stop", "command: To cancel a job, send DELETE /jobs/ID."),
-        ("Stop, please!", "command: To cancel a job, send DELETE /jobs/ID."),
+        ("stop", "command: To stop a job, send DELETE /jobs/ID."),
+        ("Stop, please!", "command: To stop a job, send DELETE /jobs/ID."),
         ("help", "command: The help command is not available here. See docs/commands.md."),
         (
             "retyr",

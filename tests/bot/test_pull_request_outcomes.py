@@ -12,7 +12,7 @@ from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.identity import Identity
 from patchwright.bot.github.rest import RestClient
-from patchwright.bot.jobs import Canceled
+from patchwright.bot.jobs import Stopped
 from patchwright.bot.pull_request_outcomes import OwnPullRequests
 from patchwright.bot.reconcile.reconciler import Reconciler
 from patchwright.bot.redis.counters import Counters
@@ -206,4 +206,4 @@ async def test_closing_the_issue_otherwise_cancels_the_run(
             scenario.proposed(body=body), by="maintainer", merged=merged
         )
         await scenario.hears(ended, await scenario.fake_github.close_thread(scenario.issue, by="reporter"))
-        assert (await wait_for_state(scenario.queue, run.job.id)).result == Canceled(reason="closed")
+        assert (await wait_for_state(scenario.queue, run.job.id)).result == Stopped(reason="closed")

@@ -66,7 +66,7 @@ def test_a_log_is_summarized() -> None:
     assert run.run_started is not None
     assert summary.title == run.run_started.thread.title
     assert summarize_log(RUN, Trajectory(run.entries[:-1]), is_running=False).state == "stopped"
-    assert summarize_log(RUN, Trajectory(run.entries[:-1]), is_running=True).state == "working"
+    assert summarize_log(RUN, Trajectory(run.entries[:-1]), is_running=True).state == "running"
 
 
 async def test_a_run_is_indexed_while_it_runs_and_with_its_result(
@@ -75,10 +75,10 @@ async def test_a_run_is_indexed_while_it_runs_and_with_its_result(
     events = list(full_run())
     reporting = with_run_index(silently, runs, interval=0.02)
     async with FileLogStore(tmp_path).open(RUN.id) as log, reporting(RUN, log):
-        await until(runs, state="working", steps=0)
+        await until(runs, state="running", steps=0)
         for event in events[:-1]:
             await log.append(event)
-        await until(runs, state="working", steps=log.trajectory.usage().steps, title="add() subtracts")
+        await until(runs, state="running", steps=log.trajectory.usage().steps, title="add() subtracts")
         await log.append(events[-1])
     assert (await until(runs, state="published")).verdict == "fixed"
 
@@ -164,7 +164,7 @@ async def test_the_newest_runs_come_first_and_the_oldest_are_dropped(url: str) -
     runs = SharedRunIndex(url, max_runs=3)
     for number in (2, 5, 1, 4, 3):
         name = f"run-{number}"
-        await runs.put(RunSummary(run=JobId(name), state="working", started_at=float(number)))
+        await runs.put(RunSummary(run=JobId(name), state="running", started_at=float(number)))
     assert [one.run for one in await runs.list_newest()] == ["run-5", "run-4", "run-3"]
     assert await runs.get(JobId("run-1")) is None
     await runs._redis.hset(RUNS_KEY, "run-4", b"{}")  # Written by another version.

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from patchwright.bot.github.auth import TokenAuth
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.jobs import Answered, Canceled, JobResult, Retry
+from patchwright.bot.jobs import Answered, JobResult, Retry, Stopped
 from patchwright.bot.run_messages import RunMessages
 from patchwright.resolver.domain import Job, Rejected
 from patchwright.resolver.events import Entry, Message, Trajectory
@@ -133,7 +133,7 @@ async def test_a_label_by_a_stranger_after_a_mention_is_rejected_and_a_stop_canc
         assert refusal.startswith("@triager needs write access to start a run")
         label = await scenario.label()
         await scenario.request("@agent stop")
-        assert (await wait_for_state(scenario.queue, label.id)).result == Canceled()
+        assert (await wait_for_state(scenario.queue, label.id)).result == Stopped(by="maintainer")
     assert scenario.replies == [refusal]
 
 

@@ -239,5 +239,5 @@ async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failur
         "A new attempt will fail until someone fixes the cause.\n\n"
         f"I proposed no change. An operator can find the log under the run `{RUN}`.\n"
     )
-    await report_failure(scenario.forge, scenario.job, JobCanceled("Somebody canceled this run."))
-    assert scenario.comment.startswith("**Not done.** Somebody canceled this run.\n")
+    await report_failure(scenario.forge, scenario.job, JobCanceled("The operator stopped this run."))
+    assert scenario.comment.startswith("**Not done.** The operator stopped this run.\n")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.jobs import Answered, Canceled, JobResult, UnreadableJob
+from patchwright.bot.jobs import Answered, JobResult, Stopped, UnreadableJob
 from patchwright.bot.run_messages import RunMessages
 from patchwright.bot.trigger_handler import STALE_STOP_AGE
 from patchwright.bot.webhooks.delivery import CommentCreated, parse_delivery
@@ -116,11 +116,11 @@ async def test_a_stop_cancels_running_and_queued_jobs_once(scenario: HandlerScen
         stopping = await scenario.comment("@agent stop")
         await scenario.deliver(stopping)
         for job in (running, waiting):
-            assert (await wait_for_state(scenario.queue, job.id)).result == Canceled()
+            assert (await wait_for_state(scenario.queue, job.id)).result == Stopped(by="maintainer")
         assert await scenario.wait_for_reactions(scenario.issue.comments[1]) == ["eyes"]
         later = await scenario.request("@agent retry")
         await scenario.deliver(stopping)
-        assert scenario.replies == ["I was stopped before I started."]  # The queued job.
+        assert scenario.replies == ["@maintainer stopped this run before it started."]  # The queued job.
         record = await scenario.queue.get_record(later.id)
         assert record is not None and record.state != "completed"
 
@@ -139,8 +139,8 @@ async def test_a_stop_before_the_job_starts_posts_a_cancellation_notice(scenario
     job = await scenario.label()
     await scenario.request("@agent stop")
     record = await scenario.queue.get_record(job.id)
-    assert record is not None and record.result == Canceled()
-    assert scenario.replies == ["I was stopped before I started."]
+    assert record is not None and record.result == Stopped(by="maintainer")
+    assert scenario.replies == ["@maintainer stopped this run before it started."]
     assert await scenario.wait_for_reactions(scenario.issue.comments[0]) == ["eyes"]
 
 
@@ -155,7 +155,7 @@ async def test_a_stop_reports_jobs_of_another_version_that_stay_queued(
     if not beside:
         await scenario.queue.cancel(job.id)
     stopping = await scenario.request("@agent stop")
-    assert scenario.replies[:-1] == (["I was stopped before I started."] if beside else [])
+    assert scenario.replies[:-1] == (["@maintainer stopped this run before it started."] if beside else [])
     assert scenario.replies[-1] == (
         "I could not stop everything here: a different version of Patchwright queued some of the jobs. "
         "Comment `@agent stop` again after the operator has upgraded all workers to the same version."
@@ -179,8 +179,8 @@ async def test_a_redelivered_stop_posts_the_lost_cancellation_notice(scenario: H
         await scenario.deliver(stopping)
     await scenario.deliver(stopping)
     record = await scenario.queue.get_record(waiting.id)
-    assert record is not None and record.result == Canceled()
-    assert scenario.replies == ["I was stopped before I started."]
+    assert record is not None and record.result == Stopped(by="maintainer")
+    assert scenario.replies == ["@maintainer stopped this run before it started."]
 
 
 async def test_a_redelivered_stop_does_not_claim_that_nothing_ran(scenario: HandlerScenario) -> None:
@@ -201,10 +201,10 @@ async def test_a_redelivered_stop_does_not_claim_that_nothing_ran(scenario: Hand
     stopping = await scenario.comment("@agent stop")
     with pytest.raises(QueueDown):
         await scenario.deliver(stopping)
-    assert (await wait_for_state(scenario.queue, waiting.id)).result == Canceled()
+    assert (await wait_for_state(scenario.queue, waiting.id)).result == Stopped(by="maintainer")
     stop = await scenario.deliver(stopping)
     assert (await wait_for_state(scenario.queue, stop.id)).result == Answered()
-    assert scenario.replies == ["I was stopped before I started."]
+    assert scenario.replies == ["@maintainer stopped this run before it started."]
     await scenario.handler.close()
 
 
@@ -238,7 +238,7 @@ async def test_running_jobs_are_canceled_even_if_notices_fail(scenario: HandlerS
         lose_the_next_edit(scenario)
         with pytest.raises(ForgeError):
             await scenario.request("@agent stop")
-        assert (await wait_for_state(scenario.queue, running.id)).result == Canceled()
+        assert (await wait_for_state(scenario.queue, running.id)).result == Stopped(by="maintainer")
 
 
 async def test_an_old_stop_cancels_no_later_job(scenario: HandlerScenario) -> None:

@@ -24,7 +24,7 @@ from tests.bot.jobs import DONE, wait_for_state
 pytestmark = pytest.mark.redis
 
 WAITS = (
-    "Queued: the container images are being built first, which takes a minute or two. To cancel, "
+    "Queued: the container images are being built first, which takes a minute or two. To stop this run, "
     "comment `@agent stop`."
 )
 

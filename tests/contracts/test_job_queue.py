@@ -11,13 +11,13 @@ import pytest
 from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.jobs import (
     Answered,
-    Canceled,
     Cancellation,
     Failed,
     JobQueue,
     JobRecord,
     JobResult,
     Retry,
+    Stopped,
     current_cancellation,
 )
 from patchwright.bot.redis.arq_queue import ArqQueue
@@ -26,6 +26,7 @@ from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, RecordingHandler, job, running_worker, wait_for_state
 
 NOON, SECOND = datetime(2026, 11, 20, 12, tzinfo=UTC), timedelta(seconds=1)
+UNLABELED = Cancellation(reason="unlabeled", by="triager")
 
 
 @pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.redis), "inline"])
@@ -82,7 +83,7 @@ async def test_a_queued_job_that_is_canceled_never_starts(queue: JobQueue, handl
     assert await queue.cancel(job().id) is False
     async with running_worker(queue, handler):
         await asyncio.sleep(0.6)
-    assert (await wait_for_state(queue, job().id)).result == Canceled()
+    assert (await wait_for_state(queue, job().id)).result == Stopped()
     assert handler.started == {}
     assert await queue.put(job()) is False
 
@@ -95,7 +96,7 @@ async def test_a_running_job_that_is_canceled_ends_within_seconds(
         await handler.running.wait()
         assert await queue.cancel(job().id) is True
         record = await wait_for_state(queue, job().id, seconds=5)
-    assert record == JobRecord(job=job(), state="completed", tries=1, result=Canceled())
+    assert record == JobRecord(job=job(), state="completed", tries=1, result=Stopped())
 
 
 async def test_a_canceled_job_should_not_continue_while_it_cleans_up(queue: JobQueue) -> None:
@@ -273,8 +274,8 @@ async def test_a_job_canceled_between_two_tries_cleans_up(queue: JobQueue) -> No
                 1,
             ):
                 await asyncio.sleep(0.02)
-        assert await queue.cancel(job().id, "closed")
-        assert (await wait_for_state(queue, job().id)).result == Canceled(reason="closed")
+        assert await queue.cancel(job().id, Cancellation(reason="closed"))
+        assert (await wait_for_state(queue, job().id)).result == Stopped(reason="closed")
     assert cancellations == [Cancellation(reason="closed")]
 
 
@@ -283,12 +284,12 @@ async def test_a_removed_label_cancels_only_jobs_that_a_label_started(queue: Job
     mentioned, late = job("acme-sample-7-000000000002"), job("acme-sample-7-000000000003", label="fix-me")
     for each in (labeled, mentioned):
         await queue.put(each, requested_at=NOON)
-    assert [each.job.id for each in await queue.cancel_thread(job().repo, 7, NOON + SECOND, "unlabeled")] == [
+    assert [each.job.id for each in await queue.cancel_thread(job().repo, 7, NOON + SECOND, UNLABELED)] == [
         labeled.id
     ]
     assert await queue.put(late, requested_at=NOON) is False
     assert await queue.put(late, requested_at=NOON + 2 * SECOND) is True
-    assert (await wait_for_state(queue, labeled.id)).result == Canceled(reason="unlabeled")
+    assert (await wait_for_state(queue, labeled.id)).result == Stopped(reason="unlabeled", by="triager")
     assert {each.job.id for each in await queue.all_active_jobs()} == {mentioned.id, late.id}
 
 
@@ -308,9 +309,9 @@ async def test_a_handler_learns_why_its_job_is_canceled(queue: JobQueue) -> None
     await queue.put(job(label="fix-me"), requested_at=NOON)
     async with running_worker(queue, handler):
         await running.wait()
-        await queue.cancel_thread(job().repo, 7, NOON, "unlabeled")
-        assert (await wait_for_state(queue, job().id)).result == Canceled(reason="unlabeled")
-    assert cancellations == [Cancellation(reason="unlabeled")]
+        await queue.cancel_thread(job().repo, 7, NOON, UNLABELED)
+        assert (await wait_for_state(queue, job().id)).result == Stopped(reason="unlabeled", by="triager")
+    assert cancellations == [UNLABELED]
 
 
 async def test_a_handler_learns_why_even_if_its_cancellation_was_swallowed(queue: JobQueue) -> None:
@@ -329,7 +330,7 @@ async def test_a_handler_learns_why_even_if_its_cancellation_was_swallowed(queue
     async with running_worker(queue, handler):
         await running.wait()
         await queue.cancel_thread(job().repo, 7, NOON)
-        assert (await wait_for_state(queue, job().id)).result == Canceled()
+        assert (await wait_for_state(queue, job().id)).result == Stopped()
     assert cancellations == [Cancellation(reason="requested")]
 
 

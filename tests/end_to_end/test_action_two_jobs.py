@@ -114,7 +114,7 @@ async def test_a_canceled_first_job_saves_its_work_on_a_branch(workflow: Workflo
     await scenario.script_model(*FIX_TURNS, on_request=cancel)
     await workflow.label()
     first = await workflow.resolve()
-    assert first.outputs["outcome"] == "canceled", first.output
+    assert first.outputs["outcome"] == "stopped", first.output
     second = await workflow.publish()
     assert second.outputs["outcome"] == "error", second.output
     (branch,) = (name for name in scenario.repo.branches if name.startswith("patchwright/"))

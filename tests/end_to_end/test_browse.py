@@ -173,5 +173,5 @@ async def test_a_run_killed_while_browsing_counts_the_cost_and_continues(
     assert "process was stopped" in report.text
     assert scenario.trajectory(run).usage().steps == len(scenario.trajectory(run).replies()) + 1
     ended = scenario.trajectory(event.run).agent_stopped
-    assert ended is not None and ended.reason == "canceled"
+    assert ended is not None and ended.reason == "interrupted"
     assert "a + b" in fix.read_text()

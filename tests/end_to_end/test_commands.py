@@ -17,7 +17,7 @@ from tests.end_to_end.conftest import CODE, FIX_TURNS, RunningServer, Scenario
 pytestmark = pytest.mark.redis
 
 SECRET = "story-webhook-secret"
-QUEUED = "Queued: next in line, after my current run here. To cancel, comment `@agent stop`."
+QUEUED = "Queued: next in line, after my current run here. To stop this run, comment `@agent stop`."
 
 
 def when(turn: int, requested: asyncio.Event) -> Callable[[int, Any], None]:
@@ -82,8 +82,8 @@ async def test_stop_from_a_writer_ends_the_run_within_seconds_and_saves_its_work
             await scenario.fake_github.redeliver(delivery)
         await asyncio.sleep(1)
     answer, planned = answers(scenario)
-    assert planned == "I was stopped before I started."
-    assert answer.startswith("I had to stop before I finished. Somebody canceled this run.")
+    assert planned == "@maintainer stopped this run before it started."
+    assert answer.startswith("I had to stop before I finished. @\u200bmaintainer stopped this run.")
     assert "comment `@agent resume`" in answer
     (branch,) = [name for name in scenario.repo.branches if name != "main"]
     assert scenario.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")

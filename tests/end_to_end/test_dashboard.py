@@ -46,7 +46,7 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
     ):
         assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
         await wait_until_requested(scenario, served, requested)
-        (run,) = await wait_for_runs(browser, "working", 1)
+        (run,) = await wait_for_runs(browser, "running", 1)
         async with watch_run(browser, run) as watch:
             text = ""
             while "a + b" not in text:  # the first edit, shown live
@@ -54,7 +54,7 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
             await press(browser, run, "stop")
             await until(lambda: answers(scenario)[0].startswith("I had to stop"))
             await watch.until("end")
-        assert await wait_for_runs(browser, "canceled", 1) == [run]
+        assert await wait_for_runs(browser, "stopped", 1) == [run]
         (scenario.data / "again").touch()
         await press(browser, run, "retry")
         (again,) = await wait_for_runs(browser, "published", 1)

@@ -14,7 +14,7 @@ import pytest
 from patchwright.bot import composition_root
 from patchwright.bot.github.auth import RequestPolicy
 from patchwright.bot.job_runner import JobRunner
-from patchwright.bot.jobs import Canceled, Failed, JobResult
+from patchwright.bot.jobs import Failed, JobResult, Stopped
 from patchwright.bot.status_comment import comment_reporter, report_failure
 from patchwright.demo.recorded_model import ModelFault, RecordedTurn
 from patchwright.resolver.dependencies import RunDependencies
@@ -197,12 +197,12 @@ async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(polled_sc
     async with service(scenario) as at_work:
         await at_work.queue.put(scenario.job())
         async with asyncio.timeout(120):
-            while not any("Somebody canceled this run." in each for each in scenario.comments):
+            while not any("The operator stopped this run." in each for each in scenario.comments):
                 await asyncio.sleep(0.05)
         record = await at_work.queue.get_record(scenario.job().id)
-        assert record is not None and record.result == Canceled()
+        assert record is not None and record.result == Stopped()
     (comment,) = scenario.comments
-    assert comment.startswith("I had to stop before I finished. Somebody canceled this run.")
+    assert comment.startswith("I had to stop before I finished. The operator stopped this run.")
     assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
 
 
@@ -346,7 +346,7 @@ async def test_a_canceled_workflow_saves_its_work_before_its_machine_ends(polled
     (comment,) = scenario.comments
     assert "The workflow was canceled." in comment
     assert "I cannot resume this run, because its log was deleted with the workflow's runner." in comment
-    assert "canceled" in (scenario.data / "output").read_text()
+    assert "stopped" in (scenario.data / "output").read_text()
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ async def test_a_run_ends_when_its_label_is_removed(scenario: Scenario) -> None:
     async with scenario.serve() as served:
         await wait_until_requested(scenario, served, requested)
         gone = await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer")
-        await _is_stopped(scenario, "Somebody removed the label.", gone)
+        await _is_stopped(scenario, "@\u200bmaintainer removed the label.", gone)
 
 
 @pytest.mark.slow

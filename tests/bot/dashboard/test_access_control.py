@@ -228,7 +228,7 @@ async def test_repositories_beyond_the_limit_are_checked_by_the_next_view(server
         server.fake_github.install_app(server.login.app, repo)
         run = JobId(f"acme-r{number}-1-x")
         await server.runs.put(
-            RunSummary(run=run, state="working", repository=f"acme/r{number}", number=1, started_at=number)
+            RunSummary(run=run, state="running", repository=f"acme/r{number}", number=1, started_at=number)
         )
     server.fake_github.sign_in("reader")
     browser = await server.person("reader")  # which shows the list for the first time
@@ -246,7 +246,7 @@ async def test_the_number_of_unchecked_repositories_is_shown(server: DashboardSe
         await server.runs.put(
             RunSummary(
                 run=JobId(f"x-{number}"),
-                state="working",
+                state="running",
                 repository=f"acme/r{number}",
                 number=1,
                 started_at=number,

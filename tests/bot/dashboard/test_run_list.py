@@ -43,7 +43,7 @@ async def filled_list(server: DashboardServer) -> httpx.AsyncClient:
         run_summary(4, verdict="fixed", pull_request=104, cost_usd=0.25),
         run_summary(5, state="failed", title="The <b>disk</b> is full"),
         run_summary(6, state="reported", verdict="regressed", repository="acme/web"),
-        run_summary(7, state="working", repository="acme/web", cost_usd=0.125, is_cost_known=False),
+        run_summary(7, state="running", repository="acme/web", cost_usd=0.125, is_cost_known=False),
         run_summary(8, state="input_required", title="Größe and more"),
     ):
         await server.runs.put(one)
@@ -179,7 +179,7 @@ async def test_each_statistic_has_an_explanation(filled_list: httpx.AsyncClient)
 
 
 def test_failures_of_the_model_or_the_settings_are_no_infrastructure_failures() -> None:
-    statistics, run = RunStatistics(), run_summary(1, state="working")
+    statistics, run = RunStatistics(), run_summary(1, state="running")
     for fault in (*EXTERNAL_FAULTS, "engine", "internal"):
         statistics.add(run.with_result(Failed.model_validate({"error": "It is down.", "fault": fault})))
     assert (statistics.finished, statistics.success_rate) == (4, 0.5)
@@ -192,7 +192,7 @@ def test_rates_of_an_empty_list_are_none() -> None:
 
 async def test_a_queued_job_is_listed(server: DashboardServer) -> None:
     await server.queue.put(server.job("acme-calc-9-waiting", number=9))
-    page = (await (await server.operator()).get("/?state=waiting")).text
+    page = (await (await server.operator()).get("/?state=queued")).text
     assert "/runs/acme-calc-9-waiting" in page
 
 

@@ -13,7 +13,7 @@ from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted
 from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.jobs import Canceled
+from patchwright.bot.jobs import Stopped
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.leader_lease import LeaderLease
 from patchwright.bot.webhooks.delivery import InstallationChanged
@@ -279,7 +279,7 @@ async def test_an_uninstalled_app_cancels_its_jobs_there(installed: InstalledApp
     assert len(await queue.all_active_jobs()) == 2
     await handler.handle(access_removed)
     ended = await queue.get_record(own_job.id)
-    assert ended is not None and ended.result == Canceled(reason="access_lost")
+    assert ended is not None and ended.result == Stopped(reason="access_lost")
     assert [one.job for one in await queue.all_active_jobs()] == [other_job]
 
 

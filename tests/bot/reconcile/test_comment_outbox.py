@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.github.comment_tags import parse_tag
-from patchwright.bot.jobs import Answered, Canceled, Failed, JobResult
+from patchwright.bot.jobs import Answered, Failed, JobResult, Stopped
 from patchwright.bot.reconcile.comment_outbox import CommentOutbox, open_outbox
 from patchwright.demo.github import Issue
 from patchwright.resolver.domain import InputRequired, Job, Published, Rejected, Reported, Verdict
@@ -97,7 +97,7 @@ ENDED_TEXTS: tuple[tuple[JobResult, str], ...] = (
         "**No pull request:** nothing changed.",
     ),
     (Rejected(explanation="ask again."), "Ask again."),
-    (Canceled(), "This run was canceled. An operator can find the log under the run `{run}`."),
+    (Stopped(), "This run was stopped. An operator can find the log under the run `{run}`."),
     (
         Failed(error="x"),
         "I had to stop before I finished. An operator can find the log under the run `{run}`.",
@@ -127,7 +127,7 @@ async def test_a_final_text_is_never_replaced_by_the_general_one(deployment: Dep
 
 async def test_the_worker_that_polls_posts_what_github_refused(deployment: Deployment) -> None:
     issue, job = await start_job(deployment)
-    await deployment.queue.complete(job, Canceled())
+    await deployment.queue.complete(job, Stopped())
     reconciler = deployment.build_reconciler()
     reconciler._outbox = deployment.forge.outbox
     await reconciler.reconcile()

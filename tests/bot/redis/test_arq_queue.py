@@ -15,7 +15,7 @@ from arq.constants import in_progress_key_prefix, job_key_prefix
 
 from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.jobs import Canceled, JobRecord, thread_key
+from patchwright.bot.jobs import JobRecord, Stopped, thread_key
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.arq_worker import QUEUE_NAME
 from patchwright.bot.redis.connection import can_write
@@ -285,11 +285,11 @@ async def test_a_job_canceled_while_it_starts_is_canceled(queue: ArqQueue, handl
         await queue.put(job())
         await handler.running.wait()
         await queue._redis.set(f"patchwright:cancellation:{job().id}", b"1")
-        await queue._records.write(JobRecord(job=job()).with_result(Canceled()), keep_cancellation=True)
+        await queue._records.write(JobRecord(job=job()).with_result(Stopped()), keep_cancellation=True)
         async with asyncio.timeout(5):
             while await queue._redis.exists(in_progress_key_prefix + job().id):
                 await asyncio.sleep(0.02)
-    assert (await wait_for_state(queue, job().id)).result == Canceled()
+    assert (await wait_for_state(queue, job().id)).result == Stopped()
 
 
 async def test_an_unreachable_redis_fails_at_once(short_tmp: Path) -> None:

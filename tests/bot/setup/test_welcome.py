@@ -80,12 +80,12 @@ def run_summary(state: RunState, began: float) -> RunSummary:
 
 
 def test_the_first_answered_run_is_preferred() -> None:
-    old, failed, working = run_summary("published", 5), run_summary("failed", 10), run_summary("working", 11)
+    old, failed, running = run_summary("published", 5), run_summary("failed", 10), run_summary("running", 11)
     first, second = run_summary("published", 12), run_summary("reported", 13)
     assert find_first_run([old], since=6) is None
     assert find_first_run([failed, old], since=6) == failed
-    assert find_first_run([working, failed, old], since=6) == working
-    assert find_first_run([second, first, working, failed, old], since=6) == first
+    assert find_first_run([running, failed, old], since=6) == running
+    assert find_first_run([second, first, running, failed, old], since=6) == first
 
 
 @asynccontextmanager

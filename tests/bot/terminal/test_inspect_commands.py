@@ -192,7 +192,7 @@ def test_runs_are_listed_with_their_results(tmp_path: Path) -> None:
     assert result.returncode == 0 and "\x1b" not in result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
     assert [line[:2] for line in lines] == [
-        ["run", "state"], [RUN, "published"], ["cut", "stopped"], ["works", "working"], ["broken", "damaged"],
+        ["run", "state"], [RUN, "published"], ["cut", "stopped"], ["works", "running"], ["broken", "damaged"],
     ]  # fmt: skip
     assert lines[1][2:4] == ["fixed", "$0.55"]
     first = machine["runs"][0]
@@ -273,7 +273,7 @@ def test_a_run_is_found_by_prefix_or_as_last(three: Path, given: str, meant: str
             ("resolve", "--continue", "acme", "--out", "f", "--model", "m"),
             "--out works only with a local repository",
         ),
-        (("runs", "--state", "sleeping"), "--state must be one of working, published, "),
+        (("runs", "--state", "sleeping"), "--state must be one of running, published, "),
         (("runs", "--nonsense"), "There is no option --nonsense."),
         (("resolve", "--quiet", "--verbose"), "not allowed with argument"),
     ],

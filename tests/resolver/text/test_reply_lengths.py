@@ -104,7 +104,7 @@ def render_all() -> dict[str, str]:
         ),
         "queued": queued_text(0, "@agent", same_thread=False),
         "salvaged": reply_texts.render_salvaged(
-            "somebody canceled this run.", work, None, summary, "run-1", "@agent", is_permanent=True
+            "the operator stopped this run.", work, None, summary, "run-1", "@agent", is_permanent=True
         ),
         "question": reply_texts.render_question("Does 1.5 round up or to even?", summary),
         "withdrawn": reply_texts.render_withdrawn(

@@ -287,7 +287,7 @@ async def test_an_interrupted_task_is_reported_with_its_cost(tmp_path: Path) -> 
     assert (spent.usd, spent.steps) == (Decimal("0.28"), 4)
     assert any("ended without an answer" in message.text for message in model.requests[0])
     child = FileLogStore(tmp_path).read(RunId("job-7-browse-1"))
-    assert child.agent_stopped and child.agent_stopped.reason == "canceled"
+    assert child.agent_stopped and child.agent_stopped.reason == "interrupted"
 
 
 async def test_a_report_from_before_the_kill_is_not_lost(tmp_path: Path) -> None:

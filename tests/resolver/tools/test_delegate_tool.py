@@ -283,7 +283,7 @@ async def test_after_a_kill_finished_reports_are_kept_and_the_rest_is_billed(tmp
     assert "The process was stopped" in report.results[1].text
     assert (spent.usd, spent.steps) == (Decimal("0.05"), 5)
     ended = FileLogStore(tmp_path).read(RunId("job-7-sub-2")).agent_stopped
-    assert ended is not None and ended.reason == "canceled"
+    assert ended is not None and ended.reason == "interrupted"
 
 
 # Other orchestrations
