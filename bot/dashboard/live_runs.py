@@ -161,13 +161,14 @@ class FollowedRun:
         """Number of bytes of the log that may still be shown; -1 if the rest of the log is hidden."""
         self.is_done = False
         """True after this object has stopped following the log."""
-        self._is_over_now = False
+        self._is_run_over = self._is_complete = False
+        """`_is_run_over`: no worker will continue the run. `_is_complete`: no later entry will be shown."""
         self._log_reader = log_reader
         self._is_over = is_over
         self._event_cache: OrderedDict[int, bytes] = OrderedDict()
         self._render_lock = asyncio.Lock()
         self._head = b""
-        self._head_entry, self._head_at = -1, 0.0
+        self._head_entry, self._head_at, self._head_version = -1, 0.0, 0
         self._changed = asyncio.Event()
         self._watchers, self._left_at = 0, time.monotonic()
         self._task = asyncio.create_task(self._follow(on_close))
@@ -181,17 +182,17 @@ class FollowedRun:
         """Yields events as `LiveRuns.watch` does."""
         self._watchers += 1
         try:
-            sent_head = -1
+            sent_head = 0
             while True:
                 changed = self._changed
                 while self.is_ready and after + 1 < len(self.trajectory):
                     after = max(after, -1) + 1
                     yield await self._get_event(after)
-                if self._head_entry > sent_head:
-                    sent_head = self._head_entry
+                if self._head_version > sent_head:
+                    sent_head = self._head_version
                     yield self._head
                 if self.is_done:
-                    if self._is_over_now:  # without the "end" event, the browser reconnects
+                    if self._is_complete:  # without the "end" event, the browser reconnects
                         yield _format_sse(
                             "end", None, {"last": after, "is_truncated": self.remaining_bytes < 0}
                         )
@@ -228,16 +229,15 @@ class FollowedRun:
                     position = lines[-1][0]
                     await self._append_lines(self._within_limit([line for _, line in lines]))
                 elif await self._is_over(self.run):
-                    self._is_over_now = True
+                    self._is_run_over = True
                     break
                 if (
                     self._head_entry < len(self.trajectory)
                     and time.monotonic() - self._head_at >= HEAD_INTERVAL_SECONDS
                 ):
                     await self._update_head()
-            self._is_over_now = (
-                self._is_over_now or self.remaining_bytes < 0
-            )  # otherwise, browsers would reconnect to get the hidden rest of the log
+            # If the rest of the log is hidden, browsers must not reconnect to get it.
+            self._is_complete = self._is_run_over or self.remaining_bytes < 0
             await self._update_head()
         except QueueDown as exc:
             log.warning("live run stopped", extra={"run": self.run, "reason": str(exc)})
@@ -294,10 +294,13 @@ class FollowedRun:
 
     async def _update_head(self) -> None:
         self._head_entry, self._head_at = len(self.trajectory), time.monotonic()
-        progress = await asyncio.to_thread(render_progress, self.run, self.trajectory, MAX_LIVE_TEXT)
+        progress = await asyncio.to_thread(
+            render_progress, self.run, self.trajectory, MAX_LIVE_TEXT, is_over=self._is_run_over
+        )
         self._head = _format_sse(
             "head", None, {"title": progress.title, "header": progress.header, "sidebar": progress.sidebar}
         )
+        self._head_version += 1
         self._notify_watchers()
 
     def _notify_watchers(self) -> None:

@@ -60,13 +60,16 @@ async def show_run(request: Request, deps: DashboardDependencies, session: Sessi
     summary, level = await _load_run(request, deps, session)
     view = await deps.live_runs.get_view(summary.run)
     requested = request.query_params.get("requested")
+    is_stop_requested = requested == "stop" or not await deps.queue.should_continue(summary.run)
+    is_stopping = is_stop_requested and not view.is_over
     page = views.render_run(
         page_context(request),
         summary,
         view,
-        may_stop=level == "write" and not view.is_over,
+        may_stop=level == "write" and not view.is_over and not is_stopping,
         may_retry=level == "write" and view.is_over,
-        requested="stop" if requested == "stop" else "retry" if requested == "retry" else None,
+        is_stopping=is_stopping,
+        is_retry_requested=requested == "retry",
         nonce=secrets.token_hex(6),
         shown_at=datetime.now(UTC),
     )

@@ -80,7 +80,8 @@ def render_run(
     *,
     may_stop: bool,
     may_retry: bool,
-    requested: CommandVerb | None,
+    is_stopping: bool,
+    is_retry_requested: bool,
     nonce: str,
     shown_at: datetime,
 ) -> str:
@@ -100,7 +101,8 @@ def render_run(
         main=Markup(view.content.main),
         may_stop=may_stop,
         may_retry=may_retry,
-        requested=requested,
+        is_stopping=is_stopping,
+        is_retry_requested=is_retry_requested,
         nonce=nonce,
         shown_at=shown_at,
     )

@@ -164,9 +164,11 @@ def render_fragments(
     return RunFragments(escape_invisible(_get_page_title(view)), header, sidebar if is_live else "", main)
 
 
-def render_progress(run: RunId, trajectory: Trajectory, max_text_length: int) -> RunFragments:
+def render_progress(
+    run: RunId, trajectory: Trajectory, max_text_length: int, *, is_over: bool
+) -> RunFragments:
     """Renders the fragments of a live run that can still change, without the timeline."""
-    view = _build_view(run, trajectory, (), max_text_length)
+    view = _build_view(run, trajectory, (), max_text_length, is_over=is_over)
     context = _build_context(view, ImageCollection(), is_live=True)
     header, sidebar = (_render(f"viewer/{name}.html.j2", context) for name in ("header", "sidebar"))
     return RunFragments(escape_invisible(_get_page_title(view)), header, sidebar, "")
@@ -247,7 +249,7 @@ def _build_view(
         thread_name=f"{started.job.repo}#{started.thread.number}" if started else "",
         thread_url=_get_safe_url(started.thread.url) if started else None,
         verdict=verdict,
-        verdict_symbol=VERDICT_SYMBOLS[verdict.kind] if verdict else "",
+        verdict_symbol=VERDICT_SYMBOLS[verdict.kind] if verdict else "–" if is_over else "…",
         outcome=shorten(outcome, max_text_length),
         outcome_url=_get_safe_url(link),
         summary=last_finish(trajectory),

@@ -11,6 +11,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
+from patchwright.bot.jobs import Stopped
+from patchwright.bot.run_index import index_result
+from patchwright.resolver.domain import Job
 from patchwright.resolver.events import (
     Event,
     JobCompleted,
@@ -64,6 +67,13 @@ async def sign_in_with_github(page: Page, person: str, server: DashboardServer) 
     await page.get_by_role("heading", name="Runs", exact=True).wait_for()
 
 
+async def end_as_stopped(server: DashboardServer, job: Job) -> None:
+    """Ends a run as a worker does after a stop."""
+    stopped = Stopped(by="maintainer")
+    await index_result(job.id, stopped, server.runs, server.queue)
+    await server.queue.complete(job, stopped)
+
+
 async def sign_in_as_operator(page: Page) -> None:
     """Signs in with the operator token."""
     await page.goto("/login")
@@ -93,16 +103,22 @@ async def test_a_person_signs_in_watches_stops_and_retries_a_run(
             await page.get_by_role("button", name="Stop this run").click()
             await page.get_by_text("Stop requested.").wait_for()
             assert [json.loads(one.body)["verb"] for one in await stored_commands(server)] == ["stop"]
+            stop, state = page.get_by_role("button", name="Stop this run"), page.locator("#state")
+            assert (await stop.count(), await state.inner_text()) == (0, "stopping")
+            await worker.write(*step(3))
+            await page.get_by_text("did 3").wait_for()
+            assert await state.inner_text() == "stopping"
             job = worker.job
-        await server.end_job(job)
+        await end_as_stopped(server, job)
         await page.get_by_text("The run has ended.").wait_for()
-        assert await page.locator("#state").inner_text() == "ended"
-        stop = page.get_by_role("button", name="Stop this run")
-        assert await stop.is_disabled()
-        assert (
-            await stop.evaluate("it => getComputedStyle(it).backgroundColor") == "rgba(0, 0, 0, 0)"
-        )  # and looks disabled
-        await page.get_by_role("link", name="Show the complete run").click()
+        for _ in range(2):  # in place, and after a reload
+            assert (await stop.count(), await state.inner_text()) == (0, "stopped")
+            assert await page.locator("#run-header .verdict").inner_text() == (
+                "– no verdict\n\nThe run stopped before it finished."
+            )
+            assert await page.get_by_text("Stop requested.").count() == 0
+            await page.reload()
+        assert await page.get_attribute("body", "data-events") is None
         await page.get_by_role("button", name="Retry").click()
         await page.get_by_text("Retry requested.").wait_for()
         assert [json.loads(one.body)["verb"] for one in await stored_commands(server)] == ["retry"]

@@ -99,6 +99,9 @@ async def test_the_stream_ends_with_the_run(server: DashboardServer) -> None:
     await server.end_job(job)
     async with watch_run(browser, RUN, after=0) as watch:
         assert await watch.entries(1) == ["1"]
+        while "The run is in progress." in (head := await watch.until("head")).data["header"]:
+            pass
+        assert "The run stopped before it finished." in head.data["header"]
         assert (await watch.until("end")).data == {"last": 1, "is_truncated": False}
         assert await watch.next() is None
     page = (await browser.get(f"/runs/{RUN}")).text

@@ -49,5 +49,17 @@ async def test_a_queued_run_is_shown_as_queued(server: DashboardServer) -> None:
     await server.queue.put(job)
     browser = await server.operator()
     page = (await browser.get("/runs/acme-calc-9-waiting")).text
-    assert 'class="mark waiting">queued<' in page
+    assert 'class="mark queued">queued<' in page
     assert "The run has not started." in page
+
+
+async def test_a_run_that_is_being_stopped_has_no_stop_button(server: DashboardServer) -> None:
+    browser = await server.operator()
+    async with server.add_running_run("acme-calc-1-live") as worker:
+        await worker.write(started())
+        page = (await browser.get("/runs/acme-calc-1-live")).text
+        assert ('class="mark running">running<' in page, "Stop this run" in page) == (True, True)
+        await server.queue.cancel(worker.job.id)  # by a comment, for example
+        page = (await browser.get("/runs/acme-calc-1-live")).text
+        assert ('class="mark stopping">stopping<' in page, "Stop this run" in page) == (True, False)
+        assert "Stop requested." in page
