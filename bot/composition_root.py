@@ -280,6 +280,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
     from patchwright.bot.daily_limits import with_daily_limits
     from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
     from patchwright.bot.github.start_labels import StartLabels
+    from patchwright.bot.github.write_check import with_write_check
     from patchwright.bot.jobs import JobResult
     from patchwright.bot.observe.archive import Archiver, open_archive
     from patchwright.bot.observe.tracing import build_tracer
@@ -324,8 +325,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
         local_logs, archive = FileLogStore(settings.data / "runs"), open_archive(settings)
         logs = SharedLogStore(local_logs, redis_url, archive.read if archive else raise_no_archive)
         counters = Counters(redis_url, settings.metrics_label)
-        quotas = Quotas(redis_url)
-        queue = ArqQueue(redis_url)
+        quotas, queue = Quotas(redis_url), ArqQueue(redis_url)
         leader_lease, runs = LeaderLease(redis_url), SharedRunIndex(redis_url)
         engines = EngineHealth(redis_url)
         for store in (logs, counters, quotas, queue, leader_lease, runs, engines):
@@ -335,7 +335,8 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
         )
         masked = MaskingForge(github, deps.secrets.mask)
         deps = replace(deps, logs=logs, get_new_messages=RunMessages(queue, masked).fetch_new)
-        reporter = with_run_index(comment_reporter(masked, settings), runs)
+        reporter = with_write_check(comment_reporter(masked, settings), github.write_check)
+        reporter = with_run_index(reporter, runs)
         access = AppPermissions(github.rest, leader_lease)
         tracer = build_tracer(read_environment(), logs.read, settings.metrics_label)
         stack.push_async_callback(tracer.close)
@@ -382,9 +383,8 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
             find_rejection=partial(find_early_rejection, forge=masked, logs=logs, settings=settings),
             exclusive=exclusive,
         )
-        sweeping.cancel()
-        archiving.cancel()
-        indexing.cancel()
+        for background in (sweeping, archiving, indexing):
+            background.cancel()
         await preloading
         await asyncio.gather(sweeping, archiving, indexing, return_exceptions=True)
     return stop_signal == signal.SIGINT

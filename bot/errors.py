@@ -6,11 +6,14 @@ ForgeError (resolver)
 └── UnprocessableRequest  GitHub understood the request and rejects it; a retry does not help
 Forbidden (resolver)
 └── PermissionNotGranted  the owner has not granted the permission that the request needs
+    └── WriteAccessMissing  the credentials cannot publish the result of a run
 GitHubDown                GitHub does not respond to any request
 QueueDown                 Redis does not respond
 ArchiveDown               the archive cannot store, return or list runs
 WorkerFailed              the worker process did not start; it has printed the reason
 """
+
+from collections.abc import Sequence
 
 from patchwright.resolver.errors import Forbidden, ForgeError
 
@@ -29,6 +32,15 @@ class PermissionNotGranted(Forbidden):
     """GitHub rejected the request, because the owner has not granted the required permission to our App or
     token.
     """
+
+
+class WriteAccessMissing(PermissionNotGranted):
+    """The credentials cannot publish the result of a run."""
+
+    def __init__(self, repo: str, permissions: Sequence[str]) -> None:
+        """`permissions` are names such as `pull_requests`. Each is needed at the level `write`."""
+        levels = " and ".join(f"`{name}: write`" for name in permissions)
+        super().__init__(f"The token for {repo} lacks {levels}, so the run could not publish its result.")
 
 
 class Preempted(ForgeError):

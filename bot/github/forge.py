@@ -35,6 +35,7 @@ from patchwright.bot.github.schemas import (
     RepositoryResponse,
 )
 from patchwright.bot.github.threads import Threads, as_pull_request, is_by
+from patchwright.bot.github.write_check import WriteCheck
 from patchwright.bot.write_limiter import WriteLimiter
 from patchwright.resolver.ci.checks import Check, PullCommit
 from patchwright.resolver.domain import (
@@ -108,6 +109,7 @@ class GitHubForge:
         self._reviews = Reviews(self._rest, self._graphql, self.identity, self._create_once)
         self._threads = Threads(self._rest, self._reviews, self.identity)
         self._findings = CheckReader(self._rest, api_url, ca_bundle, self.identity)
+        self.write_check = WriteCheck(self._rest, self._server_url, ca_bundle)
         self._check_runs = CheckRuns(self._rest, self._create_once)
         self._comments = Comments(self._rest, self._threads, self.identity, self._create_once)
         self.outbox: CommentOutbox | None = None

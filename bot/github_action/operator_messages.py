@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from patchwright.bot.errors import WriteAccessMissing
 from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.resolver.errors import Forbidden, SettingsError
 
@@ -59,6 +60,11 @@ def word_for_workflow(error: Exception) -> Exception:
             text.replace(" or pass --model", ""),
         )
         return SettingsError(named + hint)
+    if isinstance(error, WriteAccessMissing):
+        lines = ", ".join(f"`{name.replace('_', '-')}: write`" for name in REQUEST_PATHS)
+        return Forbidden(
+            f"{text} In the workflow file, add these lines to the `permissions:` of the job: {lines}."
+        )
     if isinstance(error, Forbidden) and NO_PERMISSION in text.lower():
         return Forbidden(f"{text.rstrip('.')}. {_permissions_hint(text)}")
     return error

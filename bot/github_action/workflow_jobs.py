@@ -10,6 +10,7 @@ from typing import Protocol
 
 from patchwright.bot import composition_root
 from patchwright.bot.credentials import collect_secrets, settings_secrets
+from patchwright.bot.github.write_check import WriteCheck, with_write_check
 from patchwright.bot.github_action.command_replies import build_command_handler
 from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
 from patchwright.bot.github_action.scheduled import SCHEDULED_EVENTS, find_missed_delivery
@@ -138,7 +139,7 @@ async def _run_job(
                 forge, triggers, build_publish_deps(settings, secrets, logs), logs, publish_directory
             )
         else:
-            workflow_job = SingleJob(forge, triggers, settings, notify, stack)
+            workflow_job = SingleJob(forge, github.write_check, triggers, settings, notify, stack)
             workflow_job = (
                 ResolveJob(workflow_job, logs, secrets, resolve_directory)
                 if resolve_directory is not None
@@ -180,12 +181,14 @@ class SingleJob:
     def __init__(
         self,
         forge: Forge,
+        write_check: WriteCheck,
         triggers: Triggers,
         settings: Settings,
         notify: Notify,
         stack: contextlib.AsyncExitStack,
     ) -> None:
         self.forge, self.triggers, self.settings = forge, triggers, settings
+        self._write_check = write_check
         self._notify, self._stack = notify, stack
         self.deps: RunDependencies | None = None
 
@@ -194,7 +197,8 @@ class SingleJob:
 
     async def resolve(self, job: Job) -> Outcome:
         deps = await self.open_deps()
-        return await resolve_job(job, deps, self.forge, comment_reporter(self.forge, self.settings))
+        reporter = with_write_check(comment_reporter(self.forge, self.settings), self._write_check)
+        return await resolve_job(job, deps, self.forge, reporter)
 
     async def report_failure(self, job: Job, error: Exception) -> None:
         url = self.settings.workflow_url

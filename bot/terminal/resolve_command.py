@@ -144,6 +144,7 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
 async def _resolve_on_forge(
     job: Job, options: argparse.Namespace, settings: Settings, earlier: Trajectory
 ) -> int:
+    from patchwright.bot.github.write_check import with_write_check
     from patchwright.bot.status_comment import null_reporter
     from patchwright.resolver.forge import DryRunForge, MaskingForge
     from patchwright.resolver.request.admission import record_operator_resume
@@ -169,7 +170,10 @@ async def _resolve_on_forge(
             if earlier.run_started and earlier.agent_stopped is None:
                 async with deps.logs.open(job.id, deps.listeners) as log:
                     await record_operator_resume(job, log)
-            outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), null_reporter)
+            reporter = (
+                null_reporter if options.dry_run else with_write_check(null_reporter, github.write_check)
+            )
+            outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), reporter)
     trajectory = FileLogStore(settings.data / "runs").read(job.id)
     if options.json:
         verdict = getattr(outcome, "verdict", None)

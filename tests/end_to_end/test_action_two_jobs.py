@@ -10,7 +10,7 @@ import pytest
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Ask
 from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, Scenario
-from tests.end_to_end.workflow_jobs import Workflow
+from tests.end_to_end.workflow_jobs import WRITE, Workflow
 
 
 @pytest.fixture
@@ -145,16 +145,33 @@ async def test_an_invalid_setting_is_reported_by_one_job_and_by_two_jobs(workflo
 
 
 @pytest.mark.slow
-async def test_a_token_that_cannot_comment_ends_the_step_before_the_model_is_called(
-    workflow: Workflow,
+@pytest.mark.parametrize(
+    ("missing", "advice"),
+    [
+        (
+            "contents",
+            "these lines to the `permissions:` of the job: `contents: write`, `issues: write`, `pull-",
+        ),
+        (
+            "pull_requests",
+            "The token for acme/calc lacks `pull_requests: write`, so the run could not publish",
+        ),
+        ("issues", "add the line `issues: write` to the `permissions:` of the job."),
+    ],
+)
+async def test_a_token_that_cannot_publish_ends_the_step_before_the_model_is_called(
+    workflow: Workflow, missing: str, advice: str
 ) -> None:
     await workflow.scenario.script_model(*FIX_TURNS)
     await workflow.label()
-    step = await workflow.run_single_job(GITHUB_TOKEN=workflow.token("resolve"))
+    token = workflow.create_token(WRITE | {missing: "read"})
+    step = await workflow.run_single_job(GITHUB_TOKEN=token)
     assert (step.code, step.outputs["outcome"]) == (2, "error"), step.output
-    (error,) = (line for line in step.output.splitlines() if line.startswith("::error::"))
-    assert error.endswith("add the line `issues: write` to the `permissions:` of the job.")
+    assert any(line.startswith("::error::") and advice in line for line in step.output.splitlines())
     assert not workflow.scenario.endpoint.requests
+    assert workflow.scenario.repo.branches == ("main",)
+    assert all(advice in comment for comment in workflow.scenario.comments)
+    assert len(workflow.scenario.comments) == (missing != "issues")
 
 
 async def test_a_first_job_without_an_artifact_is_reported(workflow: Workflow) -> None:

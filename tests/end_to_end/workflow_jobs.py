@@ -36,7 +36,7 @@ class Workflow:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.artifact = scenario.data / "artifact"
-        self._tokens = {"resolve": self._token(READ), "publish": self._token(WRITE)}
+        self._tokens = {"resolve": self.create_token(READ), "publish": self.create_token(WRITE)}
         for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY", "PATCHWRIGHT_WEBHOOK_SECRET"):
             scenario.environment.pop(name)
         scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
@@ -44,7 +44,7 @@ class Workflow:
     def token(self, job: str) -> str:
         return self._tokens[job]
 
-    def _token(self, permissions: Mapping[str, str]) -> str:
+    def create_token(self, permissions: Mapping[str, str]) -> str:
         fake_github = self.scenario.fake_github
         actions = fake_github.create_app("github-actions", permissions)
         return fake_github.create_installation_token(fake_github.install_app(actions, self.scenario.repo))
