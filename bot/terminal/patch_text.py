@@ -10,10 +10,20 @@ _BINARY_HUNK = re.compile(r"^GIT binary patch\n(?:(?!diff --git ).*\n?)*?(?=diff
 
 
 def new_binary_files(diff: str) -> list[str]:
-    """Returns the paths of the binary files that the patch adds, in git's notation."""
+    r"""Returns the paths of the binary files that the patch adds. Bytes that are not UTF-8 are shown as
+    `\xNN`.
+    """
     # The header repeats the path: "a/PATH b/PATH", or both parts in quotes.
-    halves = (header[: len(header) // 2].strip('"') for header in _NEW_BINARY_FILE.findall(diff))
-    return [half.removeprefix("a/") for half in halves]
+    halves = (header[: len(header) // 2] for header in _NEW_BINARY_FILE.findall(diff))
+    return [_unquote(half).removeprefix("a/") for half in halves]
+
+
+def _unquote(path: str) -> str:
+    """Decodes a path that git has quoted like a string in C. Other paths are returned unchanged."""
+    if not path.startswith('"'):
+        return path
+    escaped = path[1:-1].encode("utf-8", "surrogateescape")
+    return escaped.decode("unicode_escape").encode("latin-1").decode("utf-8", "backslashreplace")
 
 
 def hide_binary_hunks(diff: str) -> str:
