@@ -3,7 +3,8 @@ are pure.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from patchwright.resolver.actions import Action
@@ -20,13 +21,21 @@ TEST_COMMANDS = re.compile(
     r"|(npm|pnpm|yarn|bun|deno)( run)? test|node --test|go test|cargo (nextest|test)|mvnw?|gradlew?|rspec|minitest"
     r"|(rake|rails|bundle exec rake) test|phpunit|ctest|make (test|check)|runtests|run_tests|manage\.py test)\b"
 )
+_SELECTED_TESTS = re.compile(
+    r"(?<!\S)['\"]?(?:-k(?!\s*['\"]?not\b)|-t|-g|-run|--lf|--last-failed|--grep|--filter|--tests|--test-?name-?pattern"
+    r"|-Dtest)\b[\s=,'\"]*(?P<names>(?<=')[^']*|(?<=\")[^\"]*|\S*)|\.\w+::(?P<id>\S+)",
+    re.IGNORECASE,
+)
+"""Matches arguments that select tests by name: options of pytest and other runners, and node ids of pytest."""
+_NARROW_RUN = "runs only selected tests, and its arguments name no changed file or test"
 
 
 def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
     """Returns True if the agent ran tests and then left the code unchanged.
 
-    A run in which no test passed does not count, because it may have run no test at all. If a test run changed
-    a file and the agent restored it, that does not count as an edit.
+    A run in which no test passed does not count, because it may have run no test at all. A run of tests that
+    were selected by name counts only if its arguments name a changed file or test. If a test run changed a
+    file and the agent restored it, that does not count as an edit.
     """
     runs = _list_test_runs(trajectory, test_command)
     return any(not run.problem and not _list_untested_files(trajectory, run, runs) for run in runs)
@@ -40,7 +49,8 @@ def describe_missing_test_run(trajectory: Trajectory, test_command: str | None) 
     untested = _list_untested_files(trajectory, runs[-1], runs) if runs else None
     if runs and runs[-1].problem and not untested:
         command = _clip_command(runs[-1].command)
-        return f"The repository's tests were not run after the last edit: `{command}` {runs[-1].problem}."
+        advice = f" Run `{test_command}`." if test_command and runs[-1].problem == _NARROW_RUN else ""
+        return f"The repository's tests were not run after the last edit: `{command}` {runs[-1].problem}.{advice}"
     edit = _find_last_edit(trajectory, untested)
     if not runs:
         return f"The repository's tests were not run after the last edit{f' (`{edit}`)' if edit else ''}."
@@ -75,8 +85,11 @@ def _list_test_runs(trajectory: Trajectory, test_command: str | None) -> tuple[_
                 # The log contains the checkpoint of a call before the result of the call.
                 if command := _get_test_command(actions.get(call), test_command):
                     exit_code = result.exit_code if isinstance(result, ShellResult) else int(not result.ok)
+                    files_before, files_after = _split_files(before), _split_files(after)
                     problem = describe_useless_run(result.output, exit_code)
-                    runs.append(_TestRun(command, problem, _split_files(before), _split_files(after)))
+                    if not problem and _is_narrow(command, test_command, {**files_before, **files_after}):
+                        problem = _NARROW_RUN
+                    runs.append(_TestRun(command, problem, files_before, files_after))
                 before = after
             case ToolResult():
                 before = after
@@ -95,6 +108,43 @@ def _get_test_command(action: object, test_command: str | None) -> str:
             return code
         case _:
             return ""
+
+
+def _is_narrow(command: str, test_command: str | None, files: Mapping[bytes, bytes]) -> bool:
+    """Returns True if each part of the command line that runs tests selects tests by name, and these parts
+    name no changed file and no changed test. `files` contains the changed files (see `_split_files`).
+
+    A part names a file if it contains the file's name without suffixes, as in `tests/test_calc.py::test_add`
+    for `calc.py`. For a file such as `calc/__init__.py`, it must contain the name of the directory.
+    """
+    if test_command and test_command in command and _SELECTED_TESTS.search(test_command):
+        return False  # the repository's own command selects tests
+    parts = re.split(r"&&|\|\||[;|\n]", command)
+    arguments = [part[match.end() :] for part in parts if (match := TEST_COMMANDS.search(part))]
+    selections = [list(_SELECTED_TESTS.finditer(part)) for part in arguments]
+    if not selections or not all(selections):
+        return False
+    words = f"_{_to_words(' '.join(arguments))}_"
+    if any(f"_{_to_words(name)}_" in words for name in map(_get_module_name, files) if name):
+        return False
+    selected = " ".join(match["names"] or match["id"] or "" for matches in selections for match in matches)
+    changed_lines = b"\n".join(re.findall(rb"^\+.*", b"".join(files.values()), re.MULTILINE))
+    return not any(name.encode() in changed_lines for name in re.findall(r"\w{4,}", selected))
+
+
+def _get_module_name(header: bytes) -> str:
+    """Returns the name of a changed file without its suffixes, or the name of its directory if the file is the
+    main module of the directory.
+    """
+    path = PurePosixPath(header.decode(errors="replace").rpartition(" b/")[2])
+    name = path.name.partition(".")[0]
+    return path.parent.name if name in ("__init__", "index", "mod", "lib", "main") else name
+
+
+def _to_words(text: str) -> str:
+    """Returns the words of a text in lowercase, separated by underscores."""
+    separated = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text)
+    return re.sub(r"[^a-z0-9]+", "_", separated.lower()).strip("_")
 
 
 def _split_files(patch: Patch | None) -> dict[bytes, bytes]:
