@@ -1,6 +1,6 @@
 """Represents costs in dollars. All or some of the prices may be unknown."""
 
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 from typing import Protocol
 
 from patchwright.runtime.frozen_model import FrozenModel
@@ -45,3 +45,14 @@ def cost_fields(name: str, cost: Cost) -> dict[str, float]:
     if cost is None:
         return {}
     return {f"{name}_at_least" if isinstance(cost, MinimumCost) else name: float(known_usd(cost))}
+
+
+def format_usd(cost: Decimal | MinimumCost) -> str:
+    """Formats dollars as `$0.1234` or `$1.23`, or as `at least $0.1234` if some prices are unknown. A cost that is
+    not zero is never shown as zero.
+    """
+    usd = known_usd(cost)
+    places = Decimal("0.0001") if 0 < usd < 1 else Decimal("0.01")
+    if isinstance(cost, MinimumCost):  # The cost is a minimum, so it is rounded down.
+        return f"at least ${least}" if (least := usd.quantize(places, ROUND_FLOOR)) else "more than $0.00"
+    return f"${shown}" if (shown := usd.quantize(places)) or not usd else f"less than ${places}"

@@ -312,10 +312,17 @@ class Usage(FrozenModel):
 
     @property
     def cost(self) -> Cost:
-        """The cost in dollars; a MinimumCost if some prices are unknown."""
-        if not self.unpriced:
-            return self.usd
-        return MinimumCost(usd=self.usd) if self.usd else None
+        """The cost in dollars; a MinimumCost if some prices are unknown. None if no price is known, or if no model
+        has replied yet.
+        """
+        if self.unpriced:
+            return MinimumCost(usd=self.usd) if self.usd else None
+        return self.usd if self.usd or self.steps or self.tokens else None
+
+    @property
+    def has_unknown_cost(self) -> bool:
+        """True if a model was called and no price is known."""
+        return self.unpriced and not self.usd
 
     @property
     def tokens(self) -> int:

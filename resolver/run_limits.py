@@ -6,6 +6,7 @@ from pydantic import Field
 
 from patchwright.resolver import stuck
 from patchwright.resolver.actions import SubagentResult
+from patchwright.resolver.cost import format_usd
 from patchwright.resolver.domain import Reported, StopReason, Usage
 from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
 from patchwright.runtime.frozen_model import FrozenModel
@@ -61,8 +62,8 @@ def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
     if usage.steps >= limits.steps:
         return AgentStopped(reason="limit", detail=f"The limit on model replies is reached ({limits.steps}).")
     if usage.usd >= limits.usd:
-        known = f"{'at least ' if usage.unpriced else ''}${usage.usd:.4f}"
-        return AgentStopped(reason="limit", detail=f"The budget of ${limits.usd} is spent ({known}).")
+        spent = format_usd(usage.cost or usage.usd)
+        return AgentStopped(reason="limit", detail=f"The budget of ${limits.usd} is spent ({spent}).")
     if limits.tokens is not None and usage.tokens >= limits.tokens:
         detail = f"The limit of {limits.tokens:,} tokens is reached ({usage.tokens:,})."
         return AgentStopped(reason="limit", detail=detail)

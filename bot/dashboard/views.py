@@ -150,7 +150,8 @@ def _statistics_rows(statistics: RunStatistics) -> list[tuple[str, str, str]]:
 
 def _format_dollars(usd: float, is_cost_known: bool) -> str:
     """Formats a cost. If `is_cost_known` is False, shows the amount as a lower bound."""
-    known = f"${usd:,.2f}" if usd < 1000 else f"${usd:,.0f}"
+    places = 4 if 0 < usd < 0.01 else 2 if usd < 1000 else 0
+    known = f"${usd:,.{places}f}"
     if is_cost_known:
         return known
     return f"≥ {known}" if usd else "unknown"

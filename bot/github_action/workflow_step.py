@@ -182,9 +182,11 @@ def exit_code(outcome: Outcome) -> int:
 
 
 def usage_outputs(usage: Usage) -> dict[str, str]:
-    """Returns the outputs that report usage. The cost is "" if the price of a model is unknown."""
+    """Returns the outputs that report usage. The cost is "" if the price of a model is unknown, or if no model
+    has replied.
+    """
     return {
-        "cost-usd": "" if usage.unpriced else _format_cost(usage.usd),
+        "cost-usd": _format_cost(usage.cost) if isinstance(usage.cost, Decimal) else "",
         "tokens": str(usage.tokens),
     }
 

@@ -18,7 +18,7 @@ from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.bot.terminal.progress_printer import CHECKBOXES, ProgressPrinter
 from patchwright.bot.terminal.style import Style, can_redraw, detect_style, terminal_size, truncate
 from patchwright.resolver.actions import PlanItem
-from patchwright.resolver.domain import Usage
+from patchwright.resolver.cost import format_usd
 from patchwright.resolver.events import Entry, Message, Trajectory
 from patchwright.resolver.finish_checks import latest_plan
 from patchwright.resolver.run_log import Listener
@@ -297,7 +297,10 @@ def _status_items(trajectory: Trajectory, elapsed_seconds: float) -> Iterator[st
     yield _duration_text(elapsed_seconds)
     if not trajectory.entries:
         return
-    yield _cost_text(usage) + (f" of ${limits.usd:.2f}" if limits and usage.cost is not None else "")
+    if usage.has_unknown_cost:
+        yield "cost unknown"
+    elif usage.cost is not None:
+        yield format_usd(usage.cost) + (f" of ${limits.usd:.2f}" if limits else "")
     yield f"{usage.tokens:,} tokens"
     if limits:
         yield f"{usage.steps} of {limits.steps} steps"
@@ -311,10 +314,6 @@ def _fit_items(items: Iterator[str], width: int) -> Iterator[str]:
         left -= len(item) + 3
         if left >= 0:
             yield item
-
-
-def _cost_text(usage: Usage) -> str:
-    return "cost unknown" if usage.cost is None else filters.format_usd(usage.cost)
 
 
 def _duration_text(seconds: float) -> str:

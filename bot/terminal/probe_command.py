@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from patchwright.bot.model_factory import build_retrying_model
 from patchwright.bot.terminal.output import print_json
+from patchwright.resolver.cost import format_usd
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model_check import check_models
 from patchwright.resolver.llm.probe import ProbeResult, probe_model
 from patchwright.resolver.settings.settings import Settings, environment_variable
-from patchwright.resolver.text.filters import format_usd
 
 FITNESS_TEXTS = {
     "native": "works",

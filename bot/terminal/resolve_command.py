@@ -267,7 +267,7 @@ def _cost_and_log_text(job: Job, settings: Settings, usage: Usage) -> str:
     """Returns a text with the cost of the run and the path of the run's log."""
     steps = f"{usage.steps} step{'' if usage.steps == 1 else 's'}"
     duration, cost = filters.format_duration(usage.seconds), filters.format_usage(usage)
-    totals = f"{duration}, {steps}, {usage.tokens:,} tokens, {cost}"
+    totals = ", ".join(filter(None, (duration, steps, f"{usage.tokens:,} tokens", cost)))
     return f"total: {totals}\nlog: {settings.data / 'runs' / job.id}\nview: patchwright view {job.id}"
 
 

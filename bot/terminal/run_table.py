@@ -57,8 +57,8 @@ class RunListEntry(FrozenModel):
     pull_request: str | None = None
     cost_usd: float | None = None
     cost_usd_at_least: float | None = None
-    """A lower bound of the cost, for runs with an unknown price; `cost_usd` is then None. If no price is known,
-    both fields are None.
+    """A lower bound of the cost, for runs with an unknown price; `cost_usd` is then None. If no price is known, or if
+    no model has replied, both fields are None.
     """
     steps: int = 0
     updated_at: datetime
@@ -213,10 +213,17 @@ def _wrap_row(row: Iterable[str], widths: list[int], width: int | None) -> list[
 
 def _row(entry: RunListEntry) -> tuple[str, ...]:
     about = f"{entry.repository}#{entry.number} {clip_line(entry.title, 60)}" if entry.repository else ""
-    dollars = entry.cost_usd if entry.cost_usd is not None else entry.cost_usd_at_least
-    cost = "unknown" if dollars is None else f"{'at least ' if entry.cost_usd is None else ''}${dollars:.2f}"
     age = _age((datetime.now(UTC) - entry.updated_at).total_seconds())
-    return (entry.run, entry.state, entry.verdict or "", cost, age, about)
+    return (entry.run, entry.state, entry.verdict or "", _cost_text(entry), age, about)
+
+
+def _cost_text(entry: RunListEntry) -> str:
+    """Returns the cost, rounded to cents unless it is less than a cent. It is empty before the first reply."""
+    if entry.cost_usd is None and entry.cost_usd_at_least is None:
+        return "unknown" if entry.steps else ""
+    dollars = entry.cost_usd_at_least if entry.cost_usd is None else entry.cost_usd
+    shown = f"${dollars:.2f}" if dollars == 0 or dollars >= 0.01 else f"${dollars:.4f}"
+    return f"at least {shown}" if entry.cost_usd is None else shown
 
 
 def _age(seconds: float) -> str:

@@ -35,8 +35,10 @@ def parse_usage(
 
     - `configured_price`, which the operator sets
     - the `cost` field of the provider's usage, which OpenRouter sends
-    - `usd`, which litellm computes; 0 is ignored, because it means that litellm's price table has no entry
+    - `usd`, which litellm computes; 0 is ignored, because it means that litellm knows no price or no tokens
     - the prices in `model_info`, the model's entry in litellm's model table
+
+    If the reply names no tokens, only a price of zero gives a known cost.
     """
     prompt_details = _get_mapping(raw_usage, "prompt_tokens_details", "input_tokens_details")
     completion_details = _get_mapping(raw_usage, "completion_tokens_details", "output_tokens_details")
@@ -48,8 +50,10 @@ def parse_usage(
     cached = min(prompt, _get_token_count(prompt_details, "cached_tokens") or cache_read)
     completion = _get_token_count(raw_usage, "completion_tokens", "output_tokens")
     price = configured_price or _parse_listed_price(model_info)
-    computed_cost = None if price is None else _calculate_cost(price, prompt, cached, completion)
-    cost_sources = (raw_usage.get("cost"), usd if usd or price else None)
+    computed_cost = None
+    if price is not None and (prompt or completion or not (price.input or price.output)):
+        computed_cost = _calculate_cost(price, prompt, cached, completion)
+    cost_sources = (raw_usage.get("cost"), usd or None)
     reported_cost = next(
         (amount for value in cost_sources if (amount := _parse_amount(value)) is not None), None
     )

@@ -6,10 +6,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_FLOOR, Decimal
 from itertools import islice
 
-from patchwright.resolver.cost import MinimumCost, known_usd
+from patchwright.resolver.cost import format_usd
 from patchwright.resolver.domain import TestStatus, Usage, Verdict
 from patchwright.resolver.summary import clip_line
 
@@ -112,19 +111,10 @@ def list_tests(tests: Iterable[str]) -> str:
 
 
 def format_usage(usage: Usage) -> str:
-    """Formats the cost of a run. The price may be unknown."""
-    if usage.cost is None:
+    """Formats the cost of a run. The price may be unknown. Returns an empty string if no model has replied yet."""
+    if usage.has_unknown_cost:
         return "cost unknown (no price is known for this model)"
-    return format_usd(usage.cost)
-
-
-def format_usd(cost: Decimal | MinimumCost) -> str:
-    """Formats dollars as `$0.1234` or `$1.23`, or as `at least $0.1234` if some prices are unknown."""
-    usd = known_usd(cost)
-    places = Decimal("0.0001") if usd < 1 else Decimal("0.01")
-    if isinstance(cost, MinimumCost):  # The cost is a minimum, so it is rounded down.
-        return f"at least ${usd.quantize(places, ROUND_FLOOR)}"
-    return f"${usd.quantize(places)}"
+    return "" if usage.cost is None else format_usd(usage.cost)
 
 
 def format_test_counts(statuses: Iterable[TestStatus]) -> str:

@@ -20,6 +20,7 @@ from patchwright.resolver.actions import (
     SubagentResult,
     Think,
 )
+from patchwright.resolver.cost import format_usd
 from patchwright.resolver.messages import render_observation
 from patchwright.resolver.summary import MAX_LINE, clip_line, describe_action, describe_observation
 from patchwright.resolver.text import filters
@@ -224,7 +225,7 @@ def render_call_cost(tool_result: AnyObservation) -> str:
         case ShellResult(seconds=seconds) | CellResult(seconds=seconds):
             return filters.format_duration(seconds)
         case SubagentResult(usage=usage):
-            return "" if usage.cost is None else filters.format_usd(usage.cost)
+            return "" if usage.cost is None else format_usd(usage.cost)
         case _:
             return ""
 

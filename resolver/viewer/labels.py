@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 
+from patchwright.resolver.cost import format_usd
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured
 from patchwright.resolver.text import filters
@@ -40,7 +41,7 @@ MODEL_CALL_TITLES = {
 def format_usage(usage: ReplyUsage) -> str:
     """Formats the tokens and the cost of one request."""
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
-    price = filters.format_usd(usage.usd) if usage.usd is not None else ""
+    price = format_usd(usage.usd) if usage.usd is not None else ""
     return ", ".join(filter(None, (tokens if usage.prompt_tokens else "", price)))
 
 

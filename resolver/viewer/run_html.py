@@ -304,8 +304,9 @@ def _describe_incomplete(trajectory: Trajectory, is_over: bool) -> str:
 def _build_facts(trajectory: Trajectory) -> list[tuple[str, str]]:
     usage = trajectory.usage()
     cached = f", {usage.cached_tokens:,} of them cached" if usage.cached_tokens else ""
-    facts = [
-        ("Cost", _format_cost(usage, trajectory.run_configured)),
+    cost = _format_cost(usage, trajectory.run_configured)
+    facts = [("Cost", cost)] if cost else []
+    facts += [
         ("Duration", filters.format_duration(usage.seconds)),
         ("Steps", f"{usage.steps}"),
         ("Tokens", f"{usage.prompt_tokens:,} read{cached}, {usage.completion_tokens:,} written"),
@@ -321,7 +322,7 @@ def _build_facts(trajectory: Trajectory) -> list[tuple[str, str]]:
         facts += [("Model", subagent_started.model), ("Requested by", f"the run {subagent_started.parent}")]
     if configured := trajectory.run_configured:
         # Without a known cost, the dollar limit has no effect.
-        usd_limit = [f"${configured.usd}"] if usage.cost is not None else []
+        usd_limit = [] if usage.has_unknown_cost else [f"${configured.usd}"]
         limits = f"{configured.steps} steps", *usd_limit, filters.format_duration(configured.seconds)
         facts += [("Limits", ", ".join(limits)), ("Patchwright", configured.version)]
     if trajectory.entries:
@@ -334,7 +335,7 @@ def _format_cost(usage: Usage, configured: RunConfigured | None) -> str:
     cost = filters.format_usage(usage).removeprefix("cost ")
     if not usage.unpriced or configured is None:
         return cost
-    effect = "has no effect" if usage.cost is None else "covers only known prices"
+    effect = "has no effect" if usage.has_unknown_cost else "covers only known prices"
     return f"{cost}; the limit of ${configured.usd} {effect}"
 
 

@@ -52,6 +52,10 @@ def test_a_code_block_cannot_be_ended_by_its_content() -> None:
         (Usage(usd=Decimal("0.5"), unpriced=True), "at least $0.5000"),
         (Usage(usd=Decimal("0.009977"), unpriced=True), "at least $0.0099"),
         (Usage(usd=Decimal("0.009977")), "$0.0100"),
+        (Usage(usd=Decimal("0.00004")), "less than $0.0001"),
+        (Usage(usd=Decimal("0.00004"), unpriced=True), "more than $0.00"),
+        (Usage(steps=1), "$0.00"),
+        (Usage(seconds=3), ""),
     ],
 )
 def test_costs_show_what_is_known(spent: Usage, words: str) -> None:

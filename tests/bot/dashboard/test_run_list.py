@@ -149,6 +149,15 @@ async def test_statistics_cover_the_filtered_runs(
     assert (filtered["Merged"], filtered["Per merge"], filtered["Cost"]) == ("0", "–", "$1.00")
 
 
+async def test_a_cost_is_never_rounded_to_zero_and_not_shown_before_the_first_reply(
+    server: DashboardServer,
+) -> None:
+    for number, cost in enumerate(({"state": "waiting"}, {"steps": 1, "cost_usd": 0.004}, {"steps": 1})):
+        await server.runs.put(run_summary(number, **cost))
+    page = (await (await server.operator()).get("/")).text
+    assert re.findall(r'data-name="Cost"[^>]*>([^<]+)<', page) == ["–", "$0.0040", "$0.00"]
+
+
 async def test_an_unknown_cost_is_shown_with_its_tokens(server: DashboardServer) -> None:
     await server.runs.put(run_summary(1, pull_request=101, is_cost_known=False, tokens=12_345))
     counters = Counters(server.redis)

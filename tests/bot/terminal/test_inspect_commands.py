@@ -297,8 +297,8 @@ def test_usage_errors_are_reported_as_text_and_json(
             120,
             [
                 "run          state      verdict  cost   age  about",
-                "calc-9-b     stopped             $0.00  2 h  acme/calc#7 \u754c\u754c\u754c\u754c\u754c division",
-                "calc-9-a     stopped             $0.00  2 h  acme/calc#7 Nine",
+                "calc-9-b     stopped                    2 h  acme/calc#7 \u754c\u754c\u754c\u754c\u754c division",
+                "calc-9-a     stopped                    2 h  acme/calc#7 Nine",
                 "acme-calc-7  published  fixed    $0.55  2 h  acme/calc#7 add() subtracts",
             ],
         ),
@@ -306,7 +306,7 @@ def test_usage_errors_are_reported_as_text_and_json(
             30,
             [
                 "calc-9-b     stopped",
-                "           $0.00  2 h",
+                "                  2 h",
                 "  acme/calc#7 \u754c\u754c\u754c\u754c\u754c di",
             ],
         ),

@@ -77,6 +77,13 @@ async def test_plan_step_time_and_cost_are_below_the_printed_lines() -> None:
         assert "bold" in run.screen.colors("Once more.") and run.screen.colors("$ pytest -q") == {"brown"}
 
 
+async def test_no_cost_is_shown_before_the_first_reply() -> None:
+    async with displayed_run() as run:
+        run.add(*list(full_run())[:3], ago=75)
+        await run.screen.until("0 of 100 steps")
+        assert "$" not in "".join(run.screen.lines)
+
+
 async def test_a_partly_known_cost_is_marked() -> None:
     async with displayed_run() as run:
         run.add(*list(full_run())[:3], ago=75)
