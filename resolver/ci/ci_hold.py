@@ -7,6 +7,8 @@ it (resolver/ci/run_ci.py). Source: docs.github.com/actions/managing-workflow-ru
 """
 
 import re
+from collections.abc import Collection
+from fnmatch import translate
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -15,8 +17,10 @@ from patchwright.resolver.ci.checks import RUN_TRAILER
 from patchwright.resolver.domain import Comment, PullRequest, Repo, Thread, User
 from patchwright.resolver.events import RunStarted, ToolResult, Trajectory
 from patchwright.resolver.forge import Forge
+from patchwright.resolver.git.branch_names import make_branch_names
 from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.request.run_task import get_task
+from patchwright.resolver.security.patch_policy import CI_SERVICE_FILES
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.suites import ci_workflows
 from patchwright.resolver.text.template_renderer import render
@@ -30,6 +34,9 @@ ACTIONS_BOT_LOGIN = "github-actions[bot]"
 
 _SKIP_MARKERS = re.compile(r"\[(skip ci|ci skip|no ci|skip actions|actions skip)\]", re.IGNORECASE)
 _SKIP_TRAILER = re.compile(r"^([ \t]*skip-checks):(?=[ \t]*true)", re.IGNORECASE | re.MULTILINE)
+_CI_SERVICE_FILE = re.compile("|".join(map(translate, CI_SERVICE_FILES)))
+_HELD_EVENTS = frozenset({"push", "pull_request"})
+"""The events that a skip marker holds."""
 _LOOPBACK_HOST = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|::1?|", re.IGNORECASE)
 
 
@@ -48,9 +55,13 @@ class CiHold(FrozenModel):
     """True if the agent read web pages or used external services."""
     parent_held: bool = False
     """True if the bot made the parent commit and prevented CI on it."""
+    has_ci: bool = True
+    """False if the repository has no CI that would start for the pull request. There is no notice then."""
 
     def render_notice(self, mention: str) -> str:
-        """Returns a notice for the pull request, or an empty string if CI starts normally."""
+        """Returns a notice for the pull request, or an empty string if CI starts normally or does not exist."""
+        if not self.has_ci:
+            return ""
         return render("replies/ci_hold.md.j2", ci=self, mention=mention, skip_ci=SKIP_CI).strip()
 
     def mark_message(self, text: str) -> str:
@@ -79,16 +90,17 @@ async def decide_ci_hold(
     assert started is not None, "cannot commit the result of a run that has not started"
     bot_user = await forge.get_bot_user(repo)
     if bot_user is not None and bot_user.login == ACTIONS_BOT_LOGIN:
-        return CiHold(
-            state="silent"
-            if await workspace.config_source.find_entries(ci_workflows.WORKFLOW_PATHS)
-            else "starts"
-        )
+        events = _HELD_EVENTS | {"pull_request_target"}
+        has_workflows = await _has_workflows(workspace.config_source, started, settings, events)
+        return CiHold(state="silent" if has_workflows else "starts")
+    has_ci = await _has_workflows(
+        workspace.config_source, started, settings, _HELD_EVENTS
+    ) or await _has_ci_service(workspace.config_source)
     match settings.hold_ci:
         case "never":
             return CiHold(state="starts")
         case "always":
-            return CiHold(state="held")
+            return CiHold(state="held", has_ci=has_ci)
         case "untrusted":
             # The command `setup` reads no text of the thread.
             outsiders = () if get_task(trajectory) == "setup" else find_outsiders(started.thread, bot_user)
@@ -100,7 +112,34 @@ async def decide_ci_hold(
                 outsiders=outsiders,
                 read_external_content=external,
                 parent_held=parent_held,
+                has_ci=has_ci,
             )
+
+
+async def _has_workflows(
+    workspace: Workspace, started: RunStarted, settings: Settings, events: Collection[str]
+) -> bool:
+    """Returns True if a workflow of the repository would start on one of these events of the bot's pull request."""
+    thread, job = started.thread, started.job
+    if isinstance(thread, PullRequest):
+        head, base = thread.head_branch, thread.base_branch
+    else:
+        base = started.base_branch
+        head, _ = make_branch_names(settings.branch, settings.branch_prefix, job.number, thread.title, job.id)
+    entries = await workspace.find_entries(ci_workflows.WORKFLOW_PATHS)
+    if len(entries) > ci_workflows.MAX_FILES:
+        return True
+    contents = await workspace.read_blobs([entry.id for entry in entries], ci_workflows.MAX_BYTES)
+    return any(
+        isinstance(content, int)
+        or ci_workflows.starts_for_pull_request(content.decode(errors="replace"), events, head, base)
+        for content in contents.values()
+    )
+
+
+async def _has_ci_service(workspace: Workspace) -> bool:
+    """Returns True if the repository has the configuration of another CI service than GitHub Actions."""
+    return any(_CI_SERVICE_FILE.match(f"/{path}".casefold()) for path in await workspace.list_files())
 
 
 def find_outsiders(thread: Thread, bot_user: User | None) -> tuple[str, ...]:

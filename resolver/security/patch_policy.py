@@ -22,23 +22,23 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_SENTENCES = 10  # maximum number of sentences of one kind in a message
 
+CI_SERVICE_FILES = (
+    *("/.gitlab-ci.yml", "/.gitlab/*", "/.circleci/*", "/.travis.yml", "/.drone.yml", "/.cirrus.yml"),
+    *("/.buildkite/*", "/.woodpecker*", "/.forgejo/*", "/.gitea/*", "/.azure-pipelines/*", "/.ci/*"),
+    *(
+        "/azure-pipelines*.yml",
+        "/appveyor.yml",
+        "/.appveyor.yml",
+        "/bitbucket-pipelines.yml",
+        "*/jenkinsfile",
+    ),
+)
+"""Patterns for the configuration of CI services other than GitHub Actions, in lowercase."""
+
 PROTECTED_PATHS = (
     (("*/.gitmodules", "*/.lfsconfig"), "this file decides where git fetches other code from"),
     (("/.github/workflows/*", "/.github/actions/*", "*/action.yml", "*/action.yaml"), "this file runs in CI"),
-    (
-        (
-            *("/.gitlab-ci.yml", "/.gitlab/*", "/.circleci/*", "/.travis.yml", "/.drone.yml", "/.cirrus.yml"),
-            *("/.buildkite/*", "/.woodpecker*", "/.forgejo/*", "/.gitea/*", "/.azure-pipelines/*", "/.ci/*"),
-            *(
-                "/azure-pipelines*.yml",
-                "/appveyor.yml",
-                "/.appveyor.yml",
-                "/bitbucket-pipelines.yml",
-                "*/jenkinsfile",
-            ),
-        ),
-        "this file runs in CI",
-    ),
+    (CI_SERVICE_FILES, "this file runs in CI"),
     (
         ("*/.husky/*", "*/.githooks/*", "*/.pre-commit-config.yaml", "*/lefthook.y*ml"),
         "this file runs on a commit",

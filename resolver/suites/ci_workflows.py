@@ -1,9 +1,10 @@
-"""Finds simple test commands in a repository's GitHub Actions workflows, and the file and step of each
-command.
+"""Reads a repository's GitHub Actions workflows. Finds simple test commands with their file and step, and the
+workflows that start for a pull request.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from fnmatch import fnmatchcase
 
 import yaml
 
@@ -25,16 +26,9 @@ _SIMPLE_COMMAND = re.compile(r"[^;&|<>()$`{}#*?~]{1,500}")
 
 def find_test_commands(path: str, text: str) -> Iterator[tuple[str, DeclaredCommand]]:
     """Yields the directory and the command of each step that runs tests, in file order."""
-    if len(text) > MAX_BYTES:
-        return
-    try:
-        if not _is_shallow(text):
-            return
-        workflow = yaml.load(text, Loader=_LOADER)  # noqa: S506 (a base loader makes no objects)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        return
-    jobs = _as_mapping(_as_mapping(workflow).get("jobs"))
-    defaults = _default_directory(_as_mapping(workflow).get("defaults"))
+    workflow = _parse_workflow(text) or {}
+    jobs = _as_mapping(workflow.get("jobs"))
+    defaults = _default_directory(workflow.get("defaults"))
     for name, job in list(jobs.items())[:MAX_JOBS]:
         job = _as_mapping(job)
         steps = job.get("steps")
@@ -56,6 +50,64 @@ def find_test_commands(path: str, text: str) -> Iterator[tuple[str, DeclaredComm
                     )
                 ) is not None:
                     yield directory, declared
+
+
+def starts_for_pull_request(text: str, events: Collection[str], head: str, base: str) -> bool:
+    """Returns True if one of these events starts the workflow for a new pull request from the branch `head`
+    into the branch `base`. Filters for paths are ignored. A workflow that cannot be read counts as started.
+
+    Source: docs.github.com/actions/reference/workflows-and-actions/workflow-syntax#on
+    """
+    workflow = _parse_workflow(text)
+    if workflow is None:
+        return True
+    triggers = workflow.get("on")
+    if isinstance(triggers, str | list):
+        triggers = dict.fromkeys([triggers] if isinstance(triggers, str) else map(str, triggers))
+    return any(
+        _accepts_branch(_as_mapping(filters), head if event == "push" else base)
+        for event, filters in _as_mapping(triggers).items()
+        if event in events
+    )
+
+
+def _accepts_branch(filters: dict[object, object], branch: str) -> bool:
+    """Returns True if an event on this branch passes the filters of a trigger."""
+    types = filters.get("types")
+    if types is not None and not {"opened", "synchronize"} & set(_as_strings(types)):
+        return False
+    if "branches" not in filters and "branches-ignore" not in filters:
+        return "tags" not in filters and "tags-ignore" not in filters
+    if "branches" not in filters:
+        return not any(_matches(branch, pattern) for pattern in _as_strings(filters["branches-ignore"]))
+    is_accepted = False
+    for pattern in _as_strings(filters["branches"]):
+        if _matches(branch, pattern.removeprefix("!")):
+            is_accepted = not pattern.startswith("!")
+    return is_accepted
+
+
+def _matches(branch: str, pattern: str) -> bool:
+    """Returns True if the branch matches one of GitHub's patterns, or may match a pattern with `?` or `+`."""
+    if "?" in pattern or "+" in pattern:
+        return True
+    if "**" in pattern:
+        return fnmatchcase(branch, pattern)
+    parts, patterns = branch.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+def _parse_workflow(text: str) -> dict[object, object] | None:
+    """Returns the top level of a workflow, or None if the workflow is too large, too deep, or invalid."""
+    if len(text) > MAX_BYTES:
+        return None
+    try:
+        if not _is_shallow(text):
+            return None
+        workflow = yaml.load(text, Loader=_LOADER)  # noqa: S506 (a base loader makes no objects)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None
+    return workflow if isinstance(workflow, dict) else None
 
 
 def _is_shallow(text: str) -> bool:
@@ -80,6 +132,10 @@ def _declared_command(line: str, source: str) -> DeclaredCommand | None:
 
 def _as_mapping(value: object) -> dict[object, object]:
     return value if isinstance(value, dict) else {}
+
+
+def _as_strings(value: object) -> list[str]:
+    return [str(item) for item in (value if isinstance(value, list) else [value])]
 
 
 def _default_directory(defaults: object) -> object:
