@@ -14,6 +14,7 @@ from pydantic import Field
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.proof.file_classifier import is_pytest_file, is_runner_config
+from patchwright.resolver.security.dependency_notes import find_dependency_notes
 from patchwright.resolver.security.review_notes import find_review_notes
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.text.untrusted import is_visible_character, strip_invisible
@@ -153,7 +154,8 @@ async def check_patch(workspace: Workspace, patch: Patch, limits: PatchLimits = 
     """Checks a patch against the policy. Raises WorkspaceError if git cannot apply it."""
     changes = await workspace.list_changes(patch)
     violations = [sentence for change in changes if (sentence := _find_violation(change, limits))]
-    notes = [sentence for change in changes if (sentence := _get_note(change))]
+    dependency_notes = await find_dependency_notes(workspace, patch, changes)
+    notes = [note for change in changes if (note := dependency_notes.get(change.path) or _get_note(change))]
     return PatchCheck(
         files=tuple(change.path for change in changes),
         violations=_limit_sentences([*_find_size_violations(changes, len(patch.diff), limits), *violations]),

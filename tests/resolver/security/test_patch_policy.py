@@ -170,7 +170,7 @@ async def test_notes_for_reviewers_are_listed(check, repository: Repository) -> 
     assert (await check()).notes == (
         "conftest.py can change how the tests run.",
         "poetry.lock changes what is installed or built.",
-        "requirements-dev.txt changes what is installed or built.",
+        "Dependencies in requirements-dev.txt: added `pytest`.",
         "run.sh became executable.",
         "tests/test_a.py was deleted; it contained tests.",
     )
