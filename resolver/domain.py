@@ -312,17 +312,10 @@ class Usage(FrozenModel):
 
     @property
     def cost(self) -> Cost:
-        """The cost in dollars; a MinimumCost if some prices are unknown. None if no price is known, or if no model
-        has replied yet.
-        """
-        if self.unpriced:
+        """The cost in dollars: a MinimumCost if some prices are unknown, None if all are or no model replied."""
+        if self.unpriced or not (self.usd or self.steps or self.tokens):
             return MinimumCost(usd=self.usd) if self.usd else None
-        return self.usd if self.usd or self.steps or self.tokens else None
-
-    @property
-    def has_unknown_cost(self) -> bool:
-        """True if a model was called and no price is known."""
-        return self.unpriced and not self.usd
+        return self.usd
 
     @property
     def tokens(self) -> int:

@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from patchwright.demo.github import FakePullRequest, Issue
 from patchwright.demo.recorded_model import RecordedTurn
-from tests.end_to_end.conftest import CODE
+from tests.end_to_end.conftest import CODE, TESTS
 from tests.end_to_end.server_scenario import ServerScenario, open_server_scenario, own_comments, timeline
 from tests.end_to_end.test_plans import ANSWER, PLAN, WORK
 from tests.end_to_end.test_replies_to_people import FIXED_CODE, OPENED
@@ -21,6 +21,8 @@ pytestmark = [
 
 WHY = "why is it so with 2 and 3, of all the numbers that there are?"
 HOW = "this, with a look at what those who call add() expect of it, now and in a year"
+
+WITH_CI = {"calc.py": CODE, "tests/test_calc.py": TESTS, ".github/workflows/ci.yml": "on: pull_request\n"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -45,7 +47,7 @@ async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_
 ) -> None:
     ours_alone = await open_pull_request(server, server.issue("trusted", by="maintainer"))
     assert not is_held(ours_alone) and "CI is on hold" not in str(ours_alone.body)
-    pull = await open_pull_request(server, server.issue("foreign", by="reporter"))
+    pull = await open_pull_request(server, server.issue("foreign", by="reporter", files=WITH_CI))
     assert is_held(pull)
     assert (
         "CI is on hold (`[skip ci]`): reporter, whose text the agent read, has no write access here. "

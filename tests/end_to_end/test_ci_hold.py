@@ -24,6 +24,7 @@ def message(scenario: PublishScenario | Scenario, pull: FakePullRequest) -> str:
 async def test_a_commit_for_an_outsiders_issue_is_held_and_the_pull_request_says_so(
     publish_scenario: PublishScenario,
 ) -> None:
+    publish_scenario.repo.commit("main", WORKFLOW)
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
     assert message(publish_scenario, pull).startswith(
@@ -43,11 +44,37 @@ async def test_the_operator_decides_which_commits_are_held(
     publish_scenario: PublishScenario, setting: str, writer: bool, is_held: bool
 ) -> None:
     publish_scenario.settings = {"hold_ci": setting}
+    publish_scenario.repo.commit("main", WORKFLOW)
     if writer:
         publish_scenario.fake_github.set_role(publish_scenario.repo, "reporter", "write")
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
     assert ("[skip ci]" in message(publish_scenario, pull), "run-ci" in pull.body) == (is_held, is_held)
+
+
+@pytest.mark.parametrize(
+    ("files", "is_told"),
+    [
+        ({}, False),
+        ({".github/workflows/patchwright.yml": "on: {issues: {types: [labeled]}}\n"}, False),
+        (
+            {".github/workflows/ci.yml": "on: {push: {branches: [main]}, pull_request: {branches: [v*]}}\n"},
+            False,
+        ),
+        ({".github/workflows/ci.yml": "on: {push: {branches: ['patchwright/**']}}\n"}, True),
+        ({".github/workflows/ci.yml": "on: {pull_request: {branches: ['!x', ma*]}}\n"}, True),
+        ({".github/workflows/ci.yml": "on: [\n"}, True),
+        ({".circleci/config.yml": "version: 2\n"}, True),
+    ],
+)
+async def test_held_ci_is_only_told_where_something_would_start(
+    publish_scenario: PublishScenario, files: dict[str, str], is_told: bool
+) -> None:
+    if files:
+        publish_scenario.repo.commit("main", files)
+    await publish_scenario.publish()
+    (pull,) = publish_scenario.pulls
+    assert ("[skip ci]" in message(publish_scenario, pull), "CI is on hold" in pull.body) == (True, is_told)
 
 
 HELD = "Fix: the sum\n\n[skip ci]\n\nIssue: #1\nPatchwright-Run: first\n"
@@ -221,7 +248,7 @@ async def test_commits_on_a_held_commit_are_held_and_on_a_released_one_are_not(
     make_scenario: Any,
 ) -> None:
     scenario = make_scenario(
-        {"calc.py": "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"}
+        {"calc.py": "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n", **WORKFLOW}
     )
     pull = open_held_pull(scenario)
     reply = await follow(scenario, pull)

@@ -71,7 +71,10 @@ def test_usage_of_every_provider_is_parsed_to_the_same_tokens(used: Any, reasoni
         ({}, 0.0, Price(input=Decimal(1), output=Decimal(2)), {}, None),
         (CHAT, 0.0, None, {"mode": "chat"}, None),
     ],
-    ids="unknown table litellm provider own own-cached nonsense negative free free-table zero-of-no-price".split(),
+    ids=(
+        "unknown table litellm provider own own-cached nonsense negative free free-table free-uncounted "
+        "uncounted own-uncounted zero-of-no-price"
+    ).split(),
 )
 def test_the_most_specific_price_is_used(
     used: Any, usd: object, own: Price | None, table: Any, dollars: str | None

@@ -70,11 +70,6 @@ def test_the_comment_shows_plan_step_cost_and_how_to_stop() -> None:
     )
 
 
-def test_no_cost_is_shown_before_the_first_reply() -> None:
-    shown = render_status(run_of(started()))
-    assert "So far: 0 steps · " in shown and "$" not in shown and "unknown" not in shown
-
-
 def test_a_loopback_dashboard_link_says_so() -> None:
     here = SETTINGS.model_copy(update={"public_url": "http://127.0.0.1:8000"})
     assert render_status(run_of(), here).endswith(
