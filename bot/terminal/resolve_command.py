@@ -144,6 +144,7 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
 async def _resolve_on_forge(
     job: Job, options: argparse.Namespace, settings: Settings, earlier: Trajectory
 ) -> int:
+    from patchwright.bot.errors import WriteAccessMissing
     from patchwright.bot.github.write_check import with_write_check
     from patchwright.bot.status_comment import null_reporter
     from patchwright.resolver.forge import DryRunForge, MaskingForge
@@ -173,7 +174,11 @@ async def _resolve_on_forge(
             reporter = (
                 null_reporter if options.dry_run else with_write_check(null_reporter, github.write_check)
             )
-            outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), reporter)
+            try:
+                outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), reporter)
+            except WriteAccessMissing as exc:
+                advice = "Grant this access, or pass --dry-run to see the result without publishing it"
+                raise UsageError(f"{exc} {advice}") from exc
     trajectory = FileLogStore(settings.data / "runs").read(job.id)
     if options.json:
         verdict = getattr(outcome, "verdict", None)

@@ -126,7 +126,7 @@ async def test_an_unreachable_github_is_reported_with_advice(scenario: Scenario)
 
 
 @pytest.mark.slow
-async def test_a_token_without_permissions_opens_no_pull_request(scenario: Scenario) -> None:
+async def test_a_token_without_permissions_starts_no_run(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     del scenario.environment["PATCHWRIGHT_APP_ID"], scenario.environment["PATCHWRIGHT_PRIVATE_KEY"]
     url = f"{scenario.fake_github.server_url}/acme/calc/issues/1"
@@ -134,11 +134,11 @@ async def test_a_token_without_permissions_opens_no_pull_request(scenario: Scena
     scenario.environment["GITHUB_TOKEN"] = "ghp_unknown"
     assert "GITHUB_TOKEN" in await run_rejected(scenario, "resolve", url)
     scenario.environment["GITHUB_TOKEN"] = scenario.fake_github.create_token("stranger")
-    left, out, _ = await scenario.command("resolve", url)
-    assert (left, out.splitlines()[0][:16]) == (3, "no pull request:")
-    assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
-    (comment,) = scenario.comments  # writable by anybody, so no branch is used and the work is not lost
-    assert "+    return a + b" in comment
+    sentence = await run_rejected(scenario, "resolve", url)
+    assert "lacks `contents: write` and `pull_requests: write`" in sentence
+    assert "pass --dry-run to see the result without publishing it" in sentence
+    assert (scenario.repo.branches, scenario.repo.pulls, scenario.comments) == (("main",), (), [])
+    assert not scenario.endpoint.requests
 
 
 async def test_a_password_in_a_url_is_not_printed(scenario: Scenario) -> None:
