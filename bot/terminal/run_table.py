@@ -219,9 +219,9 @@ def _row(entry: RunListEntry) -> tuple[str, ...]:
 
 def _cost_text(entry: RunListEntry) -> str:
     """Returns the cost, rounded to cents unless it is less than a cent. It is empty before the first reply."""
-    if entry.cost_usd is None and entry.cost_usd_at_least is None:
-        return "unknown" if entry.steps else ""
     dollars = entry.cost_usd_at_least if entry.cost_usd is None else entry.cost_usd
+    if dollars is None:
+        return "unknown" if entry.steps else ""
     shown = f"${dollars:.2f}" if dollars == 0 or dollars >= 0.01 else f"${dollars:.4f}"
     return f"at least {shown}" if entry.cost_usd is None else shown
 
