@@ -54,3 +54,21 @@ async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(
         "none",
         "the model answered without calling the tool: I would rather talk.",
     )
+
+
+async def test_an_endpoint_that_does_not_exist_is_reported_at_once(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-m", "patchwright", "probe", "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(Path.cwd()),
+             "PATCHWRIGHT_MODEL_API_KEY": "key"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    out, error = await asyncio.wait_for(process.communicate(), timeout=60)
+    assert (process.returncode, out, error.decode()) == (
+        2,
+        b"",
+        "patchwright: The model's endpoint 127.0.0.1 cannot be reached (connection refused). "
+        "Check PATCHWRIGHT_MODEL_BASE_URL, and check that the endpoint is running.\n",
+    )
