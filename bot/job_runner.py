@@ -113,7 +113,7 @@ class JobRunner:
             if isinstance(error, LogLocked):
                 log.warning("job taken over", extra={"job": job.id, "reason": str(error)})
                 return Retry(delay_seconds=LOG_TAKEN_RETRY_SECONDS, counts_as_try=False)
-            log.exception("job failed", extra={"job": job.id, "try": tries})
+            _log_failure(job, tries, error)
             if is_retryable(error) and tries < self._max_tries:
                 return Retry(delay_seconds=self._retry_delay(error, tries))
             await self._report_failure(job, error)
@@ -137,6 +137,18 @@ class JobRunner:
         if isinstance(error, RateLimited):
             return max(self._first_retry_seconds, (error.until - datetime.now(UTC)).total_seconds())
         return min(self._first_retry_seconds * 2.0 ** (tries - 1), MAX_RETRY_SECONDS)
+
+
+def _log_failure(job: Job, tries: int, error: Exception) -> None:
+    """Logs a failed try. Only an unexpected error, which is a bug, is logged with its traceback; that of another
+    error, which can contain a hundred lines of a library, is logged at the level `debug`.
+    """
+    fields = {"job": job.id, "try": tries, "error": str(error)}
+    if isinstance(error, ResolverError | SandboxError | JobAbandoned):
+        log.error("job failed", extra=fields)
+        log.debug("job failed", extra=fields, exc_info=error)
+    else:
+        log.error("job failed", extra=fields, exc_info=error)
 
 
 def is_retryable(error: Exception) -> bool:

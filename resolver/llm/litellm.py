@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import difflib
 import gc
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ from patchwright.resolver.llm.provider_errors import build_model_error
 from patchwright.resolver.llm.provider_text import drop_unencodable, replace_surrogates, to_one_line
 from patchwright.resolver.settings.model_settings import Price
 from patchwright.resolver.settings.settings import environment_variable
+
+logger = logging.getLogger(__name__)
 
 _ENVIRONMENT = {
     # By default, the import downloads a price table. Without internet access, it hangs.
@@ -64,6 +67,8 @@ def _import_litellm() -> Any:
     import litellm
 
     litellm.suppress_debug_info = True
+    # litellm also logs the errors that it raises, with tracebacks. `reply` raises them as one sentence.
+    logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
     litellm.telemetry = False
     litellm.drop_params = True  # reasoning models reject `temperature`
     litellm.num_retries = 0  # RetryingModel retries within its time limit
@@ -195,6 +200,7 @@ class LitellmModel:
                     else None,
                 ) from exc
             except tuple(litellm.exceptions.LITELLM_EXCEPTION_TYPES) as exc:
+                logger.debug("model request failed", extra={"model": self.name}, exc_info=exc)
                 if capture.status == 200 and capture.is_too_large:
                     # Treat an oversized reply as if it had reached the model's output limit: the agent
                     # reports this limit to the model and does not retry.

@@ -102,6 +102,11 @@ async def test_permanent_errors_are_reported_at_once(
     assert runner.failures == [(job().id, str(error))]
     (text,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert (text.message, vars(text)["job"], vars(text)["try"]) == ("job failed", job().id, 1)
+    is_bug = isinstance(error, ZeroDivisionError | ExceptionGroup)
+    assert (vars(text)["error"], text.exc_info is not None) == (
+        str(error),
+        is_bug,
+    )  # a traceback only for bugs
 
 
 async def test_a_job_held_by_another_worker_is_left_to_it() -> None:
