@@ -71,6 +71,8 @@ class Summary(FrozenModel):
     """The agent's own summary; None if it did not finish."""
     stop_detail: str
     """How the agent stopped, in a sentence."""
+    reached_setting: str | None = None
+    """The setting whose limit ended the run before the first reply of the model; None in all other cases."""
     stopped_early: bool = False
     """True if a limit, a loop or an error ended the work."""
     steps: tuple[StepSummary, ...]
@@ -111,6 +113,7 @@ def summarize_run(trajectory: Trajectory) -> Summary:
     return Summary(
         finish=last_finish(trajectory),
         stop_detail=stopped.detail if stopped else "The run has not ended.",
+        reached_setting=find_reached_setting(trajectory),
         stopped_early=stopped is not None and stopped.reason not in ("finished", "input_required"),
         steps=tuple(list_steps(trajectory)),
         usage=trajectory.usage(),
@@ -129,6 +132,16 @@ def summarize_run(trajectory: Trajectory) -> Summary:
         requested_usd=_requested_usd(trajectory),
         dashboard_url=_dashboard_url(started.job.id, trajectory.run_configured),
     )
+
+
+def find_reached_setting(trajectory: Trajectory) -> str | None:
+    """Returns the setting whose limit ended a run before the first reply. Returns None if no limit ended it."""
+    stopped, limits, usage = trajectory.agent_stopped, trajectory.run_configured, trajectory.usage()
+    if stopped is None or stopped.reason != "limit" or limits is None or usage.steps:
+        return None
+    if usage.usd >= limits.usd:
+        return "max_usd"
+    return "timeout" if usage.seconds >= limits.seconds else "max_tokens"
 
 
 def _requested_usd(trajectory: Trajectory) -> Decimal | None:

@@ -45,12 +45,13 @@ from patchwright.resolver.domain import (
     VerdictKind,
 )
 from patchwright.resolver.errors import LogError, UsageError
-from patchwright.resolver.events import Trajectory
+from patchwright.resolver.events import AgentStopped, Trajectory
 from patchwright.resolver.finish_checks import last_finish
 from patchwright.resolver.forge import DRY_RUN_URL
 from patchwright.resolver.llm.model_check import check_endpoint, check_models
 from patchwright.resolver.run_log import FileLogStore, Listener
-from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.settings.settings import Settings, environment_variable
+from patchwright.resolver.summary import find_reached_setting
 from patchwright.resolver.text import filters
 
 
@@ -126,7 +127,7 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
         raise UsageError(f"The run {run} ended before its work began. Start a new one")
     if "://" not in started.source:
         if earlier.agent_stopped and not earlier.replies():
-            raise UsageError(f"The run {run} ended before the first reply of the model. Start a new one")
+            raise UsageError(_describe_unstarted_run(run, earlier, earlier.agent_stopped))
         assert isinstance(started.thread, Issue)
         return await _resolve_on_disk(
             started.job, started.thread, Path(started.source), options, settings, earlier
@@ -139,6 +140,14 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
             f"that starts with {settings.mention}"
         )
     return await _resolve_on_forge(started.job, options, settings, earlier)
+
+
+def _describe_unstarted_run(run: str, earlier: Trajectory, stopped: AgentStopped) -> str:
+    """Returns why a run without a reply of the model cannot be resumed, and what to do instead."""
+    text = f"The run {run} ended before the model replied, so there is nothing to resume. {stopped.detail}"
+    setting = find_reached_setting(earlier)
+    fix = f"Raise {environment_variable(setting)}, and run" if setting else "Run"
+    return f"{text} {fix} the first command again"
 
 
 async def _resolve_on_forge(
