@@ -120,7 +120,9 @@ def _find_connection_error(exc: BaseException | None) -> str | None:
     """Returns the reason if the exception was caused by a connection that could not be opened."""
     is_connect_error, reason = False, ""
     while exc is not None:
-        is_connect_error = is_connect_error or isinstance(exc, httpx.ConnectError)
+        # Behind a proxy, litellm's HTTP client raises only a text.
+        is_refused = isinstance(exc, httpx.ConnectError) or "Cannot connect to host " in str(exc)
+        is_connect_error = is_connect_error or is_refused
         if is_connect_error and isinstance(exc, OSError):
             reason = exc.strerror or str(exc)
         exc = exc.__cause__ or exc.__context__

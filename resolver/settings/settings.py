@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_origin
+from urllib.parse import urlsplit
 
 import pydantic_core
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
@@ -103,6 +104,10 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
         if url is not None and not re.match(r"https?://[^\s/]", url, re.IGNORECASE):
             # The message does not repeat the URL, because it may contain a password.
             raise ValueError("the URL must start with https:// or http://")
+        try:
+            urlsplit(url or "")
+        except ValueError as exc:  # for example an opening bracket that is not closed
+            raise ValueError("the URL is not valid") from exc
         return url
 
     @field_validator("private_key_file", "ca_bundle")

@@ -215,6 +215,7 @@ def test_invalid_settings_do_not_break_completion(runs: dict[str, str], tmp_path
         (("resolve", "--max-usd", "two"), "--max-usd: 'two' is not a number. Correct or remove it."),
         (("resolve", "--max-usd", "-1"), "--max-usd: it must be greater than 0. Correct or remove it."),
         (("resolve", "--base-url", "host:80"), "--base-url: the URL must start with https:// or http://. Correct"),
+        (("probe", "--base-url", "http://[::1"), "--base-url: the URL is not valid. Correct or remove it."),
         (("serve", "--port", "eighty"), "--port: 'eighty' is not a whole number. See `patchwright serve --help`."),
         (("completion", "fsh"), "shell: 'fsh' is not one of bash, zsh, fish. Did you mean fish?"),
         (("replay",), "RUN is missing. See `patchwright replay --help`."),
