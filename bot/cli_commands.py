@@ -180,7 +180,7 @@ async def serve(options: argparse.Namespace) -> int:
 
 
 async def work(options: argparse.Namespace) -> int:
-    """Runs a worker for a server on this or another machine."""
+    """Runs a worker. The server that it works for may run on this machine or on another one."""
     interrupted = await composition_root.start_worker(
         _load_server_settings(options), print_stderr, exclusive=options.exclusive
     )
@@ -298,7 +298,7 @@ async def completion(options: argparse.Namespace) -> int:
 
 
 async def demo(options: argparse.Namespace) -> int:
-    """Runs the demo: one recorded issue against a local GitHub fake."""
+    """Runs the demo, which resolves one issue with recorded model replies on a simulated GitHub."""
     from patchwright.bot.sandbox_factory import choose_demo_sandbox
     from patchwright.demo.run import new_data_dir, run_demo
 

@@ -51,7 +51,9 @@ def require_webhook_secret(settings: Settings) -> str:
     secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
     if not secret and not settings.poll:
         browser_setup = (
-            "" if settings.github_token is None else " Or run `unset GITHUB_TOKEN` to set up in the browser."
+            ""
+            if settings.github_token is None
+            else " Or run `unset GITHUB_TOKEN` to set the server up in the browser."
         )
         raise SettingsError(
             "PATCHWRIGHT_WEBHOOK_SECRET is not set. Set it to the secret of your GitHub webhook. "

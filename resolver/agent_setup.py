@@ -187,7 +187,9 @@ async def build_agent(
 
 @asynccontextmanager
 async def record_host_visits(mcp_transport: McpConnector, log: RunLog) -> AsyncIterator[None]:
-    """Logs the connections that the host made for the agent, when the context exits normally or with an error."""
+    """Logs the connections that the host made for the agent. Logs them when the context exits, even after an
+    error.
+    """
     try:
         yield
     finally:

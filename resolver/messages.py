@@ -97,9 +97,8 @@ def build_messages(trajectory: Trajectory) -> tuple[ChatMessage, ...]:
     """Returns the conversation so far in the form that providers accept.
 
     Each reply is followed by the results of its calls, in the order of the calls, and then by the messages
-    that arrived during the calls. Sent messages must not change before the next condensation. Therefore, while
-    calls of the last reply are pending, that reply and the later messages are left out. After a condensation,
-    a summary replaces the dropped replies. Prompts and messages from people are never dropped.
+    that arrived during the calls. While calls of the last reply are pending, the conversation ends before that
+    reply. A condensation replaces old replies with a summary, and keeps all prompts and messages from people.
     """
     return Conversation().build_messages(trajectory)
 

@@ -79,7 +79,7 @@ class TriedCommand(NamedTuple):
 
     @property
     def is_proven(self) -> bool:
-        """True if at least one test passed. If the runner reports no single tests, True if the command
+        """True if at least one test passed. If the output does not list the tests, True if the command
         succeeded.
         """
         run = self.run
@@ -95,8 +95,8 @@ async def propose_config(
     forge: Forge,
     reporter: ProgressReporter,
 ) -> Outcome:
-    """Opens the pull request with `.github/patchwright.toml`, and posts the result in the thread. Opens no
-    pull request if the file exists, if such a pull request is already open, or if somebody declined it.
+    """Opens the pull request with `.github/patchwright.toml`, and posts the result in the thread. Opens no pull
+    request if the file exists, or if an earlier pull request with this file is open or was declined.
 
     If the job runs again, it does not repeat test runs and opens no second pull request.
     """
@@ -294,8 +294,8 @@ async def _create_commit(
     forge: Forge,
     ci: CiHold,
 ) -> str:
-    """Commits the file to the local repository. The commit has no run trailer, so that failing checks on it
-    start no repair.
+    """Commits `.github/patchwright.toml` with this text to the local repository. The commit message does not
+    name the run, so that failing checks of this commit start no repair.
     """
     bot_user, server = await forge.get_bot_user(job.repo), deps.settings.github_server_url
     requester = "{} <{}>".format(*commit_author(job.requester, server)) if job.requester else ""

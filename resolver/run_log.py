@@ -71,7 +71,7 @@ class FileLogStore:
     def run_directory(self, run: RunId) -> Path:
         """Returns the run's directory. Raises LogError if the id is not a plain directory name."""
         if not is_valid_run_id(run):
-            raise LogError(f"`{run[:80]}` is not a run's name: use only letters, digits and `._-`.")
+            raise LogError(f"`{run[:80]}` is not a valid name of a run: use only letters, digits and `._-`.")
         return self._directory / run
 
     @asynccontextmanager

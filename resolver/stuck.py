@@ -28,8 +28,8 @@ MAX_NUDGES = 3
 the run, even if other calls are repeated.
 """
 MAX_SILENT_REPLIES = 3
-"""Maximum number of consecutive replies without a tool call. After each such reply, the model gets a
-reminder. The last of these replies ends the run.
+"""The run ends after this many consecutive replies without a tool call. After each of these replies except the
+last, the model gets a reminder.
 """
 
 # Parts of an output that differ between two runs of the same command: durations, addresses, process ids,

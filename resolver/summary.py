@@ -97,7 +97,7 @@ class Summary(FrozenModel):
     has_reproduced: bool = False
     """True if the failure was reproduced before the last edit."""
     requested_usd: Decimal | None = None
-    """Maximum cost in dollars that the requester asked for, if the operator allows only less. Otherwise, it is
+    """The cost limit in dollars that the requester asked for, if it exceeds the operator's limit; otherwise
     None.
     """
     dashboard_url: str | None = None

@@ -140,5 +140,5 @@ class MonitoredSandbox(WrapperSandbox):
         return observation.model_copy(update={"note": "; ".join(filter(None, notes)) or None})
 
     def disconnect(self) -> None:
-        """Close the connection. The next action waits until the other side connects again."""
+        """Close the connection. The next action waits until the container connects again."""
         self._remote.disconnect()

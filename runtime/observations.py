@@ -186,8 +186,7 @@ class TreeFingerprint(FrozenModel):
 
     kind: Literal["tree_fingerprint"] = "tree_fingerprint"
     fingerprint: str | None = Field(max_length=100)
-    """The fingerprint. None if changes of the tree cannot be detected. Only a scan then shows whether the
-    tree has changed.
+    """The fingerprint; None if the sandbox cannot compute one. The tree must then be scanned to find changes.
     """
 
 

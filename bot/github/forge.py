@@ -1,5 +1,5 @@
-"""Implements `Forge` for GitHub. Before each write, checks whether its result already exists. If the response
-to the write is lost, checks again.
+"""Implements `Forge` for GitHub. Before each write, checks whether an earlier attempt already made this write.
+If the response is lost, checks again.
 """
 
 import asyncio
@@ -271,7 +271,7 @@ class GitHubForge:
         return comment.html_url
 
     async def is_comment_in_progress(self, repo: Repo, number: int, tag: str) -> bool:
-        """Returns whether our comment with this tag says that its job is in progress."""
+        """Returns whether the bot's comment with this tag still shows its job as in progress."""
         return await self._comments.is_in_progress(repo, number, tag)
 
     async def push_commit(

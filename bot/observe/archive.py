@@ -51,7 +51,7 @@ class Archive:
         # fsspec's drivers are separate packages
         except (ImportError, ValueError, TypeError, KeyError) as exc:
             raise SettingsError(
-                f"PATCHWRIGHT_ARCHIVE: {urlsplit(url).scheme or 'this URL'} cannot be used: {exc}."
+                f"PATCHWRIGHT_ARCHIVE cannot use {urlsplit(url).scheme or 'this URL'}: {exc}."
             ) from exc
         self._root = root.rstrip("/")
         protocol = self._filesystem.protocol
@@ -108,7 +108,7 @@ class Archive:
 
     def _path(self, run: RunId) -> str:
         if not is_valid_run_id(run):
-            raise LogError(f"`{run[:80]}` is not a run's name: use only letters, digits and `._-`.")
+            raise LogError(f"`{run[:80]}` is not a valid name of a run: use only letters, digits and `._-`.")
         return f"{self._root}/{run}/{LOG_FILE_NAME}"
 
 

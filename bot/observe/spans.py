@@ -114,7 +114,9 @@ class _SpanBuilder:
         self._last_event_at = started_at
         """The time when the previous event ended."""
         self._work_ended_at = started_at
-        """The time when the agent stopped, or when the verification of its patch completed."""
+        """The time of the latest of these events: the agent stopped, the patch was verified, or the run was
+        resumed.
+        """
         self._tests_ready_at = started_at
         """The time when the clone and the setup were complete, so that the tests could run."""
         self._open_step: Span | None = None

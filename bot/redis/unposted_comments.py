@@ -69,7 +69,7 @@ class UnpostedComments:
 
 
 def comment_field(repo: Repo, number: int, tag: str) -> str:
-    """Returns the name of a comment in the hash."""
+    """Returns the key under which the Redis hash stores a comment."""
     return f"{repo}#{number}:{tag}".lower()
 
 

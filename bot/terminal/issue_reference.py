@@ -37,6 +37,6 @@ def parse_issue_reference(reference: str, server_url: str) -> tuple[Repo, int]:
         is_other_server, reference = False, reference.rpartition("@")[2]
     raise UsageError(
         f"{reference!r} is not an issue. "
-        f"Pass its URL, such as {server_url.rstrip('/')}/OWNER/REPO/issues/7, or OWNER/REPO#7"
+        f"Pass the URL of an issue, such as {server_url.rstrip('/')}/OWNER/REPO/issues/7, or OWNER/REPO#7"
         + ("; for another server, set GITHUB_SERVER_URL" if is_other_server else "")
     )

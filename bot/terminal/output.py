@@ -33,7 +33,7 @@ def wrap_text(text: str, width: int = 78) -> str:
 def outcome_json(
     run: str, outcome: Outcome | None, verdict: Verdict | None, usage: Usage, **extra: Any
 ) -> dict[str, Any]:
-    """Returns the outcome as a JSON object. Missing values are null. A local run has no `outcome`."""
+    """Returns the outcome as a JSON object. Missing values are null. For a local run, `outcome` is None."""
     url = outcome.url if isinstance(outcome, Published) else None
     branch = outcome.branch if isinstance(outcome, Published | Reported) else None
     reason = (

@@ -58,12 +58,12 @@ from patchwright.resolver.text import filters
 async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
     """Resolves an issue or resumes a run, depending on the command-line options. Returns the exit code."""
     if options.answer and not options.run:
-        raise UsageError("--answer needs --continue RUN with the run that asked the question")
+        raise UsageError("--answer needs --continue RUN, where RUN is the run that asked the question")
     if options.include_changes and not options.repo:
         raise UsageError("--include-changes works only with --repo PATH")
     if options.run:
         if options.url or options.repo or options.issue:
-            raise UsageError("--continue resumes the issue of its run. Do not pass another issue")
+            raise UsageError("--continue RUN works on the issue of that run. Do not pass another issue")
         return await _resume_run(options, settings)
     if options.url:
         if options.repo or options.issue or options.out:
@@ -90,8 +90,8 @@ async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _check_model(settings: Settings) -> None:
-    """Checks the configured model before a sandbox is built. If no model is configured, does nothing: that
-    error is raised later, when the run's dependencies are built.
+    """Checks the configured model before a sandbox is built. Does nothing if no model is configured, because a
+    later step reports this error.
     """
     if settings.model is not None:
         check_models(settings, composition_root.read_environment())

@@ -1,5 +1,5 @@
-"""The REST operations of the fake server, by their names in GitHub's description. They block, so call them in
-a thread.
+"""Implements the REST API of the simulated GitHub, with one function per operation. The functions block, so
+call them in a thread.
 """
 
 from collections.abc import Callable

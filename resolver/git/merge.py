@@ -69,7 +69,7 @@ async def merge_commit(workspace: Workspace, other: str) -> MergeResult | None:
 
 
 async def find_unresolved(workspace: Workspace, patch: Patch, merge: MergeResult) -> tuple[str, ...]:
-    """Returns the paths with conflicts whose files still contain conflict markers after the patch. Raises
+    """Returns the files that had conflicts and still contain conflict markers after the patch. Raises
     WorkspaceError.
     """
     if not merge.conflicts:

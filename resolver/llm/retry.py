@@ -28,12 +28,14 @@ MAX_CONNECT_SECONDS = 5.0  # seconds; for retries if no connection could be open
 class RetryingModel(WrapperModel):
     """Wraps a model and retries requests that fail temporarily.
 
-    `max_seconds` limits the time for one reply, including failed requests and waits. The first temporary
-    failure is retried even if no time is left. No retry exceeds the limit by more than MIN_ATTEMPT_SECONDS.
-    If a provider asks for a wait beyond the limit, the failure is raised at once. If no connection can be
-    opened before the first reply, ModelUnreachable is raised within MAX_CONNECT_SECONDS, because the URL is
-    probably wrong. The usage of failed attempts is added to the reply. `sleep` and `jitter` (0 to 1) can be
-    replaced in tests.
+    `max_seconds` limits the time for one reply, including failed requests and waits. A request
+    that fails temporarily is retried once even if no time is left. A retry may take the remaining time, or
+    MIN_ATTEMPT_SECONDS if less remains. If a provider asks for a wait that exceeds the limit, the failure is
+    raised at once.
+
+    If the first request cannot connect, ModelUnreachable is raised within MAX_CONNECT_SECONDS, because the
+    URL is probably wrong. The usage of failed attempts is added to the reply. Tests can replace `sleep` and
+    `jitter` (0 to 1).
     """
 
     def __init__(

@@ -39,9 +39,7 @@ class RiskRating(FrozenModel):
 
 @runtime_checkable
 class RiskAnalyzer(Protocol):
-    """Rates the risk of actions. The same action always gets the same rating, and rating it has no side
-    effects.
-    """
+    """Rates the risk of actions. The rating depends only on the action. `rate` has no side effects."""
 
     def rate(self, action: Action) -> RiskRating: ...
 

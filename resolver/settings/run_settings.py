@@ -36,8 +36,8 @@ class RunSettings(FrozenModel):
     test_timeout: int = Field(default=900, ge=1, le=1800)
     """Maximum number of seconds for one test run."""
     max_repairs: int = Field(default=2, ge=0, le=20)
-    """Maximum number of times that the agent must repair its patch because the patch breaks tests or because
-    its own tests fail.
+    """Maximum number of times that the agent must repair its patch. A repair is needed if the patch breaks
+    tests, or if the tests in the patch fail.
     """
     max_attempts: int = Field(default=1, ge=1, le=10)
     """Maximum number of attempts at an issue. Each attempt starts from the base commit. When the tests of an

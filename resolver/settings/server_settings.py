@@ -108,7 +108,7 @@ class ServerSettings(FrozenModel):
     """
     metrics_label: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
     """Value of the label `metrics_label` in the metrics of these workers. If groups of workers with different
-    settings share a Redis, choose another value for each group. The metrics then count each group separately.
+    settings share a Redis, choose a different value for each group. The metrics then count each group separately.
     """
 
     github_write_interval: float = Field(default=1.0, ge=0, le=60)

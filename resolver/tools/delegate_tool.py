@@ -68,11 +68,10 @@ class DelegateTool:
     async def investigate(
         self, action: Action, tasks: Sequence[str], skill: RepoSkill | None = None
     ) -> SubagentResult | ActionFailure:
-        """Runs one investigator per question and returns their merged reports. Micro agents also use this
-        method.
+        """Runs one investigator for each question in `tasks`, and returns their merged reports.
 
         `skill` contains instructions for all investigators, and the schema of their reports. If a sandbox
-        fails, only the investigator in this sandbox ends. Raises ModelAccessDenied and LogError.
+        fails, only the investigator in this sandbox ends. Raises ModelAccessDenied or LogError.
         """
         limits = self.launcher.allocate_limits(self.max_steps, subagents=len(tasks))
         if isinstance(limits, ActionFailure):

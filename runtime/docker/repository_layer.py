@@ -1,8 +1,8 @@
 """Repository layers: images that contain the result of a repository's setup. Later sandboxes start from them.
 
-The setup runs as root, but in a container with all limits of a sandbox and with our system call profile. Its
-five capabilities allow it to change owners, to write files of other users, and to switch to another user. It
-reaches the network only through the egress proxy.
+The setup runs as root, but in a container with all limits of a sandbox and with our system call profile. The
+container has five capabilities, which allow the setup to change owners, to write files of other users, and to
+switch to another user. The setup reaches the network only through the egress proxy.
 """
 
 import time
@@ -58,8 +58,8 @@ async def build_repository_layer(
 ) -> None:
     """Run `setup` in this container, and store the result as an image with the tag `tag`.
 
-    Raises LayerRejected if the setup changed our files. Also raises SandboxError, and any error that `setup`
-    raises.
+    Raises SandboxError, any error that `setup` raises, or LayerRejected if the setup changed Patchwright's own
+    files.
     """
     # git refuses to work in a directory that belongs to another user.
     await _run_command(container.sandbox, "chown", "0:0", WORKSPACE_DIR)
@@ -98,10 +98,10 @@ async def _run_command(sandbox: Sandbox, *argv: str) -> None:
 async def remove_old_layers(
     engine: Engine, repository: str, newest: str, grace: float = SUPERSEDED_GRACE
 ) -> None:
-    """Remove old repository layers. Keeps the newest layers, the layers in use, and the layer `newest`.
+    """Remove old repository layers that no container uses. Always keeps the layer with the tag `newest`.
 
-    Keeps MAX_LAYERS_PER_REPOSITORY layers of this repository, and MAX_LAYERS in total. Also keeps layers
-    younger than `grace` seconds, because a sandbox may be about to start from one.
+    Keeps the latest MAX_LAYERS_PER_REPOSITORY layers of this repository, and MAX_LAYERS in total. Also keeps
+    layers younger than `grace` seconds, because a sandbox may be about to start from one.
     """
     layers = await engine.list_images(REPOSITORY_LAYERS)
     own_layers = [image for image in layers if image.labels.get(REPOSITORY_LABEL) == repository]

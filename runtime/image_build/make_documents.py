@@ -1,7 +1,6 @@
-"""Builds the feature `documents`: packages that read documents and videos, for our own interpreter.
+"""Builds the sandbox feature `documents`: packages with which our own interpreter reads documents and videos.
 
-Runs as root in a build on the bundle's image. The arguments are the install directory and the URL of a
-package index.
+Runs as root in an image build. The arguments are the install directory and the URL of a package index.
 """
 
 import subprocess

@@ -1,11 +1,9 @@
-"""Builds the feature `kernel`: IPython for our own interpreter, and for the Pythons of projects.
+"""Builds the sandbox feature `kernel`, which is IPython. It runs on our own interpreter or on a project's Python.
 
-Runs as root in a build on the bundle's image. The directory `lib` is for our own interpreter. It also
-contains those extension modules of the standard library that the bundle omits. A directory such as `cp39` is
-for a project's Python of that version. Files that are the same for several versions are stored once. A
-runtime layer compiles the files for the Python of its base image.
+Runs as root in an image build. The arguments are the install directory and the URL of a package index.
 
-The arguments are the install directory and the URL of a package index.
+The directory `lib` is for our own interpreter, and a directory such as `cp39` is for projects with Python 3.9.
+Files that are the same for several versions are stored once.
 """
 
 import filecmp

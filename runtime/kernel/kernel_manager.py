@@ -1,5 +1,5 @@
-"""Runs IPython in the sandbox. A sandbox has at most one session. It starts with the first cell, and lasts as
-long as the sandbox.
+"""Runs IPython in the sandbox. A sandbox has at most one session. The session starts with the first cell, and
+lasts as long as the sandbox.
 """
 
 import asyncio

@@ -160,7 +160,7 @@ async def test_an_invalid_request_is_explained_in_a_sentence(
         ("help", "command: The help command is not available here. See docs/commands.md."),
         (
             "retyr",
-            "command: `retyr` is not a command. Did you mean `retry`? If it is a request, describe it in "
+            "command: `retyr` is not a command. Did you mean `retry`? If you meant a request, describe it in "
             "a few more words.",
         ),
         (

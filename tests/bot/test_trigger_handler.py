@@ -336,7 +336,7 @@ async def test_an_invalid_command_is_answered_at_once_during_a_run(scenario: Han
         assert (await scenario.queue.get_record(run.id)).state == "running"  # type: ignore[union-attr]
     first, second = scenario.replies
     assert first == (
-        "`sotp` is not a command. Did you mean `stop`? If it is a request, describe it in a few more words."
+        "`sotp` is not a command. Did you mean `stop`? If you meant a request, describe it in a few more words."
     )
     assert second.startswith("@stranger needs write access to start a run")
     record = await scenario.queue.get_record(job.id)

@@ -50,7 +50,8 @@ async def test_a_reference_to_no_issue_of_this_forge_is_rejected(
     typed = typed.format(server=server)
     sentence = await run_rejected(scenario, "resolve", typed)
     assert (
-        f"'{shown or typed}' is not an issue. Pass its URL, such as {server}/OWNER/REPO/issues/7" in sentence
+        f"'{shown or typed}' is not an issue. Pass the URL of an issue, such as {server}/OWNER/REPO/issues/7"
+        in sentence
     )
     assert ("GITHUB_SERVER_URL" in sentence) == ("github.com" in typed)
 

@@ -264,7 +264,7 @@ class _TotalLine(LenientModel):
 
 
 def parse_json_lines(content: bytes, root: str) -> RunnerReport:
-    """Parses a report of our own reporters: one line per test, and a final line with their number."""
+    """Parses a report of our own reporters: one line per test, and a final line with the number of tests."""
     collected = ReportBuilder(root)
     *tests, last = content.splitlines() or [b""]
     if not last.startswith(b'{"tests":'):

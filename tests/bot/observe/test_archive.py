@@ -155,11 +155,11 @@ async def test_a_hanging_archive_does_not_delay_a_run_for_long(
 async def test_the_archive_rejects_run_names_that_are_paths(
     archive: Archive, name: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(LogError, match="is not a run's name"):
+    with pytest.raises(LogError, match="is not a valid name of a run"):
         archive.store(RunId(name), b"x")
-    with pytest.raises(LogError, match="is not a run's name"):
+    with pytest.raises(LogError, match="is not a valid name of a run"):
         archive.read(RunId(name))
-    with pytest.raises(LogError, match="is not a run's name"):
+    with pytest.raises(LogError, match="is not a valid name of a run"):
         StoredRuns(FileLogStore(tmp_path), archive).read(RunId(name))
 
 

@@ -382,7 +382,7 @@ async def test_partial_settings_are_reported_instead_of_starting_the_setup(
     server.configure_model()
     for part, says in (
         ({"PATCHWRIGHT_WEBHOOK_SECRET": "x"}, "GITHUB_TOKEN is not set"),
-        ({"GITHUB_TOKEN": "ghp_x"}, "run `unset GITHUB_TOKEN` to set up in the browser"),
+        ({"GITHUB_TOKEN": "ghp_x"}, "run `unset GITHUB_TOKEN` to set the server up in the browser"),
         ({"PATCHWRIGHT_APP_ID": "7"}, "PATCHWRIGHT_WEBHOOK_SECRET is not set"),
     ):
         code, output = await server.command("serve", "--port", "0", **part)

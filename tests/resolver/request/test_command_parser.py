@@ -112,32 +112,32 @@ def test_options_round_trip_as_text_and_later_ones_override() -> None:
     [
         (
             "retyr",
-            "`retyr` is not a command. Did you mean `retry`? If it is a request, describe it in a few "
+            "`retyr` is not a command. Did you mean `retry`? If you meant a request, describe it in a few "
             "more words.",
         ),
         (
             "sotp please",
-            "`sotp` is not a command. Did you mean `stop`? If it is a request, describe it in a few more "
+            "`sotp` is not a command. Did you mean `stop`? If you meant a request, describe it in a few more "
             "words.",
         ),
         (
             "modle=gpt-5 fix it",
             (
-                "There is no option `modle=gpt-5`. Did you mean `model=`? If it is not an option, put it in "
-                "backticks."
+                "There is no option `modle=gpt-5`. Did you mean `model=`? If you did not mean an option, put this "
+                "text in backticks."
             ),
         ),
         (
             "fix it bugdet=1",
             (
-                "There is no option `bugdet=1`. Did you mean `budget=`? If it is not an option, put it in "
-                "backticks."
+                "There is no option `bugdet=1`. Did you mean `budget=`? If you did not mean an option, put this "
+                "text in backticks."
             ),
         ),
         (
             "effort=high fix it",
             "There is no option `effort=high`. The options are `model=`, `budget=` and `base=`. "
-            "If it is not an option, put it in backticks.",
+            "If you did not mean an option, put this text in backticks.",
         ),
         ("fix it model=", "`model=` has no value. Write, for example, `model=NAME`."),
         ("budget=lots fix it", "`budget=lots` is not a dollar amount. Write, for example, `budget=1.50`."),
