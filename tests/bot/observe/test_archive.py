@@ -232,10 +232,10 @@ async def test_commands_read_runs_that_are_only_in_the_archive(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("url", "words"),
-    [("nothing://x", "nothing cannot be used"), ("abfs://x/y", "abfs cannot be used")],
+    [("nothing://x", "cannot use nothing: "), ("abfs://x/y", "cannot use abfs: ")],
 )
 def test_an_unusable_archive_url_is_a_settings_error(url: str, words: str) -> None:
-    with pytest.raises(SettingsError, match=f"PATCHWRIGHT_ARCHIVE: {words}"):
+    with pytest.raises(SettingsError, match=f"PATCHWRIGHT_ARCHIVE {words}"):
         Archive(url)
 
 
