@@ -55,7 +55,7 @@ def _add_resolve(commands: Subparsers) -> None:
         "url",
         nargs="?",
         metavar="ISSUE",
-        help="URL of an issue or pull request, or OWNER/REPO#7; in a pull request, addresses open reviews",
+        help="URL of an issue or pull request, or OWNER/REPO#7; for a pull request, addresses its open reviews",
     )
     command.add_argument("--repo", metavar="PATH", help="a local git repository, instead of a GitHub issue")
     command.add_argument("--issue", metavar="FILE", help="with --repo: a file that describes the problem")

@@ -29,8 +29,8 @@ class ThreadForge(CommentForge, Protocol):
 
 
 class NullForge:
-    """A ThreadForge for deployments without a forge. Jobs are queued, but commands fail because no permission
-    can be checked.
+    """A ThreadForge for servers that are not connected to GitHub. Jobs are queued, but commands fail because no
+    permission can be checked.
     """
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:

@@ -65,11 +65,11 @@ async def record_prompts(
 
 
 async def unknown_fingerprint() -> None:
-    """Returns None, which means that the fingerprint of the work tree is unknown. This is the default."""
+    """Returns None: the fingerprint of the work tree is unknown. An agent uses this function by default."""
 
 
 async def no_new_messages() -> tuple[Message, ...]:
-    """Returns no messages, which is the default."""
+    """Returns no messages. An agent uses this function by default."""
     return ()
 
 
@@ -95,15 +95,15 @@ class Agent:
     context_policy: ContextPolicy = DEFAULT_CONTEXT_POLICY
     """Decides when the conversation is shortened, and how."""
     recover_result: Callable[[ToolCall], Awaitable[AnyObservation | None]] | None = None
-    """Recovers the result of an interrupted call from the log that the call wrote. For example, a subagent
-    writes a log of its own. None if no tool of the agent writes such a log.
+    """Recovers the result of an interrupted call that wrote a log of its own, such as a call of a subagent. None
+    if no tool of the agent writes such a log.
     """
     planning_interval: int = 0
     """Number of replies after which the model is asked to review and plan. 0 means never."""
     get_new_messages: Callable[[], Awaitable[tuple[Message, ...]]] = no_new_messages
     """Returns messages from Patchwright and from people. The agent adds each message to the log once, before
-    the next model call. Messages with the same trigger count as one message. If they
-    have no trigger, messages with the same source count as one.
+    the next model call. Messages with the same `trigger_id` count as one message. Without a `trigger_id`,
+    messages with the same `source` count as one.
     """
     final_tool: prompt_texts.FinalTool | None = None
     """The tool that ends the work. If None, it is derived from the list of tools."""

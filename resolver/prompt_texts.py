@@ -175,8 +175,8 @@ def render_condense_request(messages: Sequence[ChatMessage], limit: int) -> str:
 def render_condensation(
     replies: int, summary: str | None, steps: Sequence[StepSummary] | None, plan: Plan | None
 ) -> str:
-    """Renders the text that replaces the first replies. It is a summary or, if there is no summary, a list of
-    the last calls of these replies.
+    """Renders the text that replaces the model's first `replies` replies. The text contains their `summary` or,
+    without a summary, a list of their last calls (`steps`).
 
     `plan` is the agent's latest plan if one of the replaced replies contains it.
     """

@@ -177,9 +177,8 @@ async def _fetch(git_dir: Path, source: Path, ref: str, name: str = "base") -> N
     The fetch named `base` comes first and includes the tags up to `ref`. Later fetches include no tags,
     because tags could conflict.
 
-    A git process reads `source` and the configuration of that repository. The settings that git uses during a
-    fetch cannot start a program. `safe.directory=*` is safe because the operator chose the directory, no
-    matter who owns it.
+    git also reads the configuration of the repository `source`. No setting that git uses during a fetch can start
+    a program. `safe.directory=*` accepts a directory of any owner, because the operator chose the directory.
     """
     serve = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
     await run_git(

@@ -1,11 +1,10 @@
 """One bash process on a pseudo-terminal (pty), with a pipe for output.
 
-bash runs interactively. Only an interactive bash keeps its state and returns to its prompt after an
-interrupt, or after an error that would end a script. bash reads our lines from a separate pipe. The output of
-bash and of its commands goes to another pipe. Only an interactive command writes to the pty, because programs
-redraw their progress again and again on a terminal. After each command, bash prints a marker. The marker is
-random, and bash reads it only after the command has ended, so a command cannot print it beforehand. The
-working directory is read from /proc.
+bash runs interactively, so that it keeps its state after an interrupt, or after an error that would end a script.
+It reads commands from one pipe, and writes output to another pipe. Only a command that was started with
+`interactive` uses the pty, because programs redraw their progress again and again on a terminal. After each
+command, bash prints a random marker. bash reads the marker only after the command has ended, so a command cannot
+print it. The working directory is read from /proc.
 """
 
 import asyncio

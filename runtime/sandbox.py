@@ -107,7 +107,7 @@ class Sandboxes(Protocol):
 
     @property
     def network(self) -> NetworkMode:
-        """The network access of sandboxes that are opened online."""
+        """The network access of sandboxes that are opened with `online=True`."""
 
     @property
     def features(self) -> tuple[SandboxFeature, ...]:

@@ -93,7 +93,7 @@ def requests(log: Path) -> Iterator[tuple[int, int, int]]:
 def price_table() -> str:
     """The price levels with the cheapest and the most expensive run."""
     fixes = f"Cost of each of the {len(recorded_runs())} recorded fixes"
-    head = f"| Price level | For example | A million tokens of input, cached input, output | {fixes} |"
+    head = f"| Price level | For example | Price of a million tokens: input, cached input, output | {fixes} |"
     lines = [head, "| --- | --- | --- | --- |"]
     for level, name in LEVELS.items():
         prices = (cost(level, 10**6, 0, 0), cost(level, 10**6, 10**6, 0), cost(level, 0, 0, 10**6))

@@ -1,8 +1,8 @@
 """Finds failed checks on Patchwright's pull requests, through webhook deliveries and by polling.
 
 A delivery only tells the monitor which commit to query. So each commit leads to one job, even if deliveries are
-repeated, reordered or lost. The job is queued when all checks of the commit have completed, but at most
-MAX_CHECK_WAIT after the last failure.
+repeated, reordered or lost. The job is queued when all checks of the commit have completed. If some checks are
+still running MAX_CHECK_WAIT after the last failure, the job is queued without waiting for them.
 """
 
 import logging
@@ -87,9 +87,9 @@ class CheckMonitor:
         """Queries the checks of Patchwright's open pull requests in a repository, and queues jobs for failed
         checks.
 
-        Skips commits whose next query is not due. `has_changed` is False if no issue or pull request has
-        changed since the last scan. The pull requests are then listed again only after MAX_LIST_AGE. Returns
-        True if some queries failed and should be retried soon. Raises QueueDown and ForgeError.
+        Skips commits whose next query is not due. If `has_changed` is False, no issue or pull request has
+        changed since the last scan. The list of pull requests is then reused until it is MAX_LIST_AGE old.
+        Returns True if some queries failed and should be retried soon. Raises QueueDown and ForgeError.
         """
         repo, now = repository.repo, self._clock()
         known = self._backoffs.get(repo, {})

@@ -69,7 +69,7 @@ def is_public_host(request: Request, deps: DashboardDependencies) -> bool:
 
 
 def is_secure(request: Request, deps: DashboardDependencies) -> bool:
-    """Returns whether browsers use HTTPS."""
+    """Returns True if browsers connect to the dashboard over HTTPS."""
     return (deps.public_url or str(request.url)).startswith("https:")
 
 

@@ -36,8 +36,8 @@ class GraphQLClient:
     ) -> T:
         """Returns the value of the root field, parsed as `response_type`. Raises ForgeError.
 
-        If `idempotent` is False and ForgeUnavailable is raised, it is unknown whether the change was made.
-        Check this before you repeat the request.
+        If `idempotent` is False and ForgeUnavailable is raised, GitHub may or may not have made the change.
+        Find out which before you repeat the request.
         """
         body = {"query": query, "variables": variables}
         response = await self._rest.post_graphql(

@@ -31,7 +31,7 @@ INPUTS: Mapping[str, str] = {
         )
     },
 }
-"""Maps each variable that action.yml sets from an input to the name of the input."""
+"""The action's inputs: each key is an environment variable, and its value is the input that sets the variable."""
 
 CREATE_SECRET = (
     " Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), and pass it as the input "
@@ -39,17 +39,17 @@ CREATE_SECRET = (
 )
 
 NO_PERMISSION = "resource not accessible by integration"
-"""GitHub's message if `permissions:` does not grant the request to the workflow's token."""
+"""Part of GitHub's message if the workflow's token lacks the permission for a request."""
 
 REQUEST_PATHS = {"contents": "/git/refs", "issues": "/comments", "pull_requests": "/pulls"}
-"""Maps each required permission to a part of the URLs of requests that need it. This is used if GitHub's
-message names only the request.
+"""The required permissions. The value is text in the URLs of requests that need the permission. The text
+is used if GitHub's message names only the rejected request.
 """
 
 
 def word_for_workflow(error: Exception) -> Exception:
-    """Rewords an error in the terms of a workflow file: names inputs instead of variables, and missing lines of
-    `permissions:`. Returns other errors unchanged.
+    """Rewords an error for the author of a workflow file. Replaces environment variables by the action's inputs,
+    and says which lines are missing under `permissions:`. Returns other errors unchanged.
     """
     text = str(error)
     if isinstance(error, SettingsError):

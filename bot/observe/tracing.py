@@ -44,7 +44,7 @@ class Tracer:
     """Sends traces by OTLP over HTTP to OTEL_EXPORTER_OTLP_ENDPOINT."""
 
     def __init__(self, read_log: ReadLog, metrics_label: str) -> None:
-        """`read_log` returns the log of a run. It blocks, and raises LogError. The constructor raises
+        """`read_log` returns the log of a run. It blocks, and may raise LogError. The constructor raises
         SettingsError if the OpenTelemetry exporter is not installed.
         """
         try:

@@ -1,4 +1,4 @@
-"""Creates events from the responses about threads that GitHub returns to polling.
+"""Creates events for labels, comments and reviews that were found by polling GitHub.
 
 The events have the same form as events from webhook deliveries.
 """

@@ -110,8 +110,8 @@ def _parse_record(job: JobId, stored: bytes | None) -> JobRecord | None:
 
 
 def _parse_unreadable(stored: bytes | None) -> UnreadableJob | None:
-    """Returns the job of a record that this version can read only in part. Returns None if it can read the
-    whole record, or cannot even read the job.
+    """Returns the job of a record that this version can read only in part. Returns None if this version can read
+    the whole record, or if the job itself is unreadable.
     """
     try:
         JobRecord.model_validate_json(stored or b"")
@@ -122,10 +122,10 @@ def _parse_unreadable(stored: bytes | None) -> UnreadableJob | None:
 
 
 def record_key(job: JobId) -> str:
-    """Returns the key of a job's record."""
+    """Returns the Redis key of a job's record."""
     return f"patchwright:job:{job}"
 
 
 def cancellation_key(job: JobId) -> str:
-    """Returns the key of a job's cancellation."""
+    """Returns the Redis key of the request to cancel a job."""
     return f"patchwright:cancellation:{job}"

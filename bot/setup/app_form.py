@@ -14,7 +14,7 @@ ORGANIZATION_PATTERN = re.compile(r"([A-Za-z0-9](-?[A-Za-z0-9]){0,38})?")
 
 
 class AppForm(FrozenModel):
-    """The App to create."""
+    """What a person entered about the App to create."""
 
     server: GitHubServer
     organization: str

@@ -97,7 +97,7 @@ def render_app_page(
     *,
     is_local: bool,
 ) -> str:
-    """Renders the page that describes the App.
+    """Renders the page on which a person describes the App to create.
 
     `unsaved_app` is an App that GitHub created, but whose credentials could not be saved. `is_local` is True
     if only this machine can reach the public URL in the form.

@@ -111,7 +111,7 @@ def find_last_page(trajectory: Trajectory) -> PageSnapshot | None:
 
 
 def list_answer_pages(trajectory: Trajectory) -> list[PageSnapshot]:
-    """Returns the pages on which the agent gave an answer."""
+    """Returns the page snapshots that contain an answer by the agent."""
     return [page for page in list_pages(trajectory) if page.user_message is not None]
 
 
@@ -121,8 +121,8 @@ def get_output_fields(trajectory: Trajectory) -> tuple[OutputField, ...]:
 
 
 def find_schema_error(trajectory: Trajectory, page: PageSnapshot) -> str:
-    """Returns why the answer on this page violates the output schema or is too long. Returns an empty string
-    if the answer is valid or if there is no answer.
+    """Returns why the answer in this page snapshot violates the output schema or is too long. Returns an empty
+    string if the answer is valid or if there is no answer.
     """
     fields = get_output_fields(trajectory)
     if page.user_message is None or not fields:

@@ -57,7 +57,7 @@ class LogExcerpt:
         self._append(rest)
 
     def mark_truncated(self, reason: str) -> None:
-        """Records that the rest of the log is not read. `reason` explains it in a few words."""
+        """Records that the rest of the log is not read. `reason` says why, in a few words."""
         self._truncation_reason = reason
 
     def _append(self, part: bytes) -> None:

@@ -87,7 +87,7 @@ def _read_test_scripts(package: str | None) -> tuple[str, ...]:
 
 
 async def _is_product_only_change(workspace: Workspace, patch: Patch, change: FileChange) -> bool:
-    """Returns True if a manifest changed only in the part that does not affect how tests run."""
+    """Returns True if a manifest changed only in parts that do not affect how tests run."""
     name = PurePosixPath(change.path).name
     if (
         name not in _TEST_CONFIG_READERS

@@ -1,5 +1,5 @@
-"""Renders the texts about work on a pull request that people read. As in `resolver/reply_texts.py`, there is
-one function for each text.
+"""Renders the texts in which Patchwright tells people about its work on a pull request. As in
+`resolver/reply_texts.py`, there is one function for each text.
 """
 
 from collections.abc import Sequence

@@ -66,7 +66,7 @@ class RunOptions(FrozenModel):
     """The branch that the run starts from and that its pull request targets."""
 
     def override(self, earlier: "RunOptions") -> "RunOptions":
-        """Returns these options. Options that are not set are taken from the earlier request."""
+        """Returns a copy of these options. Options that are not set are taken from `earlier`."""
         return RunOptions(
             model=self.model or earlier.model, usd=self.usd or earlier.usd, base=self.base or earlier.base
         )

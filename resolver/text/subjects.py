@@ -67,8 +67,8 @@ def strip_heading(title: str) -> str:
 def defuse(text: str) -> str:
     """Makes untrusted text harmless for commit messages and titles: it mentions nobody and closes no issue.
 
-    It inserts a visible space: `@ name`, `# 12`. The invisible characters of `filters.neutralize` would stay in
-    the git history.
+    Inserts visible spaces, as in `@ name` and `# 12`. Invisible characters, which `filters.neutralize` inserts,
+    would stay in the git history.
     """
     visible = strip_invisible(text)
     spaced = _MENTION_OR_REFERENCE.sub(lambda match: f"{match[0]} ", visible)

@@ -46,7 +46,7 @@ def format_usage(usage: ReplyUsage) -> str:
 
 
 def format_settings(event: RunConfigured) -> Iterator[str]:
-    """Yields one line per setting, in the form of the operator's or the maintainers' configuration."""
+    """Yields one line per setting of the run. A line about the repository's own setting starts with `repository:`."""
     yield f"limits: {event.steps} steps, ${event.usd}, {filters.format_duration(event.seconds)}"
     yield from (f"model for {purpose}: {name}" for purpose, name in event.models.items())
     yield from (f"{key} = {json.dumps(value)}" for key, value in sorted(event.settings.items()))

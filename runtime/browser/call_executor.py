@@ -325,7 +325,7 @@ class CallExecutor:
 
 
 def _check_is_local(page: "VendorPage", frame: "VendorFrame | None") -> None:
-    """Check that the sandbox itself serves the page, and the frames that would get the file. Raises
+    """Check that the sandbox itself serves the page, the frame, and the frames around it. Raises
     BrowserCallFailed.
     """
     urls = [page.url]

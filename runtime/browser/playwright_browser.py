@@ -1,7 +1,7 @@
 """Chromium in the sandbox, with one browser context per run. Only this module uses Playwright directly.
 
-Chromium starts with the first call. Playwright is imported then, too, from the files of the `browser` feature.
-The other browser modules use Playwright's types under the names `Vendor*`.
+Chromium starts when the first browser call runs. Only then is Playwright imported, from the files of the
+`browser` feature. The other browser modules use Playwright's types under the names `Vendor*`.
 """
 
 import asyncio
@@ -118,8 +118,8 @@ class Browser:
         features: SandboxFeatures,
         load_timeout: float = LOAD_TIMEOUT,
     ) -> None:
-        """`load_timeout` is a number of seconds. A server must respond within this time. Its page must then load
-        within the same time again.
+        """A server must respond within `load_timeout` seconds. After the response, the page has another
+        `load_timeout` seconds to load.
         """
         self._load_timeout = load_timeout
         self._paths = PathGuard(root, scratch)
@@ -134,7 +134,9 @@ class Browser:
     async def run_code(
         self, code: str, allowed: tuple[str, ...], options: SnapshotOptions
     ) -> PageSnapshot | ActionFailure:
-        """Run the calls in order until one fails, and then take a snapshot. Takes at most 150 s."""
+        """Run the calls in `code`, and return a snapshot of the page. A call that fails ends the sequence; the snapshot
+        is still taken. Takes at most 150 s.
+        """
         calls = parse_calls(code, allowed)
         if isinstance(calls, ActionFailure):
             return calls

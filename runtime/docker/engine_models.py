@@ -56,7 +56,7 @@ def parse_listed_container(listed: Mapping[str, Any]) -> ContainerInfo:
 
 
 def parse_usage(listed: Mapping[str, Any]) -> ContainerUsage:
-    """Parse an entry of the engine's list of containers. The list must have been requested with sizes."""
+    """Parse an entry of the engine's list of containers. The list must have been requested with `size`."""
     return ContainerUsage(int(listed.get("SizeRw") or 0), is_paused=listed.get("State") == "paused")
 
 

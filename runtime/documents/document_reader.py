@@ -1,4 +1,4 @@
-"""Makes files readable that are not text: converts documents to Markdown, and describes media files."""
+"""Returns text for files that are not text: converts documents to Markdown, and describes media files."""
 
 import os
 import subprocess

@@ -15,7 +15,8 @@ class NotTls(Exception):
 
 
 def parse_server_name(data: bytes) -> str | None:
-    """Return the server name in a ClientHello in lower case, or "" if it contains none. Raises NotTls.
+    """Return the server name in a ClientHello, or "" if the ClientHello contains none. The name is in lower case.
+    Raises NotTls.
 
     Returns None if more bytes are needed, because a ClientHello may consist of several records.
     """

@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def compile_to_bytecode(library: Path) -> None:
-    """Compile the Python files of a library, and replace them by the result. This halves the size of the
-    library. A sandbox then need not compile it.
+    """Compile the Python files of a library, and replace each file by its bytecode. This halves the size of the
+    library, and sandboxes do not have to compile it.
 
     Files that cannot be compiled are kept.
     """

@@ -41,7 +41,7 @@ class TreeLine:
 
 @dataclass
 class TreeLines:
-    """The lines of a page, its focused element, and the quoter for its texts."""
+    """The lines of a page and its focused element. `quoter` is the object that quoted the page's texts."""
 
     lines: list[TreeLine] = field(default_factory=list)
     focused: int | None = None

@@ -75,9 +75,10 @@ COMMENTS: dict[OnboardingResult, str] = {
     "not_proven": "I propose nothing, because no test command that I found runs in the sandbox:\n\n"
     "- `jest`: 1 failed, 1 passed in 12 s\n- `tox`: `tox` was not found\n\n"
     "Installing the dependencies failed: `npm ci` exited with 1\n\n"
-    "Fix the cause and comment the command again, or add `.github/patchwright.toml` with your own command.",
-    "not_pushed": "I could not push the branch `patchwright/setup` (`no`). If it exists, delete it and comment "
-    "the command again. Or apply this change yourself:\n\nTry this.",
+    "Fix the cause and write the command `setup` again, or add `.github/patchwright.toml` with your own test "
+    "command.",
+    "not_pushed": "I could not push the branch `patchwright/setup` (`no`). If this branch exists, delete it and "
+    "write the command `setup` again. Or apply this change yourself:\n\nTry this.",
     "not_opened": "I pushed `.github/patchwright.toml` to the branch `patchwright/setup`, but opened no pull "
     "request: no\n\nTry this.",
 }
