@@ -183,7 +183,7 @@ async def build_run_dependencies(
 async def open_forge(
     settings: Settings, pace: "RequestPolicy | None" = None, write_limiter: "WriteLimiter | None" = None
 ) -> AsyncIterator["GitHubForge"]:
-    """Opens the GitHub client. Raises SettingsError if no App and no token is configured."""
+    """Opens the GitHub client. Raises SettingsError if neither an App nor a token is configured."""
     from patchwright.bot.github.auth import RequestPolicy
     from patchwright.bot.github.forge import GitHubForge
 

@@ -46,11 +46,11 @@ REACTION_TIMEOUT_SECONDS = 60.0
 
 
 class FindRejection(Protocol):
-    """Checks before a run whether its command can do anything. May raise ForgeError."""
+    """Decides before a run starts whether its command would have no effect. May raise ForgeError."""
 
     async def __call__(self, job: Job, *, has_active_run: bool) -> str | None:
-        """Returns why the command cannot do anything, for the requester. Returns None if a run is needed to
-        find out.
+        """Returns a text for the requester that says why the command would have no effect. Returns None if a
+        run must be started to find out.
         """
 
 
@@ -75,8 +75,8 @@ class TriggerHandler:
         `queue` and `forge`. `queue_notices` posts notices about queued jobs; the default uses locks of this
         process. `checks` processes completed checks on the bot's pull requests; if `checks` is None, completed
         checks are ignored. `refusals` limits the replies to people without write access; the default counts in
-        this process. `labels` creates the label in new repositories. `find_rejection` finds commands that need
-        no run. If one of these two is None, its step is skipped.
+        this process. `labels` creates the label in new repositories; if it is None, no label is created.
+        `find_rejection` finds commands that need no run; if it is None, this check is skipped.
         """
         self.triggers = triggers
         self._queue = queue
@@ -214,7 +214,7 @@ class TriggerHandler:
         return None
 
     async def _rejection_of(self, job: Job) -> str | None:
-        """Returns why the command cannot do anything, or None if a run is needed to find out."""
+        """Returns why the command would have no effect, or None if a run must be started to find out."""
         if self._find_rejection is None:
             return None
         try:

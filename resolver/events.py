@@ -150,9 +150,9 @@ class Condensation(FrozenModel):
     cause: Literal["length", "overflow"] = "length"
     """Why the conversation was shortened. "overflow" means that the provider rejected the prompt as too long."""
     masked_calls: tuple[str, ...] = ()
-    """Ids of calls. After this event, one line is sent instead of each call's result."""
+    """Ids of calls. From this event on, the model gets one line for each of these calls instead of its result."""
     forgotten_replies: int = 0
-    """Number of replies, from the start of the run, that `summary` replaces together with their results."""
+    """Number of replies at the start of the run that are left out with their results. `summary` replaces them."""
     summary: str = ""
     """The text that replaces the dropped replies; empty if `forgotten_replies` is 0."""
     tokens_before: int = 0

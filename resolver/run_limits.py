@@ -23,8 +23,8 @@ class Limits(FrozenModel):
     steps: int = Field(default=100, ge=1)
     """Maximum number of replies of the model."""
     seconds: float = Field(default=3600.0, gt=0)
-    """Maximum seconds of work since the first event. The time while no process works on the run, or while
-    the run waits for an answer, does not count.
+    """Maximum seconds of work since the first event. Time does not count while no process works on the run,
+    or while the run waits for an answer.
     """
     usd: Decimal = Field(default=Decimal("2.00"), gt=0)
     """Maximum cost in dollars. Calls with an unknown price do not count."""

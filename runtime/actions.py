@@ -1,7 +1,7 @@
-"""Actions that a sandbox runs. Each class is the wire message, the log entry and the tool schema.
+"""Actions that a sandbox runs. Each class defines the message to the sandbox, the log entry and the tool schema.
 
-The docstring of an action that the model may call is the description that the model reads, and the
-`description` of each field explains the argument. Write both for a reader who sees nothing else.
+If the model may call an action, the action's docstring is the tool description that the model reads. The
+`description` of each field explains an argument. Write both for a reader who sees nothing else.
 """
 
 from typing import Annotated, Literal

@@ -1,5 +1,5 @@
-"""The local sandbox. It has its own directory and a clean environment, but no isolation. Only for trusted
-use.
+"""The local sandbox. It has its own directory and a clean environment, but no isolation. Use it only for code
+that you trust.
 """
 
 import asyncio

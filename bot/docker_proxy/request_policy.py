@@ -178,8 +178,8 @@ def _check_own_container(route_match: RouteMatch) -> AllowedRequest | str:
 def _check_container_list(route_match: RouteMatch) -> AllowedRequest | str:
     """Allows listing containers by our label, or by one ID.
 
-    The proxy replaces the ID by the full ID, because the engine's ID filter also matches prefixes. Otherwise, a
-    name that looks like the start of an ID could list another container.
+    The proxy replaces this ID by the full ID, because the engine's ID filter also matches the start of an ID.
+    A container's name can look like the start of another container's ID.
     """
     match _parse_json(route_match.query.get("filters", "")):
         case {"label": [str(label)], **others} if label.partition("=")[0] == OWNER_LABEL and not others:

@@ -21,7 +21,9 @@ def build_checks(settings: Settings) -> list[DoctorCheck]:
 
 async def _report_no_model() -> list[CheckResult]:
     return [
-        failed(NAME, "no model is configured", "Set PATCHWRIGHT_MODEL, such as anthropic/claude-sonnet-5.")
+        failed(
+            NAME, "no model is configured", "Set PATCHWRIGHT_MODEL, for example to anthropic/claude-sonnet-5."
+        )
     ]
 
 

@@ -187,7 +187,7 @@ class CommitPublisher:
                     if commit.matches(await self._get_commit(repo, tip)):
                         return tip
                     raise BranchMoved(
-                        f"{branch} of {repo} is at {tip[:12]}, which is another commit"
+                        f"{branch} of {repo} is at {tip[:12]}, which is not our commit"
                     ) from exc
                 # GitHub may not find a new branch at first, so the request is repeated.
                 if attempt == MAX_ATTEMPTS:
@@ -240,7 +240,7 @@ class CommitPublisher:
         assert tip is not None
         note = change if isinstance(change, str) else ""
         if (published := await self._read_back(repo, tip, commit, note)) is None:
-            raise BranchMoved(f"{branch} of {repo} is at {tip[:12]}, which is another commit")
+            raise BranchMoved(f"{branch} of {repo} is at {tip[:12]}, which is not our commit")
         return published
 
     async def _read_back(

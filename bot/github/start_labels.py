@@ -39,9 +39,9 @@ class StartLabels:
     async def create(self, repositories: Iterable[Repo], *, is_new_grant: bool = False) -> None:
         """Creates the label in repositories where it was never created, at most MAX_LABELS_AT_ONCE per call.
 
-        `is_new_grant` is True if the App's access to the repositories has just changed. The label is then also
-        tried where GitHub refused it before. Does nothing if the bot uses a token instead of an App. Raises
-        ForgeError and QueueDown.
+        `is_new_grant` is True if the App's access to the repositories has just changed. In that case, also tries
+        the repositories in which GitHub refused the label before. Does nothing if the bot uses a token instead
+        of an App. Raises ForgeError and QueueDown.
         """
         if not self._rest.is_app:
             return

@@ -29,7 +29,7 @@ COUNTER_DEFINITIONS = (
     ("tokens", "tokens", "Model tokens; cached tokens are included in prompt tokens.", ("kind", "model")),
     ("steps", "steps", "Model replies.", ()),
     ("repairs", "repairs", "Number of times that a patch was returned to the agent for repair.", ()),
-    ("ci", "ci", "Commits that skip CI, and jobs to fix failed checks.", ("action",)),
+    ("ci", "ci", "Commits with CI on hold, and jobs that repair failed checks.", ("action",)),
 )  # fmt: skip
 """The metrics that Counters stores. Each entry contains the metric's name in Counters, its name in Prometheus,
 its help text, and its labels without `metrics_label`.
@@ -132,7 +132,7 @@ def _build_rates(counts: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
     }
     yield _make_gauge(
         "infrastructure_success_ratio",
-        f"Share of jobs that ended without a failure, not counting {', '.join(sorted(EXTERNAL_FAULTS))}.",
+        f"Share of jobs without a failure. Ignores the causes {' and '.join(sorted(EXTERNAL_FAULTS))}.",
         ("metrics_label",),
         {
             (metrics_label,): 1 - number / (ended[metrics_label] or 1)

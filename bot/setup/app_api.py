@@ -221,7 +221,7 @@ async def send_request(
 
 
 def parse_response(response_type: type[T], response: httpx.Response) -> T:
-    """Parses a response body. Raises ForgeUnavailable if it does not match."""
+    """Parses a response body. Raises ForgeUnavailable if the body does not have this type."""
     try:
         return TypeAdapter(response_type).validate_json(response.content)
     except ValidationError:  # raised without its cause, whose message may contain secrets

@@ -379,8 +379,8 @@ async def _not_ready(_: Request) -> Response:
 
 
 def _browser_origin(request: Request) -> str:
-    """Returns this server's origin as the browser sees it. Behind a proxy that terminates TLS, this origin
-    has another scheme.
+    """Returns this server's origin as the browser sees it. Its scheme is https if a proxy terminates TLS,
+    although the server itself receives http.
     """
     origin = request.headers.get("origin", "")
     return (

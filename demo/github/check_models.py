@@ -30,7 +30,7 @@ class CheckRun:
     id: int
     sha: str
     author: User
-    """The bot of the App that created the check run. Only this App may change it."""
+    """The bot of the App that created the check run. Only this App may change the check run."""
     name: str
     status: Status = "queued"
     conclusion: str | None = None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # circular import: the state contains these classes
 
 
 class IssueEvent(NamedTuple):
-    """An event about a label."""
+    """An event in the history of an issue: a label was added or removed."""
 
     id: int
     event: Literal["labeled", "unlabeled"]

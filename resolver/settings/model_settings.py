@@ -33,8 +33,8 @@ class ModelSettings(FrozenModel):
     environment variable.
     """
     model_fallbacks: tuple[str, ...] = ()
-    """Models to try in this order when `model` fails. Reasons to try them are high load, a rate limit, a
-    rejected API key, missing credit and a content filter. The run stays with the model that replied last.
+    """Models to try in this order when `model` fails because of high load, a rate limit, a rejected API key,
+    missing credit or a content filter. The run stays with the model that replied last.
     """
     allowed_models: tuple[str, ...] = ()
     """Models that people may request with `model=NAME`, in addition to the models in these settings."""
@@ -74,7 +74,7 @@ class ModelSettings(FrozenModel):
     model_timeout: float = Field(default=240, gt=0, le=3600)
     """Maximum number of seconds for one reply, from the request to the last byte."""
     model_retry_timeout: float = Field(default=300, gt=0, le=7200)
-    """Maximum number of seconds to get one reply from one model, with all failed requests and the waits between
+    """Maximum number of seconds to get one reply from one model, including failed requests and the waits between
     them. After that, the next fallback model is called. If there is none, the run ends. The limit also
     applies to an endpoint that never answers.
     """

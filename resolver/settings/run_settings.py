@@ -32,7 +32,7 @@ class RunSettings(FrozenModel):
     limit also applies if the model's price is unknown. By default, there is no limit.
     """
     timeout: int = Field(default=3600, ge=10)
-    """Maximum number of seconds for the agent's work. A command that is still running then is stopped."""
+    """Maximum number of seconds for the agent's work. When this time is over, a running command is stopped."""
     test_timeout: int = Field(default=900, ge=1, le=1800)
     """Maximum number of seconds for one test run."""
     max_repairs: int = Field(default=2, ge=0, le=20)

@@ -22,9 +22,9 @@ class SandboxSettings(FrozenModel):
     """
 
     sandbox: Literal["docker", "local", "auto"] = "auto"
-    """Where the agent works. `auto` uses Docker. If no Docker engine responds, the program stops with an
-    error. Only `patchwright resolve --repo PATH` at a terminal first asks you whether the model may run commands
-    on this machine. `local` runs commands on this machine without isolation.
+    """Where the agent works. `docker` and `auto` use Docker. `local` runs commands on this machine without
+    isolation. If no Docker engine responds, the program stops with an error. With `auto`, `patchwright resolve
+    --repo PATH` at a terminal first asks you whether the model may run commands on this machine instead.
     """
     image: str = "debian:bookworm-slim"
     """Base image of the sandboxes. You can use any image that the Docker engine can run. Tests run with the

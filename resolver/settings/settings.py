@@ -195,9 +195,7 @@ class ConfiguredSuite(FrozenModel):
     def _validate_directory(cls, directory: str) -> str:
         parts = directory.strip("/").split("/") if directory else []
         if directory.startswith("/") or any(part in ("", ".", "..") for part in parts):
-            raise ValueError(
-                f"{directory} is not a directory below the repository's root such as packages/web"
-            )
+            raise ValueError(f"{directory} must be a path below the repository's root, such as packages/web")
         return directory.rstrip("/")
 
 

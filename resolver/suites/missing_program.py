@@ -1,5 +1,5 @@
 """Detects test runs that failed because a program is missing in the sandbox. Only exit codes and the output
-of shells or make are examined. All functions are pure.
+of shells or `make` are examined. All functions are pure.
 """
 
 import re

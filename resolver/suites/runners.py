@@ -246,8 +246,8 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
 
 
 def detect_runner(command: str) -> RunnerName:
-    """Returns the runner that a shell command starts. Returns `none` if the command starts no known runner or
-    several.
+    """Returns the runner that a shell command starts. Returns `none` if the command starts no known runner, or
+    more than one.
     """
     if REPORT_VARIABLE in command:
         return "junit"

@@ -23,8 +23,8 @@ class QuotedText(FrozenModel):
 def quote(text: str, limit: int) -> QuotedText:
     """Quotes the visible part of a text, line by line.
 
-    HTML comments and invisible code points can hide instructions from people who read the page. They are
-    removed and counted. Examples are zero-width characters, bidi controls and variation selectors.
+    HTML comments and invisible code points are removed and counted, because they can hide instructions from
+    people who read the page. Zero-width characters, for example, are invisible.
     """
     # `splitlines` splits at every character that some program treats as a line break, such as a line
     # separator or a single CR.

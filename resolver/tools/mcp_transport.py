@@ -121,7 +121,9 @@ class _LimitedTransport(httpx.AsyncBaseTransport):
             # The size limit applies to transferred bytes. Compressed data could be much larger after
             # decompression.
             await response.aclose()
-            raise httpx.DecodingError("the response is compressed although identity encoding was requested")
+            raise httpx.DecodingError(
+                "the server compressed the response, although the request did not allow this"
+            )
         assert isinstance(response.stream, httpx.AsyncByteStream)
         response.stream = _LimitedStream(response.stream)
         return response

@@ -1,5 +1,6 @@
-"""Runs sandboxes in Docker containers. The containers have no network, no capabilities and no root. They have
-resource limits and are always removed.
+"""Runs sandboxes in Docker containers, which have resource limits and no network interface.
+
+The containers are always removed. Only the setup of a repository runs as root, with a few capabilities.
 """
 
 import asyncio
@@ -34,7 +35,9 @@ REFILL_DELAY = 0.25  # seconds between taking a warm sandbox and starting the ne
 
 
 class DockerSandboxes:
-    """Opens sandboxes as containers of one engine. Their image is the runtime layer on one base image."""
+    """Opens sandboxes as containers of one engine. All of them use one image: a base image, and on top of it the
+    runtime layer with Patchwright's own programs.
+    """
 
     kind: Literal["docker", "local"] = "docker"
 
@@ -57,14 +60,15 @@ class DockerSandboxes:
         """If `engine_url` is None, the engine in DOCKER_HOST is used. If DOCKER_HOST is not set, the local
         engine is used.
 
-        `ca_bundle` and `package_index` apply to the build of the layer and to commands in the sandbox.
+        `ca_bundle` and `package_index` apply to the build of the image and to commands in the sandbox.
 
         `on_notice` is called when an image is built, and when a feature is built or omitted.
 
         `log_dir` is a directory for the logs of failed builds. Processes that use the same directory do not
         build images at the same time.
 
-        `proxy` is the proxy of the operator's network. Only the builds of bundles use it.
+        `proxy` is the proxy of the operator's network. It is used only by image builds that download
+        programs.
 
         `egress` configures the network access of online sandboxes. If it is None, they have no network.
 
@@ -163,11 +167,11 @@ class DockerSandboxes:
         await self._reaper.reap(engine)
 
     async def prepare(self) -> tuple[Engine, str]:
-        """Connect to the engine, remove orphaned containers, and build the layer if it is missing. Return the
+        """Connect to the engine, remove orphaned containers, and build the image if it is missing. Return the
         engine and the image.
 
-        Only the first call does this. A later call does it again if the image was removed. Raises
-        EngineUnavailable or ImageUnavailable.
+        A later call only returns the same values, unless the image was removed. Raises EngineUnavailable or
+        ImageUnavailable.
         """
         async with self._prepare_lock:
             if (

@@ -1,8 +1,8 @@
-"""Prepares the runtime layer of a base image with the least work: reuse, update, or a complete build.
+"""Prepares the runtime layer of a base image: an image layer with the programs and features of a sandbox.
 
-If an image with the same build context exists, it is reused. Otherwise, if the base image has an earlier
-layer with the same dependencies, that layer is updated: only our code is replaced. Otherwise, everything is
-built. Only the builds of bundles have network access.
+A layer with the same content is reused. If only our code has changed, the code in the earlier layer is
+replaced. Otherwise, a new layer is built from bundles, which contain the programs and features. Only the builds
+of the bundles have network access.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from patchwright.runtime.features import ALL_FEATURES, SandboxFeature
 log = logging.getLogger(__name__)
 
 BUNDLE_SOURCE_IMAGE = "debian:bookworm-slim"
-"""The image from which the bundle is made. If this image is not available, the base image is used."""
+"""The image on which the bundle (Python, bash and git) is built. If it is missing, the base image is used."""
 # seconds for which a replaced layer is kept, because a sandbox may be about to start from it
 SUPERSEDED_GRACE = 3600
 
@@ -67,10 +67,9 @@ async def ensure_runtime_layer(
 async def build_runtime_layer(
     engine: Engine, layer: RuntimeLayer, progress: Progress | None = None, log_dir: Path | None = None
 ) -> Literal["reused", "updated", "built"]:
-    """Build a layer if it does not exist yet. Return what was done. The base image and the bundle of the
-    layer must exist.
+    """Reuse, update or build a runtime layer, and return which of the three was done.
 
-    Raises ImageUnavailable.
+    The base image and the bundle of the layer must exist. Raises ImageUnavailable.
     """
     if await engine.find_image(layer.content_tag) is not None:
         return "reused"
@@ -98,7 +97,7 @@ async def _pull_if_missing(engine: Engine, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _BundleBuilder:
-    """Builds bundles. Only these builds have network access."""
+    """Builds bundles of sandbox programs. No other image build has network access."""
 
     engine: Engine
     progress: Progress | None

@@ -1,4 +1,7 @@
-"""Quotes text from a page on one line. So a page cannot add lines to the tree, and cannot hide text in it."""
+"""Quotes text from a web page on one line, without invisible characters.
+
+Therefore, a page cannot add lines to the tree that the model reads, and cannot hide text in this tree.
+"""
 
 import re
 from dataclasses import dataclass

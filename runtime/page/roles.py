@@ -20,7 +20,7 @@ content is included.
 """
 
 IGNORED_ROLES = frozenset({"InlineTextBox", "LineBreak", "ListMarker", "StaticText"})
-"""Roles of decorations and of parts of texts. They are left out of the tree, whose texts come from the text nodes."""
+"""Roles of decorations and of parts of texts. The tree leaves them out, because it takes texts from text nodes."""
 
 INLINE_TAGS = frozenset(
     "A ABBR B BDI BDO CITE CODE DATA DEL DFN EM FONT I INS KBD LABEL MARK Q S SAMP SLOT SMALL SPAN STRONG SUB SUP "

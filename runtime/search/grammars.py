@@ -1,4 +1,4 @@
-"""tree-sitter grammars. Finds the grammar for a file, and the nodes in the file that define a name.
+"""Finds the tree-sitter grammar for a file, and the places in the file where names are defined.
 
 No other module of the search program imports tree-sitter. Without the feature `symbols`, no grammar is
 available.
@@ -173,8 +173,8 @@ class Definition:
 
     name: str
     owner: str
-    """The class or type that the definition itself names, as in `Class::method` or in a Go receiver. Empty if
-    it does not name one.
+    """The class or type in the first line of a method's definition: `Class` in `Class::method`, or the type of
+    a Go receiver. Empty for all other definitions.
     """
     first_line: int
     last_line: int
@@ -190,8 +190,8 @@ class ParsedFile:
     _query: "Query"
 
     def definitions(self) -> list[Definition]:
-        """Return the definitions in order. If two definitions have the same extent, leaves out the second
-        one.
+        """Return the definitions in order. If two patterns find the same name at the same position, only the
+        first result is kept.
         """
         from tree_sitter import QueryCursor
 

@@ -59,8 +59,8 @@ class SelectedFiles:
 def select_files(root: Path, top: str, glob: str) -> SelectedFiles:
     """Return the files at or below `top` whose names match the glob. An empty glob matches every name.
 
-    `top` is a path below the root; empty for the whole root. An absolute path is searched even if git ignores
-    it. Raises re.error if the glob is invalid.
+    `top` is an absolute path or a path below the root; "" means the root. If git lists no file there, for
+    example because it ignores `top`, all files there are selected. Raises re.error if the glob is invalid.
     """
     matches = re.compile(glob_to_regex(glob)).fullmatch if glob else None
     names, note = _list_with_git(root, top), ""

@@ -1,4 +1,4 @@
-"""Error handling and argument checks of the skills, which print messages instead of raising."""
+"""Checks the arguments of skills, and handles their errors. A skill prints an error instead of raising it."""
 
 from __future__ import annotations
 
