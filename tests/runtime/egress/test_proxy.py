@@ -159,7 +159,9 @@ async def test_other_ports_are_refused(client: Client, net: Internet, short_tmp:
 
 
 @pytest.mark.parametrize(
-    "first", [client_hello("evil.test"), client_hello(None), b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\r\n\r\n"]
+    "first",
+    [client_hello("evil.test"), client_hello(None), b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\r\n\r\n"],
+    ids=["another host", "no host", "ssh", "http"],
 )
 async def test_a_handshake_without_the_requested_host_is_denied(
     client: Client, net: Internet, first: bytes
