@@ -14,7 +14,7 @@ from patchwright.resolver.actions import Finish
 from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.domain import Issue, ModelReview, TestRun, TestStatus, Usage, User, Verdict
 from patchwright.resolver.events import AgentStopped
-from patchwright.resolver.finish_checks import NOT_REPRODUCED
+from patchwright.resolver.finish_checks import NOT_DONE, NOT_REPRODUCED
 from patchwright.resolver.publishing import publishing_texts
 from patchwright.resolver.pull_request.pr_context import SUMMARY_SECTION
 from patchwright.resolver.salvage import SalvagedWork
@@ -187,17 +187,17 @@ def test_what_the_agent_leaves_to_a_person_is_asked_first() -> None:
         ({"missing": ("a.py::test_a",)}, "Is it right that `test_a` no longer runs?"),
         (
             {"weakened_tests": ("a.py has 1 check fewer.",)},
-            "Are the changes that weaken tests right? The test evidence lists them.",
+            "Are the changes that weaken tests right (see the test evidence)?",
         ),
         (
             {"reverted_test_config": ("tox.ini",)},
-            "Is the change to `tox.ini` right? The tests ran with the original version.",
+            "Is the change to `tox.ini` right, which the tests ran without?",
         ),
     ],
 )
 def test_a_draft_asks_for_what_is_not_proven(update: dict[str, tuple[str, ...]], question: str) -> None:
     body = render_body(demo_verdict().model_copy(update={"kind": "unproven", **update}), demo_finish())
-    assert f"**Please check:**\n- {question} If so, mark this draft as ready.\n\n" in body
+    assert f"\n\n**To accept it:** {question} If so, mark this draft as ready.\n\n" in body
 
 
 def test_a_run_without_a_change_says_so_once() -> None:
@@ -274,3 +274,18 @@ def test_the_advice_for_a_failed_setup_is_folded() -> None:
 def test_an_addition_says_what_was_missing() -> None:
     body = render_body(demo_verdict(), demo_finish(), title="Support fractions")
     assert "**What was missing:** show()" in body and SUMMARY_SECTION.search(body)
+
+
+def test_a_proven_fix_without_conditions_asks_only_for_a_review() -> None:
+    request = "**Please check:** nothing in particular. Review the change and merge it."
+    assert request in render_body(demo_verdict(), demo_finish())
+    assert request not in render_body(
+        demo_verdict(), demo_finish(), open_points=("The change log is missing.",)
+    )
+    assert request not in render_body(demo_verdict().model_copy(update={"kind": "unproven"}), demo_finish())
+
+
+def test_a_fix_that_leaves_a_point_open_says_so_first() -> None:
+    body = render_body(demo_verdict(), demo_finish(), open_points=(f"{NOT_DONE}The audit log.",))
+    assert body.startswith("**Fixed in part:** ") and "Part of #" in body
+    assert "Fixed in part" not in render_body(demo_verdict(), demo_finish())
