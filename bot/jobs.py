@@ -186,7 +186,7 @@ class JobQueue(Protocol):
         """Cancels the jobs of this issue or pull request that were requested at `requested_before` or earlier.
         Returns the canceled jobs that were queued or running.
 
-        A job that was requested in time to be canceled but reaches the queue later is canceled, too. If the
+        This includes a job that was requested by then but reaches the queue later. If the
         reason is "unlabeled", only jobs that a label requested are canceled.
         """
 

@@ -146,7 +146,7 @@ class CommentCreated(FrozenModel):
     body: str
     sender: Sender
     app_names: frozenset[str]
-    """The id, client id and slug of the App that wrote the comment for the sender; empty if no App wrote it."""
+    """The id, client id and slug of the App through which the sender wrote the comment. Empty if there is none."""
     installation_id: int | None
     """The id of the App installation; None if the webhook belongs to the repository."""
     occurred_at: str = ""

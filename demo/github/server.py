@@ -46,7 +46,7 @@ class RequestFault:
     headers: dict[str, str] = field(default_factory=dict)
     body: Mapping[str, object] = field(default_factory=lambda: {"message": "refused to order"})
     action: Callable[[], object] = lambda: None
-    """Called just before the request is handled, if `kind` is "preceded"."""
+    """Set only if `kind` is "preceded": a function that is called just before the request is handled."""
 
 
 class FakeGitHubServer:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from importlib.resources import files
 
-MAINTAINER_NOTE = "(A skill because: "
+MAINTAINER_NOTE = "(Why agents need this function: "
 """Marks the start of the part of a docstring that is only for maintainers."""
 
 

@@ -97,7 +97,7 @@ def render_call_title(action: Action) -> str:
 
 
 def build_call_blocks(action: Action, limit: int, *, is_failed: bool) -> tuple[Block, ...]:
-    """Returns the details of a call that its title omits, as blocks.
+    """Returns the details of a call as blocks of the page. Leaves out what the call's title already says.
 
     If `is_failed` is True, the result of an edit contains no diff, so the arguments of the edit are shown.
     """

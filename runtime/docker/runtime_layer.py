@@ -97,7 +97,7 @@ async def _pull_if_missing(engine: Engine, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _BundleBuilder:
-    """Builds bundles of sandbox programs. No other image build has network access."""
+    """Builds bundles of sandbox programs. Only these image builds have network access."""
 
     engine: Engine
     progress: Progress | None

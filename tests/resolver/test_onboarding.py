@@ -47,8 +47,8 @@ def test_a_single_command_in_the_root_directory_needs_no_table() -> None:
     assert render_config(
         (ConfiguredSuite(command="jest", directory="web"), ConfiguredSuite(command="tox"))
     ) == (
-        f"{HEAD}# Each table runs the tests of one directory, before and after each change. "
-        "The first one also runs while the agent works.\n"
+        f"{HEAD}# Each [[tests]] entry names the tests of one directory. They run before and after each change. "
+        "The tests of the\n# first entry also run while the agent works.\n"
         '[[tests]]\ncommand = "jest"\ndirectory = "web"\n\n[[tests]]\ncommand = "tox"\n'
     )
 
@@ -127,7 +127,7 @@ def test_the_pull_request_says_what_was_found_what_it_means_and_what_to_do() -> 
         '| `setup` | installs the dependencies: a command, a list, or `""` for none | the script '
         "`.github/patchwright/setup.sh`, or detected commands |\n"
         "| `test_timeout` | maximum seconds of one test run | 900 |\n"
-        "| `base_branch` | the branch that changes start from and target | the default branch |\n"
+        "| `base_branch` | the branch from which changes start, and into which they are merged | the default branch |\n"
         "| `branch` | template for branch names | `issue-{number}` |\n\n"
         "</details>\n"
     )

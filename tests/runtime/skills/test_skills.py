@@ -70,7 +70,7 @@ def test_there_are_sixteen_skills_with_their_documented_arguments() -> None:
 
 def test_each_skill_says_why_it_is_one() -> None:
     for name in skills.__all__:
-        assert "(A skill because: " in (inspect.getdoc(getattr(skills, name)) or ""), name
+        assert "(Why agents need this function: " in (inspect.getdoc(getattr(skills, name)) or ""), name
 
 
 def test_the_skills_need_nothing_but_an_old_python() -> None:
