@@ -141,6 +141,14 @@ def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
         report.longrepr = f"skipped, where PATCHWRIGHT_NO_SKIP allows no skip: {report.longrepr}"
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shortens ids of megabytes: the processes send them to each other, and the system rejects them as variables."""
+    if not isinstance(val, str | bytes) or len(val) <= 200:
+        return None
+    start = val[:60] if isinstance(val, str) else val[:60].decode("latin-1")
+    return f"{start}... ({len(val)} characters)"
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Docker cases run one after the other, in one worker: they share images and the names of containers.

@@ -114,6 +114,6 @@ async def test_a_listener_that_raises_affects_neither_the_event_nor_other_listen
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a\nb", "x" * 201])
 async def test_a_run_name_that_is_a_path_is_rejected(logs: LogStore, name: str) -> None:
-    with pytest.raises(LogError, match="not a run's name"):
+    with pytest.raises(LogError, match="not a valid name of a run"):
         async with logs.open(RunId(name)):
             pass

@@ -63,7 +63,7 @@ async def test_an_issue_of_another_server_is_rejected_with_the_setting_to_change
 ) -> None:
     code, _, error = await scenario.command("resolve", "https://github.com/acme/calc/issues/1")
     assert code == 2
-    assert f"Pass its URL, such as {scenario.fake_github.server_url}/OWNER/REPO/issues/7" in error
+    assert f"Pass the URL of an issue, such as {scenario.fake_github.server_url}/OWNER/REPO/issues/7" in error
     assert "GITHUB_SERVER_URL" in error
 
 

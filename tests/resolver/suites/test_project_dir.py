@@ -133,7 +133,7 @@ def test_a_directory_outside_the_repository_is_rejected(directory: str) -> None:
     read = parse_repo_config(f'[[tests]]\ncommand = "x"\ndirectory = "{directory}"\n')
     assert read.config.tests == ()  # in another directory the command would test something else
     (fault,) = read.problems
-    assert (fault.key, fault.line) == ("tests.directory", 3) and "not a directory below" in fault.message
+    assert (fault.key, fault.line) == ("tests.directory", 3) and "must be a path below" in fault.message
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ Make = Callable[..., DockerSandboxes]
 
 # Another process that opens a sandbox and stays in it.
 OWNER_PROCESS = """
-import asyncio, sys
+import asyncio, signal, sys
 sys.path.insert(0, {checkout!r})
 from pathlib import Path
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
@@ -39,6 +39,7 @@ async def main():
         print("open", flush=True)
         await asyncio.sleep(60)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores Ctrl-C
 asyncio.run(main())
 """
 
