@@ -45,7 +45,8 @@ def render_pull_request_body(
     """
     is_partial = bool(excluded_changes) or any(point.startswith(NOT_DONE) for point in open_points)
     config_notes = [f"{path} can change how the tests run." for path in verdict.reverted_test_config]
-    if verdict.kind == "fixed":
+    heading = choose_heading(thread.title, files)
+    if verdict.kind == "fixed" or heading == "Docs":
         open_points = tuple(point for point in open_points if point != NOT_REPRODUCED)
     return render_reply(
         "pull_body.md.j2",
@@ -53,7 +54,7 @@ def render_pull_request_body(
         verdict=verdict,
         summary=summary,
         is_partial=is_partial,
-        heading=choose_heading(thread.title, files),
+        heading=heading,
         notes=tuple(note for note in notes if note not in config_notes),
         open_points=open_points,
         excluded_changes=excluded_changes,

@@ -229,7 +229,14 @@ def test_a_merge_closes_the_issue_only_if_nothing_was_left_out() -> None:
 def test_a_proven_fix_is_not_said_to_be_unproven() -> None:
     points: dict[str, Any] = {"open_points": (NOT_REPRODUCED,)}
     assert NOT_REPRODUCED not in render_body(demo_verdict(), **points)
-    assert NOT_REPRODUCED in render_body(demo_verdict().model_copy(update={"kind": "unproven"}), **points)
+    unproven = demo_verdict().model_copy(update={"kind": "unproven"})
+    assert NOT_REPRODUCED in render_body(unproven, **points)
+    assert NOT_REPRODUCED not in render_body(unproven, files=("docs/usage.md",), **points)
+
+
+def test_an_untested_draft_asks_to_try_the_change() -> None:
+    body = render_body(demo_verdict().model_copy(update={"kind": "untested", "fail_to_pass": ()}))
+    assert "**To accept it:** Try the change yourself: does it fix the issue? If so, mark" in body
 
 
 def test_the_objection_of_the_second_model_is_quoted() -> None:
