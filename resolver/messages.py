@@ -147,7 +147,7 @@ class Conversation:
         self._reply_count = 0
 
     def _messages_for_event(self, event: Event) -> Iterator[ChatMessage]:
-        """Yields the messages that can be sent after this event."""
+        """Adds an event of the log to the conversation, and yields the chat messages that are now complete."""
         match event:
             case SystemPrompt(text=system) if not self._has_system_prompt:
                 self._has_system_prompt = True

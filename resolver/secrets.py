@@ -138,8 +138,9 @@ class Secrets:
         return self._mask_suffix_at_start(text) if is_continuation else text
 
     def _mask_partial(self, text: str, cut: re.Pattern[str]) -> str:
-        """Masks parts of secrets directly before or after a mark of omitted text. There, the rest of the
-        secret may have been omitted. `cut` matches such marks.
+        """Masks incomplete secrets next to a mark such as `…`, which says that text was left out there.
+
+        The rest of the secret may have been in the text that was left out. `cut` matches such marks.
         """
         cuts = [match.span() for match in islice(cut.finditer(text), MAX_CUTS + 1)]
         if not cuts or len(cuts) > MAX_CUTS:
@@ -187,8 +188,9 @@ def _merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _prefix_length_at_end(spelling: str, text: str) -> int:
-    """Returns how many characters at the end of the text match the start of the secret. Returns 0 if there
-    are too few to mask.
+    """Returns how many characters at the end of the text are the first characters of a secret.
+
+    `spelling` is the secret in one encoding. Fewer than MIN_SECRET_LENGTH characters count as 0.
     """
     if spelling[:MIN_SECRET_LENGTH] not in text[-len(spelling) :]:
         return 0
@@ -197,8 +199,9 @@ def _prefix_length_at_end(spelling: str, text: str) -> int:
 
 
 def _suffix_length_at_start(spelling: str, text: str) -> int:
-    """Returns how many characters at the start of the text match the end of the secret. Returns 0 if there
-    are too few to mask.
+    """Returns how many characters at the start of the text are the last characters of a secret.
+
+    `spelling` is the secret in one encoding. Fewer than MIN_SECRET_LENGTH characters count as 0.
     """
     if spelling[-MIN_SECRET_LENGTH:] not in text[: len(spelling)]:
         return 0

@@ -251,8 +251,9 @@ class Bash:
             self._scan_for_marker(data, self._pipe)
 
     def _scan_for_marker(self, data: bytes, source: int) -> None:
-        """Pass on the output and detect the marker. Bytes that may be the beginning of the marker are not
-        passed on yet.
+        """Add new bytes to the output, and detect the marker that bash prints when a command has ended.
+
+        If the last bytes may be the beginning of the marker, they are held back until more bytes arrive.
         """
         data = self._held_back.pop(source, b"") + data
         if b"\0" not in data:

@@ -101,7 +101,7 @@ class CellResult(FrozenModel):
 
 
 class HostRequest(FrozenModel):
-    """A Python cell's request that the host ask a model about files. The cell waits for a `HostReply`."""
+    """A request from a Python cell to the host: ask a model about files. The cell waits for a `HostReply`."""
 
     kind: Literal["host_request"] = "host_request"
     modality: Literal["image", "audio", "video"]
@@ -166,7 +166,7 @@ class PageSnapshot(FrozenModel):
 
 
 class ProcessOutput(FrozenModel):
-    """Output of a line-based program since the last exchange."""
+    """The result of a ProcessExchange: the output of a program since the previous exchange."""
 
     kind: Literal["process_output"] = "process_output"
     lines: bytes = Field(max_length=12 << 20)
@@ -176,8 +176,8 @@ class ProcessOutput(FrozenModel):
     exit_code: int | None
     """Exit code of the program. None if the program is still running or its exit code is unknown."""
     stderr: str
-    """Standard error output since the last exchange, shortened if it is long. If Patchwright killed the program,
-    this is the reason.
+    """Standard error output since the previous exchange, shortened if it is long. If Patchwright killed the
+    program, the field contains the reason instead.
     """
 
 

@@ -118,10 +118,10 @@ class Sandboxes(Protocol):
     ) -> AbstractAsyncContextManager[Sandbox]:
         """Open a new, empty sandbox. It is removed when the context ends for any reason.
 
-        `name` consists of the run and the role of the sandbox. If a sandbox with the same name is in use, it
-        is replaced, not shared. With `online`, the sandbox gets the network that the operator allows;
-        otherwise it gets none. With `adoptable`, the next process may adopt the sandbox for a while if this
-        process is killed. Raises EngineUnavailable or ImageUnavailable before any work is done.
+        `name` consists of the run and the role of the sandbox. If a sandbox with this name already exists, the
+        new one replaces it. With `online`, the sandbox gets the network that the operator allows; otherwise it
+        gets none. With `adoptable`, the sandbox stays for a while if this process is killed, so that another
+        process can adopt it. Raises EngineUnavailable or ImageUnavailable before any work is done.
         """
 
     def adopt(self, name: str) -> AbstractAsyncContextManager[Sandbox | None]:
@@ -138,7 +138,7 @@ class Sandboxes(Protocol):
         """Return sandboxes that start with the files that `setup` has created.
 
         For each key, `setup` runs once, as root, in an online sandbox with the name `name`. The files that it
-        creates are stored as an image layer. The newest layers of a `repository` replace older ones. Raises
+        creates are stored as an image layer. Only the newest layers of a `repository` are kept. Raises
         LayerRejected if nothing can be stored. Also raises SandboxError, and any error that `setup` raises.
         """
 

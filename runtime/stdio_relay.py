@@ -1,9 +1,9 @@
 """Relays standard input and output to a server in the same container. The host starts this program through
 `docker exec`.
 
-By default, the server is the action server. An argument can name another socket. The engine starts the relay
-as the container's root. No command can become this user, and the server accepts no other user. The relay
-imports few modules, because a new relay starts for each connection.
+Without an argument, the relay connects to the action server; an argument can name the socket of another server.
+The relay runs as the container's root, because the action server accepts connections only from root. The agent's
+commands cannot become root. The relay imports few modules, because a new relay starts for each connection.
 """
 
 import contextlib

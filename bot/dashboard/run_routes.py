@@ -181,7 +181,7 @@ def _build_command(
 
 
 def routes() -> list[Route]:
-    """Returns the routes of runs."""
+    """Returns the routes for the list of runs, a run's page, its live events, and its buttons."""
     return [
         Route("/", show_run_list, methods=["GET"]),
         Route("/runs/{run}", show_run, methods=["GET"]),

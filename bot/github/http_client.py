@@ -74,7 +74,7 @@ def _validate_private_key(private_key: SecretStr) -> str:
 
 
 def create_unauthenticated_client(api_url: str, ssl_context: ssl.SSLContext, timeout: float) -> GitHubClient:
-    """Creates a client without credentials. Each request must contain an authorization header."""
+    """Creates a client that adds no credentials. The caller adds an authorization header to each request."""
     return _create_client(UnauthAuthStrategy(), api_url, ssl_context, timeout)
 
 

@@ -41,9 +41,9 @@ class Threads:
     async def read(self, job: Job) -> Thread:
         """Returns the thread with its comments, oldest first. Leaves out the bot's own reports.
 
-        Changes that an author without write access made after the request are ignored, because the requester
-        may not have seen them. A changed title or body is replaced by the earlier version; a changed comment is
-        left out.
+        An author without write access may change a text after the job was requested. Such changes are ignored,
+        because the requester may not have seen them: a changed title or body is replaced by the earlier version,
+        and a changed comment is left out.
         """
         repo, number = job.repo, str(job.number)
         issue = await self._rest.get(IssueResponse, repo, *repo_path(repo), "issues", number)
@@ -94,7 +94,7 @@ class Threads:
     async def get_permission(self, repo: Repo, user: User) -> Permission:
         """Returns the permission of a user; "none" for unknown users.
 
-        Only the user's ID counts, because another user may have taken over the login in a webhook. If GitHub
+        Identifies the user by ID, because the login in `user` may meanwhile belong to another person. If GitHub
         cannot be queried, raises ForgeError, so that an outage is not mistaken for a missing permission.
         """
         try:

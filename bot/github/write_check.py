@@ -47,9 +47,8 @@ class WriteCheck:
     async def _probe_token(self, repo: Repo) -> list[str]:
         """Tests a token whose permissions are unknown, with two requests that change nothing.
 
-        GitHub does not report the permissions of such a token. The field `permissions` of a repository contains
-        the role of a person, and is false for the token of a workflow. If a response says nothing about
-        permissions, the permission counts as granted.
+        GitHub does not report what such a token may do: the field `permissions` in a repository's data describes
+        a person's role, not the token. A permission counts as missing only if GitHub denies the request for it.
         """
         denied = {
             "contents": await self._is_push_denied(repo),

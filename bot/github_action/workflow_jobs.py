@@ -95,7 +95,7 @@ async def run_workflow_job(
 
 
 def _is_for_reporting(name: str) -> bool:
-    """Returns True if this environment variable is used even when a job only reports invalid settings."""
+    """Returns True if a job may need this environment variable to report that the settings are invalid."""
     return not name.startswith("PATCHWRIGHT_") or name.removeprefix("PATCHWRIGHT_") in REPORTING_SETTINGS
 
 

@@ -119,5 +119,5 @@ def _format_time(record: logging.LogRecord) -> str:
 
 
 def _format_traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """Returns the record's traceback; MaskingFilter has already masked secrets in `exc_text`."""
+    """Returns the record's traceback. Prefers `exc_text`, in which MaskingFilter has already masked secrets."""
     return (record.exc_text or formatter.formatException(record.exc_info)) if record.exc_info else ""

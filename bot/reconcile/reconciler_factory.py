@@ -32,8 +32,8 @@ async def open_reconciler(
     """Yields a function that runs the reconciler: the `watcher` for `bot.worker_process.run_worker`. Raises
     SettingsError.
 
-    `github` also sends the other requests of this process, so that all of them use the same tokens. `outbox`
-    contains comments that GitHub rejected; the watcher posts them again.
+    `github` must be the object that sends all requests of this process, so that they share the same tokens.
+    `outbox` contains comments that GitHub rejected; the watcher posts them again.
     """
     repositories = tuple(map(_parse_repository, settings.polled_repositories))
     if not github.is_app and not repositories:

@@ -364,7 +364,9 @@ class ArqQueue:
                 await self._redis.delete(in_progress_key_prefix + job)
 
     async def _requeue_open_jobs(self) -> None:
-        """Adds open jobs to arq's queue if they are missing there. Closes jobs that are completed or lost."""
+        """Adds unfinished jobs to arq's queue if they are missing there. If a job in the list of open jobs is
+        completed or its record is lost, removes the job from this list.
+        """
         for job in await self._records.list_open_ids():
             record = await self.get_record(job)
             if record is not None and record.state != "completed":

@@ -165,8 +165,8 @@ def _locked_inodes() -> Iterator[int]:
     """Yields the inodes of the files that are locked. Yields nothing if the operating system does not list
     locks.
 
-    The function does not try to acquire a lock. If it held the lock for a moment, a worker that needs the
-    lock would fail.
+    The function only reads the system's list. It does not test a file by locking it, because a worker that
+    needs the lock at this moment would fail.
     """
     try:
         lines = Path("/proc/locks").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""A loopback HTTP server for the API and git, with faults on request."""
+"""The HTTP server of the fake GitHub, for the API and git. Tests can make single requests fail."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ If the function returns True, the server drops the connection at that point.
 
 @dataclass(frozen=True)
 class RequestFault:
-    """A fault in the next request with this method and a path that ends with `path_end`."""
+    """A fault to simulate once: in the next request that has this method, and whose path ends with `path_end`."""
 
     method: str
     path_end: str

@@ -15,7 +15,7 @@ REPAIR_TRAILER = "Repairs-checks-of"
 
 
 class Check(FrozenModel):
-    """A check run or a commit status on GitHub. It is a workflow job or the report of another app."""
+    """A check run or a commit status on GitHub. It comes from a GitHub Actions job or from another CI service."""
 
     id: int
     name: str

@@ -138,7 +138,7 @@ async def _has_workflows(
 
 
 async def _has_ci_service(workspace: Workspace) -> bool:
-    """Returns True if the repository has the configuration of another CI service than GitHub Actions."""
+    """Returns True if the repository contains a configuration file of a CI service other than GitHub Actions."""
     return any(_CI_SERVICE_FILE.match(f"/{path}".casefold()) for path in await workspace.list_files())
 
 

@@ -60,8 +60,9 @@ def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
 
 
 def _longest_fences(fences: list[re.Match[str]]) -> list[int]:
-    """For each fence, finds the longest fence at or after it that is alone on its line. Returns the lengths,
-    or 0 where there is no such fence.
+    """Returns one length for each fence: the length of the longest fence from this fence to the end.
+
+    Counts only fences that are alone on their line. The length is 0 if there is none.
     """
     lengths: list[int] = []
     for fence in reversed(fences):

@@ -278,8 +278,9 @@ class LitellmModel:
         )
 
     def _get_http_client(self, litellm: Any, provider: str) -> Any:
-        """Returns litellm's HTTP client for the provider, with our capture hooks. litellm keeps the client in
-        its cache and closes it.
+        """Returns litellm's HTTP client for the provider. Our hooks in the client capture each response.
+
+        litellm keeps the client in a cache, and closes the client itself.
         """
         from litellm.llms.custom_httpx.http_handler import get_async_httpx_client
 

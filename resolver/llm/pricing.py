@@ -38,7 +38,7 @@ def parse_usage(
     - `usd`, which litellm computes; 0 is ignored, because it means that litellm knows no price or no tokens
     - the prices in `model_info`, the model's entry in litellm's model table
 
-    If the reply names no tokens, only a price of zero gives a known cost.
+    If the reply contains no token counts, a price cannot be used, except a price of zero.
     """
     prompt_details = _get_mapping(raw_usage, "prompt_tokens_details", "input_tokens_details")
     completion_details = _get_mapping(raw_usage, "completion_tokens_details", "output_tokens_details")

@@ -111,11 +111,11 @@ def _get_test_command(action: object, test_command: str | None) -> str:
 
 
 def _is_narrow(command: str, test_command: str | None, files: Mapping[bytes, bytes]) -> bool:
-    """Returns True if each part of the command line that runs tests selects tests by name, and these parts
-    name no changed file and no changed test. `files` contains the changed files (see `_split_files`).
+    """Returns True if the command runs only tests that were selected by name, and names no changed file and no
+    changed test. `files` contains the changed files (see `_split_files`).
 
-    A part names a file if it contains the file's name without suffixes, as in `tests/test_calc.py::test_add`
-    for `calc.py`. For a file such as `calc/__init__.py`, it must contain the name of the directory.
+    A command names the file `calc.py` if its arguments contain the word `calc`, as in
+    `tests/test_calc.py::test_add`. For a file such as `calc/__init__.py`, the name of the directory counts instead.
     """
     if test_command and test_command in command and _SELECTED_TESTS.search(test_command):
         return False  # the repository's own command selects tests

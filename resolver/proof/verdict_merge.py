@@ -15,7 +15,7 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
     `unproven`, `fixed` and `empty`. There are two exceptions:
 
     - A mix of `untested` and less severe verdicts gives `unproven`.
-    - Next to a suite that is `fixed`, a suite is ignored if it is `unproven` only because no test shows the fix.
+    - If one suite is `fixed`, other suites are ignored if they only lack a test that shows the fix (`unproven`).
     """
     if len(verdicts) == 1:
         return verdicts[0]

@@ -174,9 +174,10 @@ async def find_run_to_resume(
     """Returns the earlier run that this trigger continues, or None if the trigger starts a new run. The earlier
     run is the last run in the thread, if it waits for an answer or for the approval of its plan.
 
-    `resume` also continues a run that was stopped. A plan expires after `expiry_days`. Returns Rejected if
-    the command `go` comes after that. Also returns Rejected for `go` or `resume` without other text if no run
-    can be continued.
+    The command `resume` also continues a run that was stopped. Returns Rejected in two cases:
+
+    - The command `go` approves a plan that is older than `expiry_days`.
+    - The command is `go` or `resume` without further text, and there is no run to continue.
     """
     if trajectory.run_resumed:
         return trajectory.run_resumed.run

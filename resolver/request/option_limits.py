@@ -22,8 +22,10 @@ def list_allowed_models(settings: ModelSettings) -> tuple[str, ...]:
 
 
 def find_allowed_model(name: str, settings: ModelSettings) -> str | None:
-    """Returns the model's full name, or None if the model is not allowed. `name` is the full name of an
-    allowed model, or the part after a `/`. The part is accepted only if it matches exactly one allowed model.
+    """Returns the model's full name, or None if the model is not allowed.
+
+    `name` may be the full name, such as `openai/gpt-5`, or only the part after a `/`. Returns None if this part
+    matches several allowed models.
     """
     known = list_allowed_models(settings)
     ending = [one for one in known if one.lower().endswith(f"/{name.lower()}")]

@@ -162,8 +162,10 @@ class _JUnitTarget:
 
 
 def _test_id(attributes: dict[str, str]) -> str:
-    """Returns the test id in pytest's form if the report names the file, as in the family `xunit1`.
-    Otherwise, returns `classname::name`.
+    """Returns the id of a test from the attributes of its element in the report.
+
+    If the attributes contain the test's Python file, the id has pytest's form, such as
+    `tests/test_a.py::test_b`. Otherwise, the id is `classname::name`.
     """
     file, classname, name = (attributes.get(key, "") for key in ("file", "classname", "name"))
     module = file.removesuffix(".py").replace("/", ".")

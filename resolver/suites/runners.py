@@ -1,8 +1,8 @@
 """The supported test runners: how to recognize them, make them report each test, and select single tests.
 
-This module defines everything that is added to a test command: options after the words that start the runner,
-or environment variables. The runner writes its report to the path in `$PATCHWRIGHT_REPORT`, outside the work
-tree. Some runners print the report or write it to their default location instead.
+This module defines what is added to a test command: either environment variables, or options directly after the
+name of the runner. The runner writes its report to the path in `$PATCHWRIGHT_REPORT`, outside the work tree.
+Some runners print the report or write it to their default location instead.
 """
 
 import re

@@ -136,7 +136,7 @@ def _classify_lines(lines: Iterable[str]) -> Iterator[tuple[DiffLineKind, str]]:
 
 
 class ImageCollection:
-    """The images of a file. Each image is stored once. If the total size exceeds the limit, the largest
+    """The images of one HTML file. Each image is stored once. If the total size exceeds the limit, the largest
     images are omitted.
     """
 
@@ -167,8 +167,8 @@ class ImageCollection:
         return len(self._pictures[image.key][0].data)
 
     def get_dimensions(self, image: ImageBlock) -> tuple[int, int] | None:
-        """Returns the width and height of a PNG image; None for other formats. If the page knows
-        the size of an image, its layout stays stable while the image loads.
+        """Returns the width and height of a PNG image; None for other formats. With this size, the
+        browser can reserve space for the image before the image is loaded.
         """
         data = self._pictures[image.key][0].data
         if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:

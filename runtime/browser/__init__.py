@@ -1,1 +1,1 @@
-"""The browser in a sandbox: the language of its calls, and Chromium, which runs the calls."""
+"""The browser in a sandbox: the calls that an agent can write, such as `click`, and Chromium, which runs them."""

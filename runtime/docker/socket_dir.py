@@ -23,8 +23,8 @@ _KEY_FILE = "key"
 
 @dataclass(frozen=True, slots=True)
 class SocketDir:
-    """The directory of one sandbox, with mode 0700. The container sees only the directory `mounted_dir` in
-    it.
+    """The directory of one sandbox, with mode 0700. The container sees only its subdirectory
+    `mounted_dir`.
     """
 
     path: Path
@@ -75,8 +75,8 @@ class SocketDir:
         return claimed
 
     def save_key(self, key: str) -> None:
-        """Save the key for a process that takes over this sandbox. The container cannot see the file with the
-        key.
+        """Save the key of the connection to the sandbox's server. A process that takes over the sandbox reads
+        this key. The container cannot see the file with the key.
         """
         path = self.path / _KEY_FILE
         path.touch(mode=0o600)

@@ -38,7 +38,7 @@ def copy_libraries(
 
 
 def find_loader(patchelf: Path, program: Path) -> Path:
-    """Return the path of the loader that a program file names."""
+    """Return the path of the dynamic loader (ELF interpreter) that is set in a program file."""
     result = subprocess.run([patchelf, "--print-interpreter", program], capture_output=True, check=True)
     return Path(result.stdout.decode().strip())
 
@@ -55,8 +55,8 @@ def patch_program(patchelf: Path, program: Path, loader: Path, libraries: Iterab
 def patch_libraries(patchelf: Path, libraries: Iterable[Path]) -> None:
     """Make each library also search the library path of the program that loads it.
 
-    Otherwise, if a library has a RUNPATH, its dependencies are searched only there and in the system's
-    directories. Some wheels and Debian packages contain such libraries.
+    Some libraries in wheels and Debian packages have a RUNPATH of their own. Without this change, the loader
+    would search their dependencies only in this RUNPATH and in the system's directories.
     """
     for library in libraries:
         result = subprocess.run(

@@ -52,7 +52,7 @@ def download_wheel(index: str, pin: str) -> tuple[str, bytes]:
 
 
 def download_program(index: str, pin: str, name: str) -> Path:
-    """Download a program, which is in a wheel, into the build directory. Make the program executable."""
+    """Download a wheel, and write the program `name` from this wheel to the current directory."""
     _, content = download_wheel(index, pin)
     place = Path.cwd() / name
     with zipfile.ZipFile(BytesIO(content)) as archive:

@@ -1,4 +1,4 @@
-"""Describes images, audio files and videos with a model of the host."""
+"""Describes images, audio files and videos. The host sends them to a model and returns the answer."""
 
 from __future__ import annotations
 

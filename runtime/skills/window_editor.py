@@ -213,7 +213,9 @@ def _require_line(line: object, lines: list[str], real: Path) -> int:
 
 
 def _print_window(lines: list[str], start: int) -> None:
-    """Print the window that begins at this line, and store its position. Moves the window if it exceeds the file."""
+    """Print the window that begins at line `start`, and store its position. Near the end of the file, the window
+    begins earlier, so that it does not extend past the last line.
+    """
     assert _state.path is not None
     _state.start = start = max(1, min(start, len(lines) - WINDOW_LINES + 1))
     end = min(start + WINDOW_LINES - 1, len(lines))

@@ -19,9 +19,9 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
     """Parses TAP. For a test with subtests, only the subtests are reported. If such a test fails although no
     subtest fails, the test is reported as well.
 
-    A test point at the top level may be a file. In this case, the ids of its tests begin with the file's
-    path, as in `test/a.js::adds > zero`. If a file is not ok and has no subtests, it could not be run.
-    Source: testanything.org, versions 13 and 14.
+    Some runners report a whole file like a test, and the file's tests as subtests. The ids of these tests then
+    begin with the file's path, as in `test/a.js::adds > zero`. If a file failed and has no subtests, it could
+    not be run. Source: testanything.org, versions 13 and 14.
     """
     levels = [_TapLevel()]
     diagnostic: list[str] | None = None
