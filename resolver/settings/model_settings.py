@@ -21,23 +21,23 @@ class ModelSettings(FrozenModel):
     """The operator's settings for language models. Models have the same names as in litellm."""
 
     model: str | None = None
-    """Name of the model that does the work, as in litellm: the provider comes first, as in
+    """Name of the model that does the work, as litellm writes it: `provider/model`, such as
     `anthropic/claude-sonnet-5`.
     """
     model_base_url: str | None = None
-    """URL of an OpenAI-compatible endpoint for all models of `model`'s provider. By default, Patchwright uses
-    the provider's own endpoint.
+    """URL of an OpenAI-compatible endpoint for `model` and all other models of the same provider. By default,
+    Patchwright uses the provider's own endpoint.
     """
     model_api_key: SecretStr | None = None
-    """API key for all models of `model`'s provider. By default, Patchwright uses the provider's own
-    environment variable.
+    """API key for `model` and all other models of the same provider. By default, Patchwright uses the
+    provider's own environment variable.
     """
     model_fallbacks: tuple[str, ...] = ()
-    """Models to try in this order when `model` fails because of high load, a rate limit, a rejected API key,
-    missing credit or a content filter. The run stays with the model that replied last.
+    """Models to try, in this order, when `model` fails. Causes of such a failure are high load, a rate limit, a
+    rejected API key, missing credit or a content filter. The run stays with the model that replied last.
     """
     allowed_models: tuple[str, ...] = ()
-    """Models that people may request with `model=NAME`, in addition to the models in these settings."""
+    """Models that people may request with `model=NAME`, in addition to the models in the other settings."""
     multimodal_model: str | None = None
     """The model for conversations with images. By default, Patchwright uses `model`, if it supports images.
     """
@@ -59,9 +59,9 @@ class ModelSettings(FrozenModel):
     `model_base_url` is set, requests for models whose names contain no provider go to that URL.
     """
     model_api: Literal["auto", "chat", "responses"] = "auto"
-    """The API for models of `model`'s provider. `auto` selects OpenAI's Responses API for OpenAI's own
-    reasoning models, for models that are available only there, and for names such as `openai/responses/NAME`.
-    For all other models, `auto` selects chat completions.
+    """The API for `model` and all other models of the same provider. `auto` selects OpenAI's Responses
+    API for OpenAI's own reasoning models, for models that are available only there, and for names such as
+    `openai/responses/NAME`. For all other models, `auto` selects chat completions.
     """
     tool_calling: Literal["native", "text"] = "native"
     """How the model calls tools. Use `text` for models without function calling; the prompt then describes

@@ -36,7 +36,7 @@ class RunSettings(FrozenModel):
     test_timeout: int = Field(default=900, ge=1, le=1800)
     """Maximum number of seconds for one test run."""
     max_repairs: int = Field(default=2, ge=0, le=20)
-    """Maximum number of times that the agent must repair its patch. A repair is needed if the patch breaks
+    """Maximum number of times that the agent is asked to repair its patch. A repair is needed if the patch breaks
     tests, or if the tests in the patch fail.
     """
     max_attempts: int = Field(default=1, ge=1, le=10)
@@ -57,8 +57,8 @@ class RunSettings(FrozenModel):
     """
     max_context_tokens: int | None = Field(default=None, ge=2_000)
     """Maximum number of tokens in a conversation. A longer conversation is shortened to a summary and its
-    latest messages. If a model rejects a conversation below this limit as too long, later requests are kept
-    shorter. By default, this is 100,000, but at most 70% of the model's context window.
+    latest messages. If a model says that a conversation is too long although it is below this limit, later
+    requests are kept shorter. By default, this is 100,000, but at most 70% of the model's context window.
     """
 
     risk_threshold: Literal["medium", "high", "never"] = "high"
@@ -76,7 +76,7 @@ class RunSettings(FrozenModel):
     `patchwright.policies`.
     """
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
-    """MCP servers whose tools the agent can use, by name."""
+    """MCP servers whose tools the agent can use. The keys of the table are the servers' names."""
     secrets_file: Path | None = None
     """Path of a TOML file with secrets that commands in a repository's sandbox may use. The file's mode must
     be 0600.

@@ -22,16 +22,18 @@ class SandboxSettings(FrozenModel):
     """
 
     sandbox: Literal["docker", "local", "auto"] = "auto"
-    """Where the agent works. `docker` and `auto` use Docker. `local` runs commands on this machine without
-    isolation. If no Docker engine responds, the program stops with an error. With `auto`, `patchwright resolve
-    --repo PATH` at a terminal first asks you whether the model may run commands on this machine instead.
+    """Where the agent works. `local` runs commands on this machine without isolation. `docker` and `auto` use
+    Docker. If no Docker engine responds, the program stops with an error. There is one exception: with `auto`,
+    `patchwright resolve --repo PATH` asks you at a terminal whether to continue without isolation.
     """
     image: str = "debian:bookworm-slim"
     """Base image of the sandboxes. You can use any image that the Docker engine can run. Tests run with the
     Python and the language tools of this image, so the image must contain what your tests need.
     """
     language_images: dict[Language, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
-    """Base images that replace `image`, by the language of the repository's tests."""
+    """Base images for single languages. If the repository's tests are in one of these languages, its base image
+    replaces `image`.
+    """
     sandbox_features: tuple[SandboxFeature, ...] = ALL_FEATURES
     """Features of a sandbox in addition to the shell and the editor. To turn all of them off, set the
     environment variable to `none`.

@@ -103,12 +103,12 @@ class ServerSettings(FrozenModel):
     terminal, and JSON to a file or pipe.
     """
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Minimum level of the messages that are logged. For messages of libraries, the minimum is at least
-    `warning`.
+    """Minimum level of the messages that are logged. Messages of libraries are logged only from `warning` on.
     """
     metrics_label: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
-    """Value of the label `metrics_label` in the metrics of these workers. If groups of workers with different
-    settings share a Redis, choose a different value for each group. The metrics then count each group separately.
+    """Name of this worker's group. The metrics carry it as the label `metrics_label`. If groups of workers with
+    different settings share a Redis, choose a different name for each group. The metrics then count each group
+    separately.
     """
 
     github_write_interval: float = Field(default=1.0, ge=0, le=60)

@@ -203,8 +203,8 @@ class RepoConfig(FrozenModel):
     """The maintainers' configuration of a repository, `.github/patchwright.toml` on the base branch."""
 
     test_command: str | None = None
-    """Shell command that runs the tests in the repository's root. By default, Patchwright uses the commands
-    in `tests`, or detected commands.
+    """Shell command that runs the tests. It starts in the repository's root directory. By default,
+    Patchwright uses the commands in `tests`, or detected commands.
     """
     tests: tuple[ConfiguredSuite, ...] = Field(default=(), max_length=50)
     """Tables with `command`, `directory` and `runner`, for a repository with several projects. The tests of
@@ -218,9 +218,9 @@ class RepoConfig(FrozenModel):
     test_timeout: int | None = Field(default=None, ge=1, le=1800, strict=True)
     """Maximum number of seconds for one test run. By default, this is the operator's `test_timeout`."""
     base_branch: str | None = None
-    """The branch that runs start from and that pull requests target. This setting is read on the default
-    branch. People can override it with `base=NAME` in the comment that starts a run, or in an issue by
-    someone with write access. By default, this is the repository's default branch.
+    """The branch that the agent's changes are based on, and into which its pull requests are merged. Patchwright
+    reads this setting only on the default branch. People can override it with `base=NAME` in the comment that
+    starts a run, or in an issue by someone with write access. By default, this is the repository's default branch.
     """
     branch: str | None = None
     """Template for the name of an issue's branch, without the operator's `branch_prefix`. By default, this is
