@@ -1,7 +1,7 @@
-"""Converts dashboard commands into trigger requests. A dashboard command is a press of a button on a run's
-page.
+"""Converts the commands `stop` and `retry` from the dashboard into trigger requests.
 
-A dashboard command works like the command of the same name in a comment, but affects only one run.
+People give these commands with buttons on a run's page. A dashboard command works like the command of the same
+name in a comment, but affects only one run.
 """
 
 from datetime import datetime

@@ -77,13 +77,13 @@ async def run_server(
     """Runs Redis, the receiver and a worker until SIGTERM or SIGINT. Returns the signal.
 
     If `settings.redis_url` is set, uses that Redis instead of running one. `worker_command` starts a process
-    that calls `bot.worker_process.run_worker`. If it is empty, this server runs no worker. The worker gets
-    the variables in `environment`, and the URL of Redis as REDIS_URL. If `port` is 0, chooses a free port.
+    that calls `bot.worker_process.run_worker`. The worker gets the variables in `environment`, and the URL of
+    Redis as REDIS_URL. If `worker_command` is empty, runs no worker. If `port` is 0, chooses a free port.
     `listener` is an open socket to use instead of `host` and `port`. `secrets` are masked on all pages.
 
     `extra_apps` returns additional applications by path. Its arguments are the stores and the delivery
     counts. `announce` prints messages for people, for example when the server is ready or stops. Raises
-    SettingsError, and WorkerFailed if the first worker does not start.
+    SettingsError, or WorkerFailed if the first worker does not start.
     """
     secret = require_webhook_secret(settings)
     ready = asyncio.Event()

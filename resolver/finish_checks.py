@@ -88,7 +88,7 @@ def find_missing_steps(
 
 
 def has_reproduced(trajectory: Trajectory) -> bool:
-    """Returns True if the failure was seen before the last edit, or if the edits changed the output of a
+    """Returns True if the agent saw a failure before its last edit, or if its edits changed the output of a
     command.
 
     A failure is a non-zero exit code, or output that shows a failed test or an exception. The output is

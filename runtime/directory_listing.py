@@ -34,8 +34,8 @@ def list_directory(directory: Path, name: str) -> str:
 
 
 def _scan_entries(directory: Path) -> list[tuple[str, str]]:
-    """Return two texts for each entry. The first text is the entry as shown. The second text is the name of
-    the entry if it is a directory to list, too; otherwise "".
+    """Return two texts for each entry: the text to show, and the name of the directory if the entry is a
+    directory whose entries are also listed. For other entries, the second text is "".
     """
     try:
         with os.scandir(directory) as iterator:

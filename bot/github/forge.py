@@ -1,5 +1,5 @@
-"""Implements `Forge` for GitHub. Before each write, checks whether an earlier attempt already made this write.
-If the response is lost, checks again.
+"""Implements `Forge` for GitHub. To avoid writing something twice, checks before each write whether an earlier
+attempt succeeded. Checks again if the response to a write is lost.
 """
 
 import asyncio

@@ -61,8 +61,8 @@ def find_only_url(task: str) -> str | None:
 
 
 def iter_guessed_urls(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
-    """Yields the call id and the URL of each navigation to a URL that the agent had not seen before. Yields
-    each page once.
+    """Yields the id of each browser call that opens a URL that the agent had not seen before, and this URL.
+    Yields each guessed URL only once.
     """
     started = trajectory.subagent_started
     known_keys: set[UrlKey] = set()

@@ -119,7 +119,7 @@ async def decide_ci_hold(
 async def _has_workflows(
     workspace: Workspace, started: RunStarted, settings: Settings, events: Collection[str]
 ) -> bool:
-    """Returns True if a workflow of the repository would start on one of these events of the bot's pull request."""
+    """Returns True if the repository has a workflow that would start for the bot's pull request on one of `events`."""
     thread, job = started.thread, started.job
     if isinstance(thread, PullRequest):
         head, base = thread.head_branch, thread.base_branch

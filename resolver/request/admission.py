@@ -212,8 +212,10 @@ async def find_run_to_resume(
 async def _iter_runs(
     job: Job, thread: Thread, logs: LogStore
 ) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
-    """Yields the jobs that reported in the thread, latest first, and the run that each job started or
-    continued. Each tuple contains the ID of the run, the log of the job, and the log of the run.
+    """Yields a tuple for each job that reported in the thread, latest first. The tuple contains the ID of the
+    run, the log of the job, and the log of the run.
+
+    Usually, the run is the job's own. If the job continued an earlier run, it is the earlier run.
     """
     for run in reversed(thread.reported_runs):
         try:

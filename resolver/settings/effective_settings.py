@@ -33,8 +33,9 @@ _JSON_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValu
 
 
 async def record_settings(log: RunLog, deps: RunDependencies, repository: RepoConfig) -> None:
-    """Logs the effective settings. Each process calls this when it starts or continues a run. The time between
-    two such processes then does not count as working time.
+    """Logs the effective settings. Each process calls this when it starts or continues a run.
+
+    The log entry also shows when the process began. The time without a process is not counted as working time.
     """
     await log.append(build_run_configured(deps, repository))
 

@@ -117,10 +117,10 @@ class ServerSettings(FrozenModel):
     """
 
     def run_url(self, run: str) -> str | None:
-        """Returns the URL of a run. Returns None if no URL is configured, or if only the server's own machine
-        could open it.
+        """Returns the URL of a run, or None if no URL is configured.
 
-        A loopback URL in a comment would lead readers to their own machine.
+        Also returns None if the server polls GitHub and has a loopback URL: a link with such a URL in a comment
+        would lead readers to their own machine.
         """
         if self.workflow_url or self.public_url is None or (self.poll and is_loopback(self.public_url)):
             return self.workflow_url

@@ -1,8 +1,8 @@
-"""Builds the sandbox feature `kernel`, which is IPython. It runs on our own interpreter or on a project's Python.
+"""Builds the sandbox feature `kernel`: IPython for Patchwright's own Python, and for the Python of a project.
 
 Runs as root in an image build. The arguments are the install directory and the URL of a package index.
 
-The directory `lib` is for our own interpreter, and a directory such as `cp39` is for projects with Python 3.9.
+The directory `lib` is for Patchwright's own Python. A directory such as `cp39` is for projects with Python 3.9.
 Files that are the same for several versions are stored once.
 """
 
@@ -66,8 +66,8 @@ def is_same(one: Path, other: Path) -> bool:
 
 
 def add_stdlib_extensions(lib: Path) -> None:
-    """Add modules of the standard library that our interpreter does not have, because the user's code may
-    import them.
+    """Add modules of the standard library that Patchwright's own Python does not have. The code that runs in
+    the kernel may import them.
     """
     standard = Path(sysconfig.get_path("stdlib"))
     for name in STDLIB_EXTENSIONS:
