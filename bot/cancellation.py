@@ -27,7 +27,7 @@ class PullRequestOutcomes(Protocol):
     """
 
     async def has_closed_issue(self, issue: ThreadClosed) -> bool:
-        """Returns True if one of the bot's pull requests was merged, and the merge closed this issue."""
+        """Returns True if this issue was closed because one of the bot's pull requests was merged."""
 
     async def record_outcome(self, pull: ThreadClosed) -> None:
         """Counts the outcome of a closed pull request once. Ignores pull requests that the bot did not

@@ -43,7 +43,7 @@ _CANCELLATIONS: WeakKeyDictionary[asyncio.Task[Any], Cancellation] = WeakKeyDict
 
 
 def cancel_handler(task: asyncio.Task[Any], cancellation: Cancellation) -> None:
-    """Cancels a handler's task, and stores the cancellation for that task."""
+    """Cancels the task that handles a job. In that task, `current_cancellation` then returns `cancellation`."""
     _CANCELLATIONS[task] = cancellation
     task.cancel()
 
@@ -186,8 +186,8 @@ class JobQueue(Protocol):
         """Cancels the jobs of this issue or pull request that were requested at `requested_before` or earlier.
         Returns the canceled jobs that were queued or running.
 
-        This includes a job that was requested by then but reaches the queue later. If the
-        reason is "unlabeled", only jobs that a label requested are canceled.
+        Also cancels jobs that were requested by that time but reach the queue later. If the reason is
+        "unlabeled", cancels only the jobs that a label requested.
         """
 
     async def cancel(self, job: JobId, cancellation: Cancellation = OPERATOR_REQUEST) -> bool:
@@ -226,7 +226,7 @@ def cancel_scope(reason: CancelReason) -> CancelScope:
 
 
 def matching_scopes(job: Job) -> tuple[CancelScope, ...]:
-    """Returns the scopes of the cancellations that affect this job."""
+    """Returns each CancelScope that includes this job."""
     return ("all",) if job.label is None else ("all", "label")
 
 

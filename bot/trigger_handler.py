@@ -46,7 +46,7 @@ REACTION_TIMEOUT_SECONDS = 60.0
 
 
 class FindRejection(Protocol):
-    """Decides before a run starts whether its command would have no effect. May raise ForgeError."""
+    """Finds commands that would have no effect, before a run is started for them. May raise ForgeError."""
 
     async def __call__(self, job: Job, *, has_active_run: bool) -> str | None:
         """Returns a text for the requester that says why the command would have no effect. Returns None if a
@@ -136,8 +136,7 @@ class TriggerHandler:
     async def _find_later_id(self, delivery: Delivery, job: Job) -> JobId | None:
         """Returns the job id for a label that was removed and added again within the same second.
 
-        Returns None if a job with this id already exists. Label events from earlier seconds need no check here,
-        because the queue ignores them.
+        Returns None if a job with this id already exists.
         """
         for job_id in later_job_ids(delivery, job):
             if not _is_unlabeled(record := await self._queue.get_record(job_id)):

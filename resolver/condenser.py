@@ -236,7 +236,7 @@ def context_tokens(trajectory: Trajectory) -> int:
     """Returns the tokens of the conversation that would be sent now.
 
     The tokens up to the last reply are the provider's count, and the tokens after it are our estimate. If
-    there is no count since the last condensation, the whole number is an estimate.
+    there is no count since the last condensation, all tokens are estimated.
     """
     latest = list(takewhile(lambda e: not isinstance(e, Condensation), _reversed_events(trajectory)))
     position = next((n for n, event in enumerate(latest) if isinstance(event, ModelReply)), None)

@@ -1,5 +1,5 @@
-"""Defines the dependencies of a run, such as its forge and its model. Only bot/composition_root.py creates
-them, and passes them in as values.
+"""Defines the dependencies of a run, such as its model and its sandboxes. bot/composition_root.py creates them
+and passes them to the resolver.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,12 +23,12 @@ ProgressReporter = Callable[[Job, RunLog], AbstractAsyncContextManager[None]]
 
 
 def no_repo_secrets(repo: Repo) -> Mapping[str, SecretSource]:
-    """Returns no secrets, which is the default."""
+    """The default of `RunDependencies.get_repo_secrets`: the repository has no secrets."""
     return {}
 
 
 async def no_new_messages(job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
-    """Returns no messages, which is the default."""
+    """The default of `RunDependencies.get_new_messages`: there are never new messages."""
     return ()
 
 

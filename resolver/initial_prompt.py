@@ -27,10 +27,10 @@ HIDDEN_DIRS = re.compile(r"\.(?!/)")
 def render_tree(paths: Sequence[str]) -> str:
     """Lists the repository's files, one line per directory.
 
-    A line contains the names of the files in the directory. For a hidden directory, it contains only the number
-    of files. If the list is too long, it is shortened in these steps: The longest lines show only the number of
-    files. Subdirectories that show only numbers share one line. If this is not enough, only the first two levels
-    of directories are listed. Lines beyond `TREE_LINES` are left out, and a note says so.
+    A line contains the names of the files in the directory, or only their number if the directory is hidden.
+    Several subdirectories with only numbers share one line. If the list is too long, the longest lines also get
+    only numbers. If it is still too long, only the first two levels of directories are listed. Lines beyond
+    `TREE_LINES` are left out, and a note says so.
     """
     files_by_dir: dict[str, list[str]] = {"./": []}
     for path in map(_escape_path, paths):

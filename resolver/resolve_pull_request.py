@@ -71,7 +71,7 @@ async def resolve_pull_request(
     attempt: AttemptFunction,
     failing_checks: FailedChecks | None = None,
 ) -> Outcome:
-    """Works on an admitted pull request and publishes the result.
+    """Resolves a job on a pull request and publishes the result. The job has passed the admission checks.
 
     The run works on the commit that was the pull request's head when the run started. Settings come from the
     base branch. `failing_checks` are the failed checks that the job must repair; None for other jobs.

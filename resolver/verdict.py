@@ -290,8 +290,8 @@ def _new_tests_at_base(before: TestRun, patch_tests: PatchTests) -> dict[str, Te
 
 
 def _merge_patch_tests(evidence: Evidence) -> TestRun:
-    """Returns the run with the patch. If the patch changes a test, the result of the patch's version replaces
-    the result of the base version.
+    """Returns the test run with the patch. For each test that the patch changes, it contains the result of the
+    patch's version of the test.
     """
     after, patch_tests = evidence.after, evidence.patch_tests
     if patch_tests is None or patch_tests.after.problem or after.problem:

@@ -46,8 +46,8 @@ class WorkspaceFactory:
     ) -> AsyncIterator[Workspace]:
         """Clones the repository at `url`. `ref` is a branch, a full reference, a commit id, or "HEAD".
 
-        `config_ref` is the revision that provides the settings and instructions, if it differs from `ref`
-        (see `Workspace.config_source`). Raises Unauthorized, Forbidden or NotFound, depending on the server's
+        The settings and instructions are read from the revision `config_ref`, or from `ref` if `config_ref` is
+        None (see `Workspace.config_source`). Raises Unauthorized, Forbidden or NotFound, depending on the server's
         response. Raises WorkspaceError for an empty repository, an unknown reference or an unreachable
         server.
         """
@@ -177,8 +177,9 @@ async def _fetch(git_dir: Path, source: Path, ref: str, name: str = "base") -> N
     The fetch named `base` comes first and includes the tags up to `ref`. Later fetches include no tags,
     because tags could conflict.
 
-    git also reads the configuration of the repository `source`. No setting that git uses during a fetch can start
-    a program. `safe.directory=*` accepts a directory of any owner, because the operator chose the directory.
+    git also reads the configuration of the repository `source`. This is safe, because no setting that git uses
+    during a fetch can start a program. `safe.directory=*` makes git accept a repository of any owner, because the
+    operator chose the repository.
     """
     serve = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
     await run_git(

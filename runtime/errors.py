@@ -30,8 +30,8 @@ class EngineUnavailable(SandboxError):
 
     @classmethod
     def no_response(cls, url: str | None, error: BaseException) -> Self:
-        """Returns the error for a failed connection to the engine at this URL. None means the engine that the
-        environment configures.
+        """Returns the error for a failed connection to the engine at `url`. If `url` is None, the message names
+        no address.
         """
         where = f" at {url}" if url else ""
         return cls(

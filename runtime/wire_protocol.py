@@ -1,5 +1,5 @@
-"""The protocol between host and container. A frame consists of a length (4 bytes, big-endian) and one of
-these types as JSON.
+"""The messages between host and container. Each message is sent as a frame: the length (4 bytes, big-endian), and
+then the message as JSON.
 """
 
 import asyncio

@@ -247,7 +247,7 @@ class FollowedRun:
             on_close(self)
 
     def _within_limit(self, lines: list[bytes]) -> list[bytes]:
-        """Returns the lines up to the size limit of the log. Subtracts the size of these lines from
+        """Returns the first lines, as many as the size limit of the log allows. Subtracts their size from
         `remaining_bytes`.
         """
         accepted = []

@@ -1,4 +1,4 @@
-"""Creates and updates the bot's comments on GitHub, one per hidden tag."""
+"""Creates and updates the bot's comments on GitHub. A hidden tag in each comment identifies the comment."""
 
 import asyncio
 import re

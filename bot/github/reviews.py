@@ -161,8 +161,8 @@ class ReviewHistory:
     ) -> PullRequest:
         """Returns the pull request with its review threads, its comments and its review texts, oldest first.
 
-        The text of the review that triggered the job is returned in a separate field. Leaves out the texts for
-        which `is_in_snapshot` returns False.
+        The text of the review that triggered the job is in the field `review` instead. Texts for which
+        `is_in_snapshot` returns False are left out.
         """
         entries = [(one.created_at, one.body or "", one.user or GHOST) for one in comments]
         reviews = [one for one in self.reviews if one.body and one.is_in_snapshot(job, trusted)]

@@ -29,7 +29,7 @@ class StartLabels:
     """Creates the label only once in each repository. If a maintainer deletes the label, it stays deleted."""
 
     def __init__(self, rest: RestClient, settings: Settings, store: NoticeStore) -> None:
-        """`store` remembers the repositories across restarts."""
+        """`store` remembers across restarts in which repositories the label was created."""
         self._rest = rest
         self._settings = settings
         self._store = store

@@ -154,8 +154,10 @@ def _build_duration_histogram(counts: Mapping[str, Mapping[str, float]]) -> Metr
 def _values_by_label(
     counts: Mapping[str, float], name: str, label_count: int
 ) -> dict[tuple[str, ...], float]:
-    """Returns the counts of one metric, by the values of its labels. The value of the last label may contain
-    spaces.
+    """Returns the counts of the metric `name`, by the values of its labels.
+
+    A key of `counts` consists of the metric's name and the label values, separated by spaces. Only the last value
+    may contain spaces.
     """
     values = {
         tuple(key.split(" ", label_count)[1:]): number

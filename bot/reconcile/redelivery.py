@@ -255,8 +255,8 @@ class OwnWebhooks:
         """The time at which the webhooks must be listed again; None means now."""
 
     async def redeliver(self, now: datetime) -> bool:
-        """Asks GitHub to send the failed deliveries of every webhook again. Returns True if more redeliveries
-        may be due than were requested.
+        """Asks GitHub to send the failed deliveries of every webhook again. Returns True if some of them may
+        be left for the next call.
 
         Raises RateLimited and QueueDown, and ForgeError if GitHub itself is down.
         """

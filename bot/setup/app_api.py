@@ -196,7 +196,7 @@ class AppClient:
 async def send_request(
     method: str, url: str, headers: Mapping[str, str], ca_bundle: Path | None
 ) -> httpx.Response:
-    """Sends a request and returns a successful response. Raises ForgeError."""
+    """Sends a request and returns the response. Raises ForgeError if the request fails."""
     body, request_headers = (
         b"",
         {"accept": "application/vnd.github+json", "user-agent": "patchwright", **headers},

@@ -156,7 +156,7 @@ class CommentCreated(FrozenModel):
 
 
 class ReviewSubmitted(FrozenModel):
-    """A review was submitted, or an inline comment created. The events of a review arrive in any order."""
+    """A review was submitted, or an inline comment was created. The events of a review arrive in any order."""
 
     kind: Literal["review_submitted"] = "review_submitted"
     repo: Repo

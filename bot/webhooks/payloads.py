@@ -89,8 +89,8 @@ class RepositoryPayload(PayloadModel):
 
 
 class DeliveryOrigin(PayloadModel):
-    """The repository and the App installation of a delivery. A field is None if the event does not belong to a
-    repository or to an installation.
+    """The repository and the App installation of a delivery. `repository` is None if the event belongs to no
+    repository, and `installation` is None if it belongs to no installation.
     """
 
     repository: Repository | None = None

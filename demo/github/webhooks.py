@@ -58,7 +58,7 @@ class WebhookSender:
             await asyncio.wait(self._pending)
 
     async def deliver(self, event: WebhookEvent) -> Delivery:
-        """Sends an event to all its webhooks now. Returns the delivery that the first of these webhooks got.
+        """Sends an event now to every webhook that receives it. Returns the delivery to the first webhook.
 
         Raises LookupError if there is no webhook.
         """

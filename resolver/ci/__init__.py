@@ -1,1 +1,1 @@
-"""Continuous integration on the bot's commits: check results, repairs, and commits on which CI is held."""
+"""Continuous integration (CI) on the bot's commits: check results, repairs, and commits whose CI waits for a person."""

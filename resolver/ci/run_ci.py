@@ -1,7 +1,7 @@
-"""The `run-ci` command starts continuous integration on a held commit. It pushes an empty commit on top of
-the held commit.
+"""The `run-ci` command starts continuous integration (CI) on a pull request whose CI waits for a person. To do
+so, it pushes an empty commit.
 
-It never force-pushes: the held commits stay unchanged, and the empty commit comes after them.
+It never force-pushes: the earlier commits stay unchanged, and the empty commit comes after them.
 """
 
 from typing import Literal

@@ -74,7 +74,7 @@ def parse_remote_refs(output: bytes) -> RemoteRefs:
 async def run_remote_git(
     *arguments: str, url: str, git_dir: Path, credentials: Credentials | None, ca_bundle: Path | None
 ) -> bytes:
-    """Runs git with the token and with network access to `url`. Raises Unauthorized, Forbidden, NotFound,
+    """Runs git with these credentials and with network access to `url`. Raises Unauthorized, Forbidden, NotFound,
     WorkspaceError.
     """
     settings = {}

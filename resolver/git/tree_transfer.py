@@ -226,13 +226,14 @@ async def _shallow_commits(git_dir: Path, base: str, history: int) -> list[str]:
 
 
 async def _latest_version_tag(git_dir: Path, base: str, history: int) -> bytes:
-    """Returns input for `git update-ref -z --stdin` that creates the nearest version tag before `base`.
-    Returns empty input if there is no such tag.
+    """Returns an instruction for `git update-ref -z --stdin`: create the nearest version tag before `base`.
+    Returns an empty instruction if there is no such tag.
 
-    Build tools such as setuptools-scm derive the version from a tag. Without a tag, they would install the
-    project as version 0.1, which may lead to wrong dependencies. If the tagged commit is not sent to the
-    sandbox, the tag is moved to the oldest commit in the sandbox. The version is then right, except for the
-    number of commits since the tag. A version tag is a tag whose name contains a digit.
+    A version tag is a tag whose name contains a digit. Build tools such as setuptools-scm derive the project's
+    version from it. Without a tag, they would use version 0.1, which may lead to wrong dependencies.
+
+    If the tagged commit is not sent to the sandbox, the tag is created on the oldest commit that is sent. In
+    that case, only the number of commits since the tag is wrong.
     """
     nearest = ("describe", "--tags", "--abbrev=0", "--match=*[0-9]*", base)
     try:

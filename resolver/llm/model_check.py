@@ -47,8 +47,8 @@ def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
 async def check_endpoint(settings: Settings) -> None:
     """Raises SettingsError if nothing listens at `model_base_url`, or if the host of this URL is unknown.
 
-    If a proxy is configured or another model can be called instead, the function does nothing. A slow
-    endpoint is no error.
+    Does nothing if a proxy is used for this URL, or if `model_fallbacks` names other models. A slow endpoint
+    is no error.
     """
     url = urlsplit(settings.model_base_url or "")
     if not url.hostname or settings.model_fallbacks or _has_proxy(url.scheme, url.hostname):

@@ -28,9 +28,9 @@ MAX_CONNECT_SECONDS = 5.0  # seconds; for retries if no connection could be open
 class RetryingModel(WrapperModel):
     """Wraps a model and retries requests that fail temporarily.
 
-    `max_seconds` limits the time for one reply, including failed requests and waits. A request
-    that fails temporarily is retried once even if no time is left. A retry may take the remaining time, or
-    MIN_ATTEMPT_SECONDS if less remains. If a provider asks for a wait that exceeds the limit, the failure is
+    `max_seconds` limits the time for one reply, including failed requests and waits. After the first temporary
+    failure, there is always one retry, even if no time is left. A retry may take all of the remaining time, but
+    at least MIN_ATTEMPT_SECONDS. If the provider asks for a longer wait than `max_seconds`, the failure is
     raised at once.
 
     If the first request cannot connect, ModelUnreachable is raised within MAX_CONNECT_SECONDS, because the
@@ -111,8 +111,8 @@ class RetryingModel(WrapperModel):
 
 
 def _build_final_error(exc: ModelError, failures: Sequence[ModelError], seconds: float) -> ModelError:
-    """Adds the number of attempts, the requested wait and the total usage to the last failure, and returns
-    this failure.
+    """Returns the last failure. Adds the number of attempts, the wait that the provider requested, and the
+    total usage.
     """
     sentences = [str(exc)]
     if exc.retryable and len(failures) > 1:

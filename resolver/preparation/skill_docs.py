@@ -24,8 +24,8 @@ class SkillDoc:
 
     @property
     def is_reader(self) -> bool:
-        """True if the function reads documents or media. The system prompt describes such a function. Of
-        any other function, it contains only the name, because the agent has tools for the same work.
+        """True if the function reads documents or media. The system prompt describes only these functions. It
+        lists the other functions by name, because the agent has tools for the same work.
         """
         return self.name.startswith("parse_")
 

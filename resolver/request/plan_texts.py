@@ -58,17 +58,17 @@ def render_plan_feedback(job: Job, comment: QuotedText) -> str:
 
 
 def render_plan_not_approved() -> str:
-    """Rejects a tool call that requires an approved plan."""
+    """Tells the model that its tool call was not run, because its plan is not approved yet."""
     return render("prompts/plan_not_approved.md.j2").strip()
 
 
 def render_plan_already_approved() -> str:
-    """Rejects a second plan, because a plan is already approved."""
+    """Tells the model that its new plan was not posted, because its earlier plan is already approved."""
     return render("prompts/plan_already_approved.md.j2").strip()
 
 
 def render_plan_accepted() -> str:
-    """Confirms the tool call that proposes the plan."""
+    """Tells the model that its plan was posted and now waits for approval."""
     return render("prompts/plan_accepted.md.j2").strip()
 
 

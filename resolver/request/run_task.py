@@ -59,8 +59,8 @@ def get_options(
 ) -> RunOptions:
     """Returns the options that people set for the run. Later requests override earlier ones.
 
-    `latest` are the options of the trigger `trigger_id`, which continues the run. The log may not contain
-    this trigger yet.
+    `latest` contains the options of the trigger `trigger_id`, which continues the run and may not be in the
+    log yet.
     """
     options = trajectory.run_started.job.request.options if trajectory.run_started else RunOptions()
     for event in trajectory:

@@ -65,7 +65,7 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
 
 
 def scan_added_lines(path: str, old: str, new: str) -> list[str]:
-    """Returns one sentence for each pattern that matches a line that `new` adds to `old`."""
+    """Compares two versions of a file. Returns one sentence for each pattern that matches an added line."""
     old_lines = Counter(map(str.strip, old.splitlines()))
     added = []
     for number, line in enumerate(new.splitlines(), start=1):

@@ -70,8 +70,8 @@ class Suites(FrozenModel):
     """The suite that runs at the base commit while the agent works; None if there are no tests."""
 
     def select_for_paths(self, changed: Iterable[str]) -> tuple[Suite, ...]:
-        """Returns the suites nearest to these files, in the order of `all`. If there are no files, returns
-        the primary suite.
+        """Returns the suites nearest to these files, in the same order as in the field `all`. If there are no
+        files, returns the primary suite.
         """
         nearest = [self._nearest_suite(path) for path in changed] or [self.primary]
         return tuple(suite for suite in self.all if suite in nearest)

@@ -130,7 +130,7 @@ def _count_characters(item: TimelineItem) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RunFragments:
-    """A run as HTML fragments for the dashboard. They are escaped, so that the log cannot inject markup."""
+    """A run as HTML fragments for the dashboard. Texts from the log are escaped, so they cannot inject markup."""
 
     title: str
     header: str
@@ -167,7 +167,7 @@ def render_fragments(
 def render_progress(
     run: RunId, trajectory: Trajectory, max_text_length: int, *, is_over: bool
 ) -> RunFragments:
-    """Renders the fragments of a live run that can still change, without the timeline."""
+    """Renders the title, the header and the sidebar of a live run, but not the timeline."""
     view = _build_view(run, trajectory, (), max_text_length, is_over=is_over)
     context = _build_context(view, ImageCollection(), is_live=True)
     header, sidebar = (_render(f"viewer/{name}.html.j2", context) for name in ("header", "sidebar"))
@@ -379,7 +379,7 @@ def _build_patch_block(content: bytes, max_text_length: int) -> DiffBlock:
 
 
 def _get_safe_url(url: str | None) -> str | None:
-    """Returns the URL if it is http or https, else None. A click on such a URL can only open a page."""
+    """Returns the URL if its scheme is http or https, else None. A link with another scheme could run code."""
     return url if url and url.startswith(("https://", "http://")) else None
 
 

@@ -134,8 +134,8 @@ class Browser:
     async def run_code(
         self, code: str, allowed: tuple[str, ...], options: SnapshotOptions
     ) -> PageSnapshot | ActionFailure:
-        """Run the calls in `code`, and return a snapshot of the page. A call that fails ends the sequence; the snapshot
-        is still taken. Takes at most 150 s.
+        """Run the calls in `code`, and return a snapshot of the page. If a call fails, the later calls are not run, but
+        the snapshot is still taken. All of this takes at most 150 s.
         """
         calls = parse_calls(code, allowed)
         if isinstance(calls, ActionFailure):

@@ -1,4 +1,8 @@
-"""Creates the build contexts of images in memory: bundles, and the runtime layer on a base image."""
+"""Creates the build contexts of Docker images in memory. There are two kinds of images.
+
+A bundle contains an interpreter, bash and git, or the programs of one sandbox feature. A runtime layer adds bundles
+and Patchwright's code to a base image.
+"""
 
 import io
 import re
@@ -147,8 +151,8 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class FeatureBundle(Bundle):
-    """The bundle for one sandbox feature. It uses the interpreter, the loader and the libraries of the base
-    bundle.
+    """The programs of one sandbox feature. They run with the interpreter, the loader and the libraries of the
+    base bundle.
     """
 
     feature: SandboxFeature = "kernel"
@@ -176,7 +180,7 @@ class FeatureBundle(Bundle):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeLayer:
-    """The runtime layer for one base image."""
+    """An image layer that adds bundles and Patchwright's code to one base image."""
 
     base: str
     base_id: str

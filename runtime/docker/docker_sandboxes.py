@@ -1,6 +1,6 @@
 """Runs sandboxes in Docker containers, which have resource limits and no network interface.
 
-The containers are always removed. Only the setup of a repository runs as root, with a few capabilities.
+Every container is removed after its use. Only the setup of a repository runs as root, with a few capabilities.
 """
 
 import asyncio
@@ -77,11 +77,11 @@ class DockerSandboxes:
 
         `warm_pool_size` is the number of sandboxes that are started in advance.
 
-        `namespace` separates sandboxes of the same name. A process adopts only sandboxes of its own
+        `namespace` distinguishes sandboxes with the same name. A process takes over only sandboxes of its own
         namespace. Each data directory has its own namespace.
 
-        `features` are the features to add to the shell and the editor. Features that cannot be built are
-        omitted.
+        `features` are the optional sandbox features to install. Every sandbox has a shell and an editor.
+        Features that cannot be built are omitted.
         """
         self.features = features
         self._spec = spec

@@ -2,8 +2,8 @@
 directory with the proxy.
 
 Each connection uses a bridge, which is a small process in the container. A few bridges are started in
-advance, so that a program in the container need not wait for the engine. On each connection, the container sends
-the first bytes. They are the head of a request, which the proxy then serves.
+advance, so that a program in the container need not wait for the engine. On each connection, the container first
+sends a request, and the proxy then serves this request.
 """
 
 import asyncio

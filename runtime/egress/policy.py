@@ -97,8 +97,8 @@ class EgressPolicy(FrozenModel):
     def check_addresses(self, host: str, port: int, resolved: Iterable[str]) -> list[Address]:
         """Check the addresses to which a host name resolves. Return the addresses to which the proxy may connect.
 
-        Raises EgressDenied if any address is not public, because a legitimate public name has no such address.
-        The addresses of `trusted_endpoints` need not be public.
+        Raises EgressDenied if any address is not public, because a legitimate public name has only public
+        addresses. The addresses of `trusted_endpoints` need not be public.
         """
         addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in resolved]
         if not addresses:
@@ -170,8 +170,8 @@ def build_origin_policy(
 ) -> EgressPolicy:
     """Return a policy that allows only this server.
 
-    If the URL contains an IP address or an internal name, the proxy may connect to any address, because the
-    operator configured this server. A public name must resolve to public addresses, or to addresses in
+    If the server's URL contains an IP address or an internal name, the server may have any address, because the
+    operator configured it. A public name must resolve to public addresses, or to addresses in
     `allowed_addresses`.
     """
     endpoints = frozenset({(origin.host, origin.port)})

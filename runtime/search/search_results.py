@@ -98,7 +98,7 @@ def _render_hit(line: SearchHit) -> str:
 
 def _count_by_directory(files: Counter[str]) -> str:
     """Return the number of hits in each directory, largest number first. Only directories up to two
-    levels below the common parent of all files are shown. They include the hits of deeper directories.
+    levels below the common parent of all files are shown. Their numbers include the hits in deeper directories.
     """
     directories = {path: path.split("/")[:-1] for path in files}
     extremes = zip(min(directories.values()), max(directories.values()), strict=False)

@@ -122,7 +122,7 @@ def _walk_files(top: Path) -> Iterator[Path]:
 def _find_hits(path: Path, wanted: bytes, *, required: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line that contains `wanted`.
 
-    If the file cannot be searched, yields nothing. Raises an error instead if `required` is True.
+    If the file cannot be searched, yields nothing, or raises an error if `required` is True.
     """
     try:
         if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:

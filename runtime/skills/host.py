@@ -1,6 +1,6 @@
-"""Services that skills need from outside the session: a model's answer, and converted documents.
+"""Services from outside a Python session for the session's functions: answers of a model, and converted documents.
 
-The session's start script provides them with `connect`, before the first cell runs.
+The session's start script calls `connect` to provide these services, before the first cell runs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def connect(
     """Configure how to ask a model and how to convert documents.
 
     `ask_model(modality, files, task, model)` returns the answer, or raises RuntimeError with the reason.
-    `documents_command` is the beginning of the command line (`SandboxFeatures.documents_command`). If it is None,
-    the converter is not installed, and `missing_message` says why. `scratch` is a directory for temporary files.
+    `documents_command` is the beginning of the converter's command line. If it is None, the converter is not
+    installed, and `missing_message` says why. `scratch` is a directory for temporary files.
     """
     global _ask_model, _documents_command, _missing_message, _scratch_directory
     _ask_model, _scratch_directory = ask_model, scratch

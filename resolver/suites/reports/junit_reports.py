@@ -1,4 +1,4 @@
-"""Parses JUnit XML reports. A report is one file, or several files in one text."""
+"""Parses JUnit XML reports: one file, or several files that were concatenated."""
 
 from patchwright.resolver.domain import TestStatus
 from patchwright.resolver.suites.runner_report import MAX_TESTS, RunnerReport, parse_junit_xml
@@ -12,7 +12,7 @@ def parse_junit(content: bytes, root: str) -> RunnerReport:
 
 
 def parse_junit_files(content: bytes, root: str) -> RunnerReport:
-    """Returns the merged results of all files. If a file has a problem, returns the first problem."""
+    """Returns the merged results of all files. If a file has a problem, returns only the first problem."""
     results: dict[str, TestStatus] = {}
     messages: dict[str, str] = {}
     for part in content.split(FILE_SEPARATOR):
