@@ -40,7 +40,7 @@ class ThreadSnapshot(FrozenModel):
     title: str
     body: str
     taken_at: datetime
-    """UTC."""
+    """Time of the trigger in UTC."""
 
 
 class Job(FrozenModel):
@@ -270,7 +270,7 @@ class Verdict(FrozenModel):
     """Tests that the patch changes or deletes. Their old version passes at base and fails with the patch."""
     new_tests_at_base: dict[str, TestStatus] = Field(default_factory=dict)
     """Results of the patch's new and changed tests on the base code. A changed test is included only if its old
-    version did not fail there and its new version has a different result.
+    version did not fail on the base code and its new version has another result than the old one.
     """
     patch_tests_failing: tuple[str, ...] = ()
     """Tests from the patch that failed with the patch in two runs."""

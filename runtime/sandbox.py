@@ -34,7 +34,7 @@ class SandboxSpec(FrozenModel):
     """Image and resource limits for a sandbox."""
 
     image: str = "debian:bookworm-slim"
-    """Name of the base image. The runtime layer is built on top of this image. The local sandbox uses no
+    """Name of the base image, to which Patchwright adds a layer with its own programs. The local sandbox uses no
     image.
     """
     memory_mb: int = Field(default=4096, ge=64)
@@ -47,7 +47,7 @@ class SandboxSpec(FrozenModel):
     """MiB of memory that must be free on the engine's machine before another sandbox starts."""
     min_free_disk_mb: int = Field(default=0, ge=0)
     lifetime: int = Field(default=6 * 3600, ge=60)
-    """Seconds after which the reaper may remove the sandbox, even if its owner is alive."""
+    """Seconds after which the sandbox may be removed, even if its owner is alive."""
 
 
 class Sandbox(Protocol):

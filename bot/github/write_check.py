@@ -20,7 +20,9 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 20.0  # for the response to the request for refs
 READ_ONLY_VERBS: tuple[Verb, ...] = ("plan", "explain")
-"""Commands whose runs end with a comment. The status comment shows whether the credentials can post one."""
+"""Commands whose runs publish only a comment. They need no write check, because the status comment is posted
+first and fails if the credentials cannot post comments.
+"""
 IMPOSSIBLE_BRANCH = "patchwright..permission-check"
 """A name that git allows for no branch, so GitHub cannot open a pull request for it."""
 

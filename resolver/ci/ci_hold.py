@@ -36,7 +36,7 @@ _SKIP_MARKERS = re.compile(r"\[(skip ci|ci skip|no ci|skip actions|actions skip)
 _SKIP_TRAILER = re.compile(r"^([ \t]*skip-checks):(?=[ \t]*true)", re.IGNORECASE | re.MULTILINE)
 _CI_SERVICE_FILE = re.compile("|".join(map(translate, CI_SERVICE_FILES)))
 _HELD_EVENTS = frozenset({"push", "pull_request"})
-"""The events that a skip marker holds."""
+"""The events on which no workflow starts if the commit message contains a marker such as `[skip ci]`."""
 _LOOPBACK_HOST = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|::1?|", re.IGNORECASE)
 
 

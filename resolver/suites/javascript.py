@@ -43,7 +43,7 @@ class _TestScript:
     """The single command that starts the tests."""
     runner: RunnerName
     is_last: bool
-    """True if arguments that are appended to the script are passed to this command."""
+    """True if this command gets the arguments that a caller appends to the script."""
     has_only_lint_before: bool
     """True if everything that the script runs before this command is a linter."""
 

@@ -52,11 +52,11 @@ class PageContent:
 
     tree: str
     focused_bid: str | None = None
-    """Bid of the focused element."""
+    """Id (`bid`) of the focused element."""
     notes: tuple[str, ...] = ()
     screenshot: ImageData | None = None
     marks: Mapping[str, tuple[int, int, int, int]] = field(default_factory=dict)
-    """Maps the bid of each marked element to its box: left, top, right and bottom, in pixels of the
+    """Maps the id (`bid`) of each marked element to its box: left, top, right and bottom, in pixels of the
     screenshot.
     """
 
