@@ -60,8 +60,8 @@ def read_settings(
     order. Each source overrides the earlier ones.
 
     `config` is the settings file; None means `patchwright.toml` in `directory`. If `directory` is None, reads
-    neither that file nor saved setup data. A workflow passes None, because its checkout is not trusted. Raises
-    SettingsError if a value is invalid.
+    neither `patchwright.toml` nor saved setup data. A workflow passes None, because its checkout is not trusted.
+    Raises SettingsError if a value is invalid.
     """
     values: dict[str, Any] = {"data": default_data_directory(environ), **read_fallback_variables(environ)}
     from_file = read_toml(config) if config else _read_config_file(directory) if directory else {}

@@ -140,8 +140,9 @@ class JobRunner:
 
 
 def _log_failure(job: Job, tries: int, error: Exception) -> None:
-    """Logs a failed try. Only an unexpected error, which is a bug, is logged with its traceback; that of another
-    error, which can contain a hundred lines of a library, is logged at the level `debug`.
+    """Logs a failed try. An unexpected error is a bug, so its traceback is logged, too.
+
+    The traceback of an expected error is logged only at the level `debug`, because it can be very long.
     """
     fields = {"job": job.id, "try": tries, "error": str(error)}
     if isinstance(error, ResolverError | SandboxError | JobAbandoned):

@@ -138,10 +138,10 @@ class Forge(Protocol):
         or not exist.
 
         If the forge can sign commits, it creates and signs a new commit with the same tree. Otherwise, the
-        commit is pushed unchanged. If the branch already contains the commit, nothing happens. `target_repo`
-        is the fork that contains the branch, or None if the branch is in `repo`. If the branch points to
-        another commit, raises BranchMoved and overwrites nothing. If the forge rejects the commit in both
-        forms, signed and unchanged, raises Forbidden or WorkspaceError.
+        commit is pushed unchanged. Does nothing if the branch already contains the commit. `target_repo` is
+        the fork that contains the branch, or None if the branch is in `repo`. Raises BranchMoved if the branch
+        points to another commit. Raises Forbidden or WorkspaceError if the forge accepts neither the signed
+        nor the unchanged commit.
         """
 
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
@@ -174,7 +174,7 @@ class Forge(Protocol):
 
     async def get_check_log(self, repo: Repo, check: Check) -> str:
         """Returns the part of a check's log or report that explains why the check failed. Returns an empty
-        excerpt if there is no log or report.
+        string if there is no log or report.
         """
 
     async def list_commits(self, repo: Repo, number: int) -> tuple[PullCommit, ...]:

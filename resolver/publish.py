@@ -201,8 +201,8 @@ async def report_without_patch(
 ) -> Rejected | InputRequired | Reported | None:
     """Completes the job and returns its outcome if there is nothing to publish. Otherwise, returns None.
 
-    There is nothing to publish if the requester has lost the permission, if the agent has a question or
-    proposes a plan, or if the job only asked for an answer.
+    Nothing is published if the requester has lost write access, or if the job only asked for an answer. The same
+    applies if the agent has a question or proposes a plan.
     """
     if not await can_trigger(job, forge):
         return await report_lost_permission(job, trajectory, forge)
@@ -274,8 +274,8 @@ async def create_commit(
 async def find_secret_leaks(
     patch: Patch, files: tuple[str, ...], workspace: Workspace, secrets: Secrets
 ) -> tuple[str, ...]:
-    """Returns one sentence for each file to which the patch adds one of our secrets, in any known
-    encoding.
+    """Returns one sentence for each file to which the patch adds one of our secrets. Also finds secrets in the
+    known encodings, such as Base64.
     """
     found: list[str] = []
     for path, (before, after) in (await workspace.read_changed_files(patch)).items():

@@ -135,7 +135,9 @@ def summarize_run(trajectory: Trajectory) -> Summary:
 
 
 def find_reached_setting(trajectory: Trajectory) -> str | None:
-    """Returns the setting whose limit ended a run before the first reply. Returns None if no limit ended it."""
+    """Returns the name of the setting whose limit ended a run before the model's first reply, such as `max_usd`.
+    Returns None if the run did not end in this way.
+    """
     stopped, limits, usage = trajectory.agent_stopped, trajectory.run_configured, trajectory.usage()
     if stopped is None or stopped.reason != "limit" or limits is None or usage.steps:
         return None

@@ -57,9 +57,9 @@ Connector = Callable[[], AbstractAsyncContextManager[StreamPair]]
 async def forward_connections(target: str, host_uid: int, port: int = PROXY_PORT) -> AsyncIterator[None]:
     """Forward each connection on the port to the proxy.
 
-    `target` is the path of the proxy's socket, or an @ followed by the name of an abstract socket. In the
-    second case, the host connects to the abstract socket through processes of the user `host_uid`, which
-    relay to the proxy.
+    `target` is the path of the proxy's socket, or `@NAME` for an abstract socket. In the second case, this
+    function listens on the abstract socket. Processes of the user `host_uid` connect to it, and relay to the
+    proxy.
     """
     if target.startswith("@"):
         async with _accept_bridges(target[1:], host_uid) as connector, _listen(connector, port):

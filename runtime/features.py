@@ -42,14 +42,14 @@ class SandboxFeatures:
         return (self.directory / feature / "lib").is_dir()
 
     def packages(self, feature: SandboxFeature) -> Path | None:
-        """Return the directory to add to the server's import path. Return None if the packages are installed
-        for this Python.
+        """Return the directory to add to the server's import path. Return None if the packages are
+        already installed for this Python.
         """
         return None if self.directory is None else self.directory / feature / "lib"
 
     def kernel_packages(self, version: tuple[int, int]) -> Path | None:
-        """Return a directory with the packages that the kernel needs under a project's Python of this
-        version.
+        """Return the directory with the packages that a Jupyter kernel needs to run on this version of
+        Python, for example on the Python of a project.
 
         Returns None if Patchwright has no packages for this version. The packages must then be installed in
         the project's own Python environment.

@@ -27,8 +27,8 @@ ALLOWED_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", *CA_VARIABLES)
 class LocalSandboxes:
     """Opens sandboxes on this machine, each in a temporary directory.
 
-    Commands in these sandboxes have all permissions of this user. They only get a clean environment, without the
-    other variables of this process.
+    Commands in these sandboxes have all permissions of this user. They get a clean environment,
+    which contains only harmless variables of this process.
     """
 
     kind: Literal["docker", "local"] = "local"

@@ -29,7 +29,7 @@ class ContainerUsage(NamedTuple):
 
 
 class ContainerMonitor:
-    """Checks one container for a full disk and for a pause. It does so from outside, so that no process in
+    """Checks from outside whether a container's disk is full and whether the container is paused. No process in
     the container can influence the result.
     """
 

@@ -66,7 +66,7 @@ class AccessControl:
         repositories on GitHub. It starts with the repositories that were never checked. The repositories
         with the oldest expired access levels follow.
 
-        Raises Unauthorized and ForgeError.
+        Raises Unauthorized or ForgeError.
         """
         if session.user.id is None:
             return frozenset(repositories)

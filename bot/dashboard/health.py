@@ -61,8 +61,8 @@ def _receiver_health(delivery_counts: Mapping[tuple[str, str], int]) -> Componen
 
 
 def _github_health(failure: PollFailure | None) -> ComponentHealth:
-    """Returns the health of GitHub, based on the results of polling. Only the poller sends requests to GitHub
-    continuously.
+    """Returns the health of GitHub, based on the results of polling, because only the poller sends requests to
+    GitHub continuously.
     """
     if failure is None:
         return ComponentHealth(name="GitHub", is_healthy=True, details="no request fails")

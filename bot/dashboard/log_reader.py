@@ -179,8 +179,8 @@ def remaining_after(remaining: int, line: bytes) -> int:
 def _read_bounded_lines(path: Path) -> Iterator[bytes]:
     """Yields the complete lines of a file. Stops after the line that makes the total exceed MAX_LOG_BYTES.
 
-    A line longer than MAX_ENTRY_BYTES is cut, but stays long enough for the caller to see that it exceeds the
-    limit. An incomplete last line is left out, because the worker may still be writing it.
+    A line longer than MAX_ENTRY_BYTES is cut to one byte more than this limit, so that the caller can see that
+    the line was too long. An incomplete last line is left out, because the worker may still be writing it.
     """
     remaining = MAX_LOG_BYTES
     with path.open("rb") as file:

@@ -178,8 +178,8 @@ def _check_own_container(route_match: RouteMatch) -> AllowedRequest | str:
 def _check_container_list(route_match: RouteMatch) -> AllowedRequest | str:
     """Allows listing containers by our label, or by one ID.
 
-    The proxy replaces this ID by the full ID, because the engine's ID filter also matches the start of an ID.
-    A container's name can look like the start of another container's ID.
+    The proxy replaces the given ID by the full ID, because the engine's ID filter also matches the start of an
+    ID. The request could otherwise list a container that Patchwright did not create.
     """
     match _parse_json(route_match.query.get("filters", "")):
         case {"label": [str(label)], **others} if label.partition("=")[0] == OWNER_LABEL and not others:

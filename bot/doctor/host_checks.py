@@ -95,7 +95,7 @@ def check_disk(settings: Settings) -> list[CheckResult]:
 
 
 def check_memory(settings: Settings) -> list[CheckResult]:
-    """Checks that the free memory is enough for the maximum number of sandboxes at the same time."""
+    """Checks that the free memory is enough for the sandboxes that can run at the same time."""
     free_mb = capacity.available_memory_mb()
     if free_mb is None:
         return [warning("memory", "cannot measure the free memory", "Check it with free.")]

@@ -1,8 +1,8 @@
 """Hidden tags at the start of the bot's comments. The bot uses the tags to find its own comments, and to avoid
 replying to itself.
 
-A tag is an HTML comment, `<!-- patchwright:ID -->`. While the job of the comment is queued or running, the
-tag is `<!-- patchwright:ID in-progress -->`.
+A tag is an HTML comment, `<!-- patchwright:ID -->`. While the job that the comment reports on is queued or
+running, the tag is `<!-- patchwright:ID in-progress -->`.
 """
 
 from typing import NamedTuple

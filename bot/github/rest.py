@@ -75,7 +75,7 @@ class RestClient:
         policy: RequestPolicy,
         write_limiter: WriteLimiter | None = None,
     ) -> None:
-        """If `write_limiter` is None, writes are limited for this process only.
+        """`write_limiter` limits the rate of writes. If it is None, the limit applies to this process only.
 
         Raises SettingsError if the App's key is invalid.
         """
@@ -104,7 +104,7 @@ class RestClient:
         return self._policy.write_interval
 
     def lock(self, name: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Returns the lock with this name, as `WriteLimiter.lock` does."""
+        """Returns the lock with this name from the write limiter; see `WriteLimiter.lock`."""
         return self._write_limiter.lock(name)
 
     async def aclose(self) -> None:

@@ -104,8 +104,8 @@ class Reconciler:
     ) -> None:
         """Stores the dependencies.
 
-        `has_webhook` enables the redelivery of failed webhook deliveries. `outbox` contains the comments that
-        GitHub refused.
+        If `has_webhook` is True, GitHub is asked to send failed webhook deliveries again. `outbox` contains the
+        comments that GitHub refused.
         """
         self._rest = rest
         self._lease = lease
@@ -217,7 +217,7 @@ class Reconciler:
     async def reconcile(self) -> None:
         """Posts comments that GitHub refused, requests redeliveries, and processes missed events.
 
-        Raises QueueDown, ForgeError and GitHubDown.
+        Raises QueueDown, ForgeError or GitHubDown.
         """
         if self._outbox:
             await self._outbox.post_due()

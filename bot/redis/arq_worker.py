@@ -121,7 +121,5 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 async def end_pause(redis: arq.ArqRedis, job: str) -> None:
-    """Ends the pause of a job. Does nothing if the job is not paused, because its lease then belongs to a
-    worker.
-    """
+    """Ends the pause of a job, so that a worker can start the job. Does nothing if the job is not paused."""
     await cast("Any", redis.eval(RELEASE_LOCK_SCRIPT, 1, in_progress_key_prefix + job, PAUSE_MARKER.decode()))

@@ -110,8 +110,8 @@ def _parse_record(job: JobId, stored: bytes | None) -> JobRecord | None:
 
 
 def _parse_unreadable(stored: bytes | None) -> UnreadableJob | None:
-    """Returns the job of a record that this version can read only in part. Returns None if this version can read
-    the whole record, or if the job itself is unreadable.
+    """Returns the job from a record if this version can read the job, but not the whole record. Otherwise,
+    returns None.
     """
     try:
         JobRecord.model_validate_json(stored or b"")

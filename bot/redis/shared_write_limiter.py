@@ -58,7 +58,9 @@ return 0
 
 
 class SharedWriteLimiter:
-    """A `WriteLimiter` on Redis. While Redis is down, each process limits its own writes."""
+    """A `WriteLimiter` that all processes share through Redis. While Redis is down, each process limits its own
+    writes.
+    """
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError if the Redis URL is invalid."""

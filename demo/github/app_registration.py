@@ -153,7 +153,10 @@ class AppRegistration:
         return code
 
     def _install(self, app: GitHubApp, method: str, path: str, form: Mapping[str, str]) -> HttpReply:
-        """Installs the App for the owner of the first repository, on all repositories of this owner."""
+        """Shows the page for installing the App, or installs it if the method is POST.
+
+        The App is installed on all repositories of one account: the owner of the server's first repository.
+        """
         if method != "POST":
             names = ", ".join(repo.full_name for repo in self._state.repositories)
             return _html_reply(f"Install {app.slug}", names, path, "Install", {})

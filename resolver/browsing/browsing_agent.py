@@ -70,7 +70,8 @@ request, because the model would otherwise need a request only to open it.
 async def run_browsing_agent(log: RunLog, model: Model, sandbox: Sandbox, limits: Limits) -> AgentStopped:
     """Works on the task in the log until the agent stops.
 
-    Raises ModelAccessDenied if the operator must act, and SandboxError if the sandbox failed.
+    Raises ModelAccessDenied if the provider rejects the API key or the model, or SandboxError if the sandbox
+    failed.
     """
     snapshot_options = SnapshotOptions(screenshot=model.supports_vision)
     await log.append(SystemPrompt(text=subagent_texts.render_browsing_system_prompt(), tools=()))

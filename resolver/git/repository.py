@@ -211,8 +211,8 @@ class Workspace:
         return tree.decode().strip()
 
     def with_base(self, commit: str) -> "Workspace":
-        """Returns this repository with another base commit. The repository must contain that commit.
-        `config_source` stays the same.
+        """Returns this repository with another base commit. The repository must contain that commit. The
+        settings and instructions still come from the same commit as before.
         """
         return Workspace(self.git_dir, commit, self.base_branch, config_source=self.config_source)
 

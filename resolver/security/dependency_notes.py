@@ -72,7 +72,7 @@ def _format_version(version: str) -> str:
 
 
 def _collect(dependencies: Dependencies) -> dict[str, str]:
-    """Returns the versions by name. A name that occurs several times has all its versions."""
+    """Maps each name to its version. If a name has several versions, they are joined with commas."""
     versions: dict[str, list[str]] = {}
     for name, version in dependencies:
         if version not in versions.setdefault(name, []):

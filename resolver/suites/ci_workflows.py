@@ -88,7 +88,10 @@ def _accepts_branch(filters: dict[object, object], branch: str) -> bool:
 
 
 def _matches(branch: str, pattern: str) -> bool:
-    """Returns True if the branch matches one of GitHub's patterns, or may match a pattern with `?` or `+`."""
+    """Returns True if the branch matches a pattern from a workflow's branch filter.
+
+    Patterns with `?` or `+` are not evaluated. They count as matching every branch.
+    """
     if "?" in pattern or "+" in pattern:
         return True
     if "**" in pattern:

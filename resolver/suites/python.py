@@ -79,8 +79,8 @@ PYTHON = LanguageSupport(
 
 
 def normalize_command(command: str) -> str | None:
-    """Returns the command in a form that needs only the installed dependencies. Returns None if the command
-    does not run pytest or unittest.
+    """Returns the command without wrappers such as `poetry run`, and without options such as `--cov`. Returns
+    None if the command does not run pytest or unittest.
     """
     command = _COMMAND_WRAPPERS.sub("", " ".join(command.split()))
     command = re.sub(r"^-m ", "python3 -m ", command)

@@ -42,8 +42,8 @@ def build_subject(title: str, files: Sequence[str], limit: int = MAX_SUBJECT) ->
 
 
 def choose_heading(title: str, files: Sequence[str]) -> Heading:
-    """Returns `Docs` if the change touches only documentation. Otherwise, returns `Add` if the thread asks for
-    something new, or else `Fix`.
+    """Returns `Docs` for a change that touches only documentation, or `Add` if the thread asks for something
+    new. Returns `Fix` in all other cases.
 
     A thread asks for something new if its title starts with a heading such as `Feature request:` or with a
     verb such as "Add" or "Support".

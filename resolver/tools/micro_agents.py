@@ -23,7 +23,7 @@ MAX_INPUT_LENGTH = 10_000  # characters of JSON; the same limit as for a questio
 
 
 class MicroAgentTool:
-    """A tool that runs an investigator with the task, input and output of a micro agent."""
+    """A tool that starts a micro agent. The micro agent runs as an investigator, which is a kind of subagent."""
 
     kind: Literal["call_tool"] = "call_tool"
 

@@ -56,7 +56,7 @@ class SubagentLauncher:
         self, action: Action, role: SubagentRole, task: str, model: Model, limits: Limits, **extra_fields: Any
     ) -> AsyncIterator[tuple[RunId, RunLog]]:
         """Starts a subagent for one task of the pending call, and yields its run ID and its log. The start is
-        recorded in this log and in the log of the parent run.
+        recorded in the subagent's log and in the log of the parent run.
 
         `extra_fields` are additional fields of SubagentStarted. Subagents that run in parallel must still be
         started one after the other.

@@ -93,7 +93,7 @@ class Engine:
         return sorted(map(parse_listed_image, listed), key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
-        """Remove a tag, and its image if it was the image's only tag. Return False if the image is in use or gone."""
+        """Remove a tag, and also the image if it has no other tag. Return False if the image is in use or gone."""
 
         def remove() -> bool:
             import docker.errors
@@ -295,8 +295,8 @@ class Engine:
             await _run_in_thread(self._tunnel.close)
 
     def _replace_by_name(self, name: str, own_labels: Collection[str], action: Callable[[], _T]) -> _T:
-        """Run `action`, which needs this container name. If a container with our labels has this name, remove
-        it. Raises EngineUnavailable if a container with other labels has this name.
+        """Run `action`, which gives a container this name. If a container with `own_labels` already has the
+        name, remove that container. If one without these labels has the name, raise EngineUnavailable.
         """
         import docker.errors
 

@@ -150,11 +150,11 @@ async def start_container(
 
 
 async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> SandboxContainer | None:
-    """Take over the container with this name from a process of this host that was killed. The shell in the
+    """Take over the container with this name, whose former process on this host was killed. The shell in the
     container is still running.
 
-    Waits for the unfinished action in the container. Returns None if there is no container to adopt. If there
-    is one that cannot be used any longer, removes this container and returns None.
+    Waits for the unfinished action in the container. Returns None if there is no container to adopt. If a
+    container exists but can no longer be used, removes it and returns None.
     """
     inspected = await engine.inspect(container_name(name, spec.namespace))
     labels = inspected["Config"]["Labels"] or {} if inspected else {}
@@ -215,8 +215,8 @@ def container_name(name: str, namespace: str = "") -> str:
     """Return the name of a sandbox's container. The name stays the same if another process adopts
     the sandbox.
 
-    Different machines, users and data directories get different names, even if they share an engine, because
-    they cannot adopt each other's containers.
+    The name also depends on the machine, the user and the data directory. Processes that differ in one of them
+    cannot adopt each other's containers, even if they share an engine.
     """
     identity = "\0".join((ownership.host_id(), str(os.getuid()), namespace, name))
     readable = re.sub("[^A-Za-z0-9_.-]+", "-", name)[:80]

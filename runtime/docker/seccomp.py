@@ -1,10 +1,11 @@
 """The system calls that a sandbox may make. All others are denied.
 
 Because this is an allowlist, the calls of new kernels are denied until a maintainer adds them. The list
-is the engine's default without the calls that attackers use and agents do not need. Left out are keyrings, bpf,
-perf, userfaultfd, io_uring, ptrace, reading the memory of other processes, and 32-bit calls. One of these 32-bit
-calls, `socketcall`, would hide the family of a socket. The only permitted socket families are Unix, IPv4, IPv6
-and netlink, so AF_ALG and AF_VSOCK are denied.
+is the engine's default list without calls that are useful to attackers and not needed by agents. It does not
+contain keyrings, bpf, perf, userfaultfd, io_uring, ptrace, and calls that read the memory of other processes.
+
+The only permitted socket families are Unix, IPv4, IPv6 and netlink, so AF_ALG and AF_VSOCK are denied. 32-bit
+calls are denied, because one of them, `socketcall`, would hide the family of a socket.
 
 Source: man7.org/linux/man-pages/man2/syscalls.2.html; docs.docker.com/engine/security/seccomp
 """

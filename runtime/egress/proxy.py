@@ -86,7 +86,7 @@ class EgressProxy:
 
     @asynccontextmanager
     async def listen(self, path: Path, origin: Origin | None = None) -> AsyncIterator[ConnectionLog]:
-        """Listen on a Unix socket. Only processes that may enter its directory can connect.
+        """Listen on a Unix socket. Only processes with access to the socket's directory can connect.
 
         If `origin` is given, all connections lead to that server, and clients send no proxy request.
         """

@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def unpack_packages(package_root: Path) -> None:
-    """Unpack Chromium, and those of its dependencies that this image does not have."""
+    """Unpack Chromium and its dependencies. Skip dependencies that the image already contains."""
     subprocess.run(["apt-get", "update"], check=True)
     download = ["apt-get", "install", "-y", "--download-only", "--no-install-recommends", *PACKAGES]
     subprocess.run(download, check=True)
@@ -124,9 +124,7 @@ def write_launcher(install_dir: Path, browser: Path, package_root: Path) -> None
 
 
 def make_relocatable(install_dir: Path, browser: Path, package_root: Path, patchelf: Path) -> None:
-    """Make two programs use their own loader and libraries: Chromium, and the program that runs Playwright's
-    driver.
-    """
+    """Make Chromium and the program of Playwright's driver use the loader and libraries in `install_dir`."""
     native = browser / "native"
     search = sorted({path.parent for path in package_root.rglob("*.so*")})
     opened = [next(iter(package_root.rglob(name)), None) for name in DLOPENED_LIBRARIES]

@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def copy_interpreter(bundle: Path, library: Path) -> None:
-    """Copy Python, bash and git. Of Python's standard library, leave out what the sandbox's server never uses."""
+    """Copy Python, bash and git. Leave out standard library modules that the sandbox's server never uses."""
 
     def left_out(_: str, names: list[str]) -> list[str]:
         return [
@@ -108,7 +108,7 @@ def copy_interpreter(bundle: Path, library: Path) -> None:
 
 
 def make_relocatable(bundle: Path, library: Path, patchelf: Path) -> None:
-    """Make the programs in the bundle use the bundle's loader and libraries instead of those of an image."""
+    """Make the programs in the bundle use the bundle's loader and libraries, not those of the base image."""
     libraries = bundle / "lib"
     programs = [bundle / "python/bin/python3", bundle / "bin/bash", bundle / "git/core/git"]
     copy_libraries((*programs, *library.rglob("*.so")), libraries)

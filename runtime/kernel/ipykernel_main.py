@@ -1,8 +1,9 @@
 """The script of the kernel process. It runs IPython and the skills. Its output goes to descriptor 1.
 
 It runs in the repository's own Python (3.9 or newer), and cannot import our modules. The parent process
-passes a `SessionConfig` as JSON. All output, also that of child processes and C extensions, goes to one pipe
-in the order in which it is written. Only images and the end of a cell go through Jupyter's channels.
+passes a `SessionConfig` as JSON. All output goes to one pipe, in the order in which it is written. This
+includes the output of child processes and C extensions. Only images and the end of a cell go through Jupyter's
+channels.
 """
 
 from __future__ import annotations

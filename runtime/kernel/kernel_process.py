@@ -249,8 +249,8 @@ def _spawn(
     env: Mapping[str, str],
     features: SandboxFeatures,
 ) -> "tuple[subprocess.Popen[bytes], int, int]":
-    """Start the process. Return the process and two descriptors: for its output, and for the signal that it
-    is ready.
+    """Start the process. Return the process and two file descriptors. The first reads the process's output, and
+    the second reports that the process is ready.
     """
     output, output_writer = os.pipe()
     ready, ready_writer = os.pipe()
@@ -291,7 +291,7 @@ def _spawn(
 
 
 def _find_packages(features: SandboxFeatures) -> dict[str, str]:
-    """Map each Python version for which ipykernel is available to the directory that contains ipykernel."""
+    """Find the directory that contains ipykernel for each Python version. Leave out versions without ipykernel."""
     directories = {f"3.{minor}": features.kernel_packages((3, minor)) for minor in PYTHON_MINOR_VERSIONS}
     own = features.packages("kernel")
     if own is None and (spec := find_spec("ipykernel")) is not None and spec.origin is not None:

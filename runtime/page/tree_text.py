@@ -62,8 +62,8 @@ class AccessibilityTree:
 
 @dataclass(slots=True)
 class _LineContext:
-    """The context of the lines that are nested in one line: their depth, and the text that the enclosing
-    lines already show.
+    """Where a nested line is in the tree: its depth, its enclosing line, and the text that the enclosing lines
+    already show.
     """
 
     depth: int = 0
