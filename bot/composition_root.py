@@ -391,7 +391,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
 
 
 async def check_github_identity(github: "GitHubForge", notify: Callable[[str], object]) -> None:
-    """Checks the GitHub credentials. Raises Unauthorized if they are invalid. Other failures are printed."""
+    """Checks the GitHub credentials. Raises Unauthorized if they are invalid. Reports other failures to `notify`."""
     try:
         await github.verify_credentials()
     except Unauthorized:

@@ -1,4 +1,4 @@
-"""Passes comments that are posted during a run to the agent, before the agent's next step.
+"""Shows the agent the comments that people post while it works. It gets them before its next step.
 
 Each comment is queued as a job, like any other request. The job waits until the current run in the same issue
 or pull request ends. If the agent reads the comment before that, the job completes without a run of its own.
@@ -33,7 +33,7 @@ READ_TIMEOUT_SECONDS = 10.0
 
 
 class RunMessages:
-    """Reads messages for running jobs from the queue."""
+    """Finds messages in the queue that are meant for running jobs."""
 
     def __init__(self, queue: JobQueue, forge: Forge) -> None:
         self._queue = queue
@@ -85,8 +85,8 @@ class RunMessages:
 
 
 def is_handled_by_run(run: Job, record: JobRecord) -> bool:
-    """Returns True if the run in progress can do the work of the queued job. If that run reads the job in time,
-    the job needs no run of its own.
+    """Returns True if the run in progress can do the work of the queued job. If that run reads the request in
+    time, the job needs no run of its own.
     """
     does_same_work = run.request.verb in WORK_VERBS and record.job.is_covered_by(run)
     return is_message_to_run(record, run) or (record.tries == 0 and does_same_work)

@@ -81,9 +81,9 @@ class HeadState(FrozenModel):
 class Forge(Protocol):
     """Access to the issues, pull requests and branches of a forge such as GitHub.
 
-    Every method may raise ForgeError (RateLimited, Unauthorized, Forbidden, NotFound). A method that writes
-    first reads the current state from the forge. If a response is lost, the method reads the state again
-    before it retries. The method returns data that it read back from the forge.
+    Every method may raise ForgeError (RateLimited, Unauthorized, Forbidden, NotFound). Before a
+    write, a method reads the current state from the forge. If a response is lost, it reads the state again
+    and then retries. After a write, it reads the result back from the forge and returns it.
     """
 
     async def get_repo_facts(self, repo: Repo) -> RepoFacts: ...

@@ -37,7 +37,7 @@ Query: TypeAlias = Mapping[str, str]
 
 
 class EngineRequest(NamedTuple):
-    """A request to the engine."""
+    """A request to the Docker engine."""
 
     method: str
     target: str
@@ -47,7 +47,7 @@ class EngineRequest(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The decision about a request."""
+    """The decision whether a request is allowed, and how to forward an allowed request."""
 
     rejection: str = ""
     """The reason why the rules reject the request; "" if they allow it. The proxy then still checks that
@@ -64,7 +64,7 @@ class Decision(NamedTuple):
 
 
 class RouteMatch(NamedTuple):
-    """A request that matches a route."""
+    """The parts of a request whose method and path match a `Route`."""
 
     name: str
     """The variable part of the request's path, for example the name of a container."""
@@ -88,7 +88,7 @@ RouteCheck: TypeAlias = Callable[[RouteMatch], AllowedRequest | str]
 
 
 class Route(NamedTuple):
-    """An allowed call of the API."""
+    """A call of the engine's API that is allowed, if its parameters pass a check."""
 
     method: str
     path: re.Pattern[str]

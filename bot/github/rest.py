@@ -168,7 +168,7 @@ class RestClient:
         )
 
     async def patch(self, response_type: type[T], repo: Repo, *path: str, body: Mapping[str, object]) -> T:
-        """Updates a resource. Sending the request twice has the same effect as once. Raises ForgeError."""
+        """Updates a resource. The request may be sent again if no response arrives. Raises ForgeError."""
         return parse_response(
             response_type,
             await self._send_with_retries(repo, GitHubRequest("PATCH", join_path(*path), json=body)),

@@ -1,8 +1,8 @@
 """Tries again to post comments that GitHub did not accept at first.
 
 The final text of a job is stored in Redis before it is posted, and removed afterwards. If GitHub rejects the
-text, or the process dies, the text is posted later. Otherwise, the comment would show the job as in progress
-forever.
+text, or the process dies, the text is posted later. If it were lost, the comment would show the job as in
+progress forever.
 """
 
 import contextlib

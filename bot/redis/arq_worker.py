@@ -34,8 +34,8 @@ class RetryLater(arq.Retry):
     """
 
     def __init__(self, seconds: float, defer_by: timedelta | None = None) -> None:
-        """`defer_by` changes the job's place in the queue, as the argument `_defer_by` of `enqueue_job` does.
-        If it is None, the job keeps its place.
+        """`defer_by` moves the job to another place in the queue: see `_defer_by` of arq's `enqueue_job`. If
+        it is None, the job keeps its place.
         """
         super().__init__(defer=defer_by)
         self.seconds = seconds

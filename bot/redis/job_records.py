@@ -37,15 +37,15 @@ class JobRecords:
         return _parse_record(job, await self._redis.get(record_key(job)))
 
     async def is_open(self, job: JobId) -> bool:
-        """Returns True if the job was added and has not ended, even if another version wrote its record."""
+        """Returns True if the job was added and has not ended, even if an older or newer version wrote its record."""
         return bool(await cast("Awaitable[int]", self._redis.sismember(OPEN_JOBS_KEY, job)))
 
     async def is_stored(self, job: JobId) -> bool:
-        """Returns True if the job has a record, even if another version wrote it."""
+        """Returns True if the job has a record, even if an older or newer version wrote it."""
         return bool(await self._redis.exists(record_key(job)))
 
     async def is_unstarted(self, job: JobId) -> bool:
-        """Returns True if the job has not been started yet, even if another version wrote its record."""
+        """Returns True if the job has not been started yet, even if an older or newer version wrote its record."""
         try:
             record = json.loads(await self._redis.get(record_key(job)) or b"null")
         except ValueError:
@@ -55,8 +55,8 @@ class JobRecords:
     async def write(self, record: JobRecord, *, keep_cancellation: bool = False) -> None:
         """Stores a record.
 
-        If the job has ended, also deletes the request to cancel it, unless `keep_cancellation` is True. Keep
-        that request when you end a queued job. A worker may start the job at that moment, and must then see the
+        If the job has ended, also deletes the request to cancel the job. Set `keep_cancellation` when you end a
+        queued job, because a worker may start this job at the same moment. The worker must then still find the
         request.
         """
         job = record.job.id

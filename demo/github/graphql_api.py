@@ -2,10 +2,10 @@
 fields.
 
 A resolver gets the request and the field's arguments. It returns the complete value with GitHub's field
-names. In this value, a nested field with arguments is a function `(info, **arguments)`. Resolvers are defined
-in other modules, which `rest_api.py` imports.
+names. A nested field that takes arguments is returned as a function `(info, **arguments)`. Resolvers are
+defined in other modules, which `rest_api.py` imports.
 
-Each request of Patchwright has one root field. All arguments of this field are variables:
+Each request of Patchwright has one root field. The values of the field's arguments are always variables:
 `name(argument: $variable)`.
 """
 

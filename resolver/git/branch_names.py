@@ -19,8 +19,8 @@ def is_branch_name(name: str) -> bool:
 
 
 def validate_template(template: str) -> str:
-    """Returns the template. Raises ValueError if the template would produce invalid names, or the same name
-    for all issues.
+    """Checks a template for branch names, and returns it unchanged. Raises ValueError if it would produce
+    invalid names, or the same name for all issues.
     """
     try:
         parts = list(string.Formatter().parse(template))

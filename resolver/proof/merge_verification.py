@@ -31,7 +31,7 @@ async def verify_merge(
     agent's changes to that commit.
 
     `head_runs` are the test runs on the pull request's head. Only the repository's primary suite runs. Raises
-    VerificationUnavailable and WorkspaceError.
+    VerificationUnavailable or WorkspaceError.
     """
     if unresolved := await find_unresolved(workspace, patch, merge):
         paths = ", ".join(unresolved[:5]) + (

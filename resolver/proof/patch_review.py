@@ -22,8 +22,8 @@ MAX_REVIEW_LENGTH = 3_000  # maximum characters of the review that are kept
 async def review_patch(
     model: Model, thread: Thread, patch: Patch, verdict: Verdict, secrets: Secrets
 ) -> tuple[ModelReview | None, ReplyUsage | None]:
-    """Returns the model's review, and the usage of the model call. The review is None if there is no reply or
-    the reply cannot be parsed.
+    """Asks a model to review the patch. Returns the review, and the usage of the model call. The review is None
+    if there is no reply or the reply cannot be parsed.
     """
     diff = secrets.mask(patch.diff.decode(errors="replace"))
     messages: list[ChatMessage] = [

@@ -160,7 +160,7 @@ def _thread_context(number: int, thread: ReviewThread, *, needs_reply: bool) -> 
 
 
 async def get_current_diff(workspace: Workspace, head: str) -> CurrentDiff:
-    """Returns the diff between `head` and the commit where it left the base branch. Raises WorkspaceError."""
+    """Returns the diff between `head` and its merge base with the base branch. Raises WorkspaceError."""
     base = workspace.config_source.base
 
     async def git(*arguments: str) -> str:
@@ -189,8 +189,8 @@ async def get_current_diff(workspace: Workspace, head: str) -> CurrentDiff:
 
 
 async def _fit_diff(workspace: Workspace, changes: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Returns the diff of as many files as fit, in their original order. Also returns the names of the files
-    that do not fit.
+    """Returns a diff of at most DIFF_LIMIT characters, and the names of the files that it leaves out. The
+    smallest changes are included first, but the files keep their original order.
     """
     try:
         output = await run_git("diff", *changes, git_dir=workspace.git_dir)

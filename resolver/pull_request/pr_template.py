@@ -36,8 +36,8 @@ async def load_pr_template(workspace: Workspace) -> str:
 
 
 def fill_pr_template(template: str, finish: Finish | None) -> str:
-    """Returns the template without its HTML comments. The parts of the agent's report are inserted under the
-    matching headings.
+    """Inserts the parts of the agent's report under the matching headings of the template. Removes the
+    template's HTML comments.
 
     Sections that already contain text stay unchanged. Checkboxes also stay unchanged, because people must
     tick them.

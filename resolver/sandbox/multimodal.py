@@ -2,7 +2,7 @@
 the answer and continues with it.
 
 The host calls the model with the operator's key and within the run's limits. Only image and audio files
-inside the sandbox are sent.
+inside the sandbox are sent. A video is sent as a series of images.
 """
 
 import asyncio

@@ -144,7 +144,7 @@ def render_rich_output(data: dict[str, Any], images: ImageBuffer) -> str:
 
 
 def collapse_traceback(traceback: list[str]) -> Iterator[str]:
-    """Yield the lines of a traceback. Counts repeated frames, as Python's own tracebacks do."""
+    """Yield the lines of a traceback. Replaces repeated frames with their number, as Python itself does."""
     for entry, repeats in itertools.groupby(traceback):
         count = sum(1 for _ in repeats)
         yield from [entry] * min(count, 3)

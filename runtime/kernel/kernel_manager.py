@@ -207,7 +207,7 @@ class KernelManager:
     async def resume(
         self, text: str, timeout: float, *, failed: bool
     ) -> CellResult | HostRequest | ActionFailure:
-        """Continue the cell that waits for this reply, for at most `timeout` seconds."""
+        """Send a reply to the cell that waits for it. Then run the cell for at most `timeout` seconds."""
         if self._cell is None or self._session is None:
             return ActionFailure(reason="refused", message="no cell is waiting for a reply")
         try:

@@ -30,12 +30,12 @@ INLINE_TAGS = frozenset(
 
 
 def ax_value(field: Any) -> Any:
-    """Return the value that an AXValue contains, or None if there is no AXValue."""
+    """Return the value inside an AXValue, which is a DevTools object. Return None for any other field."""
     return field.get("value") if isinstance(field, Mapping) else None
 
 
 def ax_properties(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of an AXNode by name."""
+    """Return the properties of a node in the accessibility tree (AXNode), by name."""
     return {found["name"]: ax_value(found.get("value")) for found in node.get("properties", ())}
 
 

@@ -207,7 +207,7 @@ class TreeReader:
         return False
 
     def _find_labeled_control(self, label: int) -> int | None:
-        """Return the rendered control inside a label."""
+        """Return the first visible form control inside a label, or None if there is none."""
         inner = [*self._layout.children[label]]
         for child in inner:  # the loop appends to this list
             if (
