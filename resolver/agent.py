@@ -121,8 +121,8 @@ class Agent:
         return PromptFingerprinter(tool_schemas(self.tools.specs))
 
     async def run(self, log: RunLog) -> AgentStopped:
-        """Works until the run stops. Returns at once if the run has already stopped, unless a new message
-        restarts the run.
+        """Works until the run stops. If the run has already stopped and no new message restarts it,
+        returns at once.
 
         If this call is canceled, another agent can continue the run from its log. The same is true if the
         call raises ModelAccessDenied (an operator must act) or SandboxError (the machine failed).

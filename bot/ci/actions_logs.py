@@ -62,8 +62,8 @@ class ActionsLogs:
         raise ForgeError("the log URL redirects too often")
 
     def _redirect_target(self, url: str, location: str) -> str:
-        """Returns the URL that a redirect leads to. Raises ForgeError unless this URL uses HTTPS or the same
-        scheme as the API.
+        """Returns the URL that a redirect leads to. This URL must use HTTPS or the same scheme as the API;
+        otherwise, ForgeError is raised.
         """
         target = urljoin(url, location)
         if urlsplit(target).scheme not in ("https", urlsplit(self._api_url).scheme):

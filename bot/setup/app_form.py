@@ -41,8 +41,8 @@ def parse_model_form(values: Mapping[str, str]) -> ModelConnection | SetupProble
 def parse_app_form(values: Mapping[str, str], settings: Settings, origin: str) -> AppForm | SetupProblem:
     """Parses a form that was sent from a page at `origin`. Returns the problem if a field is invalid.
 
-    GitHub cannot reach a webhook at a loopback URL. The form is therefore accepted with such a URL only if the
-    field `confirmed_url` repeats it.
+    If GitHub could not reach the webhook because its URL is a loopback URL, the person must confirm the URL: the
+    field `confirmed_url` must contain the same URL.
     """
     server = (values.get("server_url") or settings.github_server_url).rstrip("/")
     public = (values.get("public_url") or origin).rstrip("/")

@@ -218,7 +218,7 @@ def _row(entry: RunListEntry) -> tuple[str, ...]:
 
 
 def _cost_text(entry: RunListEntry) -> str:
-    """Returns the cost, rounded to cents unless it is less than a cent. It is empty before the first reply."""
+    """Returns the cost, rounded to cents if it is at least one cent. Returns "" before the model's first reply."""
     dollars = entry.cost_usd_at_least if entry.cost_usd is None else entry.cost_usd
     if dollars is None:
         return "unknown" if entry.steps else ""

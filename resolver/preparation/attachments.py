@@ -68,8 +68,8 @@ NO_ATTACHMENTS = ThreadAttachments()
 async def fetch_attachments(thread: Thread, repo: Repo, forge: Forge) -> ThreadAttachments:
     """Fetches the files that are linked in the visible text of a thread.
 
-    Each file gets a unique name. If this function is called again for the same thread, a file has the same name
-    as before, even if another file can no longer be fetched.
+    Each file gets a unique name. Its name stays the same when this function is called again for the thread, even
+    if some other files can no longer be fetched.
     """
     texts = (thread.body, *(comment.body for comment in thread.comments))
     links = (

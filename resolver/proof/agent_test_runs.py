@@ -133,8 +133,8 @@ def _is_narrow(command: str, test_command: str | None, files: Mapping[bytes, byt
 
 
 def _get_module_name(header: bytes) -> str:
-    """Returns the name of a changed file without its suffixes, or the name of its directory if the file is the
-    main module of the directory.
+    """Returns the name of a changed file without suffixes. For a directory's main module, such as `__init__.py`,
+    returns the name of the directory.
     """
     path = PurePosixPath(header.decode(errors="replace").rpartition(" b/")[2])
     name = path.name.partition(".")[0]

@@ -37,7 +37,7 @@ class Activity(FrozenModel):
 
 
 def get_activity(trajectory: Trajectory) -> Activity:
-    """Returns what the run is doing after its last event."""
+    """Returns a description of what the run is doing now, according to the events in its log."""
     if trajectory.run_started is None:
         return Activity(verb="fetching the repository")
     if trajectory.agent_stopped is not None:

@@ -76,8 +76,8 @@ def parse_tape(content: bytes, root: str) -> RunnerReport:
 
 
 class _TapLevel:
-    """The test points at one level of indentation. Together they are the subtests of one test point at the
-    level above.
+    """The tests at one level of indentation in a TAP report. They are the subtests of one test at the level
+    above.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class _TapLevel:
         self.points.append(((name,), result, ""))
 
     def add_diagnostic(self, diagnostic: str) -> None:
-        """Adds the diagnostic to the last test point, unless its subtests have their own diagnostics."""
+        """Adds the diagnostic to the last test. Ignores it if that test has subtests, which have their own."""
         if self.points and not self._last_has_subtests:
             path, result, _ = self.points[-1]
             self.points[-1] = path, result, diagnostic
