@@ -71,12 +71,18 @@ class TriggerHandler:
     ) -> None:
         """Stores the dependencies.
 
-        `cancellation` cancels jobs whose label was removed or whose thread was closed; the default uses only
-        `queue` and `forge`. `queue_notices` posts notices about queued jobs; the default uses locks of this
-        process. `checks` processes completed checks on the bot's pull requests; if `checks` is None, completed
-        checks are ignored. `refusals` limits the replies to people without write access; the default counts in
-        this process. `labels` creates the label in new repositories; if it is None, no label is created.
-        `find_rejection` finds commands that need no run; if it is None, this check is skipped.
+        `cancellation` cancels jobs whose label was removed, or whose issue or pull request was closed. The default
+        uses only `queue` and `forge`.
+
+        `queue_notices` posts notices about queued jobs. The default uses locks of this process.
+
+        `checks` processes completed checks on the bot's pull requests. If it is None, completed checks are ignored.
+
+        `refusals` limits the replies to people without write access. The default counts in this process.
+
+        `labels` creates the label in new repositories. If it is None, no label is created.
+
+        `find_rejection` finds commands that need no run. If it is None, this check is skipped.
         """
         self.triggers = triggers
         self._queue = queue
@@ -98,9 +104,9 @@ class TriggerHandler:
         no job was queued.
 
         `own_comments` is None if the event arrived as a webhook delivery. If polling found the event,
-        `own_comments` contains the tags of the bot's comments. The value of a tag is True if the comment's run
-        is in progress. Raises QueueDown; commands may also raise ForgeError. The caller must then process the
-        delivery again.
+        `own_comments` maps the tag of each of the bot's comments to True if the comment's run is in progress.
+
+        Raises QueueDown; commands may also raise ForgeError. The caller must then process the delivery again.
         """
         if isinstance(delivery, LabelRemoved | ThreadClosed | InstallationChanged):
             await self._cancellation.handle(delivery)

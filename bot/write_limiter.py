@@ -157,8 +157,8 @@ class LocalWriteLimiter:
 
 
 class PriorityForge:
-    """Wraps a forge so that its writes have the priority ACKNOWLEDGMENT. This is for replies that a person
-    waits for.
+    """Wraps a client of GitHub (`forge`) so that its writes have the priority ACKNOWLEDGMENT. This is for
+    replies that a person waits for.
     """
 
     def __init__(self, forge: ThreadForge) -> None:

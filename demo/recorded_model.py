@@ -261,8 +261,7 @@ def find_next_calls(
 ) -> tuple[int, Sequence[RecordedCall]]:
     """Returns the index of the next turn in a conversation, and the calls to send in that turn.
 
-    Like a real model, the recording repeats a call if its result was lost, or if it is a
-    `finish` call that was rejected.
+    Like a real model, the recording repeats a call whose result was lost, and a `finish` call that was rejected.
     Repeating an edit is harmless, because the tool refuses an edit that was already applied.
     """
     results = {

@@ -24,7 +24,7 @@ reference can point anywhere.
 
 
 class AgentSchema(FrozenModel):
-    """The input and output schemas of a micro agent. Both describe objects."""
+    """The input and output schemas of a micro agent. Each schema describes a JSON object."""
 
     input: dict[str, Any]
     output: dict[str, Any]

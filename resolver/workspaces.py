@@ -1,5 +1,5 @@
-"""Creates workspaces from a repository on a forge or on this disk. A repository on a forge is first copied to
-a local mirror.
+"""Creates workspaces from a repository on a server, such as GitHub, or on this disk. A repository on a server is
+first copied to a local mirror.
 """
 
 import asyncio

@@ -86,8 +86,8 @@ class Poller:
         """Returns the events that happened after `since`, or None if nothing has changed since the response
         with this `etag`.
 
-        For a closed thread, returns only the events after its closing. Skips threads that cannot be read.
-        Raises ForgeError.
+        For a closed issue or pull request, returns only the events after it was closed. Skips those that cannot
+        be read. Raises ForgeError.
         """
         try:
             return await self._poll(repository, since, etag, label)
@@ -138,10 +138,10 @@ class Poller:
     async def find_ended(
         self, repository: PolledRepository, jobs: Sequence[Job]
     ) -> list[ThreadClosed | LabelRemoved]:
-        """Returns an event for each issue or pull request that was closed or lost its label. The jobs of these
-        threads must be canceled.
+        """Finds the issues and pull requests of these jobs that were closed or lost their label. Returns an event
+        for each, so that its jobs can be canceled.
 
-        Skips threads that cannot be read. Raises ForgeError.
+        Skips issues and pull requests that cannot be read. Raises ForgeError.
         """
         labels = {job.number: job.label for job in sorted(jobs, key=lambda job: job.label or "")}
         isolation, ended = ErrorIsolation(Unauthorized), list[ThreadClosed | LabelRemoved]()

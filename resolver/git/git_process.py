@@ -67,8 +67,9 @@ async def run_git(
 
     `config` contains git settings. They are passed in the environment, because other users cannot read the
     environment but can read command-line arguments. `protocols` are the allowed transports, such as
-    "https:http". By default, no transport is allowed. Raises GitFailed if git fails, times out or prints too
-    much.
+    "https:http". By default, no transport is allowed.
+
+    Raises GitFailed if git fails, times out or prints too much.
     """
     git_dir_arguments = ("--git-dir", str(git_dir)) if git_dir else ()
     start_task = asyncio.create_task(

@@ -111,8 +111,8 @@ class RetryingModel(WrapperModel):
 
 
 def _build_final_error(exc: ModelError, failures: Sequence[ModelError], seconds: float) -> ModelError:
-    """Returns the last failure. Adds the number of attempts, the wait that the provider requested, and the
-    total usage.
+    """Returns the last failure `exc`, to which it adds the number of attempts, the wait that the provider
+    requested, and the total usage.
     """
     sentences = [str(exc)]
     if exc.retryable and len(failures) > 1:

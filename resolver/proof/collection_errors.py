@@ -94,11 +94,11 @@ async def find_added_symbols(
 def skip_unrelated_errors(
     run: TestRun, report: RunnerReport, added: AddedSymbols, patch_tests: frozenset[str]
 ) -> TestRun:
-    """Marks tests as skipped if they could not be collected at the base commit for reasons unrelated to the patch.
+    """Marks tests as skipped if they could not be collected at the base commit, and the patch does not explain why.
 
-    A collection error is related to the patch if it says that a module or name is missing and the patch adds it.
-    `patch_tests` are the tests that exist only in the patch. A related error in one file may stop the runner
-    before it runs any test. In that case, all of `patch_tests` get the result "error".
+    The patch explains an error that says that a module or name is missing, if it adds this module or name. Such an
+    error in one file may stop the runner before it runs any test. In that case, all of `patch_tests`, the tests
+    that exist only in the patch, get the result "error".
     """
     if run.problem and run.exit_code not in (0, None) and added.explains("", run.output):
         errors: dict[str, TestStatus] = dict.fromkeys(patch_tests, "error")

@@ -203,7 +203,7 @@ def _split_key(dotted: str) -> KeyPath:
 
 
 async def report_problems(job: Job, workspace: Workspace, forge: Forge) -> None:
-    """Posts the problems of the repository's configuration in the thread, once.
+    """Posts the problems of the repository's configuration in the job's issue or pull request, once.
 
     Raises ForgeError.
     """

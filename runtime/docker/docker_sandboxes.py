@@ -170,8 +170,8 @@ class DockerSandboxes:
         """Connect to the engine, remove orphaned containers, and build the image if it is missing. Return the
         engine and the image.
 
-        A later call only returns the same values, unless the image was removed. Raises EngineUnavailable or
-        ImageUnavailable.
+        Later calls return the same values without doing this work again, unless the image was removed. Raises
+        EngineUnavailable or ImageUnavailable.
         """
         async with self._prepare_lock:
             if (
