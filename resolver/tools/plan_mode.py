@@ -15,7 +15,7 @@ BLOCKED_KINDS = frozenset(action.model_fields["kind"].default for action in (*ED
 
 
 class BlockedTool(WrapperTool):
-    """A tool that keeps its description but refuses every call with the same message."""
+    """Wraps a tool. The tool description stays the same, but every call is refused with one fixed message."""
 
     def __init__(self, tool: Tool, reason: str) -> None:
         super().__init__(tool)

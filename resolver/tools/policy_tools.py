@@ -38,7 +38,7 @@ class PolicyTool(WrapperTool):
 
 
 class SelfRatingAnalyzer:
-    """Uses the risk ratings that the model gives its own calls. Each tool gets an additional field for this
+    """Uses the risk ratings that the model gives to its own calls. Each tool gets an additional field for this
     rating.
 
     The highest rating counts, so the model cannot lower the rating that the rules give. A call that the model
