@@ -82,8 +82,8 @@ def _read_config_file(directory: Path) -> dict[str, Any]:
     inside_repository = any((parent / ".git").exists() for parent in (directory, *directory.parents))
     if inside_repository and (sensitive := sorted(SENSITIVE_SETTINGS & values.keys())):
         raise SettingsError(
-            f"{path} is in a git repository and sets {sensitive[0]}, which controls where credentials are sent "
-            f"or what leaves the sandbox. If you trust the file, pass --config {CONFIG_FILE}"
+            f"{path} is in a git repository and sets {sensitive[0]}, which controls where credentials are sent, "
+            f"what leaves the sandbox, or whether there is one. If you trust the file, pass --config {CONFIG_FILE}"
         )
     return values
 

@@ -139,8 +139,8 @@ override these variables.
 """
 
 
-# Settings that decide where credentials are sent or what leaves the sandbox. A file from someone's repository
-# must not set them.
+# Settings that decide where credentials are sent, what leaves the sandbox, or whether there is one. A file from
+# someone's repository must not set them.
 SENSITIVE_SETTINGS = frozenset(
     {
         "data",
@@ -151,7 +151,9 @@ SENSITIVE_SETTINGS = frozenset(
         "github_server_url",
         "model_base_url",
         "redis_url",
-        "repositories",
+        "polled_repositories",
+        "sandbox",
+        "ca_bundle",
         "webhook_url",
         "public_url",
         "hold_ci",

@@ -8,6 +8,7 @@ import pytest
 from patchwright.bot.composition_root import read_settings
 from patchwright.bot.setup.bootstrap import is_setup_needed
 from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.settings.settings import SENSITIVE_SETTINGS, Settings
 
 
 def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path) -> None:
@@ -98,3 +99,18 @@ def test_settings_never_reveal_a_secret(tmp_path: Path) -> None:
     environ = {"GITHUB_TOKEN": "ghs_canary", "PATCHWRIGHT_MODEL_API_KEY": "sk-canary"}
     settings = read_settings({}, environ, None, tmp_path)
     assert "canary" not in repr(settings) + settings.model_dump_json()
+
+
+@pytest.mark.parametrize("line", ['sandbox = "local"', 'polled_repositories = ["a/b"]'])
+def test_a_file_of_a_cloned_repository_cannot_turn_off_the_isolation(tmp_path: Path, line: str) -> None:
+    (tmp_path / "patchwright.toml").write_text(line)
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(SettingsError, match="is in a git repository and sets"):
+        read_settings({}, {}, None, tmp_path)
+    assert read_settings(
+        {}, {}, tmp_path / "patchwright.toml", tmp_path
+    )  # positive control: the person trusts it
+
+
+def test_every_sensitive_setting_exists() -> None:
+    assert Settings.model_fields.keys() >= SENSITIVE_SETTINGS
