@@ -348,7 +348,7 @@ class Trajectory:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The latest verdict; None if the agent has changed the work tree or stopped since then."""
+        """The latest verdict; None if the agent has since changed the work tree or stopped again."""
         for entry in reversed(self.entries):
             if isinstance(entry.event, VerificationCompleted):
                 return entry.event.verdict

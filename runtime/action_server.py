@@ -5,12 +5,13 @@ It is started as `python -I -c BOOTSTRAP_CODE DIRECTORY ARGUMENTS`. Python runs 
 directory comes first on the import path. A `runtime/` directory in the work tree therefore cannot replace our
 package.
 
-The agent's commands run as the same user as this process. A hostile command can kill this process, stop it,
-or connect to the same socket itself. It cannot read the connection key: the host deletes the key file before the first
-command runs, and other processes of this user cannot read this process's memory. Even so, the host trusts no
-response. Each response must have one of our types, stay within limits of size and time, and match its
-request. Otherwise, the host raises a typed error. At worst, a response contains false
-information about this container, which a hostile command could produce anyway.
+The agent's commands run as the same user as this process. A hostile command can kill or stop this process, or
+connect to the same socket itself. It cannot read the connection key: the host deletes the key file before the
+first command runs, and other processes of this user cannot read this process's memory.
+
+Even so, the host trusts no response. Each response must have one of our types, stay within limits of size and
+time, and match its request. Otherwise, the host raises a typed error. At worst, a response contains false
+information about this container.
 """
 
 import asyncio

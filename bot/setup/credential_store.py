@@ -256,8 +256,8 @@ def github_server_from_url(server_url: str) -> GitHubServer:
 
 
 def find_readable_by_others(data: Path, key_file: Path | None = None) -> list[str]:
-    """Lists which of these paths other users on this machine can access: the credentials file, its directory,
-    and the key file. Each path is followed by its mode.
+    """Lists the paths that other users on this machine can access, each followed by its mode. Checks the
+    credentials file, its directory, and the key file.
     """
     path = store_path(data)
     return [

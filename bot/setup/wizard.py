@@ -248,7 +248,7 @@ class SetupWizard:
             raise SetupSessionRequired
 
     async def _read_form(self, request: Request) -> dict[str, str]:
-        """Reads a form. Raises SetupSessionRequired unless the setup code was entered in this browser."""
+        """Reads a form. Raises SetupSessionRequired if the setup code was not entered in this browser."""
         self._require_session(request)
         form = {
             key: value.strip()

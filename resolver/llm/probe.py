@@ -43,9 +43,9 @@ class ProbeResult(FrozenModel):
 
 
 async def probe_model(model: Model) -> ProbeResult:
-    """Asks the model for a native tool call. If this fails, asks for a tool call as text. If both fail, the
-    result is "none" with the reason. The second request is left out if the model is down or the provider
-    denies access.
+    """Asks the model for a native tool call. If this fails, asks for a tool call as text. If this
+    fails, too, the result is "none" with the reason. Sends no second request if the model is down or the
+    provider denies access.
     """
     prompt: tuple[ChatMessage, ...] = (UserMessage(text=PROBE_PROMPT),)
     usages: list[ReplyUsage] = []

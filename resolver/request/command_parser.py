@@ -177,8 +177,8 @@ class _OptionParser:
         return verb, start if verb else index, index
 
     def parse_tail(self, words: Sequence[_Word], first: int) -> int:
-        """Parses the options at the end. Returns the index of the first of them, or the number of words if
-        there are none.
+        """Parses the options at the end. Returns the index of the first word of these options, or the number
+        of words if there are no options at the end.
         """
         last = index = len(words)
         while index > first:

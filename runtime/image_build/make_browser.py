@@ -1,6 +1,6 @@
 """Builds the feature `browser`: Debian's Chromium with its libraries and fonts, and Playwright.
 
-Runs as root in a build on the bundle's image, which must be Debian or a derivative. The packages are unpacked
+Runs as root while an image is built. This image must be Debian or a derivative. The packages are unpacked
 but not installed. Only the files that Chromium needs are kept.
 
 The arguments are the install directory and the URL of a package index.
