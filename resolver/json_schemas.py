@@ -67,7 +67,7 @@ def parse_object_schema(value: object) -> dict[str, Any]:
     """Parses a repository's schema, which must describe an object. If the schema is invalid, raises
     ValueError with the reason.
 
-    Additional properties are not allowed unless the schema says so.
+    Additional properties are only allowed if the schema says so.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError

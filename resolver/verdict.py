@@ -273,8 +273,8 @@ def _compare_patch_tests(
 
 
 def _new_tests_at_base(before: TestRun, patch_tests: PatchTests) -> dict[str, TestStatus]:
-    """Returns the results of the patch's new and changed tests on the code at base. Tests of the repository
-    that failed at base are left out.
+    """Returns the results of the patch's new and changed tests on the code at base. The repository's own
+    tests that failed at base are left out.
     """
     if patch_tests.before is None or patch_tests.before.problem or patch_tests.after.problem:
         return {}

@@ -220,8 +220,8 @@ class _SuiteVerification:
         return evidence
 
     async def _run_full_patch(self, role: str, only: tuple[str, ...]) -> TestRun | None:
-        """Runs the tests with the whole patch. Returns None if the patch changes only code, because a run of
-        the whole patch then already exists.
+        """Runs the tests with the whole patch. If the patch changes only code, returns None, because the
+        tests have then already run with the whole patch.
         """
         if not self.parts.test_changes and not self.test_edits.reverted_test_config:
             return None

@@ -48,8 +48,8 @@ is used if GitHub's message names only the rejected request.
 
 
 def word_for_workflow(error: Exception) -> Exception:
-    """Rewords an error for the author of a workflow file. Replaces environment variables by the action's inputs,
-    and says which lines are missing under `permissions:`. Returns other errors unchanged.
+    """Rewords an error for the author of a workflow file. Replaces the names of environment variables with the
+    names of the action's inputs, and says which lines are missing under `permissions:`. Returns other errors unchanged.
     """
     text = str(error)
     if isinstance(error, SettingsError):

@@ -138,8 +138,8 @@ class Poller:
     async def find_ended(
         self, repository: PolledRepository, jobs: Sequence[Job]
     ) -> list[ThreadClosed | LabelRemoved]:
-        """Finds the issues and pull requests of these jobs that were closed or lost their label. Returns an event
-        for each, so that its jobs can be canceled.
+        """Finds out which of the jobs' issues and pull requests were closed or lost their label. Returns an event
+        for each of them, so that the jobs can be canceled.
 
         Skips issues and pull requests that cannot be read. Raises ForgeError.
         """

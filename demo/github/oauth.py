@@ -1,4 +1,4 @@
-"""Signs people in through a GitHub App: GitHub's web application flow, with its errors.
+"""Signs people in through a GitHub App. Implements GitHub's web application flow, including its errors.
 
 Source: docs.github.com, "Generating a user access token for a GitHub App"
 """

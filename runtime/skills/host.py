@@ -1,4 +1,4 @@
-"""Services from outside a Python session for the session's functions: answers of a model, and converted documents.
+"""Gives the functions of a Python session two services from outside the session: a model and a document converter.
 
 The session's start script calls `connect` to provide these services, before the first cell runs.
 """

@@ -22,10 +22,10 @@ MAX_SCRIPT_BYTES = 2 << 20  # bytes of a script that node checks
 
 def find_new_syntax_error(path: Path, before: bytes | None, after: bytes) -> str | None:
     """Return the syntax error that a file has after an edit, and the line of the error. Return None if the file
-    has no error.
+    has no error. Also return None for a script that node could not parse before the edit, because the script may
+    be JSX or Flow.
 
-    `before` is the content before the edit; None for a new file. Also returns None for a script that node could
-    not parse before the edit, because the script may be JSX or Flow.
+    `before` is the content before the edit; None for a new file.
     """
     error = find_syntax_error(path, after)
     if error is None or not before or path.suffix not in JAVASCRIPT_SUFFIXES:
