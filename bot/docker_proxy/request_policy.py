@@ -5,9 +5,9 @@ Access to an engine's socket is root access to its machine. These rules allow on
 API that `runtime/docker/engine.py` uses: containers with the limits of a sandbox (`container_policy.py`), and
 images with our name prefix. Everything else is rejected, including calls that future engines add.
 
-Allowed requests are rebuilt from their checked parts, because the engine parses requests in its own way. Its
-JSON parser ignores the letter case of names, and accepts U+017F for an s. If a parameter is in both the query
-and a form body, the engine uses the value in the body. Engines that were built with Go before version 1.17
+Allowed requests are rebuilt from their checked parts, because the engine parses requests in its own way. For
+example, its JSON parser ignores the letter case of names, and accepts U+017F for an s. If a parameter is in both
+the query and a form body, the engine uses the value in the body. Engines that were built with Go before version 1.17
 accept `;` instead of `&`.
 
 Source: docs.docker.com/reference/api/engine, pkg.go.dev/encoding/json#Unmarshal,

@@ -35,8 +35,8 @@ async def run_setup(
     the setup, returns the signal.
 
     `listening_socket` stays open for the server that starts after the setup, so that no connection is refused
-    in between. `probe_command` is explained in bot/setup/model_probe.py. `image_preparation` is the state of
-    the image build, which runs during the setup. Raises SettingsError if the data directory is not writable, or
+    in between. `probe_command` starts the program that tests a model. `image_preparation` is the state of the
+    image build, which runs during the setup. Raises SettingsError if the data directory is not writable, or
     if the configured Redis does not respond.
     """
     from patchwright.bot.setup.setup_views import render_start_notice
