@@ -2,8 +2,8 @@
 Messages.
 
 The recorded model works with chat completions. Requests in the other formats are converted to chat
-completions, and each reply is converted to the format of its request. Only the reasoning is not converted: a
-recording contains it in the format that the request has.
+completions, and each reply is converted to the format of its request. The model's reasoning is passed on
+unchanged.
 """
 
 import json

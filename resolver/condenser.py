@@ -218,7 +218,7 @@ class ContextPolicy:
 
 
 DEFAULT_CONTEXT_POLICY = ContextPolicy()
-"""The default policy of an agent. It works without a model that writes summaries."""
+"""Decides by default when and how an agent shortens its conversation. Needs no second model for summaries."""
 
 
 def max_context_tokens(model: Model) -> int:

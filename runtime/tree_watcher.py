@@ -1,9 +1,9 @@
 """Detects changes of a work tree with inotify, without scanning its files.
 
 inotify misses two kinds of writes. It reports a write through a memory map only when the map is closed. It
-does not report a write through a hard link outside the tree. A fingerprint is therefore used only to avoid
-scans between two steps. Decisions about a run always scan the tree. `.git` at the root is not watched,
-because patches contain nothing from it. Source: inotify(7)
+does not report a write through a hard link outside the tree. The watcher therefore only saves scans between
+two steps. Decisions about a run always scan the tree. `.git` at the root is not watched, because patches
+contain nothing from it. Source: inotify(7)
 """
 
 import asyncio

@@ -70,7 +70,7 @@ class RepoSetup(FrozenModel):
 
 
 class SetupFailed(ResolverError):
-    """A required setup command failed, or the programs of all commands are missing in the sandbox. The run
+    """A required setup command failed, or the sandbox has none of the programs that the commands call. The run
     continues without the setup.
     """
 

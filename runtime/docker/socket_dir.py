@@ -75,8 +75,8 @@ class SocketDir:
         return claimed
 
     def save_key(self, key: str) -> None:
-        """Save the key of the connection to the sandbox's server. A process that takes over the sandbox reads
-        this key. The container cannot see the file with the key.
+        """Save on the host the key that authenticates connections to the sandbox. A process that takes over
+        the sandbox reads this key. The container cannot see the file with the key.
         """
         path = self.path / _KEY_FILE
         path.touch(mode=0o600)

@@ -33,8 +33,8 @@ class WarmPool(Generic[_Item]):
         max_age: float = MAX_AGE,
         refill_delay: float = 0.0,
     ) -> None:
-        """`refill_delay` is the time in seconds before a new item replaces a taken item. An immediate start would
-        slow down the first work with the taken item.
+        """`refill_delay` is the time in seconds before a new item replaces a taken item. Starting it at once would
+        slow down the use of the taken item.
         """
         self._size = size
         self._start = start
