@@ -11,7 +11,7 @@ ResolverError
 │   ├── ModelConnectionFailed no connection to the provider can be opened
 │   ├── ModelBusy          rate limit or overload; `retry_after` is the provider's requested wait
 │   ├── ModelAccessDenied  wrong key or model name; retrying does not help, an operator must act
-│   │   ├── ModelUnreachable no connection could be opened before the first reply
+│   │   ├── ModelUnreachable the endpoint's address did not respond before the first reply
 │   │   └── QuotaExceeded  the account has no credit
 │   ├── ContentFiltered    the provider's filter rejects the prompt or withholds the reply
 │   └── ContextOverflow    the prompt is longer than the model's context window

@@ -142,10 +142,10 @@ def _is_wait(action: Action) -> bool:
 
 
 def _exchanges(trajectory: Trajectory) -> list[Exchange]:
-    """Returns the calls since the last warning or instruction with their results, newest first.
+    """Returns the latest calls and their results, newest first. Ignores those before the last warning or instruction.
 
-    Returns only as many calls as the longest pattern needs. Otherwise, each step of a long run would read the
-    whole run again.
+    Returns only as many calls as the checks need. Otherwise, each step of a long run would read the whole run
+    again.
     """
     found: list[Exchange] = []
     results: dict[str, AnyObservation] = {}

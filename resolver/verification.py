@@ -301,7 +301,7 @@ class _SuiteVerification:
         """Runs the patch's tests separately from the repository's own tests. If `only` names files, the
         results of tests in other files are ignored.
 
-        `new_tests` is set only for runs on the code at base. It contains the tests that do not exist at base.
+        `new_tests` is set only if the patch's tests run on the code at base. It contains the tests that the patch adds.
         """
         if canary is not None:
             patch, only = canary.add_to(patch), (*only, canary.path)

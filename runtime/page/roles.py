@@ -26,7 +26,7 @@ INLINE_TAGS = frozenset(
     "A ABBR B BDI BDO CITE CODE DATA DEL DFN EM FONT I INS KBD LABEL MARK Q S SAMP SLOT SMALL SPAN STRONG SUB SUP "
     "TIME TT U VAR WBR ::before ::after ::marker ::first-letter #text".split()
 )
-"""Inline elements. A sentence continues before and after them."""
+"""Inline elements. They stand within a sentence and do not interrupt it."""
 
 
 def ax_value(field: Any) -> Any:

@@ -82,7 +82,7 @@ class _TapLevel:
 
     def __init__(self) -> None:
         self.points: list[tuple[tuple[str, ...], TestStatus, str]] = []
-        """For each test: its path of names from this level down, its outcome, and its diagnostic."""
+        """For each test: its names from this level down to the test itself, its outcome, and its diagnostic."""
         self.count = 0
         self.planned: int | None = None
         self._last_has_subtests = False
