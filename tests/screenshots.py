@@ -153,7 +153,7 @@ async def take_screenshots(directory: Path, sandbox: str) -> None:
             await stage.open_issue("acme/timers", "acme/durations")
             async with asyncio.timeout(TIMEOUT):
                 await stage.model.is_waiting.wait()
-            await stage.wait_for_list(lambda page: has_states(page, published=3, working=1))
+            await stage.wait_for_list(lambda page: has_states(page, published=3, running=1))
             save(directory / "dashboard.png", await picture_of_list(stage))
             save(directory / "run.png", await picture_of_run(stage))
             stage.model.is_released.set()

@@ -87,6 +87,7 @@ async def test_a_polling_server_finds_failed_checks(scenario: Scenario) -> None:
 async def test_the_commit_for_an_outsiders_issue_is_held_until_a_writer_releases_it(
     scenario: Scenario,
 ) -> None:
+    scenario.repo.commit("main", {".github/workflows/ci.yml": "on: [push, pull_request]\n"})
     await scenario.script_model(RecordedTurn("Fix.", FIX), *[RecordedTurn("Done.", DONE)] * 2)
     async with scenario.serve() as served:
         scenario.fake_github.add_webhook(served.webhook, SECRET)

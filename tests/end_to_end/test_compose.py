@@ -228,7 +228,9 @@ async def test_a_compose_deployment_is_set_up_in_the_browser_and_its_worker_star
         (code,) = re.findall(r"enter this code: (\S+)", await compose("logs", "--no-color", "server"))
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as browser:
             assert (await browser.post("/setup/code", data={"code": code})).status_code == 303
-            page = await browser.post("/setup/app", data={"reach": "webhook", "public_url": url})
+            page = await browser.post(
+                "/setup/app", data={"reach": "webhook", "public_url": url, "confirmed_url": url}
+            )
             (address,) = re.findall(r'action="(http[^"]+/settings/apps/new[^"]*)"', page.text)
             (manifest,) = re.findall(r'name="manifest" value="([^"]*)"', page.text)
             form = {"manifest": html.unescape(manifest), "agreed": "yes"}

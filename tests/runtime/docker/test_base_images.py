@@ -104,7 +104,7 @@ async def test_an_image_unfit_for_the_bundle_is_explained(base: str, why: str, t
     assert image is not None
     bundle = Bundle(base_image(base), image.id)
     with pytest.raises(
-        ImageUnavailable, match=f"{why}.* To fix it, use a base image with Python 3.11"
+        ImageUnavailable, match=f"{why}.* To fix it, use a base image that has Python 3.11"
     ) as refused:
         await engine.build(bundle.description, bundle.files(), bundle.tags, network=True, log_dir=tmp_path)
     assert "\n" not in str(refused.value)
