@@ -246,5 +246,7 @@ async def test_a_compose_deployment_is_set_up_in_the_browser_and_its_worker_star
         failed = [one for one in checked["checks"] if one["state"] == "failed"]
         await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         await wait_for_pulls(scenario, 1)
-    there = {"data directory", "GitHub App", "installations", "webhook", "engine", "sandbox limits"}
+    there = {"data directory", "GitHub App", "installations", "engine", "sandbox limits"}
     assert not there & {one["name"] for one in failed}, failed
+    (webhook,) = [one for one in failed if one["name"] == "webhook"]  # a loopback URL was confirmed above
+    assert webhook["detail"].startswith(f"GitHub cannot reach {url}/webhook")
