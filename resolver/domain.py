@@ -47,9 +47,7 @@ class Job(FrozenModel):
     """A unit of work that one trigger requests. If a trigger is delivered again, the job is the same."""
 
     id: JobId
-    """Identifies the trigger, such as a label event or a comment. A repeated delivery therefore has the same
-    id. The run has this id, too.
-    """
+    """Identifies the trigger and the run. A repeated delivery of an event therefore has the same id."""
     repo: Repo
     number: int = Field(ge=0)  # 0 if the job has no thread: the installation of the App triggered it.
     requester: User | None
@@ -63,9 +61,7 @@ class Job(FrozenModel):
     comments of that review belong to the request.
     """
     review_comment_id: int | None = None
-    """Id of the single inline comment that triggered the job. None if something else triggered it, such as a
-    review with inline comments.
-    """
+    """Id of the single inline comment that triggered the job. None if something else triggered it."""
     failed_checks_commit: str = ""
     """Id of the bot's commit whose failed checks triggered this job. Empty if the job has another trigger."""
     label: str | None = None
@@ -207,9 +203,7 @@ class TestRun(FrozenModel):
     command_reason: str = ""
     """Why this command was chosen, in one sentence; empty in logs of older versions."""
     results: dict[str, TestStatus]
-    """Result of each test by test id. Empty if the runner writes no report; in that case, only `exit_code`
-    counts.
-    """
+    """Result of each test by test id. If the runner writes no report, it is empty and only `exit_code` counts."""
     exit_code: int | None
     """The exit code of the command; None if the command was killed at its time limit."""
     seconds: float
@@ -316,6 +310,11 @@ class Usage(FrozenModel):
         if self.unpriced or not (self.usd or self.steps or self.tokens):
             return MinimumCost(usd=self.usd) if self.usd else None
         return self.usd
+
+    @property
+    def has_unknown_cost(self) -> bool:
+        """True if a model has replied, and no part of the cost is known."""
+        return self.unpriced and not self.usd
 
     @property
     def tokens(self) -> int:

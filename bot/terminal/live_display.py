@@ -297,7 +297,7 @@ def _status_items(trajectory: Trajectory, elapsed_seconds: float) -> Iterator[st
     yield _duration_text(elapsed_seconds)
     if not trajectory.entries:
         return
-    if usage.unpriced and usage.cost is None:
+    if usage.has_unknown_cost:
         yield "cost unknown"
     elif usage.cost is not None:
         yield format_usd(usage.cost) + (f" of ${limits.usd:.2f}" if limits else "")

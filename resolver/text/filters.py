@@ -112,7 +112,7 @@ def list_tests(tests: Iterable[str]) -> str:
 
 def format_usage(usage: Usage) -> str:
     """Formats the cost of a run. The price may be unknown. Returns an empty string if no model has replied yet."""
-    if usage.unpriced and usage.cost is None:
+    if usage.has_unknown_cost:
         return "cost unknown (no price is known for this model)"
     return "" if usage.cost is None else format_usd(usage.cost)
 

@@ -322,7 +322,7 @@ def _build_facts(trajectory: Trajectory) -> list[tuple[str, str]]:
         facts += [("Model", subagent_started.model), ("Requested by", f"the run {subagent_started.parent}")]
     if configured := trajectory.run_configured:
         # Without a known cost, the dollar limit has no effect.
-        usd_limit = [] if usage.unpriced and usage.cost is None else [f"${configured.usd}"]
+        usd_limit = [] if usage.has_unknown_cost else [f"${configured.usd}"]
         limits = f"{configured.steps} steps", *usd_limit, filters.format_duration(configured.seconds)
         facts += [("Limits", ", ".join(limits)), ("Patchwright", configured.version)]
     if trajectory.entries:
@@ -335,7 +335,7 @@ def _format_cost(usage: Usage, configured: RunConfigured | None) -> str:
     cost = filters.format_usage(usage).removeprefix("cost ")
     if not usage.unpriced or configured is None:
         return cost
-    effect = "has no effect" if usage.unpriced and usage.cost is None else "covers only known prices"
+    effect = "has no effect" if usage.has_unknown_cost else "covers only known prices"
     return f"{cost}; the limit of ${configured.usd} {effect}"
 
 

@@ -67,8 +67,7 @@ class DockerSandboxes:
         `log_dir` is a directory for the logs of failed builds. Processes that use the same directory do not
         build images at the same time.
 
-        `proxy` is the proxy of the operator's network. It is used only by image builds that download
-        programs.
+        `proxy` is the proxy of the operator's network. Only image builds that download programs use it.
 
         `egress` configures the network access of online sandboxes. If it is None, they have no network.
 
