@@ -15,7 +15,7 @@ from pathlib import Path
 from patchwright.resolver.domain import Credentials
 from patchwright.resolver.errors import BranchNotFound, RepositoryUnusable, WorkspaceError
 from patchwright.resolver.git.git_process import GitFailed, run_git
-from patchwright.resolver.git.local_repository import inspect_repository
+from patchwright.resolver.git.local_repository import copy_ignore_patterns, inspect_repository
 from patchwright.resolver.git.remote import NETWORK_TIMEOUT, parse_remote_refs, push, run_remote_git
 from patchwright.resolver.git.repository import (
     ABSENT,
@@ -123,13 +123,15 @@ class WorkspaceFactory:
     @contextlib.asynccontextmanager
     async def local(self, path: Path, ref: str = "HEAD") -> AsyncIterator[Workspace]:
         """Creates a workspace from the commits of a repository on this disk. The work tree of that repository
-        is not used.
+        is not used. Files that its owner excludes from git, for example in `.git/info/exclude`, are excluded from
+        patches, too.
 
         Raises WorkspaceError if `path` is not a repository, is empty, or does not contain `ref`.
         """
         source = await asyncio.to_thread(inspect_repository, path)
         with self._temporary_directory() as git_dir:
             await _init_bare(git_dir)
+            await asyncio.to_thread(copy_ignore_patterns, source, git_dir / "info/exclude")
             try:
                 await _fetch(git_dir, source.git_dir, ref)
             except GitFailed as exc:

@@ -66,6 +66,13 @@ def inspect_repository(path: Path) -> LocalRepository:
         ) from exc
 
 
+def copy_ignore_patterns(source: LocalRepository, file: Path) -> None:
+    """Copies the ignore patterns that are not part of the work tree to one file, in git's order of priority."""
+    texts = (ignore_file.read_bytes() for ignore_file in source.ignore_files if ignore_file.is_file())
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"".join(text + b"\n" for text in texts))
+
+
 async def describe_uncommitted_changes(
     workspace: Workspace, path: Path, *, is_included: bool = False
 ) -> str | None:
@@ -162,8 +169,7 @@ def _copy_index(source: LocalRepository, git_dir: Path, scratch: Path) -> bool:
     """Copies the index to the directory `scratch`, and all ignore patterns to one file in this directory.
     Returns False if there is no index.
     """
-    patterns = (file.read_bytes() for file in source.ignore_files if file.is_file())
-    (scratch / "ignored").write_bytes(b"\n".join(patterns))
+    copy_ignore_patterns(source, scratch / "ignored")
     if not (source.git_dir / "index").is_file():
         return False
     # `copy2` keeps the time of the index, with which git recognizes files that were changed later.

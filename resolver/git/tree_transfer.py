@@ -26,28 +26,34 @@ GIT_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 
-# Patterns for files that tests and tools leave behind. Some repositories have no `.gitignore` entries for
-# such files.
-IGNORED_FILES_SCRIPT = r"""
-ignored_files() {
-  printf '%s\n' __pycache__/ '*.py[co]' .pytest_cache/ .mypy_cache/ .ruff_cache/ .hypothesis/ .tox/ .nox/ \
-    .venv/ .coverage '*.egg-info/' node_modules/ .DS_Store '*.orig' '*.rej'
-}
-"""
+# Patterns in the format of .gitignore for new files that tests and tools leave behind. Some repositories have no
+# entries for such files. A directory such as `coverage` or `target` can also be a package of the product, so only the
+# names that tools write there are excluded.
+LEFTOVERS = """
+__pycache__/ *.py[co] .pytest_cache/ .cache/v/ .mypy_cache/ .dmypy.json .pytype/ .ruff_cache/ .hypothesis/ .benchmarks/
+.testmondata* .tox/ .nox/ .venv/ .coverage .coverage.* coverage.xml htmlcov/ *.egg-info/ .eggs/ build/lib/ build/lib.*/
+build/bdist.*/ build/temp.*/ *.so *.pyd
+node_modules/ .nyc_output/ .tap/ coverage/lcov-report/ coverage/lcov.info coverage/clover.xml coverage/tmp/
+coverage/coverage-final.json coverage/coverage-summary.json .eslintcache *.tsbuildinfo .turbo/ .yarn/install-state.gz
+npm-debug.log* yarn-error.log .pnpm-debug.log*
+target/debug/ target/release/ target/tmp/ target/.rustc_info.json target/CACHEDIR.TAG target/classes/ target/maven-*/
+target/test-classes/ target/surefire-reports/ target/generated-sources/ target/generated-test-sources/ .gradle/
+build/classes/ build/reports/ build/test-results/ build/tmp/ *.gcda *.gcno *.profraw
+coverage/.resultset.json coverage/.resultset.json.lock coverage/.last_run.json .bundle/ .DS_Store *.orig *.rej
+""".split()
+MAX_IGNORE_PATTERNS = 100_000  # bytes; Linux allows 131,071 bytes in one argument of a program
 
-# Arguments: work tree, Patchwright's directory, base commit, tree. After this script has run, `git status`
-# hides the files that DIFF_SCRIPT excludes.
-UNPACK_SCRIPT = (
-    IGNORED_FILES_SCRIPT
-    + r"""
+# Arguments: work tree, Patchwright's directory, base commit, tree, ignore patterns. After this script has run,
+# `git status` hides the files that DIFF_SCRIPT excludes.
+UNPACK_SCRIPT = r"""
 set -eu
-root=$1 state=$2 base=$3 tree=$4
+root=$1 state=$2 base=$3 tree=$4 patterns=$5
 cd "$root"
 git init --quiet --template= --initial-branch=work .
 git config user.name "Patchwright agent"
 git config user.email "agent@patchwright.invalid"
 mkdir -p .git/info
-ignored_files >.git/info/exclude
+printf '%s\n' "$patterns" >.git/info/exclude
 git index-pack --stdin <"$state/pack" >"$state/packed"
 if [ -s "$state/shallow" ]; then cp "$state/shallow" .git/shallow; fi
 git update-ref refs/heads/work "$base"
@@ -57,7 +63,6 @@ git reset --quiet
 cp -p .git/index "$state/base-index"
 rm "$state/pack" "$state/packed" "$state/shallow" "$state/tag"
 """
-)
 
 # Arguments: Patchwright's directory.
 RESTORE_SCRIPT = r"""
@@ -68,17 +73,15 @@ git --git-dir=sent.git index-pack --stdin <pack >/dev/null
 rm -f pack shallow base-index
 """
 
-# Arguments: work tree, Patchwright's directory, base commit, and then either `diff` with the maximum number
-# of bytes, or `names` with the maximum number of paths. The script creates a new repository each time, so
-# that the configuration, hooks, filters, index and commits in the work tree have no effect. It uses the git
+# Arguments: work tree, Patchwright's directory, base commit, ignore patterns, and then either `diff` with the
+# maximum number of bytes, or `names` with the maximum number of paths. The script creates a new repository each
+# time, so that the configuration, hooks, filters, index and commits in the work tree have no effect. It uses the git
 # objects of the work tree's repository. If that repository is broken, it uses the objects of `sent.git`.
 # `base-index` is a copy of the index at the base, which UNPACK_SCRIPT wrote; with it, git recognizes
 # unchanged files. The script starts few programs, because each start takes some milliseconds.
-DIFF_SCRIPT = (
-    IGNORED_FILES_SCRIPT
-    + r"""
+DIFF_SCRIPT = r"""
 set -eu
-root=$1 state=$2 base=$3 what=$4 limit=$5
+root=$1 state=$2 base=$3 patterns=$4 what=$5 limit=$6
 work="$state/take"
 if [ -e "$work" ] || [ -L "$work" ]; then rm -rf "$work"; fi
 trap 'rm -rf "$work"' EXIT
@@ -87,7 +90,7 @@ echo 'ref: refs/heads/none' >"$work/git/HEAD"
 objects="$root/.git/objects"
 if [ -d "$state/sent.git/objects" ]; then objects="$state/sent.git/objects"; fi
 printf '%s\n' "$objects" >"$work/git/objects/info/alternates"
-ignored_files >"$work/git/info/exclude"
+printf '%s\n' "$patterns" >"$work/git/info/exclude"
 index_git() {
   git --git-dir="$work/git" --work-tree="$root" -c core.bare=false -c core.compression=0 \
     -c core.autocrlf=false -c core.quotePath=true -c core.excludesFile=/dev/null "$@"
@@ -119,7 +122,6 @@ fi
 } | head -c "$((limit + 1))"
 [ ! -e "$work/failed" ]
 """
-)
 
 
 async def send_tree(sandbox: Sandbox, git_dir: Path, *, base: str, tree: str, history: int) -> None:
@@ -133,7 +135,10 @@ async def send_tree(sandbox: Sandbox, git_dir: Path, *, base: str, tree: str, hi
     await _write_pack(sandbox, git_dir, base, tree, history)
     await _write_file(sandbox, "tag", await _latest_version_tag(git_dir, base, history))
     result = await _run_script(
-        sandbox, UNPACK_SCRIPT, (sandbox.root, transfer_dir, base, tree), timeout=UNPACK_TIMEOUT
+        sandbox,
+        UNPACK_SCRIPT,
+        (sandbox.root, transfer_dir, base, tree, _read_ignore_patterns(git_dir)),
+        timeout=UNPACK_TIMEOUT,
     )
     if result.exit_code != 0:
         raise WorkspaceError(
@@ -145,14 +150,15 @@ async def take_diff(sandbox: Sandbox, git_dir: Path, base: str) -> bytes:
     """Returns the diff between the commit `base` and the sandbox's work tree. Raises ChangeTooLarge,
     WorkspaceError.
     """
-    diff = (sandbox.root, _transfer_dir(sandbox), base, "diff", str(MAX_DIFF))
+    tree = (sandbox.root, _transfer_dir(sandbox), base, _read_ignore_patterns(git_dir))
+    diff = (*tree, "diff", str(MAX_DIFF))
     result = await _run_script(sandbox, DIFF_SCRIPT, diff, timeout=DIFF_TIMEOUT)
     if result.exit_code not in (0, None) and len(result.stdout) <= MAX_DIFF:
         # The repository in the sandbox may be deleted or broken.
         await _restore_objects(sandbox, git_dir, base)
         result = await _run_script(sandbox, DIFF_SCRIPT, diff, timeout=DIFF_TIMEOUT)
     if len(result.stdout) > MAX_DIFF:
-        names = (*diff[:3], "names", str(MAX_LISTED_PATHS))
+        names = (*tree, "names", str(MAX_LISTED_PATHS))
         paths = (await _run_script(sandbox, DIFF_SCRIPT, names, timeout=DIFF_TIMEOUT)).stdout.decode(
             errors="replace"
         )
@@ -248,6 +254,17 @@ async def _latest_version_tag(git_dir: Path, base: str, history: int) -> bytes:
         return b""
     sent = (await run_git("rev-list", f"--max-count={history}", base, git_dir=git_dir)).split()
     return os.fsencode(f"create {tag}\0") + (tagged if tagged in sent else sent[-1]) + b"\0"
+
+
+def _read_ignore_patterns(git_dir: Path) -> str:
+    """Returns the ignore patterns for a work tree in a sandbox: LEFTOVERS, and then the patterns of the repository's
+    own `info/exclude`, which come last because git uses the last pattern that matches.
+    """
+    # Without the prefix, git would match a pattern that contains a slash only at the root.
+    leftovers = (f"**/{name}" if "/" in name.rstrip("/") else name for name in LEFTOVERS)
+    file = git_dir / "info/exclude"
+    own = file.read_bytes()[:MAX_IGNORE_PATTERNS].replace(b"\0", b"") if file.is_file() else b""
+    return "\n".join((*leftovers, own.rpartition(b"\n")[0].decode(errors="ignore")))
 
 
 def _transfer_dir(sandbox: Sandbox) -> str:

@@ -218,30 +218,6 @@ async def test_the_diff_is_that_of_the_tree_whatever_the_agent_did_to_git(
         assert await make_patch(workspace, sandboxes, {}, edit + mess + restore) == plain
 
 
-async def test_tool_leftovers_and_nested_repositories_are_not_in_the_patch(
-    workspaces, sandboxes, repository
-) -> None:
-    repository.commit({"a.py": "x = 1\n", ".gitignore": "*.log\n"})
-    command = """
-        mkdir -p pkg/__pycache__ .pytest_cache '[odd] dir' && touch pkg/__pycache__/a.pyc .pytest_cache/x b.log kept
-        git init -q empty; git init -q '[odd] dir/full'; cd '[odd] dir/full'; touch inner; git add inner
-        git -c user.name=a -c user.email=b commit -qm inner
-    """
-    async with workspaces.local(repository.path) as workspace:
-        patch = await make_patch(workspace, sandboxes, {}, command)
-        assert [change.path for change in await workspace.list_changes(patch)] == ["kept"]
-
-
-async def test_excluded_files_are_not_in_git_status_either(
-    workspaces: WorkspaceFactory, sandboxes: Sandboxes, repository: Repository
-) -> None:
-    repository.commit({"a.py": "x = 1\n"})
-    async with workspaces.local(repository.path) as workspace, sandboxes.open("x") as sandbox:
-        await workspace.send_to(sandbox)
-        status = "mkdir __pycache__ new; touch __pycache__/a.pyc .coverage new/b.py; git status --short"
-        assert await shell(sandbox, status) == "?? new/\n"
-
-
 async def test_a_change_that_is_too_large_names_what_it_touches(workspaces, sandboxes, repository) -> None:
     repository.commit({"a": ""})
     with pytest.raises(ChangeTooLarge, match=r"larger than 4 MB\. Some of its paths: data/big\.bin"):
