@@ -8,7 +8,6 @@ it (resolver/ci/run_ci.py). Source: docs.github.com/actions/managing-workflow-ru
 
 import re
 from collections.abc import Collection
-from fnmatch import translate
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -20,7 +19,7 @@ from patchwright.resolver.forge import Forge
 from patchwright.resolver.git.branch_names import make_branch_names
 from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.request.run_task import get_task
-from patchwright.resolver.security.patch_policy import CI_SERVICE_FILES
+from patchwright.resolver.security.sensitive_files import CI_SERVICES
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.suites import ci_workflows
 from patchwright.resolver.text.template_renderer import render
@@ -34,7 +33,6 @@ ACTIONS_BOT_LOGIN = "github-actions[bot]"
 
 _SKIP_MARKERS = re.compile(r"\[(skip ci|ci skip|no ci|skip actions|actions skip)\]", re.IGNORECASE)
 _SKIP_TRAILER = re.compile(r"^([ \t]*skip-checks):(?=[ \t]*true)", re.IGNORECASE | re.MULTILINE)
-_CI_SERVICE_FILE = re.compile("|".join(map(translate, CI_SERVICE_FILES)))
 _HELD_EVENTS = frozenset({"push", "pull_request"})
 """The events on which no workflow starts if the commit message contains a marker such as `[skip ci]`."""
 _LOOPBACK_HOST = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|::1?|", re.IGNORECASE)
@@ -139,7 +137,7 @@ async def _has_workflows(
 
 async def _has_ci_service(workspace: Workspace) -> bool:
     """Returns True if the repository contains a configuration file of a CI service other than GitHub Actions."""
-    return any(_CI_SERVICE_FILE.match(f"/{path}".casefold()) for path in await workspace.list_files())
+    return any(map(CI_SERVICES.matches, await workspace.list_files()))
 
 
 def find_outsiders(thread: Thread, bot_user: User | None) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ RUNNER_FILES = re.compile(
     r"|phpunit[\w.-]*\.xml(\.dist)?|pom\.xml|(build|settings)\.gradle(\.kts)?|gradle\.properties|gradlew|mvnw|Cargo\.toml"
     r"|\.travis\.ya?ml|\.gitlab-ci\.ya?ml|azure-pipelines\.ya?ml|appveyor\.ya?ml|Jenkinsfile",
 )
-RUNNER_DIRECTORIES = re.compile(r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config)/")
+RUNNER_DIRECTORIES = re.compile(r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config)/(?!.*\.md$)")
 # Python imports these files before the test runner, or instead of it.
 SHADOWING_FILES = re.compile(
     r"(^|/)((site|user)customize\.py|[^/]+\.pth)$|^(src/)?(_?pytest|pluggy)(\.py$|/)"

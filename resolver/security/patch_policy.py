@@ -6,65 +6,24 @@ published.
 """
 
 import posixpath
-import re
 import unicodedata
 from fnmatch import fnmatchcase
 
 from pydantic import Field
 
 from patchwright.resolver.domain import Patch
-from patchwright.resolver.proof.file_classifier import is_pytest_file, is_runner_config
+from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_file
 from patchwright.resolver.security.dependency_notes import find_dependency_notes
 from patchwright.resolver.security.review_notes import find_review_notes
+from patchwright.resolver.security.sensitive_files import find_file_kind
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.text.filters import list_names
 from patchwright.resolver.text.untrusted import is_visible_character, strip_invisible
 from patchwright.resolver.workspaces import ABSENT, GITLINK, SYMLINK, FileChange, Workspace
 from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_SENTENCES = 10  # maximum number of sentences of one kind in a message
-
-CI_SERVICE_FILES = (
-    *("/.gitlab-ci.yml", "/.gitlab/*", "/.circleci/*", "/.travis.yml", "/.drone.yml", "/.cirrus.yml"),
-    *("/.buildkite/*", "/.woodpecker*", "/.forgejo/*", "/.gitea/*", "/.azure-pipelines/*", "/.ci/*"),
-    *(
-        "/azure-pipelines*.yml",
-        "/appveyor.yml",
-        "/.appveyor.yml",
-        "/bitbucket-pipelines.yml",
-        "*/jenkinsfile",
-    ),
-)
-"""Patterns for the configuration of CI services other than GitHub Actions, in lowercase."""
-
-PROTECTED_PATHS = (
-    (("*/.gitmodules", "*/.lfsconfig"), "this file decides where git fetches other code from"),
-    (("/.github/workflows/*", "/.github/actions/*", "*/action.yml", "*/action.yaml"), "this file runs in CI"),
-    (CI_SERVICE_FILES, "this file runs in CI"),
-    (
-        ("*/.husky/*", "*/.githooks/*", "*/.pre-commit-config.yaml", "*/lefthook.y*ml"),
-        "this file runs on a commit",
-    ),
-    (
-        (
-            *(
-                "/.github/patchwright.toml",
-                "/.github/dependabot.y*ml",
-                "/.github/settings.yml",
-                "/.github/*.json5",
-            ),
-            *("*/renovate.json*", "*/.renovaterc*", "/.mergify.yml", "/.github/mergify.yml", "*/codeowners"),
-        ),
-        "this file configures what bots may do",
-    ),
-)
-"""Patterns for paths that only maintainers may change, each with the reason. The patterns are lowercase and
-begin with a slash.
-"""
-
-MANIFESTS = re.compile(
-    r"(pyproject\.toml|setup\.(py|cfg)|requirements[^/]*\.(txt|in)|pipfile|package\.json|cargo\.toml|go\.mod|gemfile"
-    r"|pom\.xml|build\.gradle(\.kts)?|composer\.json|dockerfile|makefile)|.*(\.lock|-lock\.(json|yaml)|go\.sum)"
-)
+MAX_NAMES = 3  # maximum number of files that one note names
 
 
 class PatchLimits(FrozenModel):
@@ -113,7 +72,7 @@ class PatchCheck(FrozenModel):
     violation.
     """
     notes: tuple[str, ...] = ()
-    """One sentence for each change that a reviewer should look at."""
+    """Sentences about the changes that a reviewer should look at. One sentence may name several files."""
 
 
 async def filter_patch(
@@ -155,11 +114,15 @@ async def check_patch(workspace: Workspace, patch: Patch, limits: PatchLimits = 
     changes = await workspace.list_changes(patch)
     violations = [sentence for change in changes if (sentence := _find_violation(change, limits))]
     dependency_notes = await find_dependency_notes(workspace, patch, changes)
-    notes = [note for change in changes if (note := dependency_notes.get(change.path) or _get_note(change))]
+    others = tuple(change for change in changes if change.path not in dependency_notes)
     return PatchCheck(
         files=tuple(change.path for change in changes),
         violations=_limit_sentences([*_find_size_violations(changes, len(patch.diff), limits), *violations]),
-        notes=_limit_sentences([*notes, *await find_review_notes(workspace, patch, changes)]),
+        notes=(
+            *await find_review_notes(workspace, patch, changes),
+            *_limit_sentences(list(dependency_notes.values())),
+            *_describe_changes(others),
+        ),
     )
 
 
@@ -190,25 +153,44 @@ def _find_violation(change: FileChange, limits: PatchLimits) -> str | None:
         return f"{path} is in git's own directory."
     if any(fnmatchcase(normalized, f"/{pattern.lstrip('/')}".casefold()) for pattern in limits.allowed_paths):
         return None
-    for patterns, reason in PROTECTED_PATHS:
-        if any(fnmatchcase(normalized, pattern) for pattern in patterns):
-            return f"Only maintainers may change {path}, because {reason}."
+    if (kind := find_file_kind(path)) and kind.handling == "maintainers":
+        return f"Only maintainers may change {path}, because this file {kind.reason}."
     return None
 
 
+def _describe_changes(changes: tuple[FileChange, ...]) -> list[str]:
+    """Returns one sentence for all files that a reviewer should look at for the same reason. A long list of
+    harmless files therefore hides no other file.
+    """
+    paths: dict[str, list[str]] = {}
+    for change in changes:
+        if predicate := _get_note(change):
+            paths.setdefault(predicate, []).append(change.path)
+    return [_join_sentence(names, predicate) for predicate, names in paths.items()]
+
+
+def _join_sentence(names: list[str], predicate: str) -> str:
+    if len(names) > 1:
+        verb, _, rest = predicate.partition(" ")
+        verb = {"was": "were", "is": "are"}.get(verb) or verb.removesuffix("s")
+        predicate = f"{verb} {rest}"
+    return f"{list_names(names, MAX_NAMES)} {predicate}."
+
+
 def _get_note(change: FileChange) -> str | None:
-    """Returns a sentence that a reviewer should read about this change, or None if there is none."""
-    name = posixpath.basename(change.path).lower()
-    if is_pytest_file(change.path) and change.mode == ABSENT:
-        return f"{change.path} was deleted; it contained tests."
+    """Returns the predicate of a sentence that a reviewer should read about this change, or None if there is
+    nothing to say about it.
+    """
+    if is_test_file(change.path) and change.mode == ABSENT:
+        return "was deleted with its tests"
     if is_runner_config(change.path):
-        return f"{change.path} can change how the tests run."
-    if MANIFESTS.fullmatch(name):
-        return f"{change.path} changes what is installed or built."
+        return "can change how the tests run"
+    if kind := find_file_kind(change.path):
+        return kind.reason
     if change.mode == "100755" and change.old_mode != "100755":
-        return f"{change.path} became executable."
+        return "is executable now"
     if change.mode == SYMLINK:
-        return f"{change.path} is a symbolic link to {_escape_invisible(change.link_target or '')}."
+        return f"is a symbolic link to {_escape_invisible(change.link_target or '')}"
     return None
 
 

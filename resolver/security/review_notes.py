@@ -11,10 +11,13 @@ from collections import Counter
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.proof.file_classifier import is_test_related
 from patchwright.resolver.summary import clip_line
+from patchwright.resolver.text.filters import list_names
 from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 
 MAX_FILES = 100
 MAX_FILE_BYTES = 1_000_000  # bytes per file
+MAX_NOTES = 3  # notes for each pattern; further files are only named
+MAX_NAMES = 10  # further files that are named
 
 IMMEDIATE_EXITS = re.compile(
     r"\bos\._exit\b|\bos\.abort\b|\bos\.kill(?:pg)?\(\s*os\.get|\batexit\b|\bat_exit\b|\bexit!|\bprocess\.(?:abort|reallyExit|kill)\b"
@@ -48,14 +51,18 @@ note.
 
 
 async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...]) -> list[str]:
-    """Returns one sentence for each file and pattern that matches. Only added lines are searched."""
+    """Returns one sentence for each file and pattern that matches. Only added lines are searched. If a pattern
+    matches in many files, one more sentence names the other files.
+    """
     files = [change for change in changes if change.mode.startswith("100")]
     scanned = [change for change in files if change.size <= MAX_FILE_BYTES][:MAX_FILES]
-    sentences = []
+    notes: dict[str, dict[str, str]] = {note: {} for _, _, note in PATTERNS}
     for change in scanned:
         new = (await workspace.read_patched(patch, change.path) or b"").decode(errors="replace")
         old = "" if change.old_mode == ABSENT else await workspace.read(change.path) or ""
-        sentences += scan_added_lines(change.path, old, new)
+        for note, sentence in scan_added_lines(change.path, old, new).items():
+            notes[note][change.path] = sentence
+    sentences = [sentence for by_path in notes.values() for sentence in _limit_notes(by_path)]
     if skipped_count := len(files) - len(scanned):
         sentences.append(
             f"{skipped_count} changed files were not scanned for code that can deceive test runs, "
@@ -64,8 +71,22 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
     return sentences
 
 
-def scan_added_lines(path: str, old: str, new: str) -> list[str]:
-    """Compares two versions of a file. Returns one sentence for each pattern that matches an added line."""
+def _limit_notes(notes: dict[str, str]) -> list[str]:
+    """Returns the first notes of one kind, and a sentence with the paths of the others. `notes` maps paths to
+    notes.
+    """
+    sentences, others = [*notes.values()][:MAX_NOTES], [*notes][MAX_NOTES:]
+    return (
+        [*sentences, f"There are more such lines in {list_names(others, MAX_NAMES)}."]
+        if others
+        else sentences
+    )
+
+
+def scan_added_lines(path: str, old: str, new: str) -> dict[str, str]:
+    """Compares two versions of a file. Returns one sentence for each pattern that matches an added line. The
+    keys are the notes of the patterns.
+    """
     old_lines = Counter(map(str.strip, old.splitlines()))
     added = []
     for number, line in enumerate(new.splitlines(), start=1):
@@ -73,16 +94,15 @@ def scan_added_lines(path: str, old: str, new: str) -> list[str]:
             old_lines[line.strip()] -= 1
         else:
             added.append((number, line))
-    matches = (
-        (note, next(((number, match) for number, line in added if (match := pattern.search(line))), None))
-        for pattern, in_tests, note in PATTERNS
-        if in_tests or not is_test_related(path)
-    )
-    return [
-        f"{path}, line {first_match[0]}, {note}: `{_get_excerpt(first_match[1])}`"
-        for note, first_match in matches
-        if first_match is not None
-    ]
+    sentences = {}
+    for pattern, in_tests, note in PATTERNS:
+        if in_tests or not is_test_related(path):
+            matches = [(number, match) for number, line in added if (match := pattern.search(line))]
+            if matches:
+                numbers = list_names([str(number) for number, _ in matches])
+                subject = f"line{'s' if len(matches) > 1 else ''} {numbers}"
+                sentences[note] = f"{path}, {subject}, {note}: `{_get_excerpt(matches[0][1])}`"
+    return sentences
 
 
 def _get_excerpt(match: re.Match[str]) -> str:

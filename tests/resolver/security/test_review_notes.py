@@ -23,26 +23,35 @@ from patchwright.resolver.security.review_notes import scan_added_lines
     ],
 )
 def test_an_added_line_that_can_affect_tests_is_noted(line: str, what: str) -> None:
-    assert scan_added_lines("src/a", "x\n", f"x\n{line}\n") == [f"src/a, line 2, {what}: `{line.strip()}`"]
+    assert scan_added_lines("src/a", "x\n", f"x\n{line}\n") == {
+        what: f"src/a, line 2, {what}: `{line.strip()}`"
+    }
 
 
 def test_a_moved_line_is_not_noted() -> None:
-    assert scan_added_lines("cli.py", "sys.exit(main())\nx = 1\n", "x = 2\n\n  sys.exit(main())\n") == []
+    assert scan_added_lines("cli.py", "sys.exit(main())\nx = 1\n", "x = 2\n\n  sys.exit(main())\n") == {}
 
 
 def test_an_additional_line_of_the_same_kind_is_noted() -> None:
-    assert scan_added_lines("cli.py", "os._exit(0)\n", "os._exit(0)\nos._exit(0)\n") == [
-        "cli.py, line 2, can end the process that runs it, even during tests: `os._exit(0)`"
-    ]
+    (sentence,) = scan_added_lines("cli.py", "os._exit(0)\n", "os._exit(0)\nos._exit(0)\n").values()
+    assert sentence == "cli.py, line 2, can end the process that runs it, even during tests: `os._exit(0)`"
+
+
+def test_a_harmless_line_hides_no_other_line_of_its_kind() -> None:
+    lines = ["sys.exit(main())", *("sys.exit(0)",) * 4]
+    (sentence,) = scan_added_lines("cli.py", "", "\n".join(lines)).values()
+    assert (
+        sentence == "cli.py, lines 1, 2, 3 and 2 more, can end the process that runs it: `sys.exit(main())`"
+    )
 
 
 def test_in_tests_only_immediate_exits_are_noted() -> None:
-    assert scan_added_lines("tests/test_cli.py", "", "with pytest.raises(SystemExit): sys.exit(1)\n") == []
+    assert scan_added_lines("tests/test_cli.py", "", "with pytest.raises(SystemExit): sys.exit(1)\n") == {}
     assert len(scan_added_lines("tests/test_cli.py", "", "os._exit(0)\n")) == 1
 
 
 def test_a_match_in_a_long_line_is_found_and_clipped() -> None:
-    (sentence,) = scan_added_lines("a.py", "", f"x = 1;{' ' * 100_000}os._exit(0)")
+    (sentence,) = scan_added_lines("a.py", "", f"x = 1;{' ' * 100_000}os._exit(0)").values()
     assert sentence.endswith(": `os._exit(0)`")
 
 
@@ -50,4 +59,4 @@ def test_a_match_in_a_long_line_is_found_and_clipped() -> None:
     "line", ["def exit_code(): ...", "model.exit", "on_exit = 1", "weights = 'best.pth'", ""]
 )
 def test_ordinary_code_is_not_noted(line: str) -> None:
-    assert scan_added_lines("a.py", "", line) == []
+    assert scan_added_lines("a.py", "", line) == {}

@@ -253,6 +253,13 @@ def test_a_draft_names_a_changed_test_configuration_and_its_effect_once() -> Non
     assert "tox.ini can change how" not in body and "- a is a link.\n" in body
 
 
+def test_the_agents_own_points_crowd_out_no_note_about_the_change() -> None:
+    finish = demo_finish().model_copy(update={"to_check": tuple(f"Point {number}." for number in range(10))})
+    notes = tuple(f"{number}.py is executable now." for number in range(12))
+    body = render_body(demo_verdict(), finish, notes=notes, open_points=("A.", "B.", "C."))
+    assert [note for note in notes if f"- {note}\n" not in above_the_fold(body)] == []
+
+
 def test_a_change_to_documentation_has_its_own_headline_unless_a_test_fails() -> None:
     verdict = demo_verdict().model_copy(update={"kind": "unproven", "fail_to_pass": ()})
     assert render_body(verdict, files=("README.md",)).startswith(
