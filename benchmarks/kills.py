@@ -287,6 +287,7 @@ def points(reference: KillTrialResult) -> list[Point]:
         *(Point("model", turn) for turn in range(TURNS)),
         Point("command", 0),
         *(Point("proof", tenths) for tenths in PROOF),
+        *(Point("edit", 1, moment) for moment in moments),
         *(Point("write", number, moment) for number in range(1, reference.writes + 1) for moment in moments),
     ]
 
