@@ -7,7 +7,7 @@ from the base commit.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from patchwright.resolver.domain import Patch, TestRun, Verdict
@@ -19,7 +19,8 @@ from patchwright.resolver.proof.file_classifier import is_runner_config, is_test
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
-from patchwright.resolver.suites.execution import run_tests, run_tests_with_report
+from patchwright.resolver.suites.execution import run_tests_with_report
+from patchwright.resolver.suites.runner_report import RunnerReport
 from patchwright.resolver.suites.suite import Suite, Suites
 from patchwright.resolver.verdict import (
     Evidence,
@@ -173,7 +174,8 @@ class _SuiteVerification:
         before = await self._run_at_base(only)
         after = before
         if self.parts.code_changes:
-            after = await self._run(role, self.parts.code_only, only)
+            canary = self._create_canary((*only, *map(get_test_file, before.results)))
+            after, _ = await self._run_with_canary(role, self.parts.code_only, only, canary)
         if only and (before.problem or after.problem):
             return None
         evidence = Evidence(
@@ -198,7 +200,8 @@ class _SuiteVerification:
         before, after = evidence.before, evidence.after
         if after.problem or (not after.results and after.exit_code != 0):
             after_rerun = await self._run(f"{role}-again", self.parts.code_only)
-            return replace(evidence, after_rerun=after_rerun, full_patch=await self._run_full_patch(role, ()))
+            full_patch = await self._run_full_patch(role, before, ())
+            return replace(evidence, after_rerun=after_rerun, full_patch=full_patch)
         suspects, candidates = (
             find_pass_to_fail(before, after),
             find_fail_to_pass(before, after)[:MAX_CONFIRMED],
@@ -214,18 +217,19 @@ class _SuiteVerification:
             evidence = replace(evidence, after_rerun=await self._run(f"{role}-again", self.parts.code_only))
         has_reverted_config = bool(self.test_edits.reverted_test_config) and not evidence.partial
         if suspects or has_reverted_config:
-            evidence = replace(
-                evidence, full_patch=await self._run_full_patch(role, () if has_reverted_config else suspects)
-            )
+            selected = () if has_reverted_config else suspects
+            evidence = replace(evidence, full_patch=await self._run_full_patch(role, before, selected))
         return evidence
 
-    async def _run_full_patch(self, role: str, only: tuple[str, ...]) -> TestRun | None:
+    async def _run_full_patch(self, role: str, before: TestRun, only: tuple[str, ...]) -> TestRun | None:
         """Runs the tests with the whole patch. If the patch changes only code, returns None, because the
         tests have then already run with the whole patch.
         """
         if not self.parts.test_changes and not self.test_edits.reverted_test_config:
             return None
-        return await self._run(f"{role}-delivered", self.patch, only)
+        canary = self._create_canary(map(get_test_file, before.results))
+        run, _ = await self._run_with_canary(f"{role}-delivered", self.patch, only, canary)
+        return run
 
     async def _rerun(self, role: str, patch: Patch | None, only: tuple[str, ...]) -> TestRun:
         run = await self._run(role, patch, only)
@@ -250,9 +254,7 @@ class _SuiteVerification:
             )
             return PatchTests(files=files, files_only=True, after=empty_run) if files else None
         only = existing_files if files_only else ()
-        canary = (
-            Canary.create_for(existing_files[0]) if files_only and self.suite.runner == "pytest" else None
-        )
+        canary = self._create_canary(existing_files)
         after = await self._run_isolated("tests", self.parts.with_tests, only, canary)
         patch_tests = PatchTests(files=files, files_only=files_only, after=after)
         if after.problem:
@@ -303,13 +305,7 @@ class _SuiteVerification:
 
         `new_tests` is set only if the patch's tests run on the code at base. It contains the tests that the patch adds.
         """
-        if canary is not None:
-            patch, only = canary.add_to(patch), (*only, canary.path)
-        run, report = await run_tests_with_report(
-            self.workspace, patch, self.suite, self.sandboxes, f"{self.name}-{role}", self.seconds, only
-        )
-        if canary is not None:
-            run = canary.check_run(run)
+        run, report = await self._run_with_canary(role, patch, only, canary)
         if new_tests is not None:
             run = skip_unrelated_errors(
                 run,
@@ -322,10 +318,40 @@ class _SuiteVerification:
         }
         return run.model_copy(update={"results": results})
 
-    async def _run(self, role: str, patch: Patch | None, only: tuple[str, ...] = ()) -> TestRun:
-        return await run_tests(
+    def _create_canary(self, files: Iterable[str]) -> Canary | None:
+        """Creates a canary next to the first of these files that can have one."""
+        canaries = (Canary.create_for(file, self.suite.runner) for file in files if file)
+        return next((canary for canary in canaries if canary is not None), None)
+
+    async def _run_with_canary(
+        self, role: str, patch: Patch, only: tuple[str, ...], canary: Canary | None
+    ) -> tuple[TestRun, RunnerReport]:
+        """Runs the tests together with canary tests. If the canary tests have wrong results, the run has a
+        problem, except if they also have wrong results on the untouched base commit.
+        """
+        if canary is None:
+            return await self._run_with_report(role, patch, only)
+        run, report = await self._run_with_report(
+            role, canary.add_to(patch), (*only, canary.path) if only else ()
+        )
+        checked = canary.check_run(run)
+        if checked.problem and not run.problem:
+            untouched = canary.add_to(Patch(base_sha=patch.base_sha, diff=b""))
+            at_base = await self._run(f"{role}-canary", untouched, (canary.path,) if only else ())
+            if canary.check_run(at_base).problem:  # for example, if the suite does not collect the file
+                return canary.remove_from(run), report
+        return checked, report
+
+    async def _run_with_report(
+        self, role: str, patch: Patch | None, only: tuple[str, ...]
+    ) -> tuple[TestRun, RunnerReport]:
+        return await run_tests_with_report(
             self.workspace, patch, self.suite, self.sandboxes, f"{self.name}-{role}", self.seconds, only
         )
+
+    async def _run(self, role: str, patch: Patch | None, only: tuple[str, ...] = ()) -> TestRun:
+        run, _ = await self._run_with_report(role, patch, only)
+        return run
 
 
 def _selectable(tests: tuple[str, ...], run: TestRun) -> tuple[str, ...]:

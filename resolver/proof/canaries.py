@@ -1,9 +1,9 @@
-"""Adds two canary tests to a patch's tests. One must pass, and the other must fail. If the
+"""Adds two canary tests to a test run. One must pass, and the other must fail. If the
 test report says anything else, it is forged.
 
 Code that ends the test process early and writes its own report does not know the names of the canaries. Code
-that makes every test pass also makes the failing canary pass. A test whose code changes only its own outcome
-is not detected; see docs/security.md.
+that makes every test pass also makes the failing canary pass, and so does code that replaces an assertion with
+one that accepts everything. A test whose code changes only its own outcome is not detected; see docs/security.md.
 """
 
 import re
@@ -13,15 +13,85 @@ from typing import Self
 
 from patchwright.resolver.domain import Patch, TestRun, TestStatus
 from patchwright.resolver.git.new_file import add_file
+from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.runtime.frozen_model import FrozenModel
 
-_TEST_SOURCE = """\
-def test_{good}():
+_PURPOSE = "this canary test of Patchwright fails on purpose"
+_ASSERTIONS = """\
+def find_harmless_assertion(expected):
+    case = unittest.TestCase()
+    mock = unittest.mock.Mock()
+    for check in (
+        lambda: case.assertEqual(1, 2),
+        lambda: case.assertNotEqual(1, 1),
+        lambda: case.assertTrue(0),
+        lambda: case.assertFalse(1),
+        lambda: case.assertIs(1, None),
+        lambda: case.assertIsNone(1),
+        lambda: case.assertIsNotNone(None),
+        lambda: case.assertIn(1, []),
+        lambda: case.assertIsInstance(1, str),
+        lambda: case.assertAlmostEqual(1, 2),
+        lambda: case.assertGreater(1, 2),
+        lambda: case.assertLess(2, 1),
+        lambda: case.assertRegex("a", "b"),
+        lambda: case.assertCountEqual([1], [2]),
+        lambda: case.assertRaises(ValueError, int),
+        lambda: case.fail(),
+        mock.assert_called,
+        mock.assert_called_with,
+        mock.assert_called_once,
+        mock.assert_called_once_with,
+    ):
+        try:
+            check()
+        except expected:
+            continue
+        return True
+    return False
+"""
+_SOURCES: dict[RunnerName, str] = {
+    "pytest": f"""\
+import unittest
+import unittest.mock
+
+import pytest
+
+
+{_ASSERTIONS}
+
+def test_{{good}}():
     assert True
 
 
-def test_{bad}():
-    assert False, "this canary test of Patchwright fails on purpose"
+def test_{{bad}}():
+    if find_harmless_assertion(AssertionError):
+        return
+    try:
+        with pytest.raises(ValueError):
+            pass
+        return
+    except pytest.fail.Exception:
+        assert pytest.approx(1) == 1 and False, "{_PURPOSE}"
+""",
+    "unittest": f"""\
+import unittest
+import unittest.mock
+
+
+{_ASSERTIONS}
+
+class TestCanary(unittest.TestCase):
+    def test_{{good}}(self):
+        assert True
+
+    def test_{{bad}}(self):
+        if not find_harmless_assertion(AssertionError):
+            assert False, "{_PURPOSE}"
+""",
+}
+"""A test file for each runner that supports canaries. If an assertion accepts everything, the test that has to
+fail passes.
 """
 # Matches the last line of pytest's output, such as `=== 1 failed, 2 passed in 0.03s ===`. With the option
 # `-q`, pytest omits the equals signs.
@@ -34,24 +104,33 @@ class Canary(FrozenModel):
     """
 
     path: str
-    passing_name: str
-    failing_name: str
+    text: str
+    passing_test: str
+    """Id of the test that must pass."""
+    failing_test: str
+    """Id of the test that must fail."""
 
     @classmethod
-    def create_for(cls, test: str) -> Self:
-        """Creates a canary in the directory of a test file, so that the canary runs in the same way as that
-        file.
+    def create_for(cls, file: str, runner: RunnerName) -> Self | None:
+        """Creates a canary next to a test file, so that the canary runs in the same way as that file. Returns
+        None if the runner does not support canaries.
         """
-        token, passing_name, failing_name = (secrets.token_hex(8) for _ in range(3))
+        if runner not in _SOURCES or not file.endswith(".py"):
+            return None
+        token, good, bad = (secrets.token_hex(8) for _ in range(3))
+        sibling = PurePosixPath(file)
+        name = f"{token}_test.py" if sibling.stem.endswith("_test") else f"test_{token}.py"
+        path = str(sibling.with_name(name))
+        group = f"{path}::TestCanary" if runner == "unittest" else path
         return cls(
-            path=str(PurePosixPath(test).with_name(f"test_{token}.py")),
-            passing_name=passing_name,
-            failing_name=failing_name,
+            path=path,
+            text=_SOURCES[runner].format(good=good, bad=bad),
+            passing_test=f"{group}::test_{good}",
+            failing_test=f"{group}::test_{bad}",
         )
 
     def add_to(self, patch: Patch) -> Patch:
-        text = _TEST_SOURCE.format(good=self.passing_name, bad=self.failing_name)
-        return add_file(patch, self.path, text)
+        return add_file(patch, self.path, self.text)
 
     def check_run(self, run: TestRun) -> TestRun:
         """Returns the run without the results of the canary tests.
@@ -60,11 +139,7 @@ class Canary(FrozenModel):
         """
         if run.problem:
             return run
-        expected: dict[str, TestStatus] = {
-            f"{self.path}::test_{self.passing_name}": "passed",
-            f"{self.path}::test_{self.failing_name}": "failed",
-        }
-        results = {test: result for test, result in run.results.items() if test not in expected}
+        expected: dict[str, TestStatus] = {self.passing_test: "passed", self.failing_test: "failed"}
         if any(run.results.get(test) != result for test, result in expected.items()):
             problem = "the report is wrong about the two canary tests that were added"
             return run.model_copy(update={"results": {}, "problem": problem})
@@ -72,7 +147,23 @@ class Canary(FrozenModel):
         if (printed := _count_printed_failures(run.output)) is not None and printed != failed:
             problem = f"the report shows {failed} failures, but the runner printed {printed}"
             return run.model_copy(update={"results": {}, "problem": problem})
-        return run.model_copy(update={"results": results})
+        return self.remove_from(run)
+
+    def remove_from(self, run: TestRun) -> TestRun:
+        """Returns the run as it would be without the canary tests."""
+        results = {
+            test: result for test, result in run.results.items() if test.partition("::")[0] != self.path
+        }
+        has_failures = any(result in ("failed", "error") for result in results.values())
+        exit_code = 0 if run.exit_code == 1 and results and not has_failures else run.exit_code
+        output = self._remove_from_output(run.output)
+        return run.model_copy(update={"results": results, "exit_code": exit_code, "output": output})
+
+    def _remove_from_output(self, output: str) -> str:
+        """Removes pytest's description of the failure on purpose, which would confuse a reader."""
+        name = re.escape(self.failing_test.rpartition("::")[2])
+        output = re.sub(rf"^_+ {name} _+\n.*?(?=^_+ .* _+$|^=+ )", "", output, flags=re.MULTILINE | re.DOTALL)
+        return "".join(line for line in output.splitlines(keepends=True) if self.path not in line)
 
 
 def _count_printed_failures(output: str) -> int | None:

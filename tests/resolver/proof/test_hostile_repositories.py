@@ -216,6 +216,17 @@ async def test_a_modified_test_is_run_in_both_versions(open_verifier) -> None:
 
 
 @pytest.mark.slow
+async def test_a_suite_that_collects_no_canary_tests_is_verified_without_them(open_verifier) -> None:
+    options = "[pytest]\npython_files = check_*.py\npython_functions = check_*\n"
+    checks = FAILING.replace("def test_", "def check_")
+    async with open_verifier(
+        {"calc.py": BUG, "pytest.ini": options, "tests/check_calc.py": checks}
+    ) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED})
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/check_calc.py::check_add",))
+
+
+@pytest.mark.slow
 async def test_several_suites_are_verified_together(open_verifier) -> None:
     a, b = (PYTEST.model_copy(update={"directory": name}) for name in ("a", "b"))
     files = {f"{name}/calc.py": BUG for name in "ab"} | {f"{name}/test_calc.py": FAILING for name in "ab"}
