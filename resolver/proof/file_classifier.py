@@ -14,14 +14,18 @@ TEST_FILE_NAMES = re.compile(
 # used.
 RUNNER_FILES = re.compile(
     r"conftest\.py|\.?pytest\.(ini|toml)|tox\.(ini|toml)|noxfile\.py|\.coveragerc|setup\.cfg|pyproject\.toml"
-    r"|package\.json|\.(npm|yarn|mocha|tap|nyc|c8|babel|swc)rc(\.\w+)*|\.pnpmfile\.c?js"
-    r"|(jest|vitest|vite|karma|ava|babel|playwright|cypress|wdio|mocha|web-test-runner)(\.\w+)?\.(config|conf|workspace)"
+    r"|package\.json|\.(npm|yarn|mocha|tap|nyc|c8|babel|swc)rc(\.\w+)*|\.pnpmfile\.c?js|\.pnp\..*|mocha\.opts"
+    r"|[jt]sconfig(\.[\w.-]+)?\.json|bunfig\.toml|deno\.jsonc?|\.tool-versions|\.\w+-version|\.nvmrc|\.?mise(\.\w+)*\.toml"
+    r"|rust-toolchain(\.toml)?|.*\.mk"
+    r"|(jest|vitest|vite|karma|ava|nyc|babel|playwright|cypress|wdio|mocha|web-test-runner)(\.\w+)?\.(config|conf|workspace)"
     r"\.\w+|(vitest|vite|jest)\.(setup|workspace)\.\w+"
     r"|(GNU)?[Mm]akefile|[Jj]ustfile|[Tt]askfile\.ya?ml|Rakefile|\.rspec|(spec|rails|test)_helper\.rb"
     r"|phpunit[\w.-]*\.xml(\.dist)?|pom\.xml|(build|settings)\.gradle(\.kts)?|gradle\.properties|gradlew|mvnw|Cargo\.toml"
     r"|\.travis\.ya?ml|\.gitlab-ci\.ya?ml|azure-pipelines\.ya?ml|appveyor\.ya?ml|Jenkinsfile",
 )
-RUNNER_DIRECTORIES = re.compile(r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config)/(?!.*\.md$)")
+RUNNER_DIRECTORIES = re.compile(
+    r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config|\.yarn|node_modules)/(?!.*\.md$)"
+)
 # Python imports these files before the test runner, or instead of it.
 SHADOWING_FILES = re.compile(
     r"(^|/)((site|user)customize\.py|[^/]+\.pth)$|^(src/)?(_?pytest|pluggy)(\.py$|/)"

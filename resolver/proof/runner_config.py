@@ -13,6 +13,7 @@ from typing import Any
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.proof.file_classifier import is_runner_config, is_shadowing_runner
+from patchwright.resolver.proof.started_files import find_started_files
 from patchwright.resolver.suites.project_dir import parse_json_or_empty
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
@@ -28,11 +29,6 @@ _PACKAGE_JSON_PRODUCT_KEYS = frozenset(
     "peerDependenciesMeta optionalDependencies bundleDependencies engines os cpu private publishConfig sideEffects "
     "exports packageManager".split()
 )
-# Matches a program whose argument is a file of the repository, or a command that is itself such a file.
-_STARTED_FILE = re.compile(
-    r"(?:^|[\s;&|(\"'@])(?:(?:node|bash|sh|dash|python3?|ruby|perl|tsx|ts-node|bun|deno run)(?:\s+-\S+)*\s+|(?=\./))"
-    r"(?:\./)?(?P<path>[\w.-]+(?:/[\w.-]+)*)"
-)
 
 
 async def find_reverted_test_config(
@@ -41,7 +37,7 @@ async def find_reverted_test_config(
     """Returns the paths of the patch's files that verification replaces with the base commit's version.
     Raises WorkspaceError.
     """
-    started = await _files_started_by_tests(workspace, suites, changes)
+    started = await find_started_files(workspace, suites, frozenset(change.path for change in changes))
     paths = set[str]()
     for change in changes:
         is_test_config = change.path in started or (
@@ -58,32 +54,6 @@ def _is_shadowing(path: str, suites: tuple[Suite, ...]) -> bool:
     return any(
         is_shadowing_runner(path, directory) for directory in ("", *(suite.directory for suite in suites))
     )
-
-
-async def _files_started_by_tests(
-    workspace: Workspace, suites: tuple[Suite, ...], changes: tuple[FileChange, ...]
-) -> frozenset[str]:
-    """Returns the changed files that a test command starts by name, directly or through the `test` scripts of
-    package.json.
-    """
-    paths = {change.path for change in changes}
-    started = set[str]()
-    for suite in suites:
-        directory = suite.directory
-        package = await workspace.read(str(PurePosixPath(directory, "package.json")), MAX_MANIFEST_BYTES)
-        for text in (suite.command, *_read_test_scripts(package)):
-            named_paths = {
-                str(PurePosixPath(directory, match["path"])) for match in _STARTED_FILE.finditer(text)
-            }
-            started |= named_paths & paths
-    return frozenset(started)
-
-
-def _read_test_scripts(package: str | None) -> tuple[str, ...]:
-    scripts = parse_json_or_empty(package).get("scripts")
-    if not isinstance(scripts, dict):
-        return ()
-    return tuple(str(text) for name, text in scripts.items() if "test" in str(name))
 
 
 async def _is_product_only_change(workspace: Workspace, patch: Patch, change: FileChange) -> bool:

@@ -1,0 +1,193 @@
+"""Finds the changed files that a test command starts or loads before the first test, at any depth. Examples are
+scripts, makefile fragments, and the modules that a test runner's configuration names.
+
+All texts are read at the base commit. The search compares texts and executes nothing, so a file whose name is
+computed is not found.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Any, Literal, NamedTuple
+
+from patchwright.resolver.proof.affected_tests import find_mentions
+from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_related
+from patchwright.resolver.suites.project_dir import get_table, parse_json_or_empty
+from patchwright.resolver.suites.suite import Suite
+from patchwright.resolver.workspaces import Workspace
+
+MAX_FILES_READ = 60  # files that are searched for further files
+MAX_FILE_BYTES = 500_000  # bytes of one of these files
+MAX_IMPORTERS_READ = 30  # files that are read to find out whether they import a module
+
+# Matches a program whose argument is a file of the repository.
+_STARTED = re.compile(
+    r"(?:^|[\s;&|(\"'@!-])(?:node(?!\s[^\n;&|]*--test\b)|bash|sh|dash|zsh|python3?|ruby|perl|tsx|ts-node|bun"
+    r"|deno run|source|\.)(?:\s+-\S+)*\s+(?:\./)?(?P<path>[\w.-]+(?:/[\w.-]+)*)",
+    re.MULTILINE,
+)
+# Matches a path after `./`. It may be a program, or an argument of one.
+_LOCAL_PATH = re.compile(r"(?:^|[\s;&|(\"'@!-])(?P<path>\./[\w.-]+(?:/[\w.-]+)*)", re.MULTILINE)
+_OPTION = re.compile(
+    r"(?<!\S)(?:-[rcf]|--(?:require|import|loader|experimental-loader|config|reporter|test-reporter|file|makefile"
+    r"|env-file|setup\w*|global-?setup|preset|ui|test-?environment|rcfile))[=\s]+[\"']?(?P<path>[\w@./<>-]+)",
+    re.IGNORECASE,
+)
+_INCLUDE = re.compile(r"^[ \t]*[-s]?include[ \t]+(?P<paths>.*)$", re.MULTILINE)
+_MAKE_VARIABLE = re.compile(r"\$[({]\w+[)}]/?")
+_IMPORT = re.compile(
+    r"(?:\brequire\s*\(|\bfrom\b|\bimport\b\s*\(?)\s*[\"'`](?P<path>\.{1,2}/[^\"'`\n]+)[\"'`]"
+)
+# Keys of the configurations of jest, vitest, mocha, tap and ava whose values name modules that the runner loads.
+_LOADING_KEY = re.compile(
+    r"(?<![\w.])[\"']?(?:setup(?:Files\w*)?|teardown|global(?:Setup|Teardown)|testEnvironment|reporters?|(?:test)?[rR]unner"
+    r"|transform|snapshot\w+|resolver|preset|testResultsProcessor|testSequencer|require|import|loader|node-option"
+    r"|nodeArguments|ui|file|extends|plugin|before|after)[\"']?\s*[:=]"
+    r"(?P<value>\s*\[[^\]]*\]|\s*\{[^}]*\}|(?:[ \t]*\n[ \t]*-[^\n]*)+|[^\n,]*)"
+)
+_WORD = re.compile(r"[\w@.<>-]+(?:/[\w@.<>*-]+)*")
+_SUFFIXES = ("", *(f".{name}" for name in "js cjs mjs ts cts mts tsx jsx json node py sh mk".split()))
+_SHELL_SUFFIXES = ("", ".sh", ".bash", ".mk", ".mak", ".make")
+
+
+class _Reference(NamedTuple):
+    path: str
+    """Path as it is written, relative to a directory of the repository."""
+    kind: Literal["started", "loaded", "imported"]
+    """`started`: as a program or an include. `loaded`: a module that a runner's configuration or an option
+    names. `imported`: by another module.
+    """
+
+
+async def find_started_files(
+    workspace: Workspace, suites: tuple[Suite, ...], changed: frozenset[str]
+) -> frozenset[str]:
+    """Returns the changed paths that a test command starts or loads. A new path is returned if the command
+    would find it at a path that exists at the base commit.
+    """
+    search = _Search(workspace, frozenset(await workspace.list_files()) | changed)
+    for suite in suites:
+        await search.follow_suite(suite)
+    return frozenset(search.found & changed)
+
+
+class _Search:
+    def __init__(self, workspace: Workspace, known: frozenset[str]) -> None:
+        self._workspace = workspace
+        self._known = known
+        """All paths at the base commit, and the changed paths."""
+        self.found: set[str] = set()
+        self._read: set[str] = set()
+
+    async def follow_suite(self, suite: Suite) -> None:
+        package = parse_json_or_empty(await self._read_text(posixpath.join(suite.directory, "package.json")))
+        entry_points = {
+            path
+            for text in _list_strings(
+                [package.get(key) for key in ("main", "module", "exports", "bin", "browser")]
+            )
+            for path in self._expand(suite.directory, text)
+        }
+        texts = [suite.command, *_find_reachable_scripts(suite.command, get_table(package, "scripts"))]
+        queue = [(suite.directory, reference) for text in texts for reference in _find_shell_references(text)]
+        for path in sorted(self._known):
+            if is_runner_config(path) and posixpath.dirname(path) in ("", suite.directory):
+                queue += await self._references_in(path)
+        while queue:
+            directory, reference = queue.pop()
+            paths = {
+                path for place in {directory, suite.directory} for path in self._expand(place, reference.path)
+            }
+            for path in sorted(paths - self.found):
+                if suite.runner == "none" and is_test_related(path) and not is_runner_config(path):
+                    continue  # The command reports no tests that a new version of this file could forge.
+                if reference.kind != "started" and path in entry_points:
+                    continue
+                if reference.kind == "imported" and await self._is_product_module(path):
+                    continue
+                self.found.add(path)
+                queue += await self._references_in(path)
+
+    def _expand(self, directory: str, reference: str) -> set[str]:
+        """Returns the known paths that a reference may mean: with another suffix, or the index of a directory."""
+        path = posixpath.normpath(posixpath.join(directory, reference.removeprefix("<rootDir>/")))
+        candidates = {f"{path}{suffix}" for suffix in _SUFFIXES}
+        if reference.startswith("."):
+            candidates |= {f"{path}/index{suffix}" for suffix in _SUFFIXES}
+        return candidates & self._known
+
+    async def _references_in(self, path: str) -> list[tuple[str, _Reference]]:
+        if path in self._read or len(self._read) >= MAX_FILES_READ:
+            return []
+        self._read.add(path)
+        text = await self._read_text(path)
+        return [(posixpath.dirname(path), reference) for reference in _find_references(path, text or "")]
+
+    async def _is_product_module(self, path: str) -> bool:
+        """Returns True if a test or a module of the product imports this module at the base commit."""
+        stem = posixpath.basename(path).partition(".")[0]
+        stem = posixpath.basename(posixpath.dirname(path)) if stem == "index" else stem
+        importers = await find_mentions(self._workspace, set(self._known - self.found), {stem})
+        for importer in [name for name in importers if not is_runner_config(name)][:MAX_IMPORTERS_READ]:
+            imported = _IMPORT.findall(await self._read_text(importer) or "")
+            if any(path in self._expand(posixpath.dirname(importer), name) for name in imported):
+                return True
+        return False
+
+    async def _read_text(self, path: str) -> str | None:
+        return await self._workspace.read(path, MAX_FILE_BYTES)
+
+
+def _find_references(path: str, text: str) -> Iterator[_Reference]:
+    name, suffix = posixpath.basename(path), posixpath.splitext(path)[1]
+    if name == "package.json":
+        text = "\n".join(f'"{key}": {value}' for key, value in _list_runner_tables(text))
+    elif suffix in _SHELL_SUFFIXES and not name.startswith("."):
+        yield from _find_shell_references(text)
+        return
+    if is_runner_config(path):
+        for match in _LOADING_KEY.finditer(text):
+            yield from (_Reference(word, "loaded") for word in _WORD.findall(match["value"]))
+    for match in _IMPORT.finditer(text):
+        yield _Reference(match["path"], "imported")
+
+
+def _find_shell_references(text: str) -> Iterator[_Reference]:
+    """Yields the files in commands, shell scripts, and makefiles."""
+    for match in _STARTED.finditer(text):
+        yield _Reference(match["path"], "started")
+    for match in (*_OPTION.finditer(text), *_LOCAL_PATH.finditer(text)):
+        yield _Reference(match["path"], "loaded")
+    for match in _INCLUDE.finditer(text):
+        words = _WORD.findall(_MAKE_VARIABLE.sub("", match["paths"]))
+        yield from (_Reference(word, "started") for word in words)
+
+
+def _list_runner_tables(text: str) -> Iterator[tuple[str, Any]]:
+    """Yields the entries of the runners' tables in package.json."""
+    package = parse_json_or_empty(text)
+    for runner in ("jest", "vitest", "mocha", "ava", "tap", "nyc", "c8"):
+        yield from get_table(package, runner).items()
+
+
+def _find_reachable_scripts(command: str, scripts: dict[str, Any]) -> list[str]:
+    """Returns the texts of the scripts of package.json that a command runs, directly or through other scripts."""
+    reached = {name for name in scripts if "test" in name}
+    texts, queue = [], [command, *(str(scripts[name]) for name in sorted(reached))]
+    while queue:
+        texts.append(queue.pop())
+        words = re.split(r"[\s\"'&|;()]+", texts[-1])
+        for name in scripts.keys() - reached:
+            names = {name, name.removeprefix("pre"), name.removeprefix("post")}
+            if not names.isdisjoint(words) or any(fnmatchcase(name, word) for word in words if ":*" in word):
+                reached.add(name)
+                queue.append(str(scripts[name]))
+    return texts
+
+
+def _list_strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _list_strings(item)
