@@ -22,8 +22,8 @@ class Point(NamedTuple):
 
     what: Literal["line", "model", "command", "proof", "edit", "write"]
     number: int
-    """Number of the line, the model's reply, the edit of the status comment during the work, or any other
-    write. For `proof`, tenths of a second after its start.
+    """Number of the line, the model's reply, the edit of the status comment, or any other write. For `proof`,
+    tenths of a second after its start.
     """
     moment: Literal["before", "after"] = "before"
 
@@ -37,7 +37,6 @@ class Killer:
         """Its process, once it is known."""
         self.at: float | None = None
         self._edits = self._writes = 0
-        self._is_published = False
         self.struck = asyncio.Event()
 
     def reached(self, point: Point) -> bool:
@@ -61,13 +60,11 @@ class Killer:
     def witness(self, path: str, moment: Literal["before", "after"]) -> bool:
         """Observes requests to demo.github that change something, numbered from 1.
 
-        Edits of the status comment before the pull request are numbered apart: how many there are depends on
-        how long the work takes.
+        Edits of the status comment are numbered apart: how many there are depends on how long the work takes.
         """
-        if "/issues/comments/" in path and not self._is_published:
+        if "/issues/comments/" in path:
             self._edits += moment == "before"
             return self.reached(Point("edit", self._edits, moment))
-        self._is_published = self._is_published or path.endswith("/pulls")
         self._writes += moment == "before"
         return self.reached(Point("write", self._writes, moment))
 
