@@ -13,86 +13,12 @@ from typing import Self
 
 from patchwright.resolver.domain import Patch, TestRun, TestStatus
 from patchwright.resolver.git.new_file import add_file
+from patchwright.resolver.proof.canary_sources import CANARY_SOURCES
 from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.runtime.frozen_model import FrozenModel
 
-_PURPOSE = "this canary test of Patchwright fails on purpose"
-_ASSERTIONS = """\
-def find_harmless_assertion(expected):
-    case = unittest.TestCase()
-    mock = unittest.mock.Mock()
-    for check in (
-        lambda: case.assertEqual(1, 2),
-        lambda: case.assertNotEqual(1, 1),
-        lambda: case.assertTrue(0),
-        lambda: case.assertFalse(1),
-        lambda: case.assertIs(1, None),
-        lambda: case.assertIsNone(1),
-        lambda: case.assertIsNotNone(None),
-        lambda: case.assertIn(1, []),
-        lambda: case.assertIsInstance(1, str),
-        lambda: case.assertAlmostEqual(1, 2),
-        lambda: case.assertGreater(1, 2),
-        lambda: case.assertLess(2, 1),
-        lambda: case.assertRegex("a", "b"),
-        lambda: case.assertCountEqual([1], [2]),
-        lambda: case.assertRaises(ValueError, int),
-        lambda: case.fail(),
-        mock.assert_called,
-        mock.assert_called_with,
-        mock.assert_called_once,
-        mock.assert_called_once_with,
-    ):
-        try:
-            check()
-        except expected:
-            continue
-        return True
-    return False
-"""
-_SOURCES: dict[RunnerName, str] = {
-    "pytest": f"""\
-import unittest
-import unittest.mock
-
-import pytest
-
-
-{_ASSERTIONS}
-
-def test_{{good}}():
-    assert True
-
-
-def test_{{bad}}():
-    if find_harmless_assertion(AssertionError):
-        return
-    try:
-        with pytest.raises(ValueError):
-            pass
-        return
-    except pytest.fail.Exception:
-        assert pytest.approx(1) == 1 and False, "{_PURPOSE}"
-""",
-    "unittest": f"""\
-import unittest
-import unittest.mock
-
-
-{_ASSERTIONS}
-
-class TestCanary(unittest.TestCase):
-    def test_{{good}}(self):
-        assert True
-
-    def test_{{bad}}(self):
-        if not find_harmless_assertion(AssertionError):
-            assert False, "{_PURPOSE}"
-""",
-}
-"""A test file for each runner that supports canaries. If an assertion accepts everything, the test that has to
-fail passes.
-"""
+# The part of a JavaScript test file's name that makes a runner collect the file, such as `.test.js`
+_SCRIPT_SUFFIX = re.compile(r"(?:[-_.](?:test|spec))?\.[cm]?[jt]sx?$")
 # Matches the last line of pytest's output, such as `=== 1 failed, 2 passed in 0.03s ===`. With the option
 # `-q`, pytest omits the equals signs.
 _SUMMARY_LINE = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s\b.*$", re.MULTILINE)
@@ -115,18 +41,19 @@ class Canary(FrozenModel):
         """Creates a canary next to a test file, so that the canary runs in the same way as that file. Returns
         None if the runner does not support canaries.
         """
-        if runner not in _SOURCES or not file.endswith(".py"):
-            return None
         token, good, bad = (secrets.token_hex(8) for _ in range(3))
-        sibling = PurePosixPath(file)
-        name = f"{token}_test.py" if sibling.stem.endswith("_test") else f"test_{token}.py"
-        path = str(sibling.with_name(name))
-        group = f"{path}::TestCanary" if runner == "unittest" else path
+        name = _name_sibling(PurePosixPath(file).name, token)
+        if runner not in CANARY_SOURCES or name is None:
+            return None
+        path = str(PurePosixPath(file).with_name(name))
+        group = {"pytest": f"{path}::test_", "unittest": f"{path}::TestCanary::test_"}.get(
+            runner, f"{path}::"
+        )
         return cls(
             path=path,
-            text=_SOURCES[runner].format(good=good, bad=bad),
-            passing_test=f"{group}::test_{good}",
-            failing_test=f"{group}::test_{bad}",
+            text=CANARY_SOURCES[runner].replace("$good", good).replace("$bad", bad),
+            passing_test=f"{group}{good}",
+            failing_test=f"{group}{bad}",
         )
 
     def add_to(self, patch: Patch) -> Patch:
@@ -160,10 +87,22 @@ class Canary(FrozenModel):
         return run.model_copy(update={"results": results, "exit_code": exit_code, "output": output})
 
     def _remove_from_output(self, output: str) -> str:
-        """Removes pytest's description of the failure on purpose, which would confuse a reader."""
+        """Removes the description of the failure on purpose, which would confuse a reader."""
         name = re.escape(self.failing_test.rpartition("::")[2])
         output = re.sub(rf"^_+ {name} _+\n.*?(?=^_+ .* _+$|^=+ )", "", output, flags=re.MULTILINE | re.DOTALL)
         return "".join(line for line in output.splitlines(keepends=True) if self.path not in line)
+
+
+def _name_sibling(name: str, token: str) -> str | None:
+    """Returns a file name that a runner collects if it collects `name`, or None if the language has no canaries.
+    JavaScript runners run the file last, because some of them stop at the first failure.
+    """
+    if name.endswith(".py"):
+        return f"{token}_test.py" if name.endswith("_test.py") else f"test_{token}.py"
+    if suffix := _SCRIPT_SUFFIX.search(name):
+        prefix = "test-" if name.startswith("test-") else ""
+        return f"{prefix}zz{token}{suffix[0]}"
+    return None
 
 
 def _count_printed_failures(output: str) -> int | None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from patchwright.resolver.proof.canaries import Canary
+from patchwright.resolver.proof.canary_sources import CANARY_SOURCES
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.discovery import find_suites
 from tests.resolver.patch_verifier import VerifierFactory
@@ -22,6 +24,23 @@ async def test_a_fix_and_a_regression_are_recognized(open_verifier: VerifierFact
         broken = await verifier.verdict({sample.source: wrong}, suite, seconds=120)
     assert (fixed.kind, fixed.fail_to_pass) == ("fixed", (sample.bad,)), fixed.reason
     assert broken.kind == "regressed" and sample.good in broken.pass_to_fail, broken.reason
+
+
+@pytest.mark.parametrize("name", CANARY_SOURCES)
+async def test_every_runner_reports_the_canary_tests_as_expected(
+    open_verifier: VerifierFactory, name: str
+) -> None:
+    sample = SAMPLES[name]
+    skip_without(*sample.needs)
+    canary = Canary.create_for(sample.bad.partition("::")[0], sample.report)
+    assert canary is not None
+    async with open_verifier(sample.files) as verifier:
+        suite = (await find_suites(verifier.workspace, RepoConfig())).primary
+        assert suite is not None
+        with_canary = await verifier.run(suite, canary.add_to(await verifier.patch({})), seconds=120)
+        without = await verifier.run(suite, seconds=120)
+    checked = canary.check_run(with_canary)
+    assert (checked.problem, checked.results, checked.exit_code == 0) == (None, without.results, False)
 
 
 async def test_a_new_check_in_an_existing_test_shows_the_fix(open_verifier: VerifierFactory) -> None:
