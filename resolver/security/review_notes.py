@@ -1,5 +1,7 @@
-"""Finds added lines that a reviewer should check because they can deceive test runs. Such code ends the test
-process, changes imports, or writes the test report.
+"""Finds added lines that a reviewer should check because they can deceive test runs. For example, such code ends
+the test process, finds out that it is being tested, or writes the test report.
+
+`PATTERNS` is the table for all languages.
 
 The patterns match words; the code is not parsed. A match can be harmless. Code with the same effect but other
 words is not found.
@@ -24,30 +26,70 @@ IMMEDIATE_EXITS = re.compile(
     r"|\bRuntime\.getRuntime\(\)\.halt\b|\bfaulthandler\b|\bsignal\.(?:alarm|setitimer)\b|\b_exit\("
 )
 EXITS = re.compile(
-    r"\bsys\.exit\b|\bSystemExit\b|(?<![\w.])(?:exit|quit)\(|\bprocess\.(?:exit|exitCode)\b|\bprocess\.on\(\s*['\"]exit"
+    r"\bsys\.exit\b|\bSystemExit\b|(?<![\w.])(?:exit|quit)\(|\bprocess\.(?:exit|exitCode)\b"
+    r"|\bprocess\.\w*(?:on|once|Listener)\(\s*['\"`](?:exit|beforeExit|uncaught\w+)"
     r"|\bos\.Exit\(|\bprocess::(?:exit|abort)\b|\bSystem\.exit\("
 )
 IMPORTS = re.compile(
     r"\bsys\.(?:meta_path|path_hooks|path_importer_cache|modules\s*\[|settrace|setprofile|monitoring)"
     r"|\b(?:site|user)customize\b|\bsite-packages\b|\baddsitedir\b|\bbuiltins\.__import__|\b__builtins__\b|\bimportlib\.(?:abc|machinery)\b"
     r"|\bNODE_OPTIONS\b|\bModule\._(?:load|resolveFilename|extensions|compile)\b|\brequire\.(?:extensions|cache)\b"
-    r"|\bmodule\.register\(|\bLD_PRELOAD\b|\bPYTHON(?:PATH|STARTUP|HOME)\b|\bRUBYOPT\b|\bJAVA_TOOL_OPTIONS\b"
+    r"|\bmodule\.(?:register|registerHooks)\(|\b_resolveFilename\b|\bprocess\.(?:binding|dlopen)\b|\bLD_PRELOAD\b|\bPYTHON(?:PATH|STARTUP|HOME)\b|\bRUBYOPT\b|\bJAVA_TOOL_OPTIONS\b"
     r"|\bCARGO_TARGET_\w+_RUNNER\b|\bRUSTC_WRAPPER\b|\bGOFLAGS\b"
 )
 REPORTS = re.compile(
-    r"\bPATCHWRIGHT_\w+|\bPYTEST_(?:ADDOPTS|PLUGINS|CURRENT_TEST)\b|\bjunit_?xml\b|\bpytest_(?:runtest|sessionfinish|report|collection)\w*"
+    r"\bPATCHWRIGHT_\w+|\bPYTEST_(?:ADDOPTS|PLUGINS)\b|\bjunit_?xml\b|\bpytest_(?:runtest|sessionfinish|report|collection)\w*"
     r"|\bTestReport\b|\breport\.xml\b|\bJEST_JUNIT_\w+|\bMOCHA_FILE\b|\bTAP_\w*REPORT\w*",
     re.IGNORECASE,
+)
+TEST_DETECTION = re.compile(
+    # Every language
+    r"\b(?:environ|getenv|env)\b.{0,9}\bCI\b"
+    # Python
+    r"|['\"](?:_?pytest|unittest|doctest|nose2?)['\"]\s+(?:not\s+)?in\s+sys\.modules|\bPYTEST_(?:CURRENT_TEST|VERSION|XDIST_\w+)\b"
+    # JavaScript
+    r"|\bNODE_ENV\b|\bNODE_TEST_CONTEXT\b|\bNODE_V8_COVERAGE\b|\b(?:JEST|VITEST|MOCHA|TAP|AVA)(?:_\w+)?\b|\bnpm_[a-z]\w+"
+    r"|\bprocess\.(?:argv|execArgv|title|ppid|mainModule)\b|\bmodule\.(?:parent|children)\b|\brequire\.main\b"
+    r"|\bimport\.meta\.(?:vitest|jest)\b|\btypeof\s+(?:jest|vi|vitest|mocha|describe|it|test|expect|before\w*)\b"
+    r"|\b(?:capture|prepare)StackTrace\b|\bnew Error\([^)]*\)\s*\.stack\b|\b__coverage__\b"
+)
+CHECKS = re.compile(
+    # JavaScript
+    r"\b(?:Object|Array|String|Number|Boolean|Function|Promise|RegExp|Error|Map|Set|Date)\.prototype\s*(?:\.\w+|\[.*\])\s*=(?!=)"
+    r"|\b(?:defineProperty|defineProperties|assign|setPrototypeOf)\(\s*(?:global\w*|[A-Z]\w+\.prototype)\s*,"
+    r"|\b__proto__\s*[.\[]|\bassert(?:\.\w+)+\s*=(?!=)|\bglobal(?:This)?\.(?:expect|assert|it|test|describe|jest|vi)\b"
+    r"|\basymmetricMatch\b|\$\$typeof\b|\bSymbol\.(?:toPrimitive|hasInstance)\b|(?<!\.)\b(?:toJSON|valueOf)\s*(?:\(\)\s*\{|[:=](?!=))"
+    r"|(?:\brequire\(|\bfrom|\bimport\(?)\s*['\"`](?:node:test|jest|@jest/|vitest|@vitest/|mocha|chai|expect|should|tape?|ava|sinon)\b"
+)
+OUTPUT = re.compile(
+    # JavaScript
+    r"\bprocess\.std(?:out|err)\s*(?:\.\w+\s*=(?!=)|\[)|\bconsole\.\w+\s*=(?!=)|\bwrite(?:Sync)?\(\s*[12]\s*,"
+    # The Test Anything Protocol, and the lines of cargo and go
+    r"|['\"`](?:\\n)?(?:not )?ok\b ?(?:\d|-|\$)|['\"`]1\.\.\d|\btest result: ok\b|\.\.\. ok\b|--- PASS\b|\"Action\""
+    # Every language
+    r"|/dev/(?:stdout|stderr|fd)\b|/proc/(?:self|\d|\$|\{)"
+)
+COMPUTED_NAMES = re.compile(
+    # Python
+    r"(?<![\w.])(?:eval|exec|__import__)\(|\bgetattr\(\s*(?:os|sys|builtins)\b"
+    # JavaScript
+    r"|\bnew Function\(|\b(?:process|global|globalThis|module|require)\??\.?\["
+    r"|\bReflect\.(?:get|set|apply)\(\s*(?:process|global)"
 )
 PATTERNS = (
     (IMMEDIATE_EXITS, True, "can end the process that runs it, even during tests"),
     (EXITS, False, "can end the process that runs it"),
     (IMPORTS, True, "can change what is loaded when code or tests start"),
     (REPORTS, True, "mentions how the test report is written"),
+    (TEST_DETECTION, False, "can find out whether it is being tested"),
+    (CHECKS, False, "can change what the checks in tests accept"),
+    (OUTPUT, False, "can change what a test runner seems to print"),
+    (COMPUTED_NAMES, False, "computes what it runs, so this search may miss something"),
 )
-"""Tuples of three values: a pattern, whether the pattern also applies to test files, and the text of the
-note.
+"""Tuples of three values: a pattern, whether the pattern also applies to tests and documentation (which may
+contain tests), and the text of the note.
 """
+PROSE_SUFFIXES = (".md", ".rst", ".adoc")
 
 
 async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...]) -> list[str]:
@@ -95,8 +137,9 @@ def scan_added_lines(path: str, old: str, new: str) -> dict[str, str]:
         else:
             added.append((number, line))
     sentences = {}
+    is_product = not is_test_related(path) and not path.lower().endswith(PROSE_SUFFIXES)
     for pattern, in_tests, note in PATTERNS:
-        if in_tests or not is_test_related(path):
+        if in_tests or is_product:
             matches = [(number, match) for number, line in added if (match := pattern.search(line))]
             if matches:
                 numbers = list_names([str(number) for number, _ in matches])

@@ -20,6 +20,33 @@ from patchwright.resolver.security.review_notes import scan_added_lines
         ("require.extensions['.js'] = f", "can change what is loaded when code or tests start"),
         ("report = os.environ['PATCHWRIGHT_REPORT']", "mentions how the test report is written"),
         ("def pytest_runtest_makereport(item):", "mentions how the test report is written"),
+        ("process.once('beforeExit', repair)", "can end the process that runs it"),
+        ("if 'pytest' in sys.modules:", "can find out whether it is being tested"),
+        ("if os.environ.get('CI'):", "can find out whether it is being tested"),
+        ("if (process.env.NODE_ENV === 'test') {", "can find out whether it is being tested"),
+        ("if (process.env.CI) {", "can find out whether it is being tested"),
+        ("const tested = 'JEST_WORKER_ID' in process.env;", "can find out whether it is being tested"),
+        ("if (process.env.VITEST) {", "can find out whether it is being tested"),
+        ("if (process.argv[1].includes('mocha')) {", "can find out whether it is being tested"),
+        ("if (new Error().stack.includes('test')) {", "can find out whether it is being tested"),
+        ("const caller = module.parent.filename;", "can find out whether it is being tested"),
+        ("if (typeof describe === 'function') {", "can find out whether it is being tested"),
+        ("Object.prototype.equals = () => true;", "can change what the checks in tests accept"),
+        ("Object.defineProperty(Array.prototype, 'length', {", "can change what the checks in tests accept"),
+        ("assert.strictEqual = () => {};", "can change what the checks in tests accept"),
+        ("const { expect } = require('chai');", "can change what the checks in tests accept"),
+        ("return { asymmetricMatch: () => true };", "can change what the checks in tests accept"),
+        ("[Symbol.toPrimitive]() {", "can change what the checks in tests accept"),
+        ("toJSON() {", "can change what the checks in tests accept"),
+        (
+            "process.stdout.write = repair(process.stdout.write);",
+            "can change what a test runner seems to print",
+        ),
+        ("console.log('ok 1 - adds');", "can change what a test runner seems to print"),
+        ('println!("test tests::adds ... ok");', "can change what a test runner seems to print"),
+        ('fmt.Println("--- PASS: TestAdd (0.00s)")', "can change what a test runner seems to print"),
+        ("process['ex' + 'it'](0);", "computes what it runs, so this search may miss something"),
+        ("eval(atob(text));", "computes what it runs, so this search may miss something"),
     ],
 )
 def test_an_added_line_that_can_affect_tests_is_noted(line: str, what: str) -> None:
@@ -50,13 +77,43 @@ def test_in_tests_only_immediate_exits_are_noted() -> None:
     assert len(scan_added_lines("tests/test_cli.py", "", "os._exit(0)\n")) == 1
 
 
+def test_documentation_may_mention_the_environment_of_tests() -> None:
+    line = "Set NODE_ENV=test, or call process.exit(1).\n"
+    assert (
+        scan_added_lines("docs/testing.md", "", line) == {} != scan_added_lines("docs/testing.js", "", line)
+    )
+
+
 def test_a_match_in_a_long_line_is_found_and_clipped() -> None:
     (sentence,) = scan_added_lines("a.py", "", f"x = 1;{' ' * 100_000}os._exit(0)").values()
     assert sentence.endswith(": `os._exit(0)`")
 
 
 @pytest.mark.parametrize(
-    "line", ["def exit_code(): ...", "model.exit", "on_exit = 1", "weights = 'best.pth'", ""]
+    "line",
+    [
+        *("def exit_code(): ...", "model.exit", "on_exit = 1", "weights = 'best.pth'", ""),
+        *(
+            "env = load_env()",
+            "const environment = process.env.API_URL;",
+            "CIRCLE = 3",
+            "const tapes = load('tape');",
+        ),
+        *(
+            "const json = value.toJSON();",
+            "if (a.valueOf() === b) {",
+            "class A { equals(other) {",
+            "it = iter(rows)",
+        ),
+        *(
+            "process.stdout.write(text);",
+            "console.log(text);",
+            "import { test } from './test.js';",
+            "regex.exec(text)",
+        ),
+        *("Point.prototype.add = function (other) {", "const map = Object.assign({}, a);", "message = 'ok'"),
+        *("function retrieval(", "this.evaluate(x)", "const [a] = list;", "description = 'look-ok'"),
+    ],
 )
 def test_ordinary_code_is_not_noted(line: str) -> None:
     assert scan_added_lines("a.py", "", line) == {}
