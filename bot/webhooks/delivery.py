@@ -394,5 +394,5 @@ def _parse(model: type[_Model], body: bytes) -> _Model:
 
 def _describe_first_error(error: ValidationError) -> str:
     """Describes the first validation error. Leaves out the invalid value, because it is untrusted text."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the payload'}: {first['msg']}"

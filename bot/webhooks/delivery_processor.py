@@ -92,14 +92,14 @@ class DeliveryProcessor:
                 )
             else:
                 if await self._is_from_other_installation(delivery.body):
-                    log.warning("delivery of another installation ignored", extra={"delivery": delivery.guid})
+                    log.warning("delivery of another installation ignored")
                     return
                 job = await self._handler.handle(parse_delivery(delivery.event, delivery.body))
         except (UnreadableDelivery, ValidationError) as exc:
-            log.warning("delivery unreadable", extra={"delivery": delivery.guid, "reason": str(exc)})
+            log.warning("delivery unreadable", extra={"reason": str(exc)})
             return
         if job:
-            log.info("job queued", extra={"delivery": delivery.guid, "job": job})
+            log.info("job queued", extra={"job": job})
 
     async def _is_from_other_installation(self, body: bytes) -> bool:
         """Returns True if the installation that the delivery names does not give our App access to the

@@ -100,20 +100,19 @@ class Receiver:
             await _send_response(send, 404, "text/plain", b"Not found.\n", close_connection=True)
 
     async def _handle_delivery(self, headers: Mapping[bytes, bytes], receive: Receive) -> JsonResponse:
-        status, result, reason = await self._receive_delivery(headers, receive)
-        event = headers.get(b"x-github-event", b"")[:64].decode("ascii", "replace")
-        key = (
-            event if event in HANDLED_EVENTS or event == "ping" else "other",
-            result,
+        event, guid = (
+            _decode_header(headers, b"x-github-event"),
+            _decode_header(headers, b"x-github-delivery"),
         )
+        status, result, reason = await self._receive_delivery(event, guid, headers, receive)
+        key = (event if event in HANDLED_EVENTS or event == "ping" else "other", result)
         self.delivery_counts[key] = self.delivery_counts.get(key, 0) + 1
-        guid = headers.get(b"x-github-delivery", b"")[:64].decode("ascii", "replace")
         if status >= 400:
             log.warning("delivery %s", result, extra={"delivery": guid})
         return status, {"status": result, "why": reason} if reason else {"status": result}
 
     async def _receive_delivery(
-        self, headers: Mapping[bytes, bytes], receive: Receive
+        self, event: str, guid: str, headers: Mapping[bytes, bytes], receive: Receive
     ) -> tuple[int, str, str]:
         """Stores a delivery. Returns the status code, a short phrase for the result, and the reason."""
         length = headers.get(b"content-length", b"")
@@ -133,12 +132,10 @@ class Receiver:
             return 401, "invalid signature", "The delivery has no valid x-hub-signature-256 header."
         if headers.get(b"content-type", b"").startswith(b"application/x-www-form-urlencoded"):
             return 400, "unreadable", "Set the webhook's content type to application/json."
-        event = headers.get(b"x-github-event", b"").decode("ascii", "replace")
         if event == "ping":
             return 200, "pong", ""
         if event not in HANDLED_EVENTS:
             return 202, "ignored", ""
-        guid = headers.get(b"x-github-delivery", b"")[:64].decode("ascii", "replace")
         try:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 await self._store.put(guid, event, body)
@@ -179,6 +176,11 @@ class _TooLarge(Exception):
 
 class _BufferFull(Exception):
     """The bodies that are currently being received exceed MAX_BUFFERED_BYTES in total."""
+
+
+def _decode_header(headers: Mapping[bytes, bytes], name: bytes) -> str:
+    """Returns the first 64 characters of a header; "" if it is missing."""
+    return headers.get(name, b"")[:64].decode("ascii", "replace")
 
 
 def _may_have_unread_body(status: int) -> bool:

@@ -27,6 +27,7 @@ from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.domain import Published, Usage, Verdict
 from patchwright.resolver.secrets import MaskingFilter, Secrets
 from patchwright.resolver.settings.server_settings import ServerSettings
+from tests.bot.deliveries import LABELED, signed
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, job
 
@@ -165,14 +166,19 @@ async def test_records_of_a_delivery_name_the_delivery(capture: LogCapture) -> N
     with log_context(delivery="outer"):
         await asyncio.gather(
             *(
-                processor.process(StoredDelivery(entry_id="1-0", guid=guid, event="issues", body=b"{"))
-                for guid in "ab"
+                processor.process(StoredDelivery(entry_id="1-0", guid=guid, event="issues", body=body))
+                for guid, body in (("a", b"[]"), ("b", b"[]"), ("c", signed("issues", LABELED)[1]))
             )
         )
-    assert sorted((line["delivery"], line["message"]) for line in capture.read()) == [
+    lines = sorted(capture.read(), key=lambda line: str(line["delivery"]))
+    assert [(line["delivery"], line["message"]) for line in lines] == [
         ("a", "delivery unreadable"),
         ("b", "delivery unreadable"),
+        ("c", "permission check failed"),
+        ("c", "job queued"),
     ]
+    assert str(lines[0]["reason"]).startswith("the payload: ") and lines[0]["reason"] == lines[1]["reason"]
+    assert str(lines[3]["job"]).startswith("acme-sample-7-")
 
 
 def test_a_line_has_time_level_logger_and_message_and_its_own_fields(capture: LogCapture) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from patchwright.bot.webhooks.delivery import (
+    ChecksCompleted,
     CommentCreated,
     Delivery,
     HeadBranch,
@@ -31,6 +32,7 @@ from tests.bot.deliveries import (
     INSTALLATION,
     ISSUE,
     LABELED,
+    PULL,
     PULL_CLOSED,
     PULL_LABELED,
     REPOSITORIES,
@@ -162,6 +164,51 @@ def test_repositories_added_to_or_removed_from_an_installation_are_parsed(action
     assert (delivery.installer is not None) == (action == "added")
 
 
+@pytest.mark.parametrize("action", ["added", "removed"])
+def test_a_change_that_names_no_repository_is_ignored(action: str) -> None:
+    # Without a repository, the change would apply to the whole installation.
+    payload = REPOSITORIES | {"action": action, f"repositories_{action}": []}
+    ignored = IgnoredEvent(event="installation_repositories", action=action)
+    assert parse("installation_repositories", payload) == ignored
+
+
+SUITE = {"head_branch": "patchwright/issue-7", "head_sha": "c0ffee"}
+
+
+@pytest.mark.parametrize(
+    ("event", "action", "suite", "no_branch"),
+    [
+        ("check_suite", "completed", {"check_suite": SUITE}, {"check_suite": SUITE | {"head_branch": None}}),
+        (
+            "check_run",
+            "completed",
+            {"check_run": {"check_suite": SUITE}},
+            {"check_run": {"check_suite": SUITE | {"head_branch": None}}},
+        ),
+        ("workflow_run", "completed", {"workflow_run": SUITE}, {"workflow_run": SUITE | {"head_branch": ""}}),
+        (
+            "status",
+            None,
+            {"sha": "c0ffee", "branches": [{"name": "patchwright/issue-7"}, {"name": "other"}]},
+            {"sha": "c0ffee", "branches": []},
+        ),
+    ],
+)
+def test_completed_checks_are_parsed_with_their_branch_and_commit(
+    event: str, action: str | None, suite: dict[str, Any], no_branch: dict[str, Any]
+) -> None:
+    shared = {key: LABELED[key] for key in ("repository", "sender", "installation")}
+    if action:
+        shared["action"] = action
+    assert parse(event, shared | suite) == ChecksCompleted(
+        repo=REPO, repo_id=99, branch="patchwright/issue-7", commit="c0ffee", installation_id=31
+    )
+    # The checks of a fork's commit name no branch. They cannot belong to one of the bot's pull requests.
+    assert parse(event, shared | no_branch) == IgnoredEvent(event=event)
+    if action:
+        assert parse(event, shared | suite | {"action": "requested"}).kind == "ignored_event"
+
+
 def test_a_new_installation_names_its_repositories() -> None:
     listed = {"repositories": [{"full_name": "acme/new"}, {"full_name": "no repository"}]}
     for action, repositories in (("created", (Repo(owner="acme", name="new"),)), ("deleted", ())):
@@ -172,24 +219,37 @@ def test_a_new_installation_names_its_repositories() -> None:
 
 def test_a_review_and_its_inline_comments_share_the_review_id() -> None:
     shared = {
-        "repo": Repo(owner="acme", name="sample"),
+        "repo": REPO,
         "repo_id": 99,
         "number": 8,
         "review_id": 61,
         "sender": Sender(id=5, login="maintainer", is_bot=False),
+        "snapshot": ThreadContent(title="Add", body=""),
     }
-    assert parse("pull_request_review", REVIEWED) == ReviewSubmitted(
-        **shared, review_comment_id=None, body="@agent mind these", installation_id=None
+    pull = {"pull_request": PULL | {"title": "Add", "body": None}}
+    review = REVIEWED["review"] | {"submitted_at": "2026-11-20T10:00:00Z"}
+    assert parse("pull_request_review", REVIEWED | pull | {"review": review}) == ReviewSubmitted(
+        **shared,
+        review_comment_id=None,
+        body="@agent mind these",
+        installation_id=None,
+        occurred_at="2026-11-20T10:00:00Z",
     )
-    assert parse("pull_request_review_comment", INLINE) == ReviewSubmitted(
-        **shared, review_comment_id=501, body="@agent why not a + b?", installation_id=31
+    comment = INLINE["comment"] | {"created_at": "2026-11-20T09:59:00Z"}
+    assert parse("pull_request_review_comment", INLINE | pull | {"comment": comment}) == ReviewSubmitted(
+        **shared,
+        review_comment_id=501,
+        body="@agent why not a + b?",
+        installation_id=31,
+        occurred_at="2026-11-20T09:59:00Z",
     )
 
 
 def test_a_review_without_text_is_parsed() -> None:
     payload = REVIEWED | {"review": REVIEWED["review"] | {"body": None}}
     delivery = parse("pull_request_review", payload)
-    assert isinstance(delivery, ReviewSubmitted) and delivery.body == ""
+    assert isinstance(delivery, ReviewSubmitted)
+    assert (delivery.body, delivery.occurred_at, delivery.snapshot) == ("", "", None)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +273,8 @@ def test_a_managed_user_may_own_a_repository() -> None:
 
 def test_a_comment_is_parsed_with_the_app_that_wrote_it() -> None:
     app = {"id": 4711, "client_id": "Iv1.abc", "slug": "patchwright", "name": "Patchwright"}
-    payload = COMMENTED | {"comment": COMMENTED["comment"] | {"performed_via_github_app": app}}
+    written = {"performed_via_github_app": app, "created_at": "2026-11-20T06:30:00Z"}
+    payload = COMMENTED | {"comment": COMMENTED["comment"] | written}
     assert parse("issue_comment", payload) == CommentCreated(
         repo=Repo(owner="acme", name="sample"),
         repo_id=99,
@@ -223,6 +284,7 @@ def test_a_comment_is_parsed_with_the_app_that_wrote_it() -> None:
         sender=Sender(id=5, login="maintainer", is_bot=True),
         app_names=frozenset({"4711", "Iv1.abc", "patchwright"}),
         installation_id=None,
+        occurred_at="2026-11-20T06:30:00Z",
         snapshot=ThreadContent(title="add() subtracts", body="It should add."),
     )
 
@@ -331,6 +393,8 @@ def test_a_parse_error_never_repeats_untrusted_text() -> None:
     with pytest.raises(UnreadableDelivery) as caught:
         parse("issues", payload)
     assert str(caught.value) == "issue.number: Input should be a valid integer"
+    with pytest.raises(UnreadableDelivery, match=r"^the payload: "):
+        parse("issues", [])
 
 
 def test_a_repository_with_an_unusable_name_does_not_hide_the_others() -> None:

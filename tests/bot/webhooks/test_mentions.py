@@ -204,6 +204,7 @@ def test_thanks_are_no_request(text: str) -> None:
         "Thanks! @agent now fix sub() as well",
         "@agent great",
         "@agent thanks, retry",
+        "@agent " + "thanks so much " * 20,  # nobody says only thanks at such length
     ],
 )
 def test_more_than_thanks_is_a_request(text: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from patchwright.bot.errors import QueueDown
 from patchwright.bot.http_server import HttpServer, listener_url, open_listener
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
@@ -23,6 +25,7 @@ from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.bot.webhooks.triggers import Triggers, find_request, possible_job_ids
 from patchwright.resolver.domain import Job, Repo, User
+from patchwright.resolver.errors import Forbidden, ForgeError
 from patchwright.resolver.forge import Permission
 from tests.bot.deliveries import (
     COMMENTED,
@@ -225,17 +228,33 @@ async def test_corrupted_payloads_neither_stop_nor_delay_the_processor(
 
 
 @pytest.mark.redis
-async def test_a_delivery_that_crashes_its_handler_stays_in_the_inbox(
-    url: str, inbox: DeliveryInbox, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [
+        (ZeroDivisionError("a bug"), True),
+        (QueueDown("Redis does not respond"), True),
+        (ForgeError("GitHub is down"), True),
+        (Forbidden("no permission"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_delivery_that_cannot_be_processed_stays_in_the_inbox_if_another_try_can_help(
+    url: str, inbox: DeliveryInbox, caplog: pytest.LogCaptureFixture, error: Exception, is_kept: bool
 ) -> None:
     class Broken(NullForge):
         async def get_permission(self, repo: Repo, user: User) -> Permission:
+            if isinstance(error, ForgeError):
+                raise error
             return "write"
 
         async def upsert_comment(
             self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
         ) -> str:
-            raise ZeroDivisionError
+            raise error
+
+    def failures() -> list[logging.LogRecord]:
+        warnings = (record for record in caplog.records if record.levelno >= logging.WARNING)
+        return [record for record in warnings if record.name == "patchwright.bot.webhooks.delivery_processor"]
 
     queue = ArqQueue(url)
     handler = TriggerHandler(queue, TRIGGERS, Broken())
@@ -244,9 +263,14 @@ async def test_a_delivery_that_crashes_its_handler_stays_in_the_inbox(
     await inbox.put("broken", "issue_comment", json.dumps(stop).encode())
     await inbox.put("sound", "issues", json.dumps(VALID_PAYLOAD).encode())
     async with asyncio.timeout(20):
-        while "delivery processing crashed" not in caplog.text or await inbox.size() > 1:
+        while not (logged := failures()) or await inbox.size() > is_kept:
             await asyncio.sleep(0.05)
-    assert not processing.done() and await inbox.size() == 1
+    assert not processing.done() and await inbox.size() == is_kept
+    assert {record.__dict__["delivery"] for record in logged} == {"broken"}
+    if isinstance(error, ZeroDivisionError):
+        assert logged[0].exc_info and logged[0].exc_info[1] is error
+    else:
+        assert logged[0].__dict__["reason"] == str(error)
     assert [job.number for job in await queued_jobs(url)] == [4711]
     processing.cancel()
     await asyncio.gather(processing, return_exceptions=True)

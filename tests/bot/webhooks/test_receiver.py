@@ -1,6 +1,7 @@
 """The responses of the receiver, and what it stores before it responds."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,76 @@ async def test_a_delivery_is_stored_unchanged_before_the_response() -> None:
     headers, body = signed("issues", LABELED)
     assert await post(store, headers, body) == (202, {"status": "stored"})
     assert store.deliveries == [(headers["x-github-delivery"], "issues", body)]
+
+
+HEADERS, BODY = signed("issues", LABELED)
+SIGNATURE_ONLY = {"x-hub-signature-256": HEADERS["x-hub-signature-256"]}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+LONG_GUID = {"x-github-delivery": "g" * 65}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "counted", "logged_guid"),
+    [
+        pytest.param(HEADERS, 202, ("issues", "stored"), None, id="stored"),
+        pytest.param(
+            SIGNATURE_ONLY | {"x-github-event": "issues"},
+            202,
+            ("issues", "stored"),
+            None,
+            id="no content type",
+        ),
+        pytest.param(SIGNATURE_ONLY, 202, ("other", "ignored"), None, id="no event"),
+        pytest.param(HEADERS | {"x-github-event": "ping"}, 200, ("ping", "pong"), None, id="ping"),
+        pytest.param(HEADERS | {"x-github-event": "a\nstar"}, 202, ("other", "ignored"), None, id="unknown"),
+        pytest.param({}, 401, ("other", "invalid signature"), "", id="no headers"),
+        pytest.param(HEADERS | FORM | LONG_GUID, 400, ("issues", "unreadable"), "g" * 64, id="form"),
+        pytest.param(
+            HEADERS | {"content-length": str(MAX_BODY_BYTES + 1)},
+            413,
+            ("issues", "too large"),
+            HEADERS["x-github-delivery"],
+            id="too large",
+        ),
+    ],
+)
+async def test_every_delivery_is_counted_and_a_rejected_one_is_logged(
+    headers: dict[str, str],
+    status: int,
+    counted: tuple[str, str],
+    logged_guid: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = Receiver(MemoryStore(), SECRET)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http:  # type: ignore[arg-type]
+        answers = [await http.post("/webhook", headers=headers, content=BODY) for _ in range(2)]
+    for answer in answers:
+        assert (answer.status_code, answer.json()["status"]) == (status, counted[1])
+        assert int(answer.headers["content-length"]) == len(answer.content)
+        # A body that was not read must not be taken for the next request on the same connection.
+        assert answer.headers.get("connection") == ("close" if status == 413 else None)
+    assert app.delivery_counts == {counted: 2}
+    logged = [(record.getMessage(), record.__dict__["delivery"]) for record in caplog.records]
+    assert logged == ([] if logged_guid is None else [(f"delivery {counted[1]}", logged_guid)] * 2)
+
+
+async def test_a_delivery_whose_sender_disconnects_is_not_stored() -> None:
+    store, sent = MemoryStore(), list[Any]()
+    messages = iter([{"type": "http.request", "body": BODY, "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+    scope = {"type": "http", "method": "POST", "path": "/webhook", "headers": headers}
+    await Receiver(store, SECRET)(scope, receive, send)
+    assert [sent[0]["status"], json.loads(sent[1]["body"])] == [
+        400, {"status": "incomplete", "why": "The body is incomplete."}
+    ]  # fmt: skip
+    assert store.deliveries == []
 
 
 @pytest.mark.parametrize(
@@ -153,7 +224,9 @@ async def test_many_large_bodies_at_once_do_not_exhaust_memory() -> None:
         await asyncio.sleep(0.5)
         late = await http.post("/webhook", content=b"x")
         go.set()
-        assert (late.status_code, late.json()["status"]) == (503, "busy")
+        why = "Too many deliveries are being received."
+        assert (late.status_code, late.json()) == (503, {"status": "busy", "why": why})
+        assert late.headers["connection"] == "close"
         assert {(await task).status_code for task in early} == {401}
         assert (await http.post("/webhook", content=b"x")).status_code == 401
 

@@ -1,6 +1,7 @@
 """Which deliveries become a job, and which job."""
 
 import re
+import shlex
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,11 +19,14 @@ from patchwright.bot.webhooks.delivery import (
     ThreadContent,
 )
 from patchwright.bot.webhooks.triggers import (
+    LABEL_COLOR,
+    LABEL_DESCRIPTION,
     MAX_LABELS_PER_SECOND,
     Triggers,
     find_job,
     find_request,
     find_setup_jobs,
+    label_command,
     later_job_ids,
     make_job_id,
     possible_job_ids,
@@ -190,6 +194,51 @@ def test_a_job_id_is_short_and_safe_for_any_repository_name() -> None:
     assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,99}", job.id)
     longest = requested_job(labeled(repo=Repo(owner="a" * 39, name="b" * 100)))
     assert longest.id.removesuffix(longest.id[-15:]) == f"{'a' * 39}-{'b' * 20}"
+
+
+LABEL_TIME = "2026-11-20T06:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("delivery", "trigger", "resource_path"),
+    [
+        (labeled(), ("label", "fix-me", LABEL_TIME), ("issues", "7")),
+        (comment("@agent go", comment_id=None), ("opened",), ("issues", "7")),
+        (comment("@agent go"), ("comment", "1234"), ("issues", "comments", "1234")),
+        (review("@agent go"), ("review", "61"), ()),
+        (review("@agent go", review_comment_id=501), ("review", "61"), ("pulls", "comments", "501")),
+        (
+            review("@agent go", review_id=None, review_comment_id=501),
+            ("inline", "501"),
+            ("pulls", "comments", "501"),
+        ),
+    ],
+)
+def test_each_trigger_has_its_job_id_and_gets_the_reaction_where_it_was_written(
+    delivery: Any, trigger: tuple[str, ...], resource_path: tuple[str, ...]
+) -> None:
+    delivery = delivery.model_copy(update={"occurred_at": LABEL_TIME})
+    found = find_request(delivery, TRIGGERS)
+    assert found is not None
+    assert found.job.id == make_job_id(delivery.repo, 99, delivery.number, *trigger)
+    assert found.resource_path == resource_path
+    assert found.requested_at == datetime(2026, 11, 20, 6, tzinfo=UTC)
+
+
+def test_a_redelivery_after_an_upgrade_is_the_same_job() -> None:
+    # Jobs of earlier versions are stored under these ids, so they must never change.
+    assert requested_job(labeled()).id == "acme-sample-py-7-af023827fe29"
+    assert requested_job(comment("@agent go")).id == "acme-sample-py-7-65fc7b1d6db7"
+    assert later_job_ids(labeled(), requested_job(labeled()))[0] == "acme-sample-py-7-9bbe10cf3094"
+
+
+def test_the_command_that_creates_the_label_can_be_pasted_into_a_shell() -> None:
+    command = label_command("it's a fix", "acme/sample")
+    assert shlex.split(command) == [
+        *("gh", "label", "create", "it's a fix", "--repo", "acme/sample"),
+        *("--color", LABEL_COLOR, "--description", LABEL_DESCRIPTION),
+    ]
+    assert " --repo OWNER/REPO " in label_command("fix-me")
 
 
 @pytest.mark.parametrize("stamp", ["2026-11-20T06:00:00.123Z", "2026-11-20T07:00:00+01:00"])
