@@ -1,12 +1,38 @@
 """Of several attempts, the one whose tests have the best results is published."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from patchwright.resolver.dependencies import RunDependencies
-from patchwright.resolver.domain import Patch, RunId, TestRun, TestStatus, Verdict, VerdictKind
-from patchwright.resolver.events import AgentStopped, Checkpoint, Message, VerificationCompleted
+from patchwright.resolver.domain import (
+    Issue,
+    Job,
+    JobId,
+    ModelReview,
+    Patch,
+    Repo,
+    RunId,
+    TestRun,
+    TestStatus,
+    User,
+    Verdict,
+    VerdictKind,
+)
+from patchwright.resolver.errors import ModelError
+from patchwright.resolver.events import (
+    AgentStopped,
+    AuxiliaryModelCall,
+    Checkpoint,
+    Event,
+    Message,
+    ModelReply,
+    ReplyUsage,
+    RunStarted,
+    VerificationCompleted,
+)
+from patchwright.resolver.llm.model import Reply
 from patchwright.resolver.proof.repair_loop import verify_or_continue
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
@@ -14,7 +40,7 @@ from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.verification import VerdictCallback
 from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.local_sandboxes import LocalSandboxes
-from tests.resolver.scripted_model import ScriptedModel
+from tests.resolver.scripted_model import ScriptedModel, ScriptLine
 
 SIGNS: dict[str, TestStatus] = {".": "passed", "F": "failed"}
 
@@ -75,6 +101,112 @@ async def test_the_attempt_with_the_best_tests_is_published(
         assert sum(isinstance(event, VerificationCompleted) for event in log.trajectory) == 2 + (
             published == "first"
         )
+
+
+def started() -> RunStarted:
+    issue = Issue(
+        number=7, title="add() subtracts", body="It should add.", author=User(login="r", id=1), trusted=False,
+        open=True, url="u",
+    )  # fmt: skip
+    job = Job(id=JobId("j"), repo=Repo(owner="o", name="r"), number=7, requester=None)
+    return RunStarted(
+        job=job, thread=issue, base_sha="0" * 40, base_branch="main", source="s", model="m", sandbox="local"
+    )
+
+
+REVIEW_USAGE = ReplyUsage(model="reviewer", prompt_tokens=50, usd=Decimal("0.10"))
+
+
+async def review_twice(
+    path: Path, script: list[ScriptLine], verdict: Verdict, used: ReplyUsage, **changes: object
+) -> tuple[list[Verdict | None], list[Event], ScriptedModel]:
+    """Finishes twice. Returns both results, the events after the start, and the review model."""
+    model = ScriptedModel(script)
+    settings = Settings(data=path, patch_review=True, max_attempts=1).model_copy(update=changes)
+    deps = RunDependencies(
+        settings, model, LocalSandboxes(path, {}), WorkspaceFactory(path), FileLogStore(path), Secrets()
+    )
+    stopped = AgentStopped(reason="finished", detail="Done.")
+
+    async def verify(callback: VerdictCallback) -> Verdict:
+        return verdict
+
+    async def start_over() -> bool:
+        raise AssertionError("there is only one attempt")
+
+    async with deps.logs.open(RunId("run")) as log:
+        for event in (started(), Message(text="Fix it.", source="initial_prompt")):
+            await log.append(event)
+        await log.append(ModelReply(thought="", calls=(), usage=used))
+        size = len(list(log.trajectory))
+        patch = make_patch("the diff")
+        results = [await verify_or_continue(log, deps, stopped, patch, verify, start_over) for _ in range(2)]
+        return results, list(log.trajectory)[size:], model
+
+
+async def test_a_patch_without_proof_comes_back_once_with_the_review(tmp_path: Path) -> None:
+    rejection, verdict = (
+        Reply(text="REJECT\nNo test.", tool_calls=(), usage=REVIEW_USAGE),
+        make_verdict("unproven", "."),
+    )
+    results, events, model = await review_twice(
+        tmp_path, [rejection, rejection], verdict, ReplyUsage(model="m")
+    )
+    review = ModelReview(approved=False, reasons="No test.", model="reviewer")
+    reviewed = verdict.model_copy(update={"review": review})
+    assert results == [None, reviewed]
+    call, completed = (
+        AuxiliaryModelCall(purpose="review", usage=REVIEW_USAGE),
+        VerificationCompleted(verdict=reviewed),
+    )
+    message = next(event for event in events if isinstance(event, Message))
+    assert message.source == "verification" and "No test." in message.text
+    assert events == [call, completed, message, call, completed]
+    shown = str(model.requests[0])
+    assert "add() subtracts" in shown and "It should add." in shown and "the diff" in shown
+
+
+@pytest.mark.parametrize("kind", ["fixed", "untested"])
+async def test_a_patch_is_final_if_the_tests_prove_it_or_the_review_fails(
+    tmp_path: Path, kind: VerdictKind
+) -> None:
+    verdict = make_verdict(kind, ".")
+    line: ScriptLine = (
+        Reply(text="REJECT\nNo test.", tool_calls=(), usage=REVIEW_USAGE)
+        if kind == "fixed"
+        else ModelError("The model is down.")
+    )
+    results, events, _ = await review_twice(tmp_path, [line, line], verdict, ReplyUsage(model="m"))
+    review = ModelReview(approved=False, reasons="No test.", model="reviewer") if kind == "fixed" else None
+    assert results == [verdict.model_copy(update={"review": review})] * 2
+    assert not any(isinstance(event, Message) for event in events)
+    # A review without a reply has no usage.
+    assert sum(isinstance(event, AuxiliaryModelCall) for event in events) == (2 if kind == "fixed" else 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "used", "reviews"),
+    [
+        ("fixed", {}, ReplyUsage(model="m", usd=Decimal("1.80")), 2),
+        ("fixed", {}, ReplyUsage(model="m", usd=Decimal("1.90")), 1),  # The first review costs the rest.
+        ("fixed", {}, ReplyUsage(model="m", usd=Decimal("2.00")), 0),
+        ("fixed", {"max_tokens": 1000}, ReplyUsage(model="m", prompt_tokens=900), 2),
+        ("fixed", {"max_tokens": 1000}, ReplyUsage(model="m", prompt_tokens=950), 1),
+        ("fixed", {"max_tokens": 1000}, ReplyUsage(model="m", prompt_tokens=1000), 0),
+        ("fixed", {"timeout": 0}, ReplyUsage(model="m"), 0),
+        ("fixed", {"patch_review": False}, ReplyUsage(model="m"), 0),
+        ("empty", {}, ReplyUsage(model="m"), 0),
+    ],
+)
+async def test_no_review_exceeds_the_limits_of_the_run(
+    tmp_path: Path, kind: VerdictKind, changes: dict[str, object], used: ReplyUsage, reviews: int
+) -> None:
+    approval = Reply(text="APPROVE", tool_calls=(), usage=REVIEW_USAGE)
+    results, _, model = await review_twice(tmp_path, [approval] * 2, make_verdict(kind, "."), used, **changes)
+    assert len(model.requests) == reviews
+    assert [result.review is not None for result in results if result] == [
+        number < reviews for number in range(2)
+    ]
 
 
 async def test_a_broken_patch_comes_back_until_the_repairs_are_used(tmp_path: Path) -> None:

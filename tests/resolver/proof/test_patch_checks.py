@@ -3,7 +3,11 @@
 import pytest
 
 from patchwright.resolver.domain import TestRun, TestStatus, Verdict
-from patchwright.resolver.proof.collection_errors import AddedSymbols, skip_unrelated_errors
+from patchwright.resolver.proof.collection_errors import (
+    AddedSymbols,
+    find_added_symbols,
+    skip_unrelated_errors,
+)
 from patchwright.resolver.proof.file_classifier import (
     is_pytest_file,
     is_runner_config,
@@ -12,8 +16,9 @@ from patchwright.resolver.proof.file_classifier import (
     is_test_related,
 )
 from patchwright.resolver.proof.verdict_merge import MAX_OUTPUT, merge_verdicts
-from patchwright.resolver.proof.weakened_tests import compare_test_file
+from patchwright.resolver.proof.weakened_tests import MAX_FILE_BYTES, compare_test_file, find_weakened_tests
 from patchwright.resolver.suites.runner_report import RunnerReport
+from tests.resolver.patch_verifier import VerifierFactory
 
 ONE = "def test_a():\n    assert add(1, 2) == 3\n"
 TWO = ONE + "    assert add(0, 0) == 0\n"
@@ -58,6 +63,38 @@ def test_a_test_that_checks_less_is_named(path: str, old: str, new: str, found: 
     assert compare_test_file(path, old, new.encode()) == found
 
 
+async def test_only_tests_that_the_patch_edits_are_compared_with_the_base(
+    open_verifier: VerifierFactory,
+) -> None:
+    largest = TWO + "#" * (MAX_FILE_BYTES - len(TWO))
+    old: dict[str, str | bytes] = {
+        "a_notes.txt": TWO, "calc.py": TWO, "lib.rs": "assert_eq!(1, f());", "test_deleted.py": TWO,
+        "test_huge.py": largest + "#", "test_large.py": largest, "test_now_huge.py": TWO, "tests/test_a.py": TWO,
+    }  # fmt: skip
+    new: dict[str, str | None] = dict.fromkeys(old, ONE) | {
+        "lib.rs": "f();", "test_deleted.py": None, "test_new.py": "def test_b(): pass\n",
+    }  # fmt: skip
+    async with open_verifier(old) as verifier:
+        workspace = verifier.workspace
+        patch = await verifier.patch(
+            new, f"head -c {MAX_FILE_BYTES} /dev/zero | tr '\\0' '#' >>test_now_huge.py"
+        )
+        assert await find_weakened_tests(workspace, patch, await workspace.list_changes(patch)) == (
+            "lib.rs has 1 check fewer.",
+            "test_large.py has 2 checks fewer in test_a.",
+            "tests/test_a.py has 2 checks fewer in test_a.",
+        )
+
+
+async def test_at_most_twenty_weakened_test_files_are_reported(open_verifier: VerifierFactory) -> None:
+    names = [f"test_{number:02}.py" for number in range(21)]
+    async with open_verifier(dict.fromkeys(names, TWO)) as verifier:
+        workspace = verifier.workspace
+        patch = await verifier.patch({}, "sed -i 3d test_*.py")
+        found = await find_weakened_tests(workspace, patch, await workspace.list_changes(patch))
+    assert [sentence.partition(" ")[0] for sentence in found] == names[:20]
+
+
 ADDED = AddedSymbols(
     {"src/calc.py": frozenset({"add"}), "pkg/__init__.py": frozenset()},
     frozenset({"lib/sum.ts", "lib/sum.rb"}),
@@ -96,6 +133,33 @@ def test_an_error_is_explained_by_what_the_patch_adds(message: str, explained: b
     assert not AddedSymbols({}, frozenset()).explains(message)
     if "E  " not in message:
         assert ADDED.explains("", message) == explained
+
+
+async def test_the_patch_explains_only_names_and_files_that_the_base_lacks(
+    open_verifier: VerifierFactory,
+) -> None:
+    old: dict[str, str | bytes] = {
+        "calc.py": b"def one(): pass  # caf\xe9\n", "old.js": "", "tool.sh": "two() { :; }\n",
+    }  # fmt: skip
+    new: dict[str, str | None] = {
+        "calc.py": "def one(): pass\ndef add2(): pass\n", "pkg/__init__.py": "", "old.js": "x", "sum.js": "",
+        "tool.sh": "three() { :; }\n",
+    }  # fmt: skip
+    async with open_verifier(old) as verifier:
+        workspace = verifier.workspace
+        patch = await verifier.patch(new, "ln -s calc.py link.py && printf 'four = \"\\351\"' >latin.py")
+        added = await find_added_symbols(workspace, patch, await workspace.list_changes(patch))
+    explained = {
+        message: added.explains(message)
+        for message in (
+            *(f"E   ImportError: cannot import name '{name}'" for name in ("one", "add2", "three", "four")),
+            *(f"E   ModuleNotFoundError: No module named '{name}'" for name in ("pkg", "link")),
+            *(f"Error: Cannot find module './{name}'" for name in ("old", "sum")),
+        )
+    }
+    assert [message.split("'")[1] for message, holds in explained.items() if holds] == [
+        "add2", "four", "pkg", "./sum",
+    ]  # fmt: skip
 
 
 def run(
