@@ -384,7 +384,7 @@ def test_leftovers_in_the_diff_are_named(patch: Patch, sentence: str) -> None:
     "patch",
     [
         diff("cli.py", 'print("done")'),
-        diff("a.py", "    x = 1", "x = 1"),
+        *(diff(f"a.{suffix}", "    - x", "- x") for suffix in ("py", "yml", "yaml", "md")),
         diff("tests/test_repro.py", "def test_x(): ...", new=True),
         diff("src/debug.py", "def trace(): ...", new=True),
         Patch(base_sha="b" * 40, diff=b"Binary files differ\n\xff\xfe"),

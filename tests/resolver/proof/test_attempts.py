@@ -176,7 +176,10 @@ async def test_a_patch_is_final_if_the_tests_prove_it_or_the_review_fails(
         if kind == "fixed"
         else ModelError("The model is down.")
     )
-    results, events, _ = await review_twice(tmp_path, [line, line], verdict, ReplyUsage(model="m"))
+    # A proven patch is not tried again, even if there may be another attempt.
+    results, events, _ = await review_twice(
+        tmp_path, [line, line], verdict, ReplyUsage(model="m"), max_attempts=2 if kind == "fixed" else 1
+    )
     review = ModelReview(approved=False, reasons="No test.", model="reviewer") if kind == "fixed" else None
     assert results == [verdict.model_copy(update={"review": review})] * 2
     assert not any(isinstance(event, Message) for event in events)

@@ -68,11 +68,11 @@ async def test_only_tests_that_the_patch_edits_are_compared_with_the_base(
 ) -> None:
     largest = TWO + "#" * (MAX_FILE_BYTES - len(TWO))
     old: dict[str, str | bytes] = {
-        "a_notes.txt": TWO, "calc.py": TWO, "lib.rs": "assert_eq!(1, f());", "test_deleted.py": TWO,
+        "a_notes.txt": TWO, "calc.py": TWO, "lib.rs": "assert_eq!(1, f());", "deleted.test.js": "expect(a)",
         "test_huge.py": largest + "#", "test_large.py": largest, "test_now_huge.py": TWO, "tests/test_a.py": TWO,
     }  # fmt: skip
     new: dict[str, str | None] = dict.fromkeys(old, ONE) | {
-        "lib.rs": "f();", "test_deleted.py": None, "test_new.py": "def test_b(): pass\n",
+        "lib.rs": "f();", "deleted.test.js": None, "test_new.py": "def test_b(): pass\n",
     }  # fmt: skip
     async with open_verifier(old) as verifier:
         workspace = verifier.workspace
@@ -97,7 +97,7 @@ async def test_at_most_twenty_weakened_test_files_are_reported(open_verifier: Ve
 
 ADDED = AddedSymbols(
     {"src/calc.py": frozenset({"add"}), "pkg/__init__.py": frozenset()},
-    frozenset({"lib/sum.ts", "lib/sum.rb"}),
+    frozenset({"lib/sum.ts", "lib/sum.rb", "lib/date.util.ts"}),
 )
 
 
@@ -110,6 +110,7 @@ ADDED = AddedSymbols(
         ("E   AttributeError: module 'calc' has no attribute 'sub'", False),
         ("E   ModuleNotFoundError: No module named 'calc'", True),
         ("E   ModuleNotFoundError: No module named 'pkg'", True),
+        ("E   ModuleNotFoundError: No module named 'src.calc'", True),
         ("E   ModuleNotFoundError: No module named 'lc'", False),
         ("E   ModuleNotFoundError: No module named 'requests'", False),
         # The last error is the one that stopped the collection.
@@ -122,6 +123,8 @@ ADDED = AddedSymbols(
         ("Error: Failed to resolve import \"../lib/sum.ts\" from a.test.ts", True),
         ("Error: Cannot find module 'sum'", False),  # A package, not a file.
         ("Error: Cannot find module './other'", False),
+        ("Error: Cannot find module './date.util'", True),
+        ("Error: Cannot find module './date'", False),
         ("LoadError: cannot load such file -- ./sum", True),
         ("LoadError: cannot load such file -- lib/sum.rb", True),
         ("LoadError: cannot load such file -- other", False),
@@ -208,7 +211,8 @@ def test_a_runner_that_stops_for_want_of_the_patch_fails_all_its_tests(
 @pytest.mark.parametrize(
     ("path", "kinds"),
     [
-        ("src/calc.py", ""), ("tests/data.json", "related"), ("testing/x.py", "related"), ("src/testing/x.py", ""),
+        ("src/calc.py", ""), ("tests/data.json", "related"), ("testing/x.py", "related"),
+        ("testing/unit/x.py", "related"), ("src/testing/x.py", ""),
         ("test_calc.py", "pytest test related"), ("pkg/calc_test.py", "pytest test related"),
         ("test_calc.txt", "test related"), ("calc_spec.rb", "test related"), ("a.test.ts", "test related"),
         ("CalcTest.java", "test related"), ("TestCalc.java", "test related"), ("Testing.java", ""),
@@ -244,7 +248,7 @@ def test_merged_verdicts_keep_what_each_suite_shows() -> None:
     def suite(name: str, kind: str, **more: object) -> Verdict:
         test_run = TestRun(
             command=f"run {name}", command_reason=f"{name} is there.", results={f"{name}::t": "passed"},
-            exit_code=0, seconds=1.5, output=name * MAX_OUTPUT, flaky=(f"{name}::f",),
+            exit_code=0, seconds=1.5, output=f"{name}x" * MAX_OUTPUT, flaky=(f"{name}::f",),
         )  # fmt: skip
         fields = {"before": test_run, "after": test_run, "reason": f"{name}: {kind}."} | more
         return Verdict(kind=kind, **fields)  # type: ignore[arg-type]
@@ -271,7 +275,10 @@ def test_merged_verdicts_keep_what_each_suite_shows() -> None:
     assert (after.command, after.command_reason) == ("run a; run b", "a is there. b is there.")
     assert (after.results, after.flaky) == ({"a::t": "passed", "b::t": "passed"}, ("a::f", "b::f"))
     half = MAX_OUTPUT // 2
-    assert (after.seconds, after.output) == (3.0, f"$ run a\n{'a' * half}\n$ run b\n{'b' * half}")
+    assert (after.seconds, after.output) == (
+        3.0,
+        f"$ run a\n{'ax' * (half // 2)}\n$ run b\n{'bx' * (half // 2)}",
+    )
     assert (after.exit_code, after.problem) == (0, None)
 
     fixed, absent = suite("c", "fixed"), suite("d", "untested", after=None)
