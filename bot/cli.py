@@ -204,7 +204,7 @@ def _add_runs(commands: Subparsers) -> None:
         help="only runs in this state: running, published, input_required, stopped ...",
     )
     command.add_argument(
-        "--verdict", metavar="VERDICT", help="only runs with this verdict: fixed, unproven, regressed ..."
+        "--verdict", metavar="VERDICT", help="only runs with this verdict: fixed, conditional, unproven ..."
     )
     command.add_argument("--all", action="store_true", help="list all runs, not only the newest 20")
     _add_config_and_json_options(command)

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, NewType
 from pydantic import Field
 
 from patchwright.resolver.cost import Cost, MinimumCost, TokenUsage, known_usd
+from patchwright.resolver.proof.conditions import Condition
 from patchwright.resolver.request.command_parser import Request, RunOptions, parse_request
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -228,7 +229,8 @@ class TestRun(FrozenModel):
         return tuple(test for test, result in self.results.items() if result in ("failed", "error"))
 
 
-VerdictKind = Literal["empty", "untested", "regressed", "fixed", "unproven"]
+VerdictKind = Literal["empty", "regressed", "untested", "unproven", "conditional", "fixed"]
+"""From worst to best."""
 
 
 class ModelReview(FrozenModel):
@@ -248,8 +250,8 @@ class Verdict(FrozenModel):
     - regressed: a test that passed at base fails twice with the patch, and the patch did not change that
       test.
     - fixed: nothing regressed, and a test that failed at base passes because the patch changes the tested code.
-    - unproven: all other cases. For example, the patch changes tests, and only their base version fails. Such a
-      change of behavior may be intended, so a person has to decide.
+    - conditional: tests show the fix as for `fixed`, and a person has to agree to the `conditions`.
+    - unproven: all other cases. For example, no test shows the fix, or a test from the patch fails.
 
     `review` adds an opinion that does not change the kind of verdict.
     """
@@ -262,6 +264,8 @@ class Verdict(FrozenModel):
     """Tests that passed at base but were skipped or not run with the patch."""
     modified_tests_failing: tuple[str, ...] = ()
     """Tests that the patch changes or deletes. Their old version passes at base and fails with the patch."""
+    replaced_failing_tests: tuple[str, ...] = ()
+    """Tests that the patch changes or deletes. Their old version fails at base and still fails with the patch."""
     new_tests_at_base: dict[str, TestStatus] = Field(default_factory=dict)
     """Results of the patch's new and changed tests on the base code. A changed test is included only if its old
     version did not fail on the base code and its new version has another result than the old one.
@@ -278,6 +282,8 @@ class Verdict(FrozenModel):
     """True if only the tests that the patch may affect have run. The whole suite runs later if needed."""
     review: ModelReview | None = None
     """A second model's opinion, if one was requested."""
+    conditions: tuple[Condition, ...] = ()
+    """What a person has to agree to before the patch is merged. Empty for most patches."""
     reason: str = ""
     """Why the verdict has this kind and not a better one, in one sentence."""
     before: TestRun | None = None
@@ -332,21 +338,6 @@ class Usage(FrozenModel):
             steps=self.steps + steps,
             seconds=self.seconds,
         )
-
-
-class PullRequestSpec(FrozenModel):
-    """The data that the forge needs to open a pull request."""
-
-    repo: Repo
-    number: int
-    """Number of the issue that the pull request resolves."""
-    base_branch: str
-    branch: str
-    head_sha: str
-    title: str
-    body: str
-    draft: bool
-    reviewer: User | None = None  # The person whose review is requested; None if nobody is asked.
 
 
 class Published(FrozenModel):

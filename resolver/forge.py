@@ -11,13 +11,13 @@ from patchwright.resolver.domain import (
     Credentials,
     Job,
     PullRequest,
-    PullRequestSpec,
     Repo,
     ReviewThread,
     Thread,
     User,
 )
 from patchwright.resolver.errors import WriteBlocked
+from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
 from patchwright.runtime.frozen_model import FrozenModel
 
 if TYPE_CHECKING:  # The imported module imports types from this one.

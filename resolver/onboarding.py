@@ -13,7 +13,6 @@ from patchwright.resolver.domain import (
     Outcome,
     Patch,
     Published,
-    PullRequestSpec,
     Reported,
     TestRun,
     Thread,
@@ -38,6 +37,7 @@ from patchwright.resolver.publishing.publish_branch import (
     push_or_paste,
 )
 from patchwright.resolver.publishing.publishing_texts import render_no_pull_request_reason
+from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.settings.repo_config import parse_repo_config

@@ -14,7 +14,6 @@ from patchwright.resolver.domain import (
     Patch,
     Published,
     PullRequest,
-    PullRequestSpec,
     Rejected,
     Reported,
     Verdict,
@@ -34,6 +33,7 @@ from patchwright.resolver.publishing.publish_branch import (
     push_or_paste,
 )
 from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason
+from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
 from patchwright.resolver.pull_request.pr_template import fill_pr_template, load_pr_template
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.request.run_task import get_answer, get_proposed_plan, is_question
@@ -72,8 +72,8 @@ async def publish_attempt(
     settings: Settings,
     secrets: Secrets,
 ) -> Outcome:
-    """Publishes what the verdict allows: a pull request for `fixed`, or a draft pull request for `unproven`
-    or `untested`.
+    """Publishes what the verdict allows: a pull request for `fixed`, or a draft pull request for
+    `conditional`, `unproven` or `untested`.
 
     Each step first checks whether it was already done. Publishing can therefore be repeated after a crash.
     """

@@ -1,80 +1,18 @@
 """Decides the verdict on a patch from the test runs of one suite."""
 
-from dataclasses import dataclass
-
 from patchwright.resolver.domain import Patch, TestRun, TestStatus, Verdict, VerdictKind
-from patchwright.resolver.text.filters import list_names, list_tests
-
-FAILED_STATUSES: tuple[TestStatus, ...] = ("failed", "error")
-NOTHING_COLLECTED = 5  # Exit code of pytest if it collected no tests.
-
-
-@dataclass(frozen=True)
-class PatchTests:
-    """Runs of the tests that a patch changes or adds. These runs use the patch's version of the tests."""
-
-    files: frozenset[str]
-    """Test files that the patch changes, adds or deletes."""
-    files_only: bool
-    """True if only `files` were run; False if all tests were run."""
-    after: TestRun
-    """The run with the whole patch, except its changes to the test configuration."""
-    after_rerun: TestRun | None = None
-    """A second run that includes at least the tests that failed in `after`; None if no test failed."""
-    before: TestRun | None = None
-    """The run on the code at base; None if it is not needed. Tests with errors are marked as skipped,
-    except if the error shows that code from the patch is missing at base.
-    """
-    before_rerun: TestRun | None = None
-    """A second run at base. It includes at least the tests that failed at base and pass with the patch. None
-    if there are no such tests.
-    """
-
-    def covers(self, test: str) -> bool:
-        """Returns True if the test was selected for these runs, even if the test no longer exists."""
-        return not self.files_only or get_test_file(test) in self.files
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The test runs that the verdict on one suite is based on."""
-
-    before: TestRun
-    """The run of the repository's own tests at base."""
-    after: TestRun
-    """The run of the repository's own tests on the patch's code. It uses the base version of these tests."""
-    before_rerun: TestRun | None = None
-    """A second run at base. It includes the tests that pass only at base, and at most MAX_CONFIRMED tests
-    that pass only with the patch. None if no result differs or if a second run is impossible.
-    """
-    after_rerun: TestRun | None = None
-    """A second run with the patch. It includes the tests of `before_rerun`, or all tests if single tests
-    cannot be selected.
-    """
-    full_patch: TestRun | None = None
-    """The run with the whole patch, including its tests and test configuration. It includes at least the
-    tests that passed in `before` and fail in `after`. None if this run is not needed, for example because the
-    patch changes only code.
-    """
-    patch_tests: PatchTests | None = None
-    changes_code: bool = True
-    """True if the patch changes more than tests and their configuration."""
-    partial: bool = False
-    """True if only the tests that the patch may affect were run."""
-
-
-@dataclass(frozen=True)
-class TestEdits:
-    """Changes of a patch to tests, according to its diff."""
-
-    __test__ = False  # Tells pytest that this is no test class.
-
-    weakened_tests: tuple[str, ...] = ()
-    deleted_test_files: tuple[str, ...] = ()
-    reverted_test_config: tuple[str, ...] = ()
-
-
-NO_TEST_EDITS = TestEdits()
+from patchwright.resolver.proof import verdict_reasons
+from patchwright.resolver.proof.condition_finder import find_conditions
+from patchwright.resolver.proof.evidence import NO_TEST_EDITS, Evidence, PatchTests, TestEdits
+from patchwright.resolver.proof.run_comparison import (
+    FAILED_STATUSES,
+    find_fail_to_pass,
+    find_pass_to_fail,
+    get_test_file,
+    get_test_function,
+    get_test_status,
+    has_failed,
+)
 
 
 def decide_verdict(patch: Patch, evidence: Evidence | None, test_edits: TestEdits = NO_TEST_EDITS) -> Verdict:
@@ -88,46 +26,31 @@ def decide_verdict(patch: Patch, evidence: Evidence | None, test_edits: TestEdit
         deleted_test_files=test_edits.deleted_test_files,
         reverted_test_config=test_edits.reverted_test_config,
     )
-    if evidence is None:
+    if evidence is not None:
+        verdict = _compare_runs(verdict, evidence)
+    return apply_conditions(verdict.model_copy(update={"conditions": find_conditions(verdict, patch.diff)}))
+
+
+def apply_conditions(verdict: Verdict) -> Verdict:
+    """Changes the verdict `fixed` to `conditional` if it has conditions. Other kinds stay as they are."""
+    if verdict.kind not in ("fixed", "conditional") or not verdict.conditions:
         return verdict
+    return verdict.model_copy(update={"kind": "conditional", "reason": verdict_reasons.explain_fix(verdict)})
+
+
+def _compare_runs(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """Adds the runs, their differences, the kind and the reason to the verdict."""
     before, after = evidence.before, evidence.after
+    runs = {"before": before, "after": _merge_patch_tests(evidence), "partial": evidence.partial}
+    verdict = verdict.model_copy(update=runs)
     if before.problem or after.problem:
-        kind, reason = _explain_missing_run(evidence)
+        kind, reason = verdict_reasons.explain_missing_run(evidence)
     elif before.results or after.results:
         verdict = _compare_tests(verdict, evidence)
         kind, reason = _kind_and_reason(verdict, evidence)
     else:
-        kind, reason = _compare_exit_codes(evidence, verdict.reverted_test_config)
-    runs = {"before": before, "after": _merge_patch_tests(evidence), "partial": evidence.partial}
-    return _downgrade_if_tests_edited(verdict.model_copy(update={"kind": kind, "reason": reason, **runs}))
-
-
-def get_test_file(test: str) -> str:
-    """Returns the file of a test id that starts with a file name."""
-    return test.partition("::")[0]
-
-
-def get_test_status(run: TestRun, test: str) -> TestStatus | None:
-    """Returns the result of a test. If its file could not be collected, returns the result of the file.
-    Returns None if the test and its file have no result.
-    """
-    return run.results.get(test) or run.results.get(get_test_file(test))
-
-
-def find_pass_to_fail(before: TestRun, after: TestRun) -> tuple[str, ...]:
-    """Returns the tests that passed before and fail after, sorted by name."""
-    passed = (
-        test for test, result in before.results.items() if result == "passed" and test not in before.flaky
-    )
-    return tuple(sorted(test for test in passed if get_test_status(after, test) in FAILED_STATUSES))
-
-
-def find_fail_to_pass(before: TestRun, after: TestRun) -> tuple[str, ...]:
-    """Returns the tests that failed before and pass after, sorted by name."""
-    passes = (
-        test for test, result in after.results.items() if result == "passed" and test not in before.flaky
-    )
-    return tuple(sorted(test for test in passes if get_test_status(before, test) in FAILED_STATUSES))
+        verdict, kind, reason = _compare_exit_codes(verdict, evidence)
+    return verdict.model_copy(update={"kind": kind, "reason": reason})
 
 
 def _compare_tests(verdict: Verdict, evidence: Evidence) -> Verdict:
@@ -138,25 +61,26 @@ def _compare_tests(verdict: Verdict, evidence: Evidence) -> Verdict:
     # A test counts as flaky only if its second run shows no difference. A second run with a problem proves
     # nothing.
     flaky = {test for test in suspects if get_test_status(after_rerun, test) in ("passed", "skipped")}
-    flaky |= {test for test in suspects if get_test_status(before_rerun, test) in FAILED_STATUSES}
+    flaky |= {test for test in suspects if has_failed(before_rerun, test)}
     flaky |= {
         test for test in candidates if get_test_status(after_rerun, test) in (*FAILED_STATUSES, "skipped")
     }
     flaky |= {test for test in candidates if get_test_status(before_rerun, test) == "passed"}
     failing = [test for test in suspects if test not in flaky]
     full_patch = evidence.full_patch
-    modified = [
-        test
-        for test in failing
-        if full_patch is not None and get_test_status(full_patch, test) not in FAILED_STATUSES
-    ]
+    modified = [test for test in failing if full_patch is not None and not has_failed(full_patch, test)]
     pass_to_fail = [test for test in failing if test not in modified]
     fail_to_pass = [test for test in candidates if test not in flaky]
     missing = [] if evidence.partial else _missing_tests(evidence, modified)
     patch_tests_failing: tuple[str, ...] = ()
     new_tests_at_base: dict[str, TestStatus] = {}
+    replaced: list[str] = []
     if (patch_tests := evidence.patch_tests) is not None:
-        patch_tests_failing, patch_fail_to_pass, patch_flaky = _compare_patch_tests(before, patch_tests)
+        if not evidence.partial:
+            replaced = _replaced_failing_tests(evidence, patch_tests)
+        patch_tests_failing, patch_fail_to_pass, patch_flaky = _compare_patch_tests(
+            before, patch_tests, frozenset(map(get_test_function, replaced))
+        )
         flaky |= set(patch_flaky)
         fail_to_pass = sorted({*fail_to_pass, *patch_fail_to_pass} - flaky - set(patch_tests_failing))
         new_tests_at_base = _new_tests_at_base(before, patch_tests)
@@ -167,6 +91,7 @@ def _compare_tests(verdict: Verdict, evidence: Evidence) -> Verdict:
             "flaky": tuple(sorted(flaky | set(before.flaky))),
             "missing": tuple(missing),
             "modified_tests_failing": tuple(modified),
+            "replaced_failing_tests": tuple(replaced),
             "new_tests_at_base": new_tests_at_base,
             "patch_tests_failing": patch_tests_failing,
         }
@@ -174,51 +99,19 @@ def _compare_tests(verdict: Verdict, evidence: Evidence) -> Verdict:
 
 
 def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind, str]:
-    """Returns the kind of verdict and its reason. If several kinds apply, the worst one counts."""
+    """Returns the kind of verdict and its reason, without regard to the conditions. If several kinds apply,
+    the worst one counts.
+    """
+    patch_tests = evidence.patch_tests
     if verdict.pass_to_fail:
-        failing = f"{_format_tests(verdict.pass_to_fail)} passed without the patch and failed with it, twice."
-        return "regressed", failing
-    if modified := verdict.modified_tests_failing:
-        count = f"{len(modified)} existing test{' expects' if len(modified) == 1 else 's expect'}"
-        return "unproven", f"The patch changes what {count}: {list_tests(modified)}."
-    if verdict.missing:
-        change = f"{_format_tests(verdict.missing)} that passed before {_explain_missing(verdict, evidence)}"
-        return "unproven", f"{'Tests show the fix, but ' * bool(verdict.fail_to_pass)}{change}."
+        return "regressed", verdict_reasons.explain_regression(verdict)
     if verdict.patch_tests_failing:
-        return (
-            "unproven",
-            f"{_format_tests(verdict.patch_tests_failing)} from the patch failed with it, twice.",
-        )
-    if evidence.patch_tests and evidence.patch_tests.after.problem:
-        problem = evidence.patch_tests.after.problem
-        return "unproven", f"The tests from the patch could not be run: {problem}."
+        return "unproven", verdict_reasons.explain_failing_patch_tests(verdict)
+    if patch_tests and patch_tests.after.problem:
+        return "unproven", f"The tests from the patch could not be run: {patch_tests.after.problem}."
     if verdict.fail_to_pass:
-        fixed = (
-            f"{_format_tests(verdict.fail_to_pass)} failed without the patch and passed with it; none broke."
-        )
-        return "fixed", fixed
-    return "unproven", _reason_unproven(evidence, verdict.reverted_test_config)
-
-
-def _reason_unproven(evidence: Evidence, reverted_config: tuple[str, ...]) -> str:
-    """Returns a sentence that explains why no test shows the fix."""
-    before, patch_tests = evidence.before, evidence.patch_tests
-    if not evidence.changes_code and reverted_config:
-        files = list_names(reverted_config, 1)
-        return f"The tests were run without the change to {files}, which can affect how tests run."
-    if not evidence.changes_code:
-        return "The patch changes only tests, so no test can show that the code is fixed."
-    new = patch_tests.after.results.keys() - before.results.keys() if patch_tests else ()
-    if (
-        patch_tests
-        and patch_tests.before
-        and any(patch_tests.before.results.get(test) == "passed" for test in new)
-    ):
-        return "The patch's own tests also pass without the rest of the patch, so they do not show the fix."
-    if before.failed_count and not before.passed_count and not evidence.after.passed_count:
-        cause = "they may need something that the sandbox lacks, such as a network or a service"
-        return f"All tests fail without the patch and with it: {cause}."
-    return "No test changed from failing to passing with the patch, so no test shows the fix."
+        return "fixed", verdict_reasons.explain_fix(verdict)
+    return "unproven", verdict_reasons.explain_missing_evidence(verdict, evidence)
 
 
 def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
@@ -238,33 +131,56 @@ def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
     )
 
 
+def _replaced_failing_tests(evidence: Evidence, patch_tests: PatchTests) -> list[str]:
+    """Returns the tests that fail in the base version with and without the patch, and that the patch makes
+    pass or disappear by changing the tests.
+    """
+    before, after, changed = evidence.before, evidence.after, patch_tests.after
+    if changed.problem:
+        return []
+    still_failing = [
+        test
+        for test, result in before.results.items()
+        if result in FAILED_STATUSES and test not in before.flaky and has_failed(after, test)
+    ]
+    return sorted(
+        test
+        for test in still_failing
+        if get_test_status(changed, test) == "passed"
+        or (get_test_file(test) in patch_tests.files and not has_failed(changed, test))
+    )
+
+
 def _compare_patch_tests(
-    before: TestRun, patch_tests: PatchTests
+    before: TestRun, patch_tests: PatchTests, replaced_functions: frozenset[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Returns three groups of the patch's own tests: the tests that fail with the patch, the tests that show
     the fix, and the flaky tests.
+
+    A test that failed or was flaky at base belongs to no group: it shows the fix only if its base version passes
+    with the patch. Otherwise, a patch could rewrite the failing test instead of fixing the code. The same applies
+    to a test function whose failing parameters the patch replaces (`replaced_functions`).
     """
     rerun = patch_tests.after_rerun or patch_tests.after
-    ignored = {test for test, result in before.results.items() if result in FAILED_STATUSES} | set(
-        before.flaky
-    )
     failed = [
         test
         for test, result in patch_tests.after.results.items()
-        if result in FAILED_STATUSES and test not in ignored
+        if result in FAILED_STATUSES
+        and before.results.get(test) not in FAILED_STATUSES
+        and test not in before.flaky
     ]
     flaky = {test for test in failed if get_test_status(rerun, test) in ("passed", "skipped")}
     fixing: tuple[str, ...] = ()
     if patch_tests.before is not None and not patch_tests.before.problem and not patch_tests.after.problem:
-        repository_failures = _repository_failures(before, patch_tests)
         fixing = tuple(
             test
             for test in find_fail_to_pass(patch_tests.before, patch_tests.after)
-            if test not in repository_failures
+            if not has_failed(before, test) and test not in before.flaky
+            if get_test_function(test) not in replaced_functions
         )
         before_rerun = patch_tests.before_rerun or patch_tests.before
         flaky |= {test for test in fixing if get_test_status(before_rerun, test) == "passed"}
-        flaky |= {test for test in fixing if get_test_status(rerun, test) in FAILED_STATUSES}
+        flaky |= {test for test in fixing if has_failed(rerun, test)}
     return (
         tuple(sorted(test for test in failed if test not in flaky)),
         tuple(test for test in fixing if test not in flaky),
@@ -324,76 +240,40 @@ def _repository_failures(before: TestRun, patch_tests: PatchTests) -> frozenset[
     )
 
 
-def _compare_exit_codes(evidence: Evidence, reverted_config: tuple[str, ...]) -> tuple[VerdictKind, str]:
-    """Decides the kind of verdict if the test command reports no individual tests."""
-    before, after = evidence.before, evidence.after
+def _compare_exit_codes(verdict: Verdict, evidence: Evidence) -> tuple[Verdict, VerdictKind, str]:
+    """Decides the kind of verdict if the test command reports no individual tests. In the lists of the verdict,
+    the command then stands for its tests.
+    """
+    before, after, patch_tests = evidence.before, evidence.after, evidence.patch_tests
     ok = before.exit_code == 0, after.exit_code == 0
     if ok == (True, False):
         if (evidence.after_rerun or after).exit_code == 0:
-            return "unproven", "The test command failed once and passed once with the patch: it is flaky."
+            return (
+                verdict,
+                "unproven",
+                "The test command failed once and passed once with the patch: it is flaky.",
+            )
         if evidence.full_patch and evidence.full_patch.exit_code == 0:
+            verdict = verdict.model_copy(update={"modified_tests_failing": (after.command,)})
             reason = "The test command fails with the old tests on the patch's code, and passes with the patch's tests."
-            return "unproven", reason
-        return "regressed", "The test command passed without the patch and failed with it, twice."
+            return verdict, "unproven", reason
+        return verdict, "regressed", "The test command passed without the patch and failed with it, twice."
     if ok == (False, True) and before.flaky:
-        return "unproven", "The test command failed once and passed once without the patch: it is flaky."
-    if evidence.patch_tests and evidence.patch_tests.after.exit_code != 0 and ok[1]:
-        return "unproven", "The test command failed with the tests from the patch."
-    if ok == (False, True):
-        return "fixed", "As a whole, the test command failed without the patch and passed with it."
-    if not evidence.changes_code:
-        return "unproven", _reason_unproven(evidence, reverted_config)
-    same = "passed" if ok[0] else "failed"
-    return (
-        "unproven",
-        f"The test command {same} without the patch and with it, and reports no individual tests.",
-    )
-
-
-def _explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:
-    """Decides the kind of verdict if the tests could not be run, either with the patch or without it."""
-    before, after, after_rerun = evidence.before, evidence.after, evidence.after_rerun
-    if before.problem and after.problem:
-        return "untested", f"The tests could not be run, with the patch or without it: {before.problem}."
-    if before.problem:
-        return "unproven", f"The tests ran with the patch but not without it: {before.problem}."
-    if after_rerun and after_rerun.problem and after.exit_code not in (0, NOTHING_COLLECTED):
-        if evidence.full_patch and not evidence.full_patch.problem:
-            return "unproven", f"With the patch, only its own tests ran, not the old tests: {after.problem}."
         return (
-            "regressed",
-            f"The tests ran without the patch, but two attempts to run them with it failed: {after.problem}.",
+            verdict,
+            "unproven",
+            "The test command failed once and passed once without the patch: it is flaky.",
         )
-    return "unproven", f"The tests ran without the patch but not with it: {after.problem}."
-
-
-def _downgrade_if_tests_edited(verdict: Verdict) -> Verdict:
-    """Changes the verdict `fixed` to `unproven` if the patch weakens tests or changes their configuration. A
-    person then has to check the patch.
-    """
-    if verdict.kind != "fixed":
-        return verdict
-    if verdict.weakened_tests or verdict.deleted_test_files:
-        example = (
-            verdict.weakened_tests[0]
-            if verdict.weakened_tests
-            else f"The patch deletes {verdict.deleted_test_files[0]}."
-        )
-        reason = f"Tests show the fix, but the patch also weakens the tests: {example}"
-    elif verdict.reverted_test_config:
-        changes = list_names(verdict.reverted_test_config, 1)
-        reason = f"Tests show the fix, but the patch also changes {changes}, which can affect how tests run."
-    else:
-        return verdict
-    return verdict.model_copy(update={"kind": "unproven", "reason": reason})
-
-
-def _explain_missing(verdict: Verdict, evidence: Evidence) -> str:
-    results = _merge_patch_tests(evidence).results
-    skipped = all(results.get(test) == "skipped" for test in verdict.missing)
-    verb = "skipped now" if skipped else "not run now"
-    return f"{'is' if len(verdict.missing) == 1 else 'are'} {verb}: {list_tests(verdict.missing)}"
-
-
-def _format_tests(names: tuple[str, ...] | list[str]) -> str:
-    return "1 test" if len(names) == 1 else f"{len(names)} tests"
+    if patch_tests and patch_tests.after.exit_code != 0 and ok[1]:
+        return verdict, "unproven", "The test command failed with the tests from the patch."
+    if ok == (False, True):
+        return verdict, "fixed", verdict_reasons.explain_fix(verdict)
+    if not evidence.changes_code:
+        return verdict, "unproven", verdict_reasons.explain_unchanged_code(verdict)
+    if patch_tests and not patch_tests.files_only and patch_tests.after.exit_code == 0 and not ok[1]:
+        verdict = verdict.model_copy(update={"replaced_failing_tests": (after.command,)})
+        reason = "The test command still fails with the old tests, and passes only with the patch's tests."
+        return verdict, "unproven", reason
+    same = "passed" if ok[0] else "failed"
+    reason = f"The test command {same} without the patch and with it, and reports no individual tests."
+    return verdict, "unproven", reason

@@ -15,22 +15,16 @@ from patchwright.resolver.proof.affected_tests import find_affected_tests, find_
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
+from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
 from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_file, is_test_related
+from patchwright.resolver.proof.run_comparison import find_fail_to_pass, find_pass_to_fail, get_test_file
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
 from patchwright.resolver.suites.execution import run_tests_with_report
 from patchwright.resolver.suites.runner_report import RunnerReport
 from patchwright.resolver.suites.suite import Suite, Suites
-from patchwright.resolver.verdict import (
-    Evidence,
-    PatchTests,
-    TestEdits,
-    decide_verdict,
-    find_fail_to_pass,
-    find_pass_to_fail,
-    get_test_file,
-)
+from patchwright.resolver.verdict import decide_verdict
 from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 from patchwright.runtime.sandbox import Sandboxes
 

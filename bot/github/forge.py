@@ -43,7 +43,6 @@ from patchwright.resolver.domain import (
     Issue,
     Job,
     PullRequest,
-    PullRequestSpec,
     Repo,
     ReviewThread,
     Thread,
@@ -59,6 +58,7 @@ from patchwright.resolver.forge import (
     ThreadState,
 )
 from patchwright.resolver.publishing.check_run import CheckRunReport
+from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
 
 if TYPE_CHECKING:
     from patchwright.bot.reconcile.comment_outbox import CommentOutbox

@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 JOB_EXIT_CODES = {
     SUCCESS: "success: a pull request is open (with --repo: the verdict is `fixed`)",
-    UNPROVEN: "with --repo: there is a patch, but its verdict is unproven or untested",
+    UNPROVEN: "with --repo: there is a patch, but its verdict is conditional, unproven or untested",
     UNSUCCESSFUL: "no pull request: the run changed nothing, or its change breaks tests",
     REJECTED: "rejected: the request was not allowed",
     INPUT_REQUIRED: "input required: the run waits for an answer (a comment on GitHub; with --repo: --answer)",

@@ -4,11 +4,14 @@ import json
 import sys
 import textwrap
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 from patchwright.resolver.cost import cost_fields
 from patchwright.resolver.domain import InputRequired, Outcome, Published, Rejected, Reported, Usage, Verdict
 from patchwright.resolver.text.filters import format_test_counts, patch_test_label
+
+MAX_LISTED = 10  # tests, or other items, in each list
 
 
 def strip_control_chars(text: str) -> str:
@@ -54,6 +57,9 @@ def outcome_json(
         "branch": branch,
         "fail_to_pass": list(verdict.fail_to_pass) if verdict else [],
         "pass_to_fail": list(verdict.pass_to_fail) if verdict else [],
+        "conditions": [condition.model_dump(mode="json") for condition in verdict.conditions]
+        if verdict
+        else [],
         "cost_usd": None,
         "cost_usd_at_least": None,
         **cost_fields("cost_usd", usage.cost),
@@ -93,7 +99,11 @@ def tests_table(verdict: Verdict) -> str:
         ("now passing", verdict.fail_to_pass),
         ("now failing", verdict.pass_to_fail),
         ("flaky", verdict.flaky),
+        ("please check", tuple(condition.sentence for condition in verdict.conditions)),
     ]
-    return "\n".join(
-        [table, *(f"  {title}: {strip_control_chars(test)}" for title, tests in lists for test in tests[:10])]
-    )
+    return "\n".join([table, *(line for title, items in lists for line in _list_lines(title, items))])
+
+
+def _list_lines(title: str, items: Sequence[str]) -> list[str]:
+    lines = [f"  {title}: {strip_control_chars(item)}" for item in items[:MAX_LISTED]]
+    return [*lines, f"  {title}: and {len(items) - MAX_LISTED} more"] if len(items) > MAX_LISTED else lines

@@ -328,7 +328,7 @@ def _exit_code(outcome: Outcome, trajectory: Trajectory) -> int:
 def _verdict_exit_code(kind: VerdictKind, trajectory: Trajectory) -> int:
     if kind == "fixed":
         return SUCCESS
-    if kind in ("unproven", "untested"):
+    if kind in ("conditional", "unproven", "untested"):
         return UNPROVEN
     return _failure_exit_code(trajectory)
 

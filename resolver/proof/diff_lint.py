@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from patchwright.resolver.domain import Patch
+from patchwright.resolver.proof.diff_parser import FileDiff, parse_diff
 from patchwright.resolver.proof.file_classifier import is_test_related
 
 MAX_FINDINGS = 10  # maximum number of sentences
-_FILE_HEADER = re.compile(r"^diff --git a/(?P<old>.*) b/(?P<path>.*)$")
 
 _DEBUG_OUTPUT = {
     ".py": re.compile(
@@ -41,23 +41,13 @@ _SCRATCH_FILES = re.compile(
 )
 
 
-class _FileDiff:
-    """The changes to one file."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.is_new = False
-        self.added: list[str] = []
-        self.removed: list[str] = []
-
-
 def lint_diff(patch: Patch) -> tuple[str, ...]:
     """Returns one sentence for each part of the diff that does not belong to a fix."""
-    findings = [sentence for file in _parse_diff(patch.diff) for sentence in _lint_file(file)]
+    findings = [sentence for file in parse_diff(patch.diff) for sentence in _lint_file(file)]
     return tuple(findings[:MAX_FINDINGS])
 
 
-def _lint_file(file: _FileDiff) -> Iterator[str]:
+def _lint_file(file: FileDiff) -> Iterator[str]:
     name = PurePosixPath(file.path).name
     if file.is_new and "/" not in file.path and _SCRATCH_FILES.fullmatch(name):
         yield f"{file.path} is a new file that looks like a scratch file."
@@ -77,7 +67,7 @@ def _lint_file(file: _FileDiff) -> Iterator[str]:
         yield f"{file.path} changes only whitespace."
 
 
-def _is_whitespace_only(file: _FileDiff) -> bool:
+def _is_whitespace_only(file: FileDiff) -> bool:
     """Returns True if only whitespace changed. In Python, YAML and Markdown files, a changed indentation is a
     real change.
     """
@@ -86,26 +76,3 @@ def _is_whitespace_only(file: _FileDiff) -> bool:
             line.rstrip() for line in file.removed if line.strip()
         ]
     return "".join("".join(file.added).split()) == "".join("".join(file.removed).split())
-
-
-def _parse_diff(diff: bytes) -> Iterator[_FileDiff]:
-    """Yields the files of a `git diff` with their added and removed lines."""
-    file: _FileDiff | None = None
-    in_hunk = False
-    for line in diff.decode("utf-8", "replace").split("\n"):
-        if match := _FILE_HEADER.match(line):
-            if file is not None:
-                yield file
-            file, in_hunk = _FileDiff(match["path"]), False
-        elif file is None:
-            continue
-        elif line.startswith("@@ "):
-            in_hunk = True
-        elif not in_hunk:
-            file.is_new = file.is_new or line.startswith("new file mode")
-        elif line.startswith("+"):
-            file.added.append(line[1:])
-        elif line.startswith("-"):
-            file.removed.append(line[1:])
-    if file is not None:
-        yield file

@@ -4,10 +4,11 @@ number of repairs and attempts is limited.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import get_args
 
 from patchwright.resolver import run_limits
 from patchwright.resolver.dependencies import RunDependencies
-from patchwright.resolver.domain import Patch, Verdict
+from patchwright.resolver.domain import Patch, Verdict, VerdictKind
 from patchwright.resolver.events import (
     AgentStopped,
     AuxiliaryModelCall,
@@ -21,7 +22,7 @@ from patchwright.resolver.proof.patch_review import review_patch
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.verification import VerdictCallback
 
-VERDICT_RANKS = ("empty", "regressed", "untested", "unproven", "fixed")
+VERDICT_RANKS = get_args(VerdictKind)
 """Kinds of verdicts, from worst to best."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from patchwright.resolver.domain import TestRun, Verdict, VerdictKind
+from patchwright.resolver.verdict import apply_conditions
 
 MAX_OUTPUT = 20_000  # Maximum characters of the merged output of several suites.
 
@@ -12,31 +13,33 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
     """Merges the verdicts of several suites on one patch.
 
     The most severe kind of verdict counts. From most to least severe, the kinds are `regressed`, `untested`,
-    `unproven`, `fixed` and `empty`. There are two exceptions:
+    `unproven`, `conditional`, `fixed` and `empty`. There are three exceptions:
 
     - A mix of `untested` and less severe verdicts gives `unproven`.
-    - If one suite is `fixed`, other suites are ignored if they only lack a test that shows the fix (`unproven`).
+    - If one suite shows the fix, other suites are ignored if they only lack such a test (`unproven`).
+    - The conditions of all suites are merged, so `fixed` becomes `conditional` if any suite has a condition.
     """
     if len(verdicts) == 1:
         return verdicts[0]
     kinds = {verdict.kind for verdict in verdicts}
+    shows_fix = bool(kinds & {"fixed", "conditional"})
     deciding = next(
         verdict
-        for kind in ("regressed", "untested", "unproven", "fixed", "empty")
+        for kind in ("regressed", "untested", "unproven", "conditional", "fixed", "empty")
         for verdict in verdicts
-        if verdict.kind == kind
-        and not (kind == "unproven" and "fixed" in kinds and not _blocks_fixed(verdict))
+        if verdict.kind == kind and not (kind == "unproven" and shows_fix and not _blocks_fixed(verdict))
     )
     kind: VerdictKind = deciding.kind
     if kind == "untested" and len(kinds) > 1:
         kind = "unproven"
-    return Verdict(
+    merged = Verdict(
         kind=kind,
         fail_to_pass=_union(verdict.fail_to_pass for verdict in verdicts),
         pass_to_fail=_union(verdict.pass_to_fail for verdict in verdicts),
         flaky=_union(verdict.flaky for verdict in verdicts),
         missing=_union(verdict.missing for verdict in verdicts),
         modified_tests_failing=_union(verdict.modified_tests_failing for verdict in verdicts),
+        replaced_failing_tests=_union(verdict.replaced_failing_tests for verdict in verdicts),
         new_tests_at_base={
             test: result for verdict in verdicts for test, result in verdict.new_tests_at_base.items()
         },
@@ -45,27 +48,20 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
         deleted_test_files=verdicts[0].deleted_test_files,
         reverted_test_config=verdicts[0].reverted_test_config,
         partial=any(verdict.partial for verdict in verdicts),
+        conditions=tuple(dict.fromkeys(chain.from_iterable(verdict.conditions for verdict in verdicts))),
         reason=deciding.reason,
         before=_merge_runs([verdict.before for verdict in verdicts]),
         after=_merge_runs([verdict.after for verdict in verdicts]),
     )
+    return apply_conditions(merged)
 
 
 def _blocks_fixed(verdict: Verdict) -> bool:
-    """Returns True if an `unproven` suite prevents the merged verdict `fixed`. Returns False if the suite only
-    lacks a test that shows the fix.
+    """Returns True if an `unproven` suite prevents the merged verdicts `fixed` and `conditional`. Returns False if
+    the suite only lacks a test that shows the fix.
     """
     runs = verdict.before, verdict.after
-    blockers = (
-        verdict.missing,
-        verdict.modified_tests_failing,
-        verdict.patch_tests_failing,
-        verdict.weakened_tests,
-        verdict.deleted_test_files,
-    )
-    return (
-        any(blockers) or bool(verdict.reverted_test_config) or any(run is None or run.problem for run in runs)
-    )
+    return bool(verdict.patch_tests_failing) or any(run is None or run.problem for run in runs)
 
 
 def _union(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -17,10 +17,10 @@ from patchwright.resolver.suites.missing_program import (
     has_failed_to_start,
 )
 from patchwright.resolver.suites.reports.report_builder import InvalidReport
+from patchwright.resolver.suites.runner_names import NOTHING_COLLECTED
 from patchwright.resolver.suites.runner_report import MAX_REPORT_BYTES, RunnerReport
 from patchwright.resolver.suites.runners import REPORT_VARIABLE, REPORTER_DIR_VARIABLE, RUNNERS, RunnerSpec
 from patchwright.resolver.suites.suite import Suite, command_from_root
-from patchwright.resolver.verdict import NOTHING_COLLECTED
 from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.actions import MAX_TIMEOUT, Execute, ReadBytes, WriteBytes
 from patchwright.runtime.errors import SandboxError

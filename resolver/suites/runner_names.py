@@ -46,3 +46,5 @@ RUNNER_LANGUAGES: dict[RunnerName, Language] = {
     "minitest": "ruby",
 }
 """Maps runners to the language of their tests. All other runners support any language."""
+
+NOTHING_COLLECTED = 5  # Exit code of pytest if it collected no tests.

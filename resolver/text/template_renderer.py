@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from patchwright.resolver.proof.conditions import summarize_conditions
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.summary import clip_line
 from patchwright.resolver.text import filters, jinja_templates, subjects
@@ -34,6 +35,7 @@ def render(template: str, **values: Any) -> str:
             neutralize=filters.neutralize,
             patch_test_label=filters.patch_test_label,
             strip_heading=subjects.strip_heading,
+            summarize_conditions=summarize_conditions,
             surround=filters.surround,
             toml_string=filters.toml_string,
         )

@@ -27,6 +27,7 @@ def list_changed_tests(verdict: Verdict) -> tuple[ChangedTest, ...]:
         ("fails now", verdict.pass_to_fail, "bad"),
         ("is new, and fails", verdict.patch_tests_failing, "bad"),
         ("fails in its base version", verdict.modified_tests_failing, "bad"),
+        ("still fails in its base version", verdict.replaced_failing_tests, "bad"),
         ("no longer run", verdict.missing, "bad"),
         ("flaky", verdict.flaky, "doubt"),
         ("passes now", verdict.fail_to_pass, "good"),
@@ -47,12 +48,8 @@ def list_changed_tests(verdict: Verdict) -> tuple[ChangedTest, ...]:
 
 
 def build_remarks(verdict: Verdict) -> list[str]:
-    """Returns sentences about weakened tests, deleted test files, changes that were not tested, and the review."""
-    remarks = [
-        *verdict.weakened_tests,
-        *(f"{path}, which contained tests, was deleted." for path in verdict.deleted_test_files),
-        *(f"The tests were run without the change to {path}." for path in verdict.reverted_test_config),
-    ][:MAX_LISTED_TESTS]
+    """Returns the conditions of the verdict and the review, one sentence each."""
+    remarks = [condition.sentence for condition in verdict.conditions][:MAX_LISTED_TESTS]
     if review := verdict.review:
         decision = "would accept the change" if review.approved else "would not accept the change"
         remarks.append(

@@ -58,7 +58,14 @@ MAX_FRAGMENT_LENGTH = 1_500_000
 FRAGMENT_LIMITS = ((8_000, 3_000), (3_000, 3_000), (1_000, 3_000), (300, 3_000))
 """Limits like those in FILE_LIMITS, for the fragments of the dashboard."""
 
-VERDICT_SYMBOLS = {"fixed": "✓", "regressed": "✗", "unproven": "?", "untested": "?", "empty": "∅"}
+VERDICT_SYMBOLS = {
+    "fixed": "✓",
+    "conditional": "✓?",
+    "regressed": "✗",
+    "unproven": "?",
+    "untested": "?",
+    "empty": "∅",
+}
 """Symbols of verdicts, so that color is not the only sign."""
 
 

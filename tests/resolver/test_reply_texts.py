@@ -12,6 +12,8 @@ from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Issue, ModelReview, TestRun, Usage, User, Verdict
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.initial_prompt import build_initial_prompt
+from patchwright.resolver.proof.condition_finder import find_conditions
+from patchwright.resolver.proof.conditions import Condition
 from patchwright.resolver.pull_request import follow_up_texts
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.summary import StepSummary, Summary
@@ -290,17 +292,15 @@ def test_test_edits_are_listed_with_the_verdict() -> None:
         deleted_test_files=("test_old.py",), reverted_test_config=("conftest.py",), patch_tests_failing=("t::new",),
         modified_tests_failing=("t::a",), review=opinion,
     )  # fmt: skip
+    verdict = verdict.model_copy(update={"conditions": find_conditions(verdict, b"")})
     body = reply_texts.render_pull_request_body(thread, verdict, story, ())
     for expected in (
         "\nWhy this command: ci.yml (step @\u200bx) runs it.\n",
         "Added or modified by this change, failing:\n- `t::new`",
-        "the original versions passed before and fail now:\n- `t::a`",
-        "Test files deleted by this change:\n- `test_old.py`",
-        "weakens tests:\n- `test_a.py` asks less.",
-        (
-            "The tests ran with the original version of `conftest.py`, because these files configure the "
-            "test run."
-        ),
+        "Changes to what the tests check:\n"
+        "- `a` expects something else: its original version passed before and fails now.\n"
+        "- `test_old.py` is deleted.\n- `test_a.py` asks less.\n"
+        "- The tests ran without the change to `conftest.py`, which can affect how tests run.\n",
         "A second model (`second`) reviewed the issue and the change and does **not** approve the "
         "change. Its review does "
         "not affect the verdict: It misses floats, says @\u200bteam.",
@@ -308,12 +308,15 @@ def test_test_edits_are_listed_with_the_verdict() -> None:
         assert expected in body
 
 
+LESS_TESTED = Condition(kind="tests_not_run", sentence="`a` is not run now.", tests=("t::a",))
+
+
 @pytest.mark.parametrize(
     ("verdict", "begins"),
     [
         (Verdict(kind="unproven", reason="Tests alone."), "**No regressions:** no test that passed before"),
         (
-            Verdict(kind="unproven", reason="Less is tested.", missing=("t::a",)),
+            Verdict(kind="unproven", reason="Less is tested.", conditions=(LESS_TESTED,)),
             "**Unproven:** Less is tested.",
         ),
         (Verdict(kind="untested", reason="No tests."), "**Untested:** nothing proves this change. No tests."),

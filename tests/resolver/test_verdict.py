@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchwright.resolver.domain import Patch, TestRun, TestStatus, Verdict
+from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
-from patchwright.resolver.verdict import Evidence, PatchTests, TestEdits, decide_verdict
+from patchwright.resolver.verdict import decide_verdict
 
 PATCH = Patch(base_sha="0" * 40, diff=b"diff --git a/a b/a\n")
 SIGNS: dict[str, TestStatus] = {".": "passed", "F": "failed", "E": "error", "s": "skipped"}
@@ -39,8 +40,9 @@ def named(*names: str) -> tuple[str, ...]:
         (".F", "F.", ".", "fixed", "b", "", "a", ""),
         (".F", "F.", " ", "regressed", "b", "a", "", ""),  # Nothing shows that it passes.
         ("..F", "FF.", "F.", "regressed", "c", "a", "b", ""),
-        (".F", " .", None, "unproven", "b", "", "", "a"),
-        (".F", "s.", None, "unproven", "b", "", "", "a"),
+        (".F", " .", None, "conditional", "b", "", "", "a"),
+        (".F", "s.", None, "conditional", "b", "", "", "a"),
+        ("..", "s.", None, "unproven", "", "", "", "a"),
         ("..F", "F .", "F", "regressed", "c", "a", "", "b"),
     ],
 )
@@ -51,7 +53,8 @@ def test_the_results_of_individual_tests_decide_the_verdict(
     verdict = decide_verdict(
         PATCH, Evidence(first, second, after_rerun=None if again is None else run(again))
     )
-    assert verdict.model_copy(update={"reason": ""}) == Verdict(
+    assert bool(verdict.conditions) == bool(missing)
+    assert verdict.model_copy(update={"reason": "", "conditions": ()}) == Verdict(
         kind=kind,
         fail_to_pass=named(*passing),
         pass_to_fail=named(*failing),
@@ -95,8 +98,8 @@ def brought(after: str, before: str | None = None, **more: object) -> PatchTests
         (brought("..", ".F", before_rerun=".F"), "fixed", "b", "", "", ""),
         (brought("..", ".F", before_rerun=".."), "unproven", "", "", "b", ""),
         (brought("..F", ".FF"), "unproven", "b", "c", "", ""),
-        (brought(" .", " F"), "unproven", "b", "", "", "a"),
-        (brought("s.", ".F"), "unproven", "b", "", "", "a"),
+        (brought(" .", " F"), "conditional", "b", "", "", "a"),
+        (brought("s.", ".F"), "conditional", "b", "", "", "a"),
     ],
 )
 def test_the_patchs_tests_are_compared_with_and_without_the_fix(
@@ -133,23 +136,22 @@ def test_the_patchs_tests_cannot_fix_the_repositorys_own() -> None:
     assert (verdict.kind, verdict.fail_to_pass) == ("unproven", ())
     assert verdict.after and verdict.after.results == run(".F").results
     changed = PatchTests(frozenset({"t.py"}), False, run(".."), before=run(".F"))
-    assert decide_verdict(PATCH, Evidence(run(".F"), run(".F"), patch_tests=changed)).fail_to_pass == named(
-        "b"
-    )
+    rewritten = decide_verdict(PATCH, Evidence(run(".F"), run(".F"), patch_tests=changed))
+    assert (rewritten.kind, rewritten.fail_to_pass) == ("unproven", ())
     fixes = decide_verdict(PATCH, Evidence(run(".F"), run(".."), patch_tests=together))
     assert (fixes.kind, fixes.fail_to_pass) == ("fixed", named("b"))
 
 
-def test_a_modified_test_that_fails_in_its_old_version_is_unproven() -> None:
+def test_a_modified_test_that_fails_in_its_old_version_is_a_condition() -> None:
     failing = run("F.")
     verdict = decide_verdict(PATCH, Evidence(run(".F"), failing, after_rerun=failing, full_patch=run("..")))
     assert (verdict.kind, verdict.modified_tests_failing, verdict.pass_to_fail) == (
-        "unproven",
+        "conditional",
         named("a"),
         (),
     )
     gone = decide_verdict(PATCH, Evidence(run(".F"), failing, after_rerun=failing, full_patch=run(" .")))
-    assert (gone.kind, gone.modified_tests_failing) == ("unproven", named("a"))
+    assert (gone.kind, gone.modified_tests_failing) == ("conditional", named("a"))
     broken = decide_verdict(PATCH, Evidence(run(".F"), failing, after_rerun=failing, full_patch=run("F.")))
     assert (broken.kind, broken.pass_to_fail) == ("regressed", named("a"))
 
@@ -175,23 +177,19 @@ def test_tests_that_are_flaky_at_base_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("touched", "text"),
     [
-        (
-            TestEdits(weakened_tests=("t.py has 1 check fewer.",)),
-            "also weakens the tests: t.py has 1 check fewer.",
-        ),
-        (TestEdits(deleted_test_files=("t.py",)), "also weakens the tests: The patch deletes t.py."),
-        (
-            TestEdits(reverted_test_config=("conftest.py",)),
-            "also changes conftest.py, which can affect how tests run.",
-        ),
+        (TestEdits(weakened_tests=("t.py has 1 check fewer.",)), "weakens the tests in 1 file."),
+        (TestEdits(deleted_test_files=("t.py", "u.py")), "deletes 2 test files."),
+        (TestEdits(reverted_test_config=("conftest.py",)), "changes the test configuration."),
     ],
 )
-def test_a_fix_that_weakens_tests_is_unproven(touched, text) -> None:
+def test_a_fix_that_weakens_tests_is_conditional(touched, text) -> None:
     verdict = decide_verdict(PATCH, Evidence(run(".F"), run("..")), touched)
-    assert (verdict.kind, verdict.fail_to_pass) == ("unproven", named("b"))
-    assert verdict.reason.endswith(text)
+    assert (verdict.kind, verdict.fail_to_pass) == ("conditional", named("b"))
+    assert verdict.reason == f"1 test failed without the patch and passed with it, and the patch also {text}"
     broken = decide_verdict(PATCH, Evidence(run(".F"), run("F.")), touched)
-    assert broken.kind == "regressed"
+    assert broken.kind == "regressed" and broken.conditions == verdict.conditions
+    unproven = decide_verdict(PATCH, Evidence(run(".F"), run(".F")), touched)
+    assert unproven.kind == "unproven" and unproven.conditions == verdict.conditions
 
 
 def test_several_suites_are_as_bad_as_the_worst_and_one_can_show_the_fix() -> None:
@@ -286,16 +284,95 @@ def test_fixed_requires_a_test_that_fails_at_base(
         patch_tests=theirs,
     )
     verdict = decide_verdict(PATCH, evidence)
-    if verdict.kind == "fixed":
+    assert (verdict.kind == "conditional") <= bool(verdict.conditions)
+    if verdict.kind in ("fixed", "conditional"):
         own = any(was in "FE" and now == "." for was, now in zip(before, after, strict=True))
         new = theirs and any(
             was in "FE" and now == "."
             for was, now in zip(before_theirs or "......", after_theirs, strict=True)
         )
         assert own or new
+    if verdict.kind == "fixed":
         for was, now, then in zip(before, after, again or after, strict=True):
             assert was != "." or now == "." or (now in "FE" and (then in ".s" or before_again))
         for was, now in zip(before, after_theirs or after, strict=True):
             assert was != "." or now != " "
     assert not set(verdict.pass_to_fail) & set(verdict.flaky)
     assert not set(verdict.fail_to_pass) & set(verdict.patch_tests_failing)
+
+
+def test_a_failing_test_that_the_patch_rewrites_shows_no_fix() -> None:
+    # The base version of b fails with and without the patch; the patch's version fails at base and passes now.
+    verdict = decide_verdict(PATCH, Evidence(run(".F"), run(".F"), patch_tests=brought("..", ".F")))
+    assert (verdict.kind, verdict.fail_to_pass, verdict.replaced_failing_tests) == (
+        "unproven",
+        (),
+        named("b"),
+    )
+    assert verdict.reason == (
+        "The original version of `b` still fails with the patch, and no other test shows the fix."
+    )
+    # If the code makes the base version pass, too, the test is evidence.
+    honest = decide_verdict(PATCH, Evidence(run(".F"), run(".."), patch_tests=brought("..", ".F")))
+    assert (honest.kind, honest.fail_to_pass, honest.replaced_failing_tests) == ("fixed", named("b"), ())
+    # A further test can show the fix. A person still has to agree to the rewritten test.
+    other = decide_verdict(PATCH, Evidence(run(".F"), run(".F"), patch_tests=brought("...", ".FF")))
+    assert (other.kind, other.fail_to_pass, other.replaced_failing_tests) == (
+        "conditional",
+        named("c"),
+        named("b"),
+    )
+
+
+def test_a_failing_test_that_still_fails_in_the_patchs_version_is_not_rewritten() -> None:
+    verdict = decide_verdict(PATCH, Evidence(run(".F"), run(".F"), patch_tests=brought(".F.", ".FF")))
+    assert (verdict.kind, verdict.replaced_failing_tests, verdict.conditions) == ("fixed", (), ())
+
+
+def test_a_failing_test_whose_parameters_the_patch_replaces_shows_no_fix() -> None:
+    def runs(**results: TestStatus) -> TestRun:
+        named_results = {f"t.py::a[{key}]": status for key, status in results.items()}
+        return run().model_copy(update={"results": named_results})
+
+    own = runs(old="failed")
+    theirs = PatchTests(frozenset({"t.py"}), True, runs(new="passed"), before=runs(new="failed"))
+    verdict = decide_verdict(PATCH, Evidence(own, own, patch_tests=theirs))
+    assert (verdict.kind, verdict.fail_to_pass, verdict.replaced_failing_tests) == (
+        "unproven",
+        (),
+        ("t.py::a[old]",),
+    )
+    # A further parameter beside the failing one is a new test.
+    kept = PatchTests(
+        frozenset({"t.py"}), True, runs(old="failed", new="passed"), before=runs(old="failed", new="failed")
+    )
+    assert decide_verdict(PATCH, Evidence(own, own, patch_tests=kept)).kind == "fixed"
+
+
+def test_a_test_file_that_cannot_be_collected_and_is_rewritten_shows_no_fix() -> None:
+    own = run().model_copy(update={"results": {"t.py": "error"}})
+    verdict = decide_verdict(PATCH, Evidence(own, own, patch_tests=brought(".", "F")))
+    assert (verdict.kind, verdict.replaced_failing_tests) == ("unproven", ("t.py",))
+
+
+def test_a_flaky_test_that_the_patch_rewrites_shows_no_fix() -> None:
+    own = run("..").model_copy(update={"flaky": named("b")})
+    assert decide_verdict(PATCH, Evidence(own, own, patch_tests=brought("..", ".F"))).kind == "unproven"
+
+
+def test_a_failing_test_that_the_patch_deletes_is_a_condition() -> None:
+    theirs = PatchTests(frozenset({"t.py"}), True, run(" ."), before=run(" F"))
+    verdict = decide_verdict(PATCH, Evidence(run("F"), run("F"), patch_tests=theirs))
+    assert (verdict.kind, verdict.fail_to_pass, verdict.replaced_failing_tests) == (
+        "conditional",
+        named("b"),
+        named("a"),
+    )
+
+
+def test_a_command_that_passes_only_with_the_patchs_tests_shows_no_fix() -> None:
+    failing = run(exit_code=1)
+    verdict = decide_verdict(
+        PATCH, Evidence(failing, failing, patch_tests=PatchTests(frozenset(), False, run()))
+    )
+    assert (verdict.kind, verdict.replaced_failing_tests) == ("unproven", ("c",))

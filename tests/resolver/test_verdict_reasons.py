@@ -3,7 +3,9 @@
 import pytest
 
 from patchwright.resolver.domain import VerdictKind
-from patchwright.resolver.verdict import Evidence, PatchTests, TestEdits, decide_verdict, get_test_file
+from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
+from patchwright.resolver.proof.run_comparison import get_test_file
+from patchwright.resolver.verdict import decide_verdict
 from tests.resolver.test_verdict import ABSENT, HUNG, PATCH, brought, named, run
 
 CONFIG = TestEdits(reverted_test_config=("conftest.py", "tox.ini", "setup.cfg"))
@@ -24,16 +26,17 @@ def exits(before: int, after: int, **more: object) -> Evidence:
         ("regressed", Evidence(run(".."), run("FF")), NOTHING,
          "2 tests passed without the patch and failed with it, twice."),
         ("unproven", Evidence(run("."), run("F"), full_patch=run(".")), NOTHING,
-         "The patch changes what 1 existing test expects: `a`."),
+         "No test shows the fix, and the patch changes what 1 existing test expects: `a`."),
         ("unproven", Evidence(run(".."), run(". ")), NOTHING,
-         "1 test that passed before is not run now: `b`."),
+         "No test shows the fix, and 1 test that passed before is not run now: `b`."),
         ("unproven", Evidence(run(".."), run("FF"), full_patch=run("..")), NOTHING,
-         "The patch changes what 2 existing tests expect: `a`, `b`."),
-        ("unproven", Evidence(run("...F"), run("ss .")), NOTHING,
-         "Tests show the fix, but 3 tests that passed before are not run now: `a`, `b`, `c`."),
-        ("unproven", Evidence(run(".."), run("s.")), NOTHING, "1 test that passed before is skipped now: `a`."),
+         "No test shows the fix, and the patch changes what 2 existing tests expect: `a`, `b`."),
+        ("conditional", Evidence(run("...F"), run("ss .")), NOTHING,
+         "1 test failed without the patch and passed with it, and the patch also removes or skips 3 existing tests."),
+        ("unproven", Evidence(run(".."), run("s.")), NOTHING,
+         "No test shows the fix, and 1 test that passed before is skipped now: `a`."),
         ("unproven", Evidence(run("."), run("."), patch_tests=brought(".F")), NOTHING,
-         "1 test from the patch failed with it, twice."),
+         "1 test from the patch failed with it, twice: `b`."),
         ("unproven", Evidence(run("."), run("."), patch_tests=PatchTests(frozenset({"t.py"}), True, HUNG)), NOTHING,
          "The tests from the patch could not be run: the tests did not finish within 9 s and were killed."),
         ("fixed", Evidence(run("F"), run(".")), NOTHING,

@@ -13,7 +13,7 @@ from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
 from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.demo.github import FakeGitHub, Repository
-from patchwright.resolver.domain import Job, JobId, PullRequestSpec, Repo, User
+from patchwright.resolver.domain import Job, JobId, Repo, User
 from patchwright.resolver.errors import (
     Forbidden,
     ForgeError,
@@ -22,6 +22,7 @@ from patchwright.resolver.errors import (
     SettingsError,
     Unauthorized,
 )
+from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
 
 SAMPLE = Repo(owner="acme", name="sample")
 QUICK = RequestPolicy(write_interval=0, initial_backoff=0.01, max_rate_limit_wait=2, timeout=5)

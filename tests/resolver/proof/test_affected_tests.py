@@ -108,7 +108,7 @@ async def test_a_failing_reproduction_is_reported_first(open_verifier) -> None:
         verdict = await verifier.judged(patch, listener=listener)
     assert (verdict.kind, verdict.partial) == ("unproven", True)
     assert verdict.patch_tests_failing == ("tests/test_new.py::test_sum",)
-    assert verdict.reason == "1 test from the patch failed with it, twice."
+    assert verdict.reason == "1 test from the patch failed with it, twice: `test_sum`."
     assert verdict.after and "assert 1 == 3" in verdict.after.output
 
 

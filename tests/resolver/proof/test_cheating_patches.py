@@ -130,6 +130,12 @@ TRICKS: dict[str, tuple[dict[str, str | None], Suite]] = {
 }
 
 
+FIXES_WITH_CONDITIONS = (
+    "breaks one and rewrites it", "fixes, and takes another test away", "fixes, and weakens another test",
+)  # fmt: skip
+"""Patches that fix the bug, and besides change what another test checks. A person has to agree to that."""
+
+
 async def deceives_naive_verification(verifier: PatchVerifier, patch: Patch, suite: Suite) -> bool:
     """Returns True if a verification would be deceived that uses the patch's tests, configuration and report."""
     run = await verifier.run(suite, patch)
@@ -142,5 +148,8 @@ async def test_a_cheating_agent_gets_no_fixed_verdict(open_verifier, trick: str)
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
         patch = await verifier.patch(files)
         verdict = await verifier.judged(patch, suite)
-        assert verdict.kind in ("unproven", "regressed"), verdict
+        if trick in FIXES_WITH_CONDITIONS:
+            assert (verdict.kind, bool(verdict.conditions)) == ("conditional", True), verdict
+        else:
+            assert verdict.kind in ("unproven", "regressed"), verdict
         assert await deceives_naive_verification(verifier, patch, suite), "the trick works on others"

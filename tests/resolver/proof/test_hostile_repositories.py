@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.proof.baseline import BaselineRuns
+from patchwright.resolver.proof.run_comparison import find_fail_to_pass
 from patchwright.resolver.suites.suite import Suite, Suites
-from patchwright.resolver.verdict import find_fail_to_pass
 from patchwright.resolver.verification import verify_patch
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST, TESTS
 
@@ -163,10 +163,10 @@ async def test_a_manifest_is_reverted_only_if_its_test_config_changed(
         tells = await verifier.verdict({"calc.py": FIXED, name: telling})
     assert (fixes.kind, fixes.reverted_test_config) == ("fixed", ())
     assert "tests/test_told.py::test_told" in fixes.fail_to_pass
-    assert (tells.kind, tells.reverted_test_config) == ("unproven", (name,))
-    assert tells.reason == (
-        f"Tests show the fix, but the patch also changes {name}, which can affect how tests run."
-    )
+    assert (tells.kind, tells.reverted_test_config) == ("conditional", (name,))
+    (condition,) = tells.conditions
+    assert (condition.kind, condition.path) == ("changed_test_config", name)
+    assert condition.diff.startswith("-[project]" if name == "pyproject.toml" else "-")
 
 
 async def test_files_started_by_a_test_command_are_reverted(open_verifier) -> None:
@@ -196,7 +196,12 @@ async def test_weakened_tests_are_reported(open_verifier) -> None:
                 "tests/test_old.py": None,
             }
         )
-    assert verdict.kind == "unproven"
+    assert verdict.kind == "conditional"
+    assert [(each.kind, each.path) for each in verdict.conditions] == [
+        ("tests_not_run", "tests/test_calc.py"),
+        ("deleted_test_file", "tests/test_old.py"),
+        ("weakened_tests", "tests/test_calc.py"),
+    ]
     assert verdict.deleted_test_files == ("tests/test_old.py",)
     assert verdict.weakened_tests == ("tests/test_calc.py has 2 checks fewer in test_one and 1 skip more.",)
     assert verdict.missing == ("tests/test_calc.py::test_more", "tests/test_old.py::test_old")
@@ -211,8 +216,16 @@ async def test_a_modified_test_is_run_in_both_versions(open_verifier) -> None:
                 "tests/test_calc.py": FAILING.replace("one() == 1", "one() == 2"),
             }
         )
-    assert (verdict.kind, verdict.modified_tests_failing) == ("unproven", ("tests/test_calc.py::test_one",))
-    assert verdict.reason == "The patch changes what 1 existing test expects: `test_one`."
+    assert (verdict.kind, verdict.modified_tests_failing) == (
+        "conditional",
+        ("tests/test_calc.py::test_one",),
+    )
+    (condition,) = verdict.conditions
+    assert condition.sentence == (
+        "`test_one` expects something else: its original version passed before and fails now."
+    )
+    assert (condition.path, condition.lines) == ("tests/test_calc.py", (5, 5))
+    assert condition.diff == "-    assert one() == 1\n+    assert one() == 2"
 
 
 @pytest.mark.slow
@@ -224,6 +237,22 @@ async def test_a_suite_that_collects_no_canary_tests_is_verified_without_them(op
     ) as verifier:
         verdict = await verifier.verdict({"calc.py": FIXED})
     assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/check_calc.py::check_add",))
+
+
+@pytest.mark.slow
+async def test_a_failing_test_that_is_rewritten_shows_no_fix(open_verifier) -> None:
+    """The code stays wrong; the test that fails at base is made to agree with it, and to fail at base."""
+    rewritten = FAILING.replace("add(1, 2) == 3", "add(1, 2) == -1.0 and isinstance(add(1, 2), float)")
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
+        patch = {"calc.py": BUG.replace("a - b", "float(a - b)"), "tests/test_calc.py": rewritten}
+        verdict = await verifier.verdict(patch)
+        honest = await verifier.verdict({"calc.py": FIXED})
+    assert (verdict.kind, verdict.fail_to_pass) == ("unproven", ())
+    assert verdict.replaced_failing_tests == ("tests/test_calc.py::test_add",)
+    assert verdict.reason == (
+        "The original version of `test_add` still fails with the patch, and no other test shows the fix."
+    )
+    assert (honest.kind, honest.fail_to_pass) == ("fixed", ("tests/test_calc.py::test_add",))
 
 
 @pytest.mark.slow

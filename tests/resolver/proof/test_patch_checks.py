@@ -8,6 +8,7 @@ from patchwright.resolver.proof.collection_errors import (
     find_added_symbols,
     skip_unrelated_errors,
 )
+from patchwright.resolver.proof.conditions import Condition
 from patchwright.resolver.proof.file_classifier import (
     is_pytest_file,
     is_runner_config,
@@ -259,6 +260,7 @@ def test_merged_verdicts_keep_what_each_suite_shows() -> None:
         "flaky",
         "missing",
         "modified_tests_failing",
+        "replaced_failing_tests",
         "patch_tests_failing",
     )
     first, second = (
@@ -281,8 +283,11 @@ def test_merged_verdicts_keep_what_each_suite_shows() -> None:
     )
     assert (after.exit_code, after.problem) == (0, None)
 
-    fixed, absent = suite("c", "fixed"), suite("d", "untested", after=None)
+    fixed, absent = suite("c", "fixed", fail_to_pass=("h::t",)), suite("d", "untested", after=None)
     unproven = suite("e", "unproven")
+    condition = Condition(kind="tests_not_run", sentence="`x` is not run now.", tests=("h::x",))
+    fixed_reason = "1 test failed without the patch and passed with it"
+    conditional = f"{fixed_reason}, and the patch also removes or skips 1 existing test."
     for verdicts, kind, reason in (
         ((unproven, fixed), "fixed", "c: fixed."),
         ((fixed, first), "unproven", "a: unproven."),
@@ -290,11 +295,11 @@ def test_merged_verdicts_keep_what_each_suite_shows() -> None:
         ((absent, absent), "untested", "d: untested."),
         ((absent, suite("f", "regressed"), fixed), "regressed", "f: regressed."),
         ((suite("g", "empty"), fixed), "fixed", "c: fixed."),
-        *(
-            ((fixed, suite("h", "unproven", **{field: ("x",)})), "unproven", "h: unproven.")
-            for field in ("missing", "modified_tests_failing", "patch_tests_failing", "weakened_tests",
-                          "deleted_test_files", "reverted_test_config")
-        ),
+        ((fixed, suite("h", "unproven", patch_tests_failing=("x",))), "unproven", "h: unproven."),
+        ((fixed, suite("h", "unproven", conditions=(condition,))), "conditional", conditional),
+        ((suite("h", "conditional", fail_to_pass=("h::t",), conditions=(condition,)), fixed), "conditional",
+         conditional),
+        ((unproven, suite("h", "unproven", conditions=(condition,))), "unproven", "e: unproven."),
         ((fixed, suite("h", "unproven", before=None)), "unproven", "h: unproven."),
         ((fixed, suite("h", "unproven", after=run("no tests ran"))), "unproven", "h: unproven."),
     ):  # fmt: skip

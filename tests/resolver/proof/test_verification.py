@@ -116,14 +116,17 @@ async def test_a_test_that_fails_sometimes_is_flaky(open_verifier, tmp_path) -> 
 @pytest.mark.parametrize(
     "change", [{"tests/test_calc.py": None}, {"tests/test_calc.py": TESTS + "test_one = None"}]
 )
-async def test_a_missing_test_leaves_the_patch_unproven(open_verifier, change) -> None:
+async def test_a_missing_test_is_a_condition(open_verifier, change) -> None:
     async with open_verifier(
         {"calc.py": BUG, "tests/test_calc.py": TESTS, "test_add.py": FAILING}
     ) as verifier:
         verdict = await verifier.verdict({"calc.py": FIXED, **change})
-    assert (verdict.kind, verdict.missing) == ("unproven", ("tests/test_calc.py::test_one",))
+    assert (verdict.kind, verdict.missing) == ("conditional", ("tests/test_calc.py::test_one",))
+    assert [condition.tests for condition in verdict.conditions] == [("tests/test_calc.py::test_one",)]
     assert verdict.fail_to_pass == ("test_add.py::test_add",)
-    assert verdict.reason == ("Tests show the fix, but 1 test that passed before is not run now: `test_one`.")
+    assert verdict.reason.startswith(
+        "1 test failed without the patch and passed with it, and the patch also "
+    )
 
 
 async def test_a_completely_failing_baseline_can_be_fixed(open_verifier) -> None:
@@ -186,7 +189,7 @@ async def test_a_command_that_fails_only_for_a_missing_test_is_no_fix(open_verif
         verdict = await verifier.verdict({"a": "changed", "tests/new.txt": "x"}, suite)
     assert (verdict.kind, verdict.reason) == (
         "unproven",
-        "The test command failed without the patch and with it, and reports no individual tests.",
+        "The test command still fails with the old tests, and passes only with the patch's tests.",
     )
 
 

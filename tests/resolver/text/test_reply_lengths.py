@@ -15,6 +15,7 @@ from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.domain import Issue, ModelReview, TestRun, TestStatus, Usage, User, Verdict
 from patchwright.resolver.events import AgentStopped
 from patchwright.resolver.finish_checks import NOT_DONE, NOT_REPRODUCED
+from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import publishing_texts
 from patchwright.resolver.pull_request.pr_context import SUMMARY_SECTION
 from patchwright.resolver.salvage import SalvagedWork
@@ -175,29 +176,76 @@ def test_what_the_agent_leaves_to_a_person_is_asked_first() -> None:
     assert "**Please check:**\n- Is one day right?\n- Old @\u200blinks stop working.\n- CI waits.\n" in body
 
 
+def add_conditions(verdict: Verdict, **update: Any) -> Verdict:
+    """The verdict with these lists and the conditions that follow from them."""
+    changed = verdict.model_copy(update=update)
+    return changed.model_copy(update={"conditions": find_conditions(changed, b"")})
+
+
+TWO = ("a.py::test_a", "a.py::test_b")
+
+
 @pytest.mark.parametrize(
-    ("update", "question"),
+    ("update", "summary", "lines"),
     [
-        ({"fail_to_pass": ()}, "Does this fix the issue?"),
-        ({"modified_tests_failing": ("a.py::test_a",)}, "Is the new expectation of `test_a` right?"),
         (
-            {"modified_tests_failing": ("a.py::test_a", "a.py::test_b")},
-            "Are the new expectations of `test_a`, `test_b` right?",
+            {"modified_tests_failing": TWO},
+            "changes what 2 existing tests expect; please check these.",
+            [f"`test_{name}` is removed: its original version passed before and fails now." for name in "ab"],
         ),
-        ({"missing": ("a.py::test_a",)}, "Is it right that `test_a` no longer runs?"),
         (
-            {"weakened_tests": ("a.py has 1 check fewer.",)},
-            "Are the changes that weaken tests right (see the test evidence)?",
+            {"replaced_failing_tests": TWO[:1]},
+            "changes what 1 existing test expects; please check this.",
+            ["`test_a` is removed: its original version failed before and still fails."],
+        ),
+        (
+            {"missing": TWO},
+            "removes or skips 2 existing tests; please check this.",
+            ["`test_a`, `test_b` passed before and are not run now."],
+        ),
+        (
+            {
+                "missing": TWO[:1],
+                "deleted_test_files": ("a.py",),
+                "weakened_tests": ("b.py has 1 check fewer.",),
+            },
+            "deletes 1 test file and weakens the tests in 1 file; please check these.",
+            ["`a.py` is deleted.", "b.py has 1 check fewer."],
         ),
         (
             {"reverted_test_config": ("tox.ini",)},
-            "Is the change to `tox.ini` right, which the tests ran without?",
+            "changes the test configuration; please check this.",
+            ["The tests ran without the change to `tox.ini`, which can affect how tests run."],
         ),
     ],
 )
-def test_a_draft_asks_for_what_is_not_proven(update: dict[str, tuple[str, ...]], question: str) -> None:
-    body = render_body(demo_verdict().model_copy(update={"kind": "unproven", **update}), demo_finish())
-    assert f"\n\n**To accept it:** {question} If so, mark this draft as ready.\n\n" in body
+def test_a_conditional_fix_says_what_a_person_has_to_check(
+    update: dict[str, tuple[str, ...]], summary: str, lines: list[str]
+) -> None:
+    verdict = add_conditions(demo_verdict(), kind="conditional", **update)
+    body = render_body(verdict, demo_finish())
+    proof = "3 new tests fail without this change and pass with it"
+    assert body.startswith(f"**Fixed:** {proof}. It also {summary}\n")
+    assert "**Please check:**\n" + "".join(f"- {line}\n" for line in lines) in body
+    assert (
+        "\n\n**To accept it:** Are the changes to the tests right? If so, mark this draft as ready.\n\n"
+        in body
+    )
+
+
+def test_more_than_five_conditions_are_counted_above_the_fold_and_listed_below() -> None:
+    tests = tuple(f"a.py::test_{number}" for number in range(7))
+    body = render_body(add_conditions(demo_verdict(), kind="conditional", modified_tests_failing=tests))
+    assert "- 2 more changes to what the tests check; the test evidence lists them.\n" in above_the_fold(body)
+    assert "`test_5`" not in above_the_fold(body) and "- `test_6` is removed" in body
+
+
+def test_a_draft_without_evidence_asks_whether_it_fixes_the_issue() -> None:
+    body = render_body(
+        demo_verdict().model_copy(update={"kind": "unproven", "fail_to_pass": ()}), demo_finish()
+    )
+    question = "Does this fix the issue? If so, mark this draft as ready."
+    assert f"\n\n**To accept it:** {question}\n\n" in body
 
 
 def test_a_run_without_a_change_says_so_once() -> None:

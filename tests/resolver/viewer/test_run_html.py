@@ -22,6 +22,7 @@ from patchwright.resolver.events import (
     Trajectory,
     VerificationCompleted,
 )
+from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.run_events import RunConfigured, SubagentSpawned
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
 from patchwright.resolver.text import jinja_templates
@@ -133,11 +134,12 @@ def test_changes_to_tests_are_shown_with_the_results() -> None:
             "review": ModelReview(approved=False, reasons="It misses <floats>.", model="second"),
         }
     )  # fmt: skip
+    harmed = harmed.model_copy(update={"conditions": find_conditions(harmed, b"")})
     text = shown(VerificationCompleted(verdict=harmed)).text
     for message in (
         "tests/test_new.py::test_it absent absent is new, and fails",
-        "test_a.py asks less. test_old.py, which contained tests, was deleted. "
-        "The tests were run without the change to conftest.py.",
+        "`test_old.py` is deleted. test_a.py asks less. "
+        "The tests ran without the change to `conftest.py`, which can affect how tests run.",
         "A second model (second), whose opinion does not affect the verdict, would not accept the change: "
         "It misses <floats>.",
     ):
