@@ -44,6 +44,7 @@ from patchwright.resolver.viewer.changed_tests import (
 )
 from patchwright.resolver.viewer.cost_curve import HEIGHT, WIDTH, CostCurve, build_cost_curve
 from patchwright.resolver.viewer.labels import KIND_LABELS
+from patchwright.resolver.viewer.points_to_check import list_points_to_check
 from patchwright.resolver.viewer.timeline import RunReader, TimelineItem, build_timeline
 from patchwright.runtime.egress.policy import DENIAL_MESSAGES, ConnectionSummary
 from patchwright.runtime.output_text import clip as shorten
@@ -84,6 +85,7 @@ class RunView:
     outcome: str
     outcome_url: str | None
     """URL of the outcome, for example the pull request."""
+    points_to_check: tuple[str, ...]
     summary: Finish | None
     facts: tuple[tuple[str, str], ...]
     test_runs: tuple[tuple[str, TestRun, TextBlock], ...]
@@ -259,6 +261,7 @@ def _build_view(
         verdict_symbol=VERDICT_SYMBOLS[verdict.kind] if verdict else "–" if is_over else "…",
         outcome=shorten(outcome, max_text_length),
         outcome_url=_get_safe_url(link),
+        points_to_check=list_points_to_check(trajectory, verdict, max_text_length),
         summary=last_finish(trajectory),
         facts=tuple(_build_facts(trajectory)),
         test_runs=tuple(_build_test_runs(verdict, max_text_length)),
