@@ -221,9 +221,12 @@ async def report_problems(job: Job, workspace: Workspace, forge: Forge) -> None:
 
 
 def format_problems(problems: Sequence[ConfigProblem]) -> str:
-    """Formats the problems as one line for the terminal."""
-    return "; ".join(
-        f"{problem.key or REPO_CONFIG_PATH}{f' (line {problem.line})' if problem.line else ''}: {problem.message}"
-        f"{f', did you mean {problem.suggestion}?' if problem.suggestion else ''}"
-        for problem in problems
-    )
+    """Formats the problems as one line for the terminal. The line starts with the name of the file."""
+    return f"{REPO_CONFIG_PATH} in the commit is invalid: {'; '.join(map(_format_problem, problems))}"
+
+
+def _format_problem(problem: ConfigProblem) -> str:
+    line = f"line {problem.line}" if problem.line else ""
+    place = f"{problem.key} ({line})" if problem.key and line else problem.key or line
+    suggestion = f", did you mean {problem.suggestion}?" if problem.suggestion else ""
+    return f"{place}{': ' if place else ''}{problem.message}{suggestion}"

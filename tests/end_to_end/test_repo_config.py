@@ -72,4 +72,5 @@ async def test_on_the_command_line_it_is_rejected_with_its_line(
         "resolve", "--repo", str(path), "--issue", str(scenario.data / "issue.md")
     )
     assert (code, error.count("Traceback")) == (2, 0)
-    assert "test_comand (line 1): there is no such setting, did you mean test_command?" in error
+    problem = "test_comand (line 1): there is no such setting, did you mean test_command?"
+    assert f".github/patchwright.toml in the commit is invalid: {problem}" in error

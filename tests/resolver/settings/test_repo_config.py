@@ -41,7 +41,11 @@ def test_an_unknown_key_gets_a_suggestion_and_the_rest_applies() -> None:
         ),
     )
     assert format_problems(read.problems) == (
+        ".github/patchwright.toml in the commit is invalid: "
         "test_comand (line 3): there is no such setting, did you mean test_command?"
+    )
+    assert format_problems(parse_repo_config("a\n").problems).startswith(
+        ".github/patchwright.toml in the commit is invalid: line 1: the file is not valid TOML"
     )
 
 
