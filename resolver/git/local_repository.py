@@ -82,14 +82,19 @@ async def describe_uncommitted_changes(
     if not (path / ".git").exists():
         return None  # a bare repository has no work tree
     async with _work_tree_git(workspace, path) as git:
-        status = await git("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all")
-    count = sum(1 for entry in status.split(b"\0") if entry)
-    if not count:
+        status = await git(
+            "status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all", "--untracked-files=all"
+        )
+    entries = [entry for entry in status.split(b"\0") if entry]
+    if not entries:
         return None
-    files = "1 modified file is" if count == 1 else f"{count} modified files are"
-    base = f"Using HEAD ({workspace.base[:7]}); {files}"
-    hint = "" if is_included else " Add --include-changes to include them."
-    return f"{base} {'' if is_included else 'not '}included.{hint}"
+    new = sum(entry.startswith(b"??") for entry in entries)
+    counts = ((len(entries) - new, "modified"), (new, "new"))
+    files = " and ".join(f"{count} {kind}" for count, kind in counts if count)
+    verb, pronoun = ("file is", "it") if len(entries) == 1 else ("files are", "them")
+    hint = "" if is_included else f" Add --include-changes to include {pronoun}."
+    included = "included" if is_included else "not included"
+    return f"Using HEAD ({workspace.base[:7]}); {files} {verb} {included}.{hint}"
 
 
 async def read_uncommitted_changes(workspace: Workspace, path: Path) -> Patch | None:

@@ -28,10 +28,14 @@ async def test_uncommitted_files_are_counted(workspaces: WorkspaceFactory, repos
     repository.write("a.py", "2\n")
     sentence = await describe()
     assert sentence is not None and sentence.startswith("Using HEAD (")
-    assert sentence.endswith("; 1 modified file is not included. Add --include-changes to include them.")
+    assert sentence.endswith("; 1 modified file is not included. Add --include-changes to include it.")
     repository.write("b.py", "3\n")
-    assert "2 modified files are not included" in (await describe() or "")
-    assert (await describe(is_included=True) or "").endswith("); 2 modified files are included.")
+    repository.write("new/c.py", "3\n")
+    assert "1 modified and 2 new files are not included. Add --include-changes to include them." in (
+        await describe() or ""
+    )
+    repository.write("a.py", "1\n")
+    assert (await describe(is_included=True) or "").endswith("); 2 new files are included.")
 
 
 async def test_uncommitted_changes_become_a_base_and_the_repository_stays_as_it_is(
