@@ -122,13 +122,11 @@ class ModelAccessDenied(ModelError):
 
 
 class ModelConnectionFailed(ModelError):
-    """No connection to the model's endpoint can be opened. A later attempt may succeed."""
+    """No connection to the model's endpoint can be opened, or a web page answers. A later attempt may succeed."""
 
 
 class ModelUnreachable(ModelAccessDenied):
-    """No connection to the model's endpoint could be opened before the model's first reply. The URL is probably
-    wrong.
-    """
+    """The model's endpoint could not be reached before the model's first reply. The URL is probably wrong."""
 
 
 class QuotaExceeded(ModelAccessDenied):

@@ -131,7 +131,9 @@ def _translate_errors(operation: str) -> Iterator[None]:
             raise SettingsError(
                 "GitHub's certificate is not trusted. Set PATCHWRIGHT_CA_BUNDLE to its CA file."
             ) from exc
-        raise ForgeUnavailable(f"no response from GitHub: {operation}: {exc.exc!r}") from exc
+        raise ForgeUnavailable(
+            f"no response from GitHub: {operation}: {str(exc.exc) or type(exc.exc).__name__}"
+        ) from exc
 
 
 def parse_response(response_type: type[T], response: httpx.Response) -> T:

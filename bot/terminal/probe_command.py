@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from patchwright.bot.model_factory import build_retrying_model
-from patchwright.bot.terminal.output import print_json
+from patchwright.bot.terminal.output import print_json, print_stderr
 from patchwright.resolver.cost import format_usd
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model_check import check_endpoint, check_models
@@ -27,10 +27,11 @@ async def run_probe(settings: Settings, environ: Mapping[str, str], *, as_json: 
         raise SettingsError("PATCHWRIGHT_MODEL is not set. Set it or pass --model.")
     check_models(settings, environ)
     await check_endpoint(settings)
-    results = [
-        await probe_model(build_retrying_model(name, settings))
-        for name in (settings.model, *settings.model_fallbacks)
-    ]
+    results = []
+    for name in (settings.model, *settings.model_fallbacks):
+        if not as_json:
+            print_stderr(f"Asking {name} for a tool call ...")
+        results.append(await probe_model(build_retrying_model(name, settings)))
     if as_json:
         print_json({"models": [fitness.model_dump(mode="json") for fitness in results]})
     else:
@@ -49,7 +50,8 @@ def fitness_line(fitness: ProbeResult, settings: Settings) -> str:
     vision = "the model supports images" if fitness.supports_vision else "the model does not support images"
     is_configured = settings.model_supports_vision is not None and fitness.model == settings.model
     if not is_configured and not is_in_model_table(fitness.model):
-        vision = f"image support is unknown: set {environment_variable('model_supports_vision')}"
+        variable = environment_variable("model_supports_vision")
+        vision = f"image support is unknown, so it gets no images (if it supports them, set {variable}=true)"
     usage = fitness.usage
     usd = usage.usd if usage else None
     facts = [

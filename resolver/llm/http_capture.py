@@ -59,6 +59,12 @@ class ResponseCapture:
         """
         return self.status == 200 and not self.is_complete and len(self.body) > 0
 
+    @property
+    def is_html(self) -> bool:
+        """True if a successful response is a web page, so the URL is not that of a model."""
+        content_type = self.headers.get("content-type", "")
+        return self.status == 200 and content_type.startswith("text/html") and self.is_complete
+
     def extract_usage(self) -> dict[str, Any] | None:
         """Returns the provider's own usage object, or None if the response body contains no usage."""
         try:

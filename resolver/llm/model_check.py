@@ -53,7 +53,9 @@ async def check_endpoint(settings: Settings) -> None:
     url = urlsplit(settings.model_base_url or "")
     if not url.hostname or settings.model_fallbacks or _has_proxy(url.scheme, url.hostname):
         return
+    host = url.hostname
     try:
+        host = f"{url.hostname}:{url.port}" if url.port else url.hostname
         port = url.port or (443 if url.scheme == "https" else 80)
         async with asyncio.timeout(CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(url.hostname, port)
@@ -63,7 +65,7 @@ async def check_endpoint(settings: Settings) -> None:
         # The message does not repeat the whole URL, because it may contain a password.
         reason = "connection refused" if isinstance(exc, ConnectionRefusedError) else _reason(exc)
         raise SettingsError(
-            f"The model's endpoint {url.hostname} cannot be reached ({reason}). "
+            f"The model's endpoint {host} cannot be reached ({reason}). "
             f"Check {environment_variable('model_base_url')}, and check that the endpoint is running."
         ) from exc
     writer.close()

@@ -71,6 +71,8 @@ async def probe_model(model: Model) -> ProbeResult:
                 usage=sum_usage(usages),
             )
         problem = reply_problem
+    else:
+        problem = f"{problem} (neither native nor text tool calls work: choose another model)"
     return ProbeResult(
         model=model.name,
         tool_calling="none",

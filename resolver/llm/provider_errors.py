@@ -70,6 +70,12 @@ def build_model_error(
             f"The provider of {model_name} rejects the API key ({status}): "
             f"check {environment_variable('model_api_key')}, or the provider's own variable."
         )
+    if capture.is_html:
+        # Before the first reply, the URL is wrong. Later, it may be a proxy that fails for a moment.
+        return ModelConnectionFailed(
+            f"The endpoint of {model_name} answers with a web page instead of JSON: "
+            f"check {environment_variable('model_base_url')} (the URL usually ends in /v1)."
+        )
     if status == 404:
         path = urlsplit(base_url or "").path.rstrip("/")
         is_custom = base_url is not None and model_name.startswith("openai/")
@@ -113,7 +119,8 @@ def _connection_failed_message(model_name: str, base_url: str | None, reason: st
     if base_url is None:
         return f"Cannot connect to the provider of {model_name} ({reason}): check the network and {variable}."
     # The rest of the URL is omitted, because it may contain a password.
-    return f"Cannot connect to {urlsplit(base_url).hostname} for {model_name} ({reason}): check {variable}."
+    address = urlsplit(base_url).netloc.rpartition("@")[2]
+    return f"Cannot connect to {address} for {model_name} ({reason}): check {variable}."
 
 
 def _find_connection_error(exc: BaseException | None) -> str | None:

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 FIRST_WAIT = 1.0  # seconds; doubled with each attempt
 MAX_WAIT = 60.0  # seconds, unless the provider asks for a longer wait
 MIN_ATTEMPT_SECONDS = 30.0  # seconds; minimum for each retry, even if less time is left
-MAX_CONNECT_SECONDS = 5.0  # seconds; for retries if no connection could be opened before the first reply
+MAX_CONNECT_SECONDS = 5.0  # seconds; for retries if the endpoint was not reached before the first reply
 
 
 class RetryingModel(WrapperModel):
@@ -33,7 +33,7 @@ class RetryingModel(WrapperModel):
     at least MIN_ATTEMPT_SECONDS. If the provider asks for a longer wait than `max_seconds`, the failure is
     raised at once.
 
-    If the first request cannot connect, ModelUnreachable is raised within MAX_CONNECT_SECONDS, because the
+    If the first request does not reach the endpoint, ModelUnreachable is raised within MAX_CONNECT_SECONDS, because the
     URL is probably wrong. The usage of failed attempts is added to the reply. Tests can replace `sleep` and
     `jitter` (0 to 1).
     """

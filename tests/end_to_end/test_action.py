@@ -36,7 +36,7 @@ async def test_an_unreachable_model_ends_a_workflow_step_before_a_sandbox_is_mad
         scenario.repo, title="Slow", body="@agent make it fast", by="maintainer"
     )
     code, out, _ = await scenario.command("action", environment=scenario.event(delivery))
-    sentence = "The model's endpoint 127.0.0.1 cannot be reached (connection refused)."
+    sentence = "The model's endpoint 127.0.0.1:9 cannot be reached (connection refused)."
     assert (code, sentence in out, scenario.runs) == (2, True, ())
     (comment,) = scenario.repo.comments(2)
     assert sentence in comment.body

@@ -181,7 +181,7 @@ async def test_a_missing_model_ends_the_command_with_an_error(
     notice = json.loads(out)["error"]
     assert code == 2
     assert notice == (
-        "The model's endpoint 127.0.0.1 cannot be reached (connection refused). "
+        "The model's endpoint 127.0.0.1:9 cannot be reached (connection refused). "
         "Check PATCHWRIGHT_MODEL_BASE_URL, and check that the endpoint is running."
     )
     assert error == f"patchwright: {notice}\n"
@@ -189,7 +189,7 @@ async def test_a_missing_model_ends_the_command_with_an_error(
     # A fallback may reply instead, so the endpoint is only reported when all models failed.
     scenario.environment["PATCHWRIGHT_MODEL_FALLBACKS"] = "openai/other"
     code, out, _ = await scenario.command(*start, "--json", "--quiet")
-    assert code == 2 and "Cannot connect to 127.0.0.1 for openai/other (connection refused)" in out
+    assert code == 2 and "Cannot connect to 127.0.0.1:9 for openai/other (connection refused)" in out
 
 
 async def test_a_missing_key_is_named_before_the_repository_is_read(

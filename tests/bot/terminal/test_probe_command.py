@@ -44,15 +44,17 @@ async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(
     code, result = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded")
     assert code == 3
     assert result.startswith(
-        "openai/recorded: DOES NOT WORK; the model answered without calling the tool: I would rather talk; "
-        "image support is unknown: set PATCHWRIGHT_MODEL_SUPPORTS_VISION; "
+        "openai/recorded: DOES NOT WORK; the model answered without calling the tool: I would rather talk. "
+        "(neither native nor text tool calls work: choose another model); image support is unknown, so it gets no "
+        "images (if it supports them, set PATCHWRIGHT_MODEL_SUPPORTS_VISION=true); "
     )
     code, result = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded", "--json")
     assert code == 3
     (found,) = json.loads(result)["models"]
     assert (found["tool_calling"], found["reason"]) == (
         "none",
-        "the model answered without calling the tool: I would rather talk.",
+        "the model answered without calling the tool: I would rather talk. "
+        "(neither native nor text tool calls work: choose another model)",
     )
 
 
@@ -69,6 +71,6 @@ async def test_an_endpoint_that_does_not_exist_is_reported_at_once(tmp_path: Pat
     assert (process.returncode, out, error.decode()) == (
         2,
         b"",
-        "patchwright: The model's endpoint 127.0.0.1 cannot be reached (connection refused). "
+        "patchwright: The model's endpoint 127.0.0.1:9 cannot be reached (connection refused). "
         "Check PATCHWRIGHT_MODEL_BASE_URL, and check that the endpoint is running.\n",
     )

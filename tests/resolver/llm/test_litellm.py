@@ -7,12 +7,13 @@ import sys
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from pydantic import SecretStr
 
-from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedTurn
-from patchwright.resolver.errors import ModelAccessDenied, ModelError
+from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedTurn, html_page
+from patchwright.resolver.errors import ModelAccessDenied, ModelError, ModelUnreachable
 from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
 from patchwright.resolver.llm.model import (
     AssistantMessage,
@@ -22,6 +23,7 @@ from patchwright.resolver.llm.model import (
     ToolMessage,
     UserMessage,
 )
+from patchwright.resolver.llm.retry import RetryingModel
 from patchwright.resolver.tools.control_tools import build_control_tools
 
 KEY = "sk-test-0123456789"
@@ -184,6 +186,17 @@ async def test_a_base_url_without_its_path_is_explained(endpoint: RecordedModel)
         assert ("(the URL usually ends in /v1)" in str(failed.value)) == is_explained
 
 
+async def test_a_web_page_instead_of_a_reply_is_explained_before_the_first_reply(
+    endpoint: RecordedModel,
+) -> None:
+    endpoint.add_faults(*[html_page()] * 20)
+    retrying = RetryingModel(model(endpoint), sleep=lambda _: asyncio.sleep(0))
+    with pytest.raises(
+        ModelUnreachable, match="answers with a web page instead of JSON: check PATCHWRIGHT_MODEL_BASE"
+    ):
+        await retrying.reply([UserMessage(text="Issue 7")], TOOLS)
+
+
 async def test_an_invalid_request_is_not_retryable(endpoint: RecordedModel) -> None:
     endpoint.add_faults(ModelFault(status=400, body='{"error": {"message": "no such\\nparameter"}}'))
     with pytest.raises(ModelError) as failed:
@@ -194,11 +207,11 @@ async def test_an_invalid_request_is_not_retryable(endpoint: RecordedModel) -> N
 
 async def test_an_unreachable_endpoint_is_reported_without_library_internals() -> None:
     async with RecordedModel(()) as endpoint:
-        gone = model(endpoint)
+        gone, gone_address = model(endpoint), urlsplit(endpoint.base_url).netloc
     with pytest.raises(ModelError) as failed:
         await ask(gone)
     assert str(failed.value) == (
-        "Cannot connect to 127.0.0.1 for openai/recorded (connection refused): check PATCHWRIGHT_MODEL_BASE_URL."
+        f"Cannot connect to {gone_address} for openai/recorded (connection refused): check PATCHWRIGHT_MODEL_BASE_URL."
     )
     assert failed.value.retryable
 

@@ -59,7 +59,7 @@ def test_litellm_knows_all_providers_with_a_key() -> None:
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("http://127.0.0.1:9/v1", "connection refused"),
+        ("http://127.0.0.1:9/v1", "endpoint 127.0.0.1:9 cannot be reached (connection refused)"),
         ("http://me:hunter2@no-such-host.invalid/v1", "no-such-host.invalid cannot be reached"),
     ],
 )

@@ -63,7 +63,8 @@ async def test_a_model_without_function_calling_passes_with_text_tools(
 )
 async def test_a_model_that_does_neither_fails_with_the_reason(turn: RecordedTurn, why: str) -> None:
     fit = await probe(turn)
-    assert (fit.tool_calling, fit.reason) == ("none", why)
+    advice = " (neither native nor text tool calls work: choose another model)"
+    assert (fit.tool_calling, fit.reason) == ("none", why + advice)
 
 
 async def test_an_unavailable_model_is_probed_once() -> None:
