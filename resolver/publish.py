@@ -24,7 +24,7 @@ from patchwright.resolver.forge import Forge, can_trigger
 from patchwright.resolver.git.branch_names import make_branch_names
 from patchwright.resolver.publishing import publishing_texts
 from patchwright.resolver.publishing.check_run import publish_check_run
-from patchwright.resolver.publishing.permalinks import add_permalinks
+from patchwright.resolver.publishing.permalinks import add_permalinks, link_conditions
 from patchwright.resolver.publishing.publish_branch import (
     BranchLocation,
     CommentLocation,
@@ -40,6 +40,7 @@ from patchwright.resolver.request.run_task import get_answer, get_proposed_plan,
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets, mask_secrets
 from patchwright.resolver.security.patch_policy import build_patch_limits, check_patch
 from patchwright.resolver.settings.repo_config import read_repo_config
+from patchwright.resolver.settings.run_settings import PullRequestState
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.summary import Summary, summarize_run
 from patchwright.resolver.workspaces import Workspace
@@ -104,8 +105,9 @@ async def publish_attempt(
     commit = await create_commit(
         job, attempt.patch, content.files, workspace, trajectory, forge, settings, secrets, ci
     )
+    config = (await read_repo_config(workspace.config_source)).config
     branches = make_branch_names(
-        (await read_repo_config(workspace.config_source)).config.branch or settings.branch,
+        config.branch or settings.branch,
         settings.branch_prefix,
         job.number,
         mask_secrets(started.thread, secrets).title,
@@ -132,6 +134,8 @@ async def publish_attempt(
         problem = problem if thread_state.is_open else "closed"
         reason = publishing_texts.render_no_pull_request_reason(problem, started.base_branch)
         return await report_no_pull_request(job, reason, location, verdict, summary, forge)
+    verdict = link_conditions(verdict, started, location.commit.sha)
+    draft = should_be_draft(verdict, config.conditional_pull_requests or settings.conditional_pull_requests)
     spec = PullRequestSpec(
         repo=job.repo,
         number=job.number,
@@ -151,8 +155,9 @@ async def publish_attempt(
             ci.render_notice(settings.mention),
             settings.mention,
             content.files,
+            is_draft=draft,
         ),
-        draft=verdict.kind != "fixed",
+        draft=draft,
         reviewer=job.requester,
     )
     was_open = False
@@ -182,6 +187,13 @@ async def publish_attempt(
         verdict=verdict,
         ci_state=ci.state,
     )
+
+
+def should_be_draft(verdict: Verdict, conditional_state: PullRequestState) -> bool:
+    """Returns True if the pull request has to wait for a person. `conditional_state` is the state of a pull
+    request whose verdict is `conditional`.
+    """
+    return verdict.kind != "fixed" and not (verdict.kind == "conditional" and conditional_state == "ready")
 
 
 async def explain_how_to_open(spec: PullRequestSpec, forge: Forge, settings: Settings) -> str:

@@ -35,13 +35,15 @@ def render_pull_request_body(
     ci: str = "",
     mention: str = "@agent",
     files: tuple[str, ...] = (),
+    *,
+    is_draft: bool | None = None,
 ) -> str:
     """Renders the body of the pull request. It starts with the verdict and ends with the filled-in
     `pr_template`.
 
     If something that the issue asks for is left out, merging the pull request does not close the issue.
     `unsigned_reason` says why the commit is not signed. `ci` says why continuous integration does not start
-    automatically.
+    automatically. `is_draft` is None if only the verdict decides whether the pull request is a draft.
     """
     is_partial = bool(excluded_changes) or any(point.startswith(NOT_DONE) for point in open_points)
     config_notes = [f"{path} can change how the tests run." for path in verdict.reverted_test_config]
@@ -62,6 +64,7 @@ def render_pull_request_body(
         pr_template=pr_template,
         ci=ci,
         mention=mention,
+        is_draft=verdict.kind != "fixed" if is_draft is None else is_draft,
     )
 
 

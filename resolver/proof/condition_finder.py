@@ -25,14 +25,14 @@ def _iter_conditions(verdict: Verdict, files: Iterable[str]) -> Iterator[Conditi
     """Yields the conditions without their lines. `files` are the changed files."""
     after = verdict.after.results if verdict.after else {}
     for names, effect in (
-        (verdict.modified_tests_failing, "passed before and fails now"),
-        (verdict.replaced_failing_tests, "failed before and still fails"),
+        (verdict.modified_tests_failing, "fails now"),
+        (verdict.replaced_failing_tests, "still fails"),
     ):
         for tests in _group(names, get_test_function):
             is_removed = bool(after) and not any(test in after for test in tests)
             yield Condition(
                 kind="changed_expectations",
-                sentence=f"{list_tests(tests)} {'is removed' if is_removed else 'expects something else'}: "
+                sentence=f"{list_tests(tests)} {'is removed' if is_removed else 'expects something else'}; "
                 f"its original version {effect}.",
                 tests=tests,
                 path=get_test_file(tests[0]),
@@ -56,7 +56,7 @@ def _iter_conditions(verdict: Verdict, files: Iterable[str]) -> Iterator[Conditi
         path = next((path for path in files if sentence.startswith(f"{path} ")), "")
         yield Condition(kind="weakened_tests", sentence=sentence, path=path)
     for path in verdict.reverted_test_config:
-        sentence = f"The tests ran without the change to {inline_code(path)}, which can affect how tests run."
+        sentence = f"The tests ran without the change to {inline_code(path)}."
         yield Condition(kind="changed_test_config", sentence=sentence, path=path)
 
 

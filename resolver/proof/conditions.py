@@ -31,6 +31,8 @@ class Condition(FrozenModel):
     """The changed lines, each with `-` (before) or `+` (after) as its first character. Long changes are
     shortened. Empty if they are unknown.
     """
+    url: str = ""
+    """Link to the lines on the forge; empty if the patch is not pushed, or if the lines are unknown."""
 
 
 def summarize_conditions(conditions: Sequence[Condition]) -> str:

@@ -1,7 +1,9 @@
-"""Turns code references in a comment into permalinks."""
+"""Creates permalinks to lines of code: for code references in a comment, and for the conditions of a verdict."""
 
 import re
+from urllib.parse import quote
 
+from patchwright.resolver.domain import Verdict
 from patchwright.resolver.events import RunStarted
 from patchwright.resolver.text.markdown import parse_spans
 
@@ -17,13 +19,36 @@ def add_permalinks(text: str, started: RunStarted) -> str:
     References to a local repository are not linked, because it has no URL. The function does not check
     whether the lines exist.
     """
-    if not started.source.startswith(("https://", "http://")):
+    if not (tree := _tree_url(started, started.base_sha)):
         return text
-    tree = f"{started.source.removesuffix('.git')}/blob/{started.base_sha}"
     return "".join(
         _link(text[span.start : span.end], tree) if span.kind == "code" else text[span.start : span.end]
         for span in parse_spans(text)
     )
+
+
+def link_conditions(verdict: Verdict, started: RunStarted, commit: str) -> Verdict:
+    """Adds links to the conditions of a verdict. `commit` is the pushed commit with the patch. Lines that the
+    patch removes are linked in the base version.
+    """
+    trees = {"base": _tree_url(started, started.base_sha), "patch": _tree_url(started, commit)}
+    conditions = []
+    for condition in verdict.conditions:
+        if condition.path and (tree := trees[condition.version]):
+            url = f"{tree}/{quote(condition.path)}"
+            if condition.lines:
+                first, last = condition.lines
+                url += f"#L{first}-L{last}" if last > first else f"#L{first}"
+            condition = condition.model_copy(update={"url": url})
+        conditions.append(condition)
+    return verdict.model_copy(update={"conditions": tuple(conditions)})
+
+
+def _tree_url(started: RunStarted, commit: str) -> str:
+    """Returns the URL of a commit's files. Returns an empty text for a local repository, which has no URL."""
+    if not started.source.startswith(("https://", "http://")):
+        return ""
+    return f"{started.source.removesuffix('.git')}/blob/{commit}"
 
 
 def _link(code: str, tree: str) -> str:

@@ -33,6 +33,7 @@ from patchwright.resolver.publish import (
     report_without_patch,
 )
 from patchwright.resolver.publishing.check_run import publish_check_run
+from patchwright.resolver.publishing.permalinks import link_conditions
 from patchwright.resolver.publishing.publish_branch import (
     BranchLocation,
     CommentLocation,
@@ -135,13 +136,18 @@ async def publish_follow_up(
         result = await _push_change(job, pull, work, facts, log, deps, forge, verify)
     thread_results, unresolved = await _reply_to_threads(job, pull, result, log, forge)
     ci = await _get_ci_hold(job, result.change, log, deps, forge)
+    started = log.trajectory.run_started
+    assert started is not None
+    verdict = (
+        link_conditions(result.change.verdict, started, result.sha) if result.sha else result.change.verdict
+    )
     url = await post_comment(
         job,
         forge,
         follow_up_texts.render_follow_up(
             pull,
             result.location,
-            result.change.verdict,
+            verdict,
             summary,
             is_on_head=result.sha is not None,
             reason=result.reason,
@@ -156,7 +162,6 @@ async def publish_follow_up(
             failed_checks_commit=job.failed_checks_commit,
         ),
     )
-    verdict = result.change.verdict
     if result.sha is not None:
         await publish_check_run(job, result.sha, verdict, summary, forge)
         return Published(

@@ -10,6 +10,7 @@ from patchwright.resolver.settings.mcp_server import McpServer
 from patchwright.runtime.frozen_model import FrozenModel
 
 SearchProvider = Literal["tavily", "exa", "brave"]
+PullRequestState = Literal["draft", "ready"]
 
 
 class RunSettings(FrozenModel):
@@ -43,6 +44,10 @@ class RunSettings(FrozenModel):
     """Maximum number of attempts at an issue. Each attempt starts from the base commit. When the tests of an
     attempt prove the fix, the agent starts no further attempt. The best attempt is published. All attempts
     share the limits of one run.
+    """
+    conditional_pull_requests: PullRequestState = "draft"
+    """State of a new pull request whose verdict is `conditional`: a draft, or ready for review. A repository can
+    override this setting.
     """
     patch_review: bool = False
     """Whether a second model (`review_model`) reviews the patch. Its review never changes the test verdict.

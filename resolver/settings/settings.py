@@ -19,7 +19,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.git.branch_names import is_branch_name, validate_template
 from patchwright.resolver.settings.model_settings import ModelSettings
-from patchwright.resolver.settings.run_settings import RunSettings
+from patchwright.resolver.settings.run_settings import PullRequestState, RunSettings
 from patchwright.resolver.settings.sandbox_settings import SandboxSettings
 from patchwright.resolver.settings.server_settings import ServerSettings
 from patchwright.resolver.suites.runner_names import RunnerName
@@ -227,6 +227,10 @@ class RepoConfig(FrozenModel):
     branch: str | None = None
     """Template for the name of an issue's branch, without the operator's `branch_prefix`. By default, this is
     the operator's `branch`.
+    """
+    conditional_pull_requests: PullRequestState | None = None
+    """State of a new pull request whose verdict is `conditional`: `draft` or `ready`. By default, this is the
+    operator's `conditional_pull_requests`.
     """
 
     @field_validator("branch")

@@ -10,6 +10,7 @@ from itertools import islice
 
 from patchwright.resolver.cost import format_usd
 from patchwright.resolver.domain import TestStatus, Usage, Verdict
+from patchwright.resolver.proof.conditions import Condition
 from patchwright.resolver.summary import clip_line
 
 _ZERO_WIDTH = "\u200b"
@@ -108,6 +109,20 @@ def list_names(names: Sequence[str], limit: int = 3) -> str:
 def list_tests(tests: Iterable[str]) -> str:
     """Lists the first tests in Markdown, without their files and classes: "`test_a`, `test_b`"."""
     return list_names([inline_code(clip_line(test.rpartition("::")[2] or test, 80)) for test in tests])
+
+
+def describe_condition(condition: Condition) -> str:
+    """Describes a condition in Markdown, with a link to its lines if they are known."""
+    sentence = escape_markdown(condition.sentence)
+    first, last = condition.lines or (0, 0)
+    numbers = "" if not first else f"{first}-{last}" if last > first else f"{first}"
+    if condition.path in condition.sentence:
+        place = f"line{'s' * (last > first)} {numbers}" if numbers else "see the file"
+    else:
+        place = inline_code(":".join(filter(None, (condition.path, numbers))))
+    if not condition.url:
+        return f"{sentence} ({place})" if condition.path and numbers else sentence
+    return f"{sentence} ([{place}]({condition.url}))"
 
 
 def format_usage(usage: Usage) -> str:

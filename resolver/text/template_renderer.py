@@ -21,6 +21,7 @@ def render(template: str, **values: Any) -> str:
             clip_line=clip_line,
             code_block=filters.code_block,
             defuse=subjects.defuse,
+            describe_condition=filters.describe_condition,
             escape_markdown=filters.escape_markdown,
             first_sentences=filters.first_sentences,
             format_duration=filters.format_duration,

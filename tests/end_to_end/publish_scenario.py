@@ -26,6 +26,7 @@ from patchwright.resolver.events import (
     Trajectory,
 )
 from patchwright.resolver.forge import MaskingForge
+from patchwright.resolver.proof.conditions import Condition
 from patchwright.resolver.publish import Attempt, publish_attempt
 from patchwright.resolver.request.base_branch import clone_at_base
 from patchwright.resolver.secrets import Secrets
@@ -51,6 +52,12 @@ def verdict(kind: VerdictKind) -> Verdict:
         case "regressed":
             broken = {"pass_to_fail": (test,), "before": after, "after": before}
             return Verdict(kind=kind, reason="A test that passed before fails now.", **broken)
+        case "conditional":
+            changed = Condition(
+                kind="changed_expectations", sentence="`test_one` expects something else.", tests=(test,),
+                path="tests/test calc.py", lines=(4, 6), diff="-    assert one() == 1",
+            )  # fmt: skip
+            return Verdict(kind=kind, fail_to_pass=(test,), conditions=(changed,), before=before, after=after)
         case _:
             return Verdict(kind=kind, reason="No test shows the fix.")
 

@@ -25,6 +25,43 @@ async def test_a_verdict_without_a_regression_becomes_a_pull_request(
     assert outcome.url.endswith(f"/pull/{pull.number}")
 
 
+async def test_a_conditional_fix_is_a_draft_that_links_its_conditions(
+    publish_scenario: PublishScenario,
+) -> None:
+    outcome = await publish_scenario.publish(kind="conditional")
+    assert isinstance(outcome, Published) and outcome.draft
+    (pull,) = publish_scenario.pulls
+    assert pull.draft and pull.body.startswith(
+        "**Fixed:** 1 test that failed before passes now. It also changes what 1 existing test expects; please "
+        "check this.\n"
+    )
+    place = f"/acme/calc/blob/{pull.head.sha}/tests/test%20calc.py#L4-L6"
+    url = f"{publish_scenario.fake_github.server_url}{place}"
+    assert f"- `test_one` expects something else. ([`tests/test calc.py:4-6`]({url}))\n" in pull.body
+    assert "**To accept it:** Are the changes to the tests right?" in pull.body
+    (condition,) = outcome.verdict.conditions
+    assert condition.url == url
+
+
+@pytest.mark.parametrize(
+    ("operator", "repository", "draft"),
+    [("ready", "", False), ("draft", "ready", False), ("ready", "draft", True)],
+)
+async def test_a_setting_makes_conditional_fixes_ready_for_review(
+    publish_scenario: PublishScenario, operator: str, repository: str, *, draft: bool
+) -> None:
+    publish_scenario.settings["conditional_pull_requests"] = operator
+    if repository:
+        config = f'conditional_pull_requests = "{repository}"\n'
+        publish_scenario.repo.commit("main", {".github/patchwright.toml": config})
+    outcome = await publish_scenario.publish(kind="conditional")
+    assert isinstance(outcome, Published) and outcome.draft == draft
+    (pull,) = publish_scenario.pulls
+    assert (pull.draft, "**To accept it:**" in pull.body) == (draft, draft)
+    unproven = await publish_scenario.publish(kind="unproven")
+    assert isinstance(unproven, Published) and unproven.draft
+
+
 async def test_a_regression_becomes_a_comment_with_a_branch(publish_scenario: PublishScenario) -> None:
     outcome = await publish_scenario.publish(kind="regressed")
     assert isinstance(outcome, Reported) and outcome.branch == BRANCH

@@ -298,9 +298,9 @@ def test_test_edits_are_listed_with_the_verdict() -> None:
         "\nWhy this command: ci.yml (step @\u200bx) runs it.\n",
         "Added or modified by this change, failing:\n- `t::new`",
         "Changes to what the tests check:\n"
-        "- `a` expects something else: its original version passed before and fails now.\n"
+        "- `a` expects something else; its original version fails now.\n"
         "- `test_old.py` is deleted.\n- `test_a.py` asks less.\n"
-        "- The tests ran without the change to `conftest.py`, which can affect how tests run.\n",
+        "- The tests ran without the change to `conftest.py`.\n",
         "A second model (`second`) reviewed the issue and the change and does **not** approve the "
         "change. Its review does "
         "not affect the verdict: It misses floats, says @\u200bteam.",

@@ -1,8 +1,12 @@
 """Code references in comments become permalinks."""
 
+from typing import Any
+
 import pytest
 
-from patchwright.resolver.publishing.permalinks import add_permalinks
+from patchwright.resolver.domain import Verdict
+from patchwright.resolver.proof.conditions import Condition
+from patchwright.resolver.publishing.permalinks import add_permalinks, link_conditions
 from tests.resolver.sample_runs import started
 
 AT = started().model_copy(update={"source": "https://forge.test/acme/calc.git", "base_sha": "c0ffee"})
@@ -40,6 +44,25 @@ def test_a_code_reference_becomes_a_permalink(text: str, shown: str) -> None:
 )
 def test_other_text_is_unchanged(text: str) -> None:
     assert add_permalinks(text, AT) == text
+
+
+@pytest.mark.parametrize(
+    ("fields", "url"),
+    [
+        ({"path": "t.py", "lines": (3, 3)}, "patched/t.py#L3"),
+        ({"path": "a b/t.py", "lines": (3, 9)}, "patched/a%20b/t.py#L3-L9"),
+        ({"path": "t.py", "version": "base"}, "c0ffee/t.py"),
+        ({}, ""),
+    ],
+)
+def test_a_condition_is_linked_to_its_lines(fields: dict[str, Any], url: str) -> None:
+    verdict = Verdict(
+        kind="conditional", conditions=(Condition(kind="tests_not_run", sentence="t.py", **fields),)
+    )
+    (condition,) = link_conditions(verdict, AT, "patched").conditions
+    assert condition.url == (url and f"https://forge.test/acme/calc/blob/{url}")
+    local = AT.model_copy(update={"source": "/home/me/calc"})
+    assert link_conditions(verdict, local, "patched") == verdict
 
 
 def test_a_local_repository_gets_no_permalinks() -> None:

@@ -26,7 +26,8 @@ ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden/replies"
 BRANCH = "patchwright/issue-1"
 MAX_WORDS = {
-    "pull_request": 120, "pull_request_draft": 150, "published": 40, "regressed": 100, "forbidden": 130,
+    "pull_request": 120, "pull_request_draft": 150, "pull_request_conditional": 180,
+    "published": 40, "regressed": 100, "forbidden": 130,
     "no_change": 60, "rejection": 25, "queued": 12, "salvaged": 50, "question": 40, "withdrawn": 30,
     "failed": 25,
 }  # fmt: skip
@@ -60,6 +61,36 @@ def demo_verdict() -> Verdict:
     )
 
 
+DIFF = b"""\
+diff --git a/tests/test_reading.py b/tests/test_reading.py
+--- a/tests/test_reading.py
++++ b/tests/test_reading.py
+@@ -4,4 +4,4 @@ from durations import read
+
+ def test_1():
+-    assert read("1h") == 60
++    assert read("1h") == 3600
+
+@@ -12,2 +12,3 @@ def test_2():
+-    assert read("1.6") == 1
++    # Half a second is rounded up.
++    assert read("1.6") == 2
+
+diff --git a/tox.ini b/tox.ini
+--- a/tox.ini
++++ b/tox.ini
+@@ -2 +2 @@ [pytest]
+-addopts = -x
++addopts = -q
+"""
+
+
+def add_conditions(verdict: Verdict, diff: bytes = b"", **update: Any) -> Verdict:
+    """The verdict with these lists and the conditions that follow from them."""
+    changed = verdict.model_copy(update=update)
+    return changed.model_copy(update={"conditions": find_conditions(changed, diff)})
+
+
 def render_all() -> dict[str, str]:
     """Renders each typical outcome of the demo's run."""
     title = (ROOT / "demo/sample/issue.md").read_text().partition("\n")[0].lstrip("# ")
@@ -76,6 +107,10 @@ def render_all() -> dict[str, str]:
         kind="unproven", before=verdict.before, after=verdict.after,
         reason="No test changed from failing to passing with the patch, so no test shows the fix.",
     )  # fmt: skip
+    changed = ("tests/test_reading.py::test_1", "tests/test_reading.py::test_2")
+    conditional = add_conditions(
+        verdict, DIFF, kind="conditional", modified_tests_failing=changed, reverted_test_config=("tox.ini",)
+    )
     broken = "tests/test_reading.py::test_1"
     regressed = unproven.model_copy(
         update={
@@ -94,6 +129,7 @@ def render_all() -> dict[str, str]:
     return {
         "pull_request": body(issue, verdict, summary, (), ci=hold),
         "pull_request_draft": body(issue, unproven, summary, (), ("The suite was not run.",), ci=hold),
+        "pull_request_conditional": body(issue, conditional, summary, (), ci=hold, is_draft=True),
         "published": reply_texts.render_published(pull(number=2), verdict, summary),
         "regressed": reply_texts.render_no_pull_request(
             regressed.reason, BRANCH, regressed, summary
@@ -176,12 +212,6 @@ def test_what_the_agent_leaves_to_a_person_is_asked_first() -> None:
     assert "**Please check:**\n- Is one day right?\n- Old @\u200blinks stop working.\n- CI waits.\n" in body
 
 
-def add_conditions(verdict: Verdict, **update: Any) -> Verdict:
-    """The verdict with these lists and the conditions that follow from them."""
-    changed = verdict.model_copy(update=update)
-    return changed.model_copy(update={"conditions": find_conditions(changed, b"")})
-
-
 TWO = ("a.py::test_a", "a.py::test_b")
 
 
@@ -191,12 +221,12 @@ TWO = ("a.py::test_a", "a.py::test_b")
         (
             {"modified_tests_failing": TWO},
             "changes what 2 existing tests expect; please check these.",
-            [f"`test_{name}` is removed: its original version passed before and fails now." for name in "ab"],
+            [f"`test_{name}` is removed; its original version fails now." for name in "ab"],
         ),
         (
             {"replaced_failing_tests": TWO[:1]},
             "changes what 1 existing test expects; please check this.",
-            ["`test_a` is removed: its original version failed before and still fails."],
+            ["`test_a` is removed; its original version still fails."],
         ),
         (
             {"missing": TWO},
@@ -215,7 +245,7 @@ TWO = ("a.py::test_a", "a.py::test_b")
         (
             {"reverted_test_config": ("tox.ini",)},
             "changes the test configuration; please check this.",
-            ["The tests ran without the change to `tox.ini`, which can affect how tests run."],
+            ["The tests ran without the change to `tox.ini`."],
         ),
     ],
 )
