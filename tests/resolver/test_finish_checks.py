@@ -372,6 +372,11 @@ def diff(path: str, added: str, removed: str = "", new: bool = False) -> Patch:
         ),
         (diff("a.c", "<<<<<<< HEAD"), "a.c contains a conflict marker (`<<<<<<< HEAD`)."),
         (diff("a.js", "if (a)  {", "if (a) {"), "a.js changes only whitespace."),
+        (diff("a.js", "if (a)\n{", "if (a) {"), "a.js changes only whitespace."),
+        (
+            diff("a.py", "x = 1\nbreakpoint()", "x = 1"),
+            "a.py contains what looks like new debug output: `breakpoint()`.",
+        ),
         (diff("a.py", "x = 1", "x = 1  "), "a.py changes only whitespace."),
         (diff("a.js", "console.log(x)", "  console.log(x)"), "a.js changes only whitespace."),
     ],

@@ -117,10 +117,16 @@ def started() -> RunStarted:
 REVIEW_USAGE = ReplyUsage(model="reviewer", prompt_tokens=50, usd=Decimal("0.10"))
 
 
-async def review_twice(
-    path: Path, script: list[ScriptLine], verdict: Verdict, used: ReplyUsage, **changes: object
+async def review_work(
+    path: Path,
+    script: list[ScriptLine],
+    verdict: Verdict,
+    used: ReplyUsage,
+    *,
+    times: int = 2,
+    **changes: object,
 ) -> tuple[list[Verdict | None], list[Event], ScriptedModel]:
-    """Finishes twice. Returns both results, the events after the start, and the review model."""
+    """Finishes several times. Returns the results, the events after the start, and the review model."""
     model = ScriptedModel(script)
     settings = Settings(data=path, patch_review=True, max_attempts=1).model_copy(update=changes)
     deps = RunDependencies(
@@ -132,7 +138,8 @@ async def review_twice(
         return verdict
 
     async def start_over() -> bool:
-        raise AssertionError("there is only one attempt")
+        await log.append(Checkpoint(patch=make_patch("")))
+        return True
 
     async with deps.logs.open(RunId("run")) as log:
         for event in (started(), Message(text="Fix it.", source="initial_prompt")):
@@ -140,7 +147,9 @@ async def review_twice(
         await log.append(ModelReply(thought="", calls=(), usage=used))
         size = len(list(log.trajectory))
         patch = make_patch("the diff")
-        results = [await verify_or_continue(log, deps, stopped, patch, verify, start_over) for _ in range(2)]
+        results = [
+            await verify_or_continue(log, deps, stopped, patch, verify, start_over) for _ in range(times)
+        ]
         return results, list(log.trajectory)[size:], model
 
 
@@ -149,7 +158,7 @@ async def test_a_patch_without_proof_comes_back_once_with_the_review(tmp_path: P
         Reply(text="REJECT\nNo test.", tool_calls=(), usage=REVIEW_USAGE),
         make_verdict("unproven", "."),
     )
-    results, events, model = await review_twice(
+    results, events, model = await review_work(
         tmp_path, [rejection, rejection], verdict, ReplyUsage(model="m")
     )
     review = ModelReview(approved=False, reasons="No test.", model="reviewer")
@@ -166,6 +175,22 @@ async def test_a_patch_without_proof_comes_back_once_with_the_review(tmp_path: P
     assert "add() subtracts" in shown and "It should add." in shown and "the diff" in shown
 
 
+async def test_the_review_may_reject_once_in_each_attempt(tmp_path: Path) -> None:
+    rejection = Reply(text="REJECT\nNo test.", tool_calls=(), usage=REVIEW_USAGE)
+    results, events, _ = await review_work(
+        tmp_path,
+        [rejection] * 4,
+        make_verdict("unproven", "."),
+        ReplyUsage(model="m"),
+        times=4,
+        max_attempts=2,
+    )
+    assert [result is None for result in results] == [True, True, True, False]
+    texts = [event.text for event in events if isinstance(event, Message)]
+    assert [text.startswith("This was attempt 1 of 2") for text in texts] == [False, True, False]
+    assert texts[0] == texts[2] and "No test." in texts[0]
+
+
 @pytest.mark.parametrize("kind", ["fixed", "untested"])
 async def test_a_patch_is_final_if_the_tests_prove_it_or_the_review_fails(
     tmp_path: Path, kind: VerdictKind
@@ -177,7 +202,7 @@ async def test_a_patch_is_final_if_the_tests_prove_it_or_the_review_fails(
         else ModelError("The model is down.")
     )
     # A proven patch is not tried again, even if there may be another attempt.
-    results, events, _ = await review_twice(
+    results, events, _ = await review_work(
         tmp_path, [line, line], verdict, ReplyUsage(model="m"), max_attempts=2 if kind == "fixed" else 1
     )
     review = ModelReview(approved=False, reasons="No test.", model="reviewer") if kind == "fixed" else None
@@ -205,7 +230,7 @@ async def test_no_review_exceeds_the_limits_of_the_run(
     tmp_path: Path, kind: VerdictKind, changes: dict[str, object], used: ReplyUsage, reviews: int
 ) -> None:
     approval = Reply(text="APPROVE", tool_calls=(), usage=REVIEW_USAGE)
-    results, _, model = await review_twice(tmp_path, [approval] * 2, make_verdict(kind, "."), used, **changes)
+    results, _, model = await review_work(tmp_path, [approval] * 2, make_verdict(kind, "."), used, **changes)
     assert len(model.requests) == reviews
     assert [result.review is not None for result in results if result] == [
         number < reviews for number in range(2)
