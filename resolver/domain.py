@@ -2,13 +2,15 @@
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, ClassVar, Literal, NewType
+from typing import Annotated, Literal, NewType
 
 from pydantic import Field
 
 from patchwright.resolver.cost import Cost, MinimumCost, TokenUsage, known_usd
 from patchwright.resolver.proof.conditions import Condition
 from patchwright.resolver.request.command_parser import Request, RunOptions, parse_request
+from patchwright.resolver.suites.run_results import TestRun as TestRun
+from patchwright.resolver.suites.run_results import TestStatus as TestStatus
 from patchwright.runtime.frozen_model import FrozenModel
 
 JobId = NewType("JobId", str)
@@ -190,44 +192,6 @@ class Patch(FrozenModel):
 
 
 # --- verification -------------------------------------------------------------------------------------------
-
-TestStatus = Literal["passed", "failed", "error", "skipped"]
-
-
-class TestRun(FrozenModel):
-    """The results of one run of a test command."""
-
-    __test__: ClassVar[bool] = False  # Tells pytest that this is not a test class.
-
-    command: str
-    """The command as a person would enter it in the repository's root directory."""
-    command_reason: str = ""
-    """Why this command was chosen, in one sentence; empty in logs of older versions."""
-    results: dict[str, TestStatus]
-    """Result of each test by test id. If the runner writes no report, it is empty and only `exit_code` counts."""
-    exit_code: int | None
-    """The exit code of the command; None if the command was killed at its time limit."""
-    seconds: float
-    output: str
-    """End of the output, truncated and with secrets masked."""
-    flaky: tuple[str, ...] = ()
-    """Tests that failed and then passed on the same code. Their results do not count."""
-    problem: str | None = None
-    """Why there is no result, such as a missing runner or an unreadable report; None if there is a result."""
-
-    @property
-    def passed_count(self) -> int:
-        return sum(result == "passed" for result in self.results.values())
-
-    @property
-    def failed_count(self) -> int:
-        return len(self.failed_tests)
-
-    @property
-    def failed_tests(self) -> tuple[str, ...]:
-        """Names of the tests that failed."""
-        return tuple(test for test, result in self.results.items() if result in ("failed", "error"))
-
 
 VerdictKind = Literal["empty", "regressed", "untested", "unproven", "conditional", "fixed"]
 """From worst to best."""

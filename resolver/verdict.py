@@ -111,6 +111,9 @@ def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind,
         return "unproven", f"The tests from the patch could not be run: {patch_tests.after.problem}."
     if verdict.fail_to_pass:
         return "fixed", verdict_reasons.explain_fix(verdict)
+    runs = (evidence.before, evidence.after, *((patch_tests.after,) if patch_tests else ()))
+    if not any(run.has_run_tests for run in runs):
+        return "untested", verdict_reasons.explain_unloaded_tests(evidence.before)
     return "unproven", verdict_reasons.explain_missing_evidence(verdict, evidence)
 
 
@@ -226,7 +229,14 @@ def _merge_patch_tests(evidence: Evidence) -> TestRun:
     patch_results = {
         test: result for test, result in patch_tests.after.results.items() if test not in failing
     }
-    return after.model_copy(update={"results": {**repository_results, **patch_results}, "output": output})
+    outcomes = {test: outcome for test, outcome in after.outcomes.items() if test not in patch_results}
+    return after.model_copy(
+        update={
+            "results": repository_results | patch_results,
+            "outcomes": outcomes | patch_tests.after.outcomes,
+            "output": output,
+        }
+    )
 
 
 def _repository_failures(before: TestRun, patch_tests: PatchTests) -> frozenset[str]:

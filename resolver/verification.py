@@ -22,6 +22,7 @@ from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
 from patchwright.resolver.suites.execution import run_tests_with_report
+from patchwright.resolver.suites.run_problems import require_known_options
 from patchwright.resolver.suites.runner_report import RunnerReport
 from patchwright.resolver.suites.suite import Suite, Suites
 from patchwright.resolver.verdict import decide_verdict
@@ -339,9 +340,10 @@ class _SuiteVerification:
     async def _run_with_report(
         self, role: str, patch: Patch | None, only: tuple[str, ...]
     ) -> tuple[TestRun, RunnerReport]:
-        return await run_tests_with_report(
+        run, report = await run_tests_with_report(
             self.workspace, patch, self.suite, self.sandboxes, f"{self.name}-{role}", self.seconds, only
         )
+        return require_known_options(await self.baseline_runs.start(self.suite), run), report
 
     async def _run(self, role: str, patch: Patch | None, only: tuple[str, ...] = ()) -> TestRun:
         run, _ = await self._run_with_report(role, patch, only)

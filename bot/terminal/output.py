@@ -9,7 +9,7 @@ from typing import Any
 
 from patchwright.resolver.cost import cost_fields
 from patchwright.resolver.domain import InputRequired, Outcome, Published, Rejected, Reported, Usage, Verdict
-from patchwright.resolver.text.filters import format_test_counts, patch_test_label
+from patchwright.resolver.text.filters import compare_outcomes, format_test_counts, patch_test_label
 
 MAX_LISTED = 10  # tests, or other items, in each list
 
@@ -86,8 +86,8 @@ def tests_table(verdict: Verdict) -> str:
         return "no test results"
     rows = [("", "before", "after")]
     if verdict.before.results or verdict.after.results:
-        rows.append(("passed", str(verdict.before.passed_count), str(verdict.after.passed_count)))
-        rows.append(("failed", str(verdict.before.failed_count), str(verdict.after.failed_count)))
+        outcomes = compare_outcomes(verdict.before, verdict.after)
+        rows += [(label, str(old), str(new)) for label, old, new in outcomes]
     else:
         rows.append(("exit code", str(verdict.before.exit_code), str(verdict.after.exit_code)))
     table = "\n".join(f"  {name:10} {old:>7} {new:>7}" for name, old, new in rows)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CACHE_FORMAT = 1  # increase this when baseline runs or their format change, so that older entries are ignored
+CACHE_FORMAT = 2  # increase this when baseline runs or their format change, so that older entries are ignored
 MAX_ENTRIES = 200  # maximum number of cached baselines on disk
 MAX_ENTRY_BYTES = 30_000_000  # maximum bytes of one entry
 

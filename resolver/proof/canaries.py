@@ -14,6 +14,7 @@ from typing import Self
 from patchwright.resolver.domain import Patch, TestRun, TestStatus
 from patchwright.resolver.git.new_file import add_file
 from patchwright.resolver.proof.canary_sources import CANARY_SOURCES
+from patchwright.resolver.suites.missing_modules import find_missing_modules
 from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -69,6 +70,11 @@ class Canary(FrozenModel):
         expected: dict[str, TestStatus] = {self.passing_test: "passed", self.failing_test: "failed"}
         if any(run.results.get(test) != result for test, result in expected.items()):
             problem = "the report is wrong about the two canary tests that were added"
+            modules = find_missing_modules(run.output)
+            if modules and run.results.get(self.path) == "error":
+                problem = (
+                    f"test files cannot be loaded: {modules[-1].description} is not installed in the sandbox"
+                )
             return run.model_copy(update={"results": {}, "problem": problem})
         failed = sum(result == "failed" for result in run.results.values())
         if (printed := _count_printed_failures(run.output)) is not None and printed != failed:

@@ -58,6 +58,10 @@ def _iter_conditions(verdict: Verdict, files: Iterable[str]) -> Iterator[Conditi
     for path in verdict.reverted_test_config:
         sentence = f"The tests ran without the change to {inline_code(path)}."
         yield Condition(kind="changed_test_config", sentence=sentence, path=path)
+    code = verdict.after.unexplained_exit_code if verdict.after else None
+    if code and verdict.before and not verdict.before.unexplained_exit_code:
+        sentence = f"The test command exits with {code} with this change, although no test fails."
+        yield Condition(kind="failing_command", sentence=sentence)
 
 
 def _group(tests: Iterable[str], key: Callable[[str], str]) -> list[tuple[str, ...]]:

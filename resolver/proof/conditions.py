@@ -9,7 +9,12 @@ from typing import Literal, get_args
 from patchwright.runtime.frozen_model import FrozenModel
 
 ConditionKind = Literal[
-    "changed_expectations", "tests_not_run", "deleted_test_file", "weakened_tests", "changed_test_config"
+    "changed_expectations",
+    "tests_not_run",
+    "deleted_test_file",
+    "weakened_tests",
+    "changed_test_config",
+    "failing_command",
 ]
 
 
@@ -60,6 +65,8 @@ def _summarize_kind(kind: ConditionKind, conditions: Sequence[Condition]) -> str
             return f"weakens the tests in {len(conditions)} {_plural('file', len(conditions))}"
         case "changed_test_config":
             return "changes the test configuration"
+        case "failing_command":
+            return "makes the test command fail"
 
 
 def _plural(word: str, count: int) -> str:

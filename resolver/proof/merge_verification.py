@@ -67,6 +67,11 @@ def combine_runs(head: TestRun, base: TestRun) -> TestRun:
     return head.model_copy(
         update={
             "results": base.results | head.results | passed,
+            "outcomes": {
+                test: outcome
+                for test, outcome in (base.outcomes | head.outcomes).items()
+                if test not in passed
+            },
             "exit_code": 0 if 0 in (head.exit_code, base.exit_code) else head.exit_code,
             "flaky": tuple(sorted({*head.flaky, *base.flaky})),
             "seconds": head.seconds + base.seconds,

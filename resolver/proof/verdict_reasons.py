@@ -3,6 +3,7 @@
 from patchwright.resolver.domain import TestRun, Verdict, VerdictKind
 from patchwright.resolver.proof.conditions import summarize_conditions
 from patchwright.resolver.proof.evidence import Evidence, PatchTests
+from patchwright.resolver.suites.missing_modules import INSTALL_ADVICE, find_missing_modules
 from patchwright.resolver.suites.runner_names import NOTHING_COLLECTED
 from patchwright.resolver.text.filters import list_names, list_tests
 
@@ -50,6 +51,14 @@ def explain_missing_evidence(verdict: Verdict, evidence: Evidence) -> str:
         cause = "they may need something that the sandbox lacks, such as a network or a service"
         return f"All tests fail without the patch and with it: {cause}."
     return "No test changed from failing to passing with the patch, so no test shows the fix."
+
+
+def explain_unloaded_tests(before: TestRun) -> str:
+    """Says why no test ran, if the runner could not load any test file."""
+    reason = "No test file could be loaded, with the patch or without it"
+    if modules := find_missing_modules(before.output):
+        return f"{reason}: {modules[-1].description} is not installed in the sandbox; {INSTALL_ADVICE}."
+    return f"{reason}."
 
 
 def explain_unchanged_code(verdict: Verdict) -> str:

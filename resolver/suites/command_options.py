@@ -54,6 +54,14 @@ def add_report_options(command: str, runner_name: RunnerName) -> str:
     return command
 
 
+def extend_variable(command: str, name: str, addition: str) -> str:
+    """Appends text to the value that the command assigns to an environment variable. The shell expands the
+    variables in the text. Returns the command unchanged if it does not assign the variable.
+    """
+    assignment = re.compile(rf"""(?<![\w$]){name}=(?:"[^"\n]*"|'[^'\n]*'|[^\s"';&|()<>])*""")
+    return assignment.sub(lambda match: f'{match[0]}"{addition}"', command)
+
+
 def _command_without_paths(command: str, runner_name: RunnerName) -> str | None:
     """Returns the command without its path arguments, so that selected tests can be appended. Returns None if
     the command is too complex.

@@ -2,14 +2,15 @@
 write to it.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 from xml.etree.ElementTree import ParseError
 
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser
 from pydantic import Field
 
-from patchwright.resolver.domain import TestStatus
+from patchwright.resolver.suites.run_results import RunnerOutcome, TestStatus
 from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_REPORT_BYTES = 20_000_000  # maximum bytes of a report
@@ -35,10 +36,51 @@ class RunnerReport(FrozenModel):
     """Message of each failure or error, by test id. Only the last MAX_MESSAGE characters of a message are
     kept.
     """
+    outcomes: dict[str, RunnerOutcome] = Field(default_factory=dict)
+    """The runner's own name for a result, by test id, if it is more specific."""
+    retries: dict[str, int] = Field(default_factory=dict)
+    """How often the runner repeated a test, by test id. Tests that ran once are left out."""
+    unfinished_files: tuple[str, ...] = ()
+    """Test files whose process ended before their last test, for example because it was killed. The outcome of
+    each of these files is "error".
+    """
     problem: str | None = None
     """One sentence that says why the report is invalid; None if it is valid."""
     output: str | None = None
     """The tests' output; None if the report does not contain it."""
+
+    def rename_tests(self, rename: Callable[[str], str]) -> Self:
+        """Returns the report with other test ids and file paths."""
+        return self._map_tests(lambda tests: {rename(test): value for test, value in tests.items()})
+
+    def filter_tests(self, is_included: Callable[[str], bool]) -> Self:
+        """Returns the report with only some of its tests and files."""
+        return self._map_tests(
+            lambda tests: {test: value for test, value in tests.items() if is_included(test)}
+        )
+
+    def _map_tests(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Self:
+        return self.model_copy(
+            update={
+                "results": change(self.results),
+                "messages": change(self.messages),
+                "outcomes": change(self.outcomes),
+                "retries": change(self.retries),
+                "unfinished_files": tuple(change(dict.fromkeys(self.unfinished_files))),
+            }
+        )
+
+    def merge(self, other: Self) -> Self:
+        """Returns a report with the tests of both reports. If a test is in both, the other report counts."""
+        return self.model_copy(
+            update={
+                "results": self.results | other.results,
+                "messages": self.messages | other.messages,
+                "outcomes": self.outcomes | other.outcomes,
+                "retries": self.retries | other.retries,
+                "unfinished_files": self.unfinished_files + other.unfinished_files,
+            }
+        )
 
 
 def parse_junit_xml(content: bytes) -> RunnerReport:
@@ -60,7 +102,16 @@ def parse_junit_xml(content: bytes) -> RunnerReport:
         return RunnerReport(problem=str(exc))
     if not reader.suites:
         return RunnerReport(problem="the test report contains no test suite")
-    return RunnerReport(results=reader.results, messages=reader.messages)
+    return RunnerReport(
+        results=reader.results,
+        messages=reader.messages,
+        outcomes={
+            test: outcome
+            for test, outcome in reader.outcomes.items()
+            if reader.results[test] == ("passed" if outcome == "xpassed" else "skipped")
+        },
+        retries=reader.retries,
+    )
 
 
 class _InvalidJUnitReport(Exception):
@@ -107,6 +158,8 @@ class _JUnitTarget:
     def __init__(self) -> None:
         self.results: dict[str, TestStatus] = {}
         self.messages: dict[str, str] = {}
+        self.outcomes: dict[str, RunnerOutcome] = {}
+        self.retries: dict[str, int] = {}
         self.suites = 0
         self._open: list[_SuiteCounts] = []
         self._case: str | None = None
@@ -125,6 +178,17 @@ class _JUnitTarget:
         elif name in _JUNIT_RESULTS and self._case is not None:
             self._outcomes.append(_JUNIT_RESULTS[name])
             self._text = [attributes.get("message", "")[:MAX_MESSAGE], "\n"]
+            if attributes.get("type") == "pytest.xfail":
+                self.outcomes[self._case] = "xfailed"
+        elif name == "property" and self._case is not None:
+            self._read_property(self._case, attributes.get("name"), attributes.get("value", ""))
+
+    def _read_property(self, test: str, name: str | None, value: str) -> None:
+        """Reads the properties that Patchwright's pytest plugin adds to a test."""
+        if (name, value) == ("patchwright_outcome", "xpassed"):
+            self.outcomes[test] = "xpassed"
+        elif name == "patchwright_retries" and value.isdecimal() and len(value) < 4:
+            self.retries[test] = int(value)
 
     def data(self, text: str) -> None:
         if self._text is not None:

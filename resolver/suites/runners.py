@@ -20,6 +20,8 @@ REPORT_VARIABLE = "PATCHWRIGHT_REPORT"
 """Environment variable with the path where a test command may write a JUnit XML report."""
 REPORTER_DIR_VARIABLE = "PATCHWRIGHT_REPORTER_DIR"
 """Environment variable with the directory of a runner's `reporter_file`."""
+PYTEST_PLUGIN = "patchwright_pytest"
+"""Module in reporters/ that is loaded as a pytest plugin."""
 MAX_SELECTED = 300  # maximum number of tests on one command line; for more, the whole suite runs
 
 # Prefixes that do not change which program a command runs. The quantifiers are possessive. Otherwise, a long
@@ -60,6 +62,8 @@ class RunnerSpec:
     """
     reporter_file: str | None = None
     """A file in reporters/ that the runner needs. It is copied into a separate directory of the sandbox."""
+    module_path_variable: str = ""
+    """Environment variable with a search path, such as PYTHONPATH. The directory of the file is added to it."""
     module_replacement: str | None = None
     """Replaces `-m` and the following word in a Python runner's command."""
     report_source: Literal["file", "output", "files"] = "file"
@@ -147,9 +151,12 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
         parse_report=parse_junit,
         # xunit1 includes the file of each test
         environment={
-            "PYTEST_ADDOPTS": "--junitxml={report} -o junit_family=xunit1 --continue-on-collection-errors"
+            "PYTEST_ADDOPTS": f"-p {PYTEST_PLUGIN} --junitxml={{report}} -o junit_family=xunit1 "
+            "--continue-on-collection-errors --maxfail=0"
         },
         environment_suffices=True,
+        reporter_file=f"{PYTEST_PLUGIN}.py",
+        module_path_variable="PYTHONPATH",
         select_tests=_select_pytest,
     ),
     "unittest": RunnerSpec(
@@ -235,7 +242,7 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
         invocation=r"rails\s+test|ruby\s(?:[^;&|]*\s)?-I\s?\S*test\b",
         parse_report=json_reports.parse_json_lines,
         reporter_file="minitest/patchwright_plugin.rb",
-        environment={"RUBYLIB": "{helper}"},
+        module_path_variable="RUBYLIB",
         environment_suffices=True,
     ),
     "junit": RunnerSpec(

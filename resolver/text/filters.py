@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from patchwright.resolver.cost import format_usd
-from patchwright.resolver.domain import TestStatus, Usage, Verdict
+from patchwright.resolver.domain import TestRun, TestStatus, Usage, Verdict
 from patchwright.resolver.proof.conditions import Condition
 from patchwright.resolver.summary import clip_line
 
@@ -132,16 +132,43 @@ def format_usage(usage: Usage) -> str:
     return "" if usage.cost is None else format_usd(usage.cost)
 
 
+_PLURAL_OUTCOMES = {
+    "error": "errors",
+    "unexpected success": "unexpected successes",
+    "expected failure": "expected failures",
+    "retry": "retries",
+}
+
+
+def format_test_run(run: TestRun) -> str:
+    """Counts the results of a test run in the words of its runner: `1 failed, 41 passed, 2 xfailed`."""
+    counts = run.counts | ({"retry": run.retry_count} if run.retry_count else {})
+    return ", ".join(f"{count} {outcome_label(outcome, count)}" for outcome, count in counts.items())
+
+
 def format_test_counts(statuses: Iterable[TestStatus]) -> str:
     """Counts test results and lists the worst first: `3 failed, 1 passed`."""
     counts = Counter(statuses)
-    labels: dict[TestStatus, str] = {
-        "failed": "failed",
-        "error": "with errors",
-        "skipped": "skipped",
-        "passed": "passed",
-    }
-    return ", ".join(f"{counts[status]} {label}" for status, label in labels.items() if counts[status])
+    order: tuple[TestStatus, ...] = ("failed", "error", "passed", "skipped")
+    return ", ".join(
+        f"{counts[status]} {outcome_label(status, counts[status])}" for status in order if counts[status]
+    )
+
+
+def outcome_label(outcome: str, count: int = 2) -> str:
+    """Returns the name of an outcome in a list of counts, such as `errors`."""
+    return outcome if count == 1 else _PLURAL_OUTCOMES.get(outcome, outcome)
+
+
+def compare_outcomes(before: TestRun, after: TestRun) -> list[tuple[str, int, int]]:
+    """Returns a label and the counts of both runs for each outcome that one of them has. Passed tests come first."""
+    counts = before.counts, after.counts
+    usual = ("passed", "failed") if before.has_run_tests or after.has_run_tests else ()
+    outcomes = dict.fromkeys((*usual, *counts[0], *counts[1]))
+    rows = [(outcome_label(name), counts[0].get(name, 0), counts[1].get(name, 0)) for name in outcomes]
+    if before.retry_count or after.retry_count:
+        rows.append((outcome_label("retry"), before.retry_count, after.retry_count))
+    return rows
 
 
 def patch_test_label(verdict: Verdict) -> str:

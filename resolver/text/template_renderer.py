@@ -27,6 +27,8 @@ def render(template: str, **values: Any) -> str:
             format_duration=filters.format_duration,
             format_size=filters.format_size,
             format_test_counts=filters.format_test_counts,
+            format_test_run=filters.format_test_run,
+            compare_outcomes=filters.compare_outcomes,
             format_usage=filters.format_usage,
             inline_code=filters.inline_code,
             is_loopback=is_loopback,

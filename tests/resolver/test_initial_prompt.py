@@ -139,7 +139,7 @@ def test_the_baseline_lists_the_failing_tests() -> None:
         output="",
     )
     text = written(issue(), suite=SUITE, before=before)
-    assert "On the untouched code: 1 passed, 1 failed (1.2 s)." in text
+    assert "On the untouched code: 1 failed, 1 passed (1.2 s)." in text
     assert "tests/test_a.py::test_x" in text
 
 
@@ -152,7 +152,7 @@ def test_a_baseline_in_which_no_test_passes_shows_the_output() -> None:
         output="PackageNotFoundError: No package metadata was found for calc\n",
     )
     text = written(issue(), suite=SUITE, before=before)
-    assert "On the untouched code, no test passed: 2 failed (1.2 s)." in text
+    assert "On the untouched code, no test passed: 2 errors (1.2 s)." in text
     assert "No package metadata was found for calc" in text and "nothing can be proven" in text
     assert "you need not repeat" not in prompt_texts.render_baseline(before)
 

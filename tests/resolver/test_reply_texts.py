@@ -201,7 +201,7 @@ def test_new_tests_are_listed_with_their_results_at_base() -> None:
         "| --- | ---: | ---: |\n"
         "| passed | 1 | 4 |\n"
         "| failed | 0 | 0 |\n"
-        "| new tests, without and with the change | 1 failed, 1 with errors, 1 passed | 3 passed |\n"
+        "| new tests, without and with the change | 1 failed, 1 error, 1 passed | 3 passed |\n"
     ) in text
     assert "\nFail without the change, pass with it:\n- `t::b`\n- `t::c`\n" in text
     changed = {"new_tests_at_base": {"t::a": "failed"}, "fail_to_pass": ("t::a", "t::e")}

@@ -23,12 +23,15 @@ export default async function* report(events) {
       const isFile = depth === 0 && (data.name === file || /^\/.*\.[cm]?[jt]sx?$/.test(data.name));
       if (isFile && !failed) continue;
       const skipped = data.skip !== undefined || data.todo !== undefined;
-      const cause = data.details?.error?.cause ?? data.details?.error;
+      const error = data.details?.error;
+      const cause = error?.cause ?? error;
       tests += 1;
       yield JSON.stringify({
         file: isFile ? data.name : file,
         name: isFile ? "" : name.join(" > "),
         result: isFile ? "error" : failed ? "failed" : skipped ? "skipped" : "passed",
+        outcome: data.todo === undefined ? null : "todo",
+        is_unfinished: isFile && (Boolean(error?.signal) || error?.failureType === "testTimeoutFailure"),
         message: failed ? String(cause?.stack ?? cause ?? "").slice(-8000) : "",
       }) + "\n";
     }

@@ -48,17 +48,20 @@ def module_file(module: str) -> str:
 
 
 class ReportingResult(unittest.TextTestResult):
-    """A test result that also records the outcome of each test."""
+    """A test result that also records the result of each test."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.results: dict[tuple[str, str], str] = {}
         self.outcomes: dict[tuple[str, str], str] = {}
         self.messages: dict[tuple[str, str], str] = {}
 
-    def record(self, test: Any, outcome: str, error: Any = None) -> None:
-        test = getattr(test, "test_case", test)  # the outcome of a subtest counts for its test
+    def record(self, test: Any, result: str, error: Any = None, outcome: str | None = None) -> None:
+        test = getattr(test, "test_case", test)  # the result of a subtest counts for its test
         key = locate_test(test)
-        self.outcomes[key] = min(outcome, self.outcomes.get(key, outcome), key=SEVERITY_ORDER.index)
+        self.results[key] = min(result, self.results.get(key, result), key=SEVERITY_ORDER.index)
+        if outcome:
+            self.outcomes[key] = outcome
         if error:
             self.messages[key] = self.messages.get(key, "") + "".join(traceback.format_exception(*error))
 
@@ -80,11 +83,11 @@ class ReportingResult(unittest.TextTestResult):
 
     def addExpectedFailure(self, test: Any, err: Any) -> None:
         super().addExpectedFailure(test, err)
-        self.record(test, "skipped")
+        self.record(test, "skipped", outcome="expected failure")
 
     def addUnexpectedSuccess(self, test: Any) -> None:
         super().addUnexpectedSuccess(test)
-        self.record(test, "failed")
+        self.record(test, "failed", outcome="unexpected success")
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
         super().addSubTest(test, subtest, err)
@@ -97,11 +100,12 @@ class ReportingResult(unittest.TextTestResult):
                 {
                     "file": key[0],
                     "name": key[1],
-                    "result": outcome,
+                    "result": result,
                     "message": self.messages.get(key, "")[-8000:],
+                    "outcome": self.outcomes.get(key),
                 }
             )
-            for key, outcome in self.outcomes.items()
+            for key, result in self.results.items()
         ]
         return [*lines, json.dumps({"tests": len(lines)})]
 
@@ -113,6 +117,7 @@ class ReportingRunner(unittest.TextTestRunner):
     selected: frozenset[str] = frozenset()
 
     def run(self, test: Any) -> Any:
+        self.failfast = False
         result: Any = super().run(self.select(test) if self.selected else test)
         with open(self.report_path, "w", encoding="utf-8") as report:
             report.write("\n".join(result.report_lines()) + "\n")

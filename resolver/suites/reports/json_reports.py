@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from patchwright.resolver.domain import TestStatus
 from patchwright.resolver.suites.reports.report_builder import InvalidReport, LenientModel, ReportBuilder
+from patchwright.resolver.suites.run_results import RunnerOutcome, TestStatus
 from patchwright.resolver.suites.runner_report import MAX_ID, RunnerReport
 
 _JEST_RESULTS: dict[str, TestStatus] = {
@@ -30,6 +30,8 @@ class _JestTest(LenientModel):
     fullName: str  # noqa: N815 (theirs)
     status: str
     failureMessages: tuple[str, ...] | None = None  # noqa: N815
+    invocations: int | None = None
+    """How often jest ran the test; vitest does not say it."""
 
 
 class _JestFile(LenientModel):
@@ -59,6 +61,8 @@ def parse_jest(content: bytes, root: str) -> RunnerReport:
                 collected.test_id(file.name, test.fullName),
                 _map_status(_JEST_RESULTS, test.status),
                 message or file.message,
+                "todo" if test.status == "todo" else None,
+                retries=(test.invocations or 1) - 1,
             )
     counts = {
         "tests": collected.total,
@@ -89,6 +93,7 @@ class _MochaTest(LenientModel):
     fullTitle: str  # noqa: N815 (theirs)
     file: str | None = None
     err: _MochaError = _MochaError()
+    currentRetry: int = 0  # noqa: N815
 
 
 class _MochaStats(LenientModel):
@@ -118,7 +123,13 @@ def parse_mocha(content: bytes, root: str) -> RunnerReport:
     for tests, result in outcomes:
         for test in tests:
             message = test.err.stack or test.err.message or ""
-            collected.add(collected.test_id(test.file or "", test.fullTitle), result, message)
+            collected.add(
+                collected.test_id(test.file or "", test.fullTitle),
+                result,
+                message,
+                "pending" if result == "skipped" else None,
+                retries=test.currentRetry,
+            )
     found = {"tests": len(parsed.tests), "passes": len(parsed.passes), "failures": len(parsed.failures)}
     collected.check_totals(parsed.stats.model_dump(), found | {"pending": len(parsed.pending)})
     return collected.build()
@@ -161,6 +172,7 @@ def parse_rspec(content: bytes, root: str) -> RunnerReport:
             collected.test_id(example.file_path, example.full_description),
             _map_status(_RSPEC_RESULTS, example.status),
             example.exception.message or "" if example.exception else "",
+            "pending" if example.status == "pending" else None,
         )
     totals = {"tests": parsed.summary.example_count, "failures": parsed.summary.failure_count}
     collected.check_totals(totals, {"tests": collected.total, "failures": collected.counts["failed"]})
@@ -257,6 +269,8 @@ class _TestLine(LenientModel):
     name: str = ""
     result: TestStatus
     message: str = ""
+    outcome: RunnerOutcome | None = None
+    is_unfinished: bool = False
 
 
 class _TotalLine(LenientModel):
@@ -271,7 +285,10 @@ def parse_json_lines(content: bytes, root: str) -> RunnerReport:
         raise InvalidReport("the test report ends before the last test")
     for line in tests:
         test = _TestLine.model_validate_json(line)
+        if test.is_unfinished:
+            collected.add_unfinished_file(test.file, test.message)
+            continue
         name = collected.test_id(test.file, test.name) if test.name else collected.relative_path(test.file)
-        collected.add(name, test.result, test.message)
+        collected.add(name, test.result, test.message, test.outcome)
     collected.check_totals({"tests": _TotalLine.model_validate_json(last).tests}, {"tests": collected.total})
     return collected.build()

@@ -1,6 +1,5 @@
 """Parses JUnit XML reports: one file, or several files that were concatenated."""
 
-from patchwright.resolver.domain import TestStatus
 from patchwright.resolver.suites.runner_report import MAX_TESTS, RunnerReport, parse_junit_xml
 
 FILE_SEPARATOR = b"\0"
@@ -13,18 +12,16 @@ def parse_junit(content: bytes, root: str) -> RunnerReport:
 
 def parse_junit_files(content: bytes, root: str) -> RunnerReport:
     """Returns the merged results of all files. If a file has a problem, returns only the first problem."""
-    results: dict[str, TestStatus] = {}
-    messages: dict[str, str] = {}
+    merged = RunnerReport()
     for part in content.split(FILE_SEPARATOR):
         if not part.strip():
             continue
         report = parse_junit_xml(part)
         if report.problem:
             return report
-        results |= report.results
-        messages |= report.messages
-        if len(results) > MAX_TESTS:
+        merged = merged.merge(report)
+        if len(merged.results) > MAX_TESTS:
             return RunnerReport(problem=f"the test report contains more than {MAX_TESTS} tests")
-    if not results:
+    if not merged.results:
         return RunnerReport(problem="the command wrote no test report")
-    return RunnerReport(results=results, messages=messages)
+    return merged

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from pydantic import BaseModel, ConfigDict
 
-from patchwright.resolver.domain import TestStatus
+from patchwright.resolver.suites.run_results import RunnerOutcome, TestStatus
 from patchwright.resolver.suites.runner_report import (
     MAX_ID,
     MAX_MESSAGE,
@@ -36,22 +36,46 @@ class ReportBuilder:
         self._root = root.rstrip("/") + "/"
         self._results: dict[str, TestStatus] = {}
         self._messages: dict[str, str] = {}
+        self._outcomes: dict[str, RunnerOutcome] = {}
+        self._retries: dict[str, int] = {}
+        self._unfinished_files: dict[str, None] = {}
         self.counts = dict[TestStatus, int](passed=0, failed=0, error=0, skipped=0)
 
-    def add(self, test: str, result: TestStatus, message: str = "") -> None:
+    def add(
+        self,
+        test: str,
+        result: TestStatus,
+        message: str = "",
+        outcome: RunnerOutcome | None = None,
+        retries: int = 0,
+    ) -> None:
         """Adds the outcome of a test. If a test has several outcomes, the most severe one is kept. Raises
         InvalidReport if there are more than MAX_TESTS tests.
+
+        `outcome` is the runner's own name for the result, if it is more specific.
         """
         test = test.strip()[:MAX_ID]
         if not test:
             raise InvalidReport("the test report has a test without a name")
         self.counts[result] += 1
         previous = self._results.get(test)
-        self._results[test] = min(result, previous, key=SEVERITY_ORDER.index) if previous else result
+        if previous is None or SEVERITY_ORDER.index(result) < SEVERITY_ORDER.index(previous):
+            self._results[test] = result
+            self._outcomes.pop(test, None)
+            if outcome is not None:
+                self._outcomes[test] = outcome
+        if retries > 0:
+            self._retries[test] = self._retries.get(test, 0) + retries
         if len(self._results) > MAX_TESTS:
             raise InvalidReport(f"the test report contains more than {MAX_TESTS} tests")
         if message and result in ("failed", "error"):
             self._messages[test] = (self._messages.get(test, "") + message.strip() + "\n")[-MAX_MESSAGE:]
+
+    def add_unfinished_file(self, path: str, message: str = "") -> None:
+        """Adds a test file whose process ended before its last test."""
+        file = self.relative_path(path)
+        self.add(file, "error", message)
+        self._unfinished_files[file] = None
 
     def relative_path(self, path: str) -> str:
         """Returns the path relative to the suite's directory."""
@@ -76,4 +100,11 @@ class ReportBuilder:
                 raise InvalidReport(f"the test report claims {claimed[name]} {name}, but contains {number}")
 
     def build(self, output: str | None = None) -> RunnerReport:
-        return RunnerReport(results=self._results, messages=self._messages, output=output)
+        return RunnerReport(
+            results=self._results,
+            messages=self._messages,
+            outcomes=self._outcomes,
+            retries=self._retries,
+            unfinished_files=tuple(self._unfinished_files),
+            output=output,
+        )

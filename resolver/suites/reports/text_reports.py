@@ -2,12 +2,15 @@
 
 import re
 
-from patchwright.resolver.domain import TestStatus
 from patchwright.resolver.suites.reports.report_builder import InvalidReport, ReportBuilder
+from patchwright.resolver.suites.run_results import RunnerOutcome, TestStatus
 from patchwright.resolver.suites.runner_report import RunnerReport
 
 _TEST_POINT = re.compile(r"(?P<indent> *)(?P<bad>not )?ok\b *(?P<number>\d+)? *(?:- )?(?P<name>.*)")
 _DIRECTIVE = re.compile(r"(?P<name>.*?)(?:^|\s)#\s*(?P<what>skip|todo|time=)(?P<why>.*)", re.IGNORECASE)
+_SUBTEST = re.compile(r"# Subtest: (.*)")
+# In the diagnostic of a file: the process was killed, by itself or at the runner's time limit.
+_KILLED = re.compile(r"^\s*(?:signal: ['\"]?SIG|expired: )", re.MULTILINE)
 _PLAN = re.compile(r"( *)1\.\.(\d+)\b")
 _FILE_NAME = re.compile(r"[^\s:]*[^\s:/]\.\w{1,4}")
 SUBTEST_INDENT = 4  # spaces of indentation per level of subtests
@@ -21,7 +24,8 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
 
     Some runners report a whole file like a test, and the file's tests as subtests. The ids of these tests then
     begin with the file's path, as in `test/a.js::adds > zero`. If a file failed and has no subtests, it could
-    not be run. Source: testanything.org, versions 13 and 14.
+    not be run. If a test or file ended before all its subtests did, it failed, and the finished subtests count.
+    Source: testanything.org, versions 13 and 14.
     """
     levels = [_TapLevel()]
     diagnostic: list[str] | None = None
@@ -37,13 +41,15 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
             diagnostic = []
         elif stripped.startswith("Bail out!"):
             raise InvalidReport(f"the tests bailed out ({stripped[:200]})")
+        elif heading := _SUBTEST.fullmatch(line):
+            levels[0].heading = heading[1].strip()
         elif plan := _PLAN.match(line):
             _enter_level(levels, len(plan[1]) // SUBTEST_INDENT)
             levels[-1].planned = int(plan[2][:9])
         elif point := _TEST_POINT.fullmatch(line):
             depth = len(point["indent"]) // SUBTEST_INDENT
+            _enter_level(levels, depth if len(levels) < depth + 2 else depth + 1)
             subtests = levels.pop() if len(levels) == depth + 2 else None
-            _enter_level(levels, depth)
             levels[-1].add(point, subtests)
     if len(levels) > 1:
         raise InvalidReport("the test report ends before the last test")
@@ -61,7 +67,9 @@ def parse_tape(content: bytes, root: str) -> RunnerReport:
             directive = _DIRECTIVE.fullmatch(point["name"])
             skipped = directive is not None and directive["what"].lower() != "time="
             result: TestStatus = "skipped" if skipped else "failed" if point["bad"] else "passed"
-            collected.add(heading or point["name"] or f"test {count}", result)
+            is_todo = directive is not None and directive["what"].lower() == "todo"
+            outcome: RunnerOutcome | None = "todo" if is_todo else None
+            collected.add(heading or point["name"] or f"test {count}", result, outcome=outcome)
         elif plan := _PLAN.match(line):
             if planned is not None:
                 raise InvalidReport("the test report has two plans")
@@ -81,66 +89,94 @@ class _TapLevel:
     """
 
     def __init__(self) -> None:
-        self.points: list[tuple[tuple[str, ...], TestStatus, str]] = []
-        """For each test: its names from this level down to the test itself, its outcome, and its diagnostic."""
+        self.points: list[tuple[tuple[str, ...], TestStatus, str, RunnerOutcome | None]] = []
+        """For each test: its names from this level down to the test itself, its outcome, its diagnostic, and
+        the runner's own name for the outcome.
+        """
         self.count = 0
         self.planned: int | None = None
+        self.heading = ""
+        """The name that the report announced for the present test; "" if it announces none."""
+        self.is_incomplete = False
+        """True if a test at this level began but did not end."""
+        self.killed: set[str] = set()
+        """The tests at this level whose process was killed."""
+        self._last_name = ""
         self._last_has_subtests = False
 
     def add(self, point: re.Match[str], subtests: "_TapLevel | None") -> None:
         self.count += 1
         name = point["name"]
         result: TestStatus = "failed" if point["bad"] else "passed"
+        outcome: RunnerOutcome | None = None
         if directive := _DIRECTIVE.fullmatch(name):
-            name = directive["name"]
-            result = result if directive["what"].lower() == "time=" else "skipped"
+            name, what = directive["name"], directive["what"].lower()
+            result = result if what == "time=" else "skipped"
+            outcome = "todo" if what == "todo" else None
         name = name.strip().replace("\\#", "#") or f"test {self.count}"
+        if name == "timeout!" and self.heading:
+            name = self.heading
+        self._last_name, self.heading = name, ""
         self._last_has_subtests = subtests is not None and bool(subtests.points)
         if subtests is not None and subtests.points:
-            subtests.check_plan()
             self.points += (
-                ((name, *path), subresult, message) for path, subresult, message in subtests.points
+                ((name, *path), subresult, message, subtest_outcome)
+                for path, subresult, message, subtest_outcome in subtests.points
             )
-            if result != "failed" or any(subresult == "failed" for _, subresult, _ in subtests.points):
+            is_explained = any(subresult == "failed" for _, subresult, _, _ in subtests.points)
+            if subtests.is_unfinished:
+                result, outcome = "failed", None
+            elif result != "failed" or is_explained:
                 return
-        self.points.append(((name,), result, ""))
+        self.points.append(((name,), result, "", outcome))
 
     def add_diagnostic(self, diagnostic: str) -> None:
         """Adds the diagnostic to the last test. Ignores it if that test has subtests, which have their own."""
+        if _KILLED.search(diagnostic):
+            self.killed.add(self._last_name)
         if self.points and not self._last_has_subtests:
-            path, result, _ = self.points[-1]
-            self.points[-1] = path, result, diagnostic
+            path, result, _, outcome = self.points[-1]
+            self.points[-1] = path, result, diagnostic, outcome
 
-    def check_plan(self) -> None:
-        if self.planned not in (None, self.count):
-            raise InvalidReport(f"the test report plans {self.planned} tests, but contains {self.count}")
+    @property
+    def is_unfinished(self) -> bool:
+        return self.is_incomplete or self.planned not in (None, self.count)
 
 
 def _enter_level(levels: list[_TapLevel], depth: int) -> None:
     """Adds levels until the last one has this depth. Several levels may be added at once, because a report
-    may begin with nested subtests. Raises InvalidReport if the depth is not valid.
+    may begin with nested subtests. Removes deeper levels: their test did not end. Raises InvalidReport if the
+    depth is not valid.
     """
-    while len(levels) <= depth <= MAX_DEPTH:
-        levels.append(_TapLevel())
-    if depth != len(levels) - 1:
+    if depth > MAX_DEPTH:
         raise InvalidReport("the test report has an invalid nesting")
+    while len(levels) <= depth:
+        levels.append(_TapLevel())
+    while len(levels) > depth + 1:
+        levels.pop()
+        levels[-1].is_incomplete = True
 
 
 def _build_report(level: _TapLevel, root: str) -> RunnerReport:
-    level.check_plan()
+    if level.planned not in (None, level.count):
+        raise InvalidReport(f"the test report plans {level.planned} tests, but contains {level.count}")
     collected = ReportBuilder(root)
     counts: dict[tuple[str, ...], int] = {}
-    for path, result, message in level.points:
+    for path, result, message, outcome in level.points:
         counts[path] = count = counts.get(path, 0) + 1
         *parents, name = path
         unique_name = f"{name} ({count})" if count > 1 else name  # assertions have no name of their own
         file = collected.relative_path(path[0])
         if _FILE_NAME.fullmatch(file) is None:
-            collected.add(" > ".join((*parents, unique_name)), result, message)
+            collected.add(" > ".join((*parents, unique_name)), result, message, outcome)
         elif not parents:
             collected.add(file, "error" if result == "failed" else result, message)
         else:
-            collected.add(collected.test_id(file, " > ".join((*parents[1:], unique_name))), result, message)
+            test = collected.test_id(file, " > ".join((*parents[1:], unique_name)))
+            collected.add(test, result, message, outcome)
+    for name in sorted(level.killed):
+        if _FILE_NAME.fullmatch(file := collected.relative_path(name)):
+            collected.add_unfinished_file(file)
     return collected.build()
 
 

@@ -63,9 +63,19 @@ async def test_a_run_has_the_result_of_each_test_by_pytest_id(open_verifier) -> 
             r"pytest stopped before any test \(ZeroDivisionError: division",
         ),
         (
-            {"tox.ini": "[pytest]\naddopts = --cov"},
+            {"tox.ini": "[pytest]\naddopts = --maxfail=many"},
             "python3 -m pytest",
-            r".* \(unrecognized arguments: --cov\); add",
+            r"pytest stopped before any test \(argument --maxfail: invalid int value: 'many'\); add",
+        ),
+        (
+            {"conftest.py": "import nothing_like.it"},
+            "python3 -m pytest",
+            r"no test ran, because the Python module `nothing_like` is not installed in the sandbox; install it",
+        ),
+        (
+            {"conftest.py": "def pytest_sessionstart(session):\n    session.nothing"},
+            "python3 -m pytest",
+            r"pytest stopped before any test \(AttributeError: 'Session' object has no attribute 'nothing'\)",
         ),
         (
             {"a.py": ""},
@@ -86,8 +96,8 @@ async def test_a_run_has_the_result_of_each_test_by_pytest_id(open_verifier) -> 
         ),
         (
             {"test_a.py": "def test_a(): pass"},
-            "python3 -m pytest && exit 3",
-            r"the test command exited with 3, although its report shows no failure",
+            "python3 -m pytest && kill -SEGV $$",
+            r"the test command was killed by SIGSEGV",
         ),
     ],
 )
@@ -96,6 +106,15 @@ async def test_a_failed_test_run_says_why_and_what_to_do(open_verifier, files, c
         run = await verifier.run(Suite(command=command, runner="pytest", command_reason=""))
     assert run.problem is not None and re.match(problem, run.problem), run.problem
     assert run.results == {}
+
+
+async def test_a_command_that_fails_after_its_tests_passed_has_results(open_verifier) -> None:
+    async with open_verifier({"test_a.py": "def test_a(): pass"}) as verifier:
+        run = await verifier.run(
+            Suite(command="python3 -m pytest && exit 3", runner="pytest", command_reason="")
+        )
+    assert (run.results, run.problem) == ({"test_a.py::test_a": "passed"}, None)
+    assert (run.exit_code, run.unexplained_exit_code) == (3, 3)
 
 
 async def test_a_suite_that_hangs_is_killed_at_its_limit(open_verifier) -> None:
