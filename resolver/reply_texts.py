@@ -132,6 +132,11 @@ def render_setup_failed(
     ).strip()
 
 
+def render_setup_python_mismatch(needed: str, present: str) -> str:
+    """Explains that the image has another version of Python than the project needs."""
+    return render_reply("setup_python_mismatch.md.j2", needed=needed, present=present).strip()
+
+
 def render_setup_missing_programs(programs: Sequence[str]) -> str:
     """Explains that the image lacks programs that the setup needs."""
     return render_reply("setup_missing_programs.md.j2", programs=programs).strip()

@@ -2,28 +2,42 @@
 that later runs can reuse it.
 """
 
+import asyncio
 import hashlib
 import logging
 import re
 import shlex
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
 
 from patchwright.resolver import reply_texts
 from patchwright.resolver.errors import ResolverError
-from patchwright.resolver.preparation.poetry import developer_requirements
-from patchwright.resolver.preparation.pytest_plugins import CONFIG_FILES, find_required_plugins
+from patchwright.resolver.preparation.install_steps import (
+    ENVIRONMENT_INSTALLER,
+    INSTALLER_VARIABLE,
+    PIP,
+    InstallStep,
+    Manifests,
+    find_steps,
+)
+from patchwright.resolver.preparation.missing_packages import (
+    CHECK_OPTIONS,
+    TestCheck,
+    find_check,
+    find_missing_packages,
+)
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.discovery import find_suites
-from patchwright.resolver.suites.project_dir import get_table, parse_toml_or_empty
+from patchwright.resolver.suites.project_dir import parse_json_or_empty, parse_toml_or_empty
+from patchwright.resolver.suites.suite import Suites
 from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.actions import MAX_TIMEOUT, Execute, WriteBytes
 from patchwright.runtime.egress.policy import ConnectionSummary
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.frozen_model import FrozenModel
-from patchwright.runtime.observations import ExecuteResult
+from patchwright.runtime.observations import ExecuteResult, Observation
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
 logger = logging.getLogger(__name__)
@@ -32,33 +46,25 @@ SETUP_SCRIPT = ".github/patchwright/setup.sh"
 MAX_OUTPUT_TAIL = 300  # characters of a failed command's output in the bot's comment
 MAX_MANIFEST_BYTES = 1 << 20  # bytes of a manifest
 MAX_PROJECT_DIRS = 10  # maximum number of directories below the root that are set up
+MAX_CHECK_ROUNDS = 4  # a package that was missing can hide that another one is missing
+CHECK_TIMEOUT = 300  # seconds
+INSTALLER = Path(__file__).with_name(ENVIRONMENT_INSTALLER)
 
 # Files that decide which dependencies are installed. If one of them changes, a new layer is created.
 MANIFESTS = re.compile(
     r"(.*/)?(requirements[^/]*\.(txt|in)|[^/]*requirements\.txt|constraints[^/]*\.txt|pyproject\.toml|setup\.py"
-    r"|setup\.cfg|uv\.lock|poetry\.lock|Pipfile(\.lock)?|package\.json|package-lock\.json|npm-shrinkwrap\.json"
-    r"|pnpm-lock\.yaml|pnpm-workspace\.yaml|yarn\.lock|\.npmrc|\.yarnrc(\.yml)?|go\.(mod|sum|work)|Cargo\.(toml|lock)"
+    r"|setup\.cfg|tox\.(ini|toml)|noxfile\.py|hatch\.toml|pytest\.ini|(uv|poetry|pdm)\.lock|Pipfile(\.lock)?|package\.json|package-lock\.json|npm-shrinkwrap\.json"
+    r"|pnpm-lock\.yaml|pnpm-workspace\.yaml|yarn\.lock|bun\.lockb?|\.npmrc|\.yarnrc(\.yml)?|go\.(mod|sum|work)|Cargo\.(toml|lock)"
     r"|pom\.xml|[^/]*\.gradle(\.kts)?|gradle\.lockfile|libs\.versions\.toml|gradle-wrapper\.properties"
     r"|Gemfile(\.lock)?|[^/]*\.gemspec)|requirements/[^/]+\.txt|\.github/patchwright(\.toml|/.*)"
 )
-TEST_GROUPS = ("test", "tests", "testing", "dev")
-REQUIREMENTS_FILES = re.compile(
-    r"requirements\.txt|requirements/(base|dev|test|tests|testing)\.txt"
-    r"|requirements[-_.](dev|test|tests|testing)\.txt|(dev|test|tests)[-_.]requirements\.txt"
+# Files in which a repository names the Python packages that its developers install.
+DEPENDENCY_FILES = re.compile(
+    r"(.*/)?([^/]*requirements[^/]*\.(txt|in)|pyproject\.toml|setup\.(py|cfg)|tox\.(ini|toml)|noxfile\.py|hatch\.toml"
+    r"|Pipfile|environment[^/]*\.ya?ml|pytest\.ini|conda/[^/]+\.ya?ml)|requirements/.*\.(txt|in)"
+    r"|\.github/workflows/[^/]+\.ya?ml"
 )
-
-
-class InstallStep(FrozenModel):
-    """One command of a setup."""
-
-    command: str
-    """Shell command. It runs as root in the repository's root directory."""
-    program: str | None = None
-    """The program that the command needs. If the program is missing, the step is skipped. The value is None
-    for a command that a maintainer wrote, because such a command always runs.
-    """
-    required: bool = True
-    """True if the whole setup fails when this step fails. If it is False, the failure is only reported."""
+MAX_DEPENDENCY_FILES = 100
 
 
 class RepoSetup(FrozenModel):
@@ -67,6 +73,8 @@ class RepoSetup(FrozenModel):
     steps: tuple[InstallStep, ...]
     key: str
     """Digest of the commands and the contents of all manifests."""
+    check: TestCheck = TestCheck()
+    """The check for missing packages; without commands if maintainers wrote the setup."""
 
 
 class SetupFailed(ResolverError):
@@ -82,6 +90,7 @@ async def find_setup(workspace: Workspace, config: RepoConfig) -> RepoSetup | No
     setup, it comes from the manifests at the base commit.
     """
     files = await workspace.list_files()
+    check = TestCheck()
     script = await workspace.config_source.get_entry(SETUP_SCRIPT)
     if config.setup is not None:
         lines = (config.setup,) if isinstance(config.setup, str) else config.setup
@@ -89,153 +98,68 @@ async def find_setup(workspace: Workspace, config: RepoConfig) -> RepoSetup | No
     elif script is not None:
         steps = (InstallStep(command=f"bash {SETUP_SCRIPT}"),)
     else:
-        steps = tuple(await _steps_from_manifests(workspace, files, config))
+        suites = await find_suites(workspace, config)
+        steps = tuple(await _steps_from_manifests(workspace, files, suites))
+        check = await _find_check(workspace, files, suites)
     if not steps:
         return None
     manifests = await workspace.get_blob_ids(tuple(path for path in files if MANIFESTS.fullmatch(path)))
     if script is not None:
         manifests[SETUP_SCRIPT] = script.id
-    lines = (*(step.command for step in steps), *(f"{path} {id}" for path, id in sorted(manifests.items())))
-    return RepoSetup(steps=steps, key=hashlib.sha256("\0".join(lines).encode()).hexdigest())
+    lines = (
+        *(step.command for step in steps),
+        *check.commands,
+        INSTALLER.read_text(),
+        *(f"{path} {id}" for path, id in sorted(manifests.items())),
+    )
+    return RepoSetup(steps=steps, key=hashlib.sha256("\0".join(lines).encode()).hexdigest(), check=check)
+
+
+async def _find_check(workspace: Workspace, files: tuple[str, ...], suites: Suites) -> TestCheck:
+    paths = tuple(path for path in files if DEPENDENCY_FILES.fullmatch(path))[:MAX_DEPENDENCY_FILES]
+    ids = await workspace.get_blob_ids(paths)
+    contents = (await workspace.read_blobs(tuple(ids.values()), MAX_MANIFEST_BYTES)).values()
+    texts = tuple(content.decode(errors="replace") for content in contents if isinstance(content, bytes))
+    return find_check(suites, files, texts)
 
 
 async def _steps_from_manifests(
-    workspace: Workspace, files: tuple[str, ...], config: RepoConfig
+    workspace: Workspace, files: tuple[str, ...], suites: Suites
 ) -> list[InstallStep]:
     """Returns the steps for the root and for each directory below it that has its own tests."""
-    steps = await _steps_for_directory(workspace, frozenset(files), "")
-    suites = await find_suites(workspace, config)
+    root = await _read_manifests(workspace, frozenset(files), "")
+    steps = find_steps(root)
     directories = dict.fromkeys(suite.directory for suite in suites.all if suite.directory)
-    has_workspaces = "pnpm-workspace.yaml" in files or '"workspaces"' in (
-        await workspace.read("package.json", MAX_MANIFEST_BYTES) or ""
-    )
     for directory in list(directories)[:MAX_PROJECT_DIRS]:
         prefix = f"{directory}/"
         nested_files = frozenset(path.removeprefix(prefix) for path in files if path.startswith(prefix))
-        for step in await _steps_for_directory(workspace, nested_files, prefix):
-            if not (has_workspaces and step.program == "npm"):
-                steps.append(
-                    step.model_copy(update={"command": f"cd {shlex.quote(directory)} && {step.command}"})
+        for step in find_steps(await _read_manifests(workspace, nested_files, prefix)):
+            if (root.has_workspaces and step.program == "npm") or (
+                root.has_uv_workspace and step.program == "python3"
+            ):
+                continue
+            enter = f"cd {shlex.quote(directory)} && "
+            steps.append(
+                InstallStep(
+                    command=f"{enter}{{ {step.command}; }}" if "||" in step.command else enter + step.command,
+                    program=step.program,
+                    fallback=f"{enter}{{ {step.fallback}; }}" if step.fallback else step.fallback,
                 )
-    return steps
-
-
-async def _steps_for_directory(workspace: Workspace, files: frozenset[str], prefix: str) -> list[InstallStep]:
-    return [*await _python_steps(workspace, files, prefix), *_other_steps(files)]
-
-
-async def _python_steps(workspace: Workspace, files: frozenset[str], prefix: str) -> list[InstallStep]:
-    install = "python3 -m pip install --quiet"
-    if "uv.lock" in files:
-        install_tool = f"command -v uv >/dev/null || {install} uv"
-        return [
-            InstallStep(command=f"{install_tool}; uv sync --frozen --inexact --all-extras", program="python3")
-        ]
-    if "poetry.lock" in files:
-        # Poetry gets its own environment, because its dependencies can conflict with the project's.
-        install_tool = (
-            "command -v poetry >/dev/null || { python3 -m venv --without-pip /opt/poetry && "
-            f"{install.replace('pip install', 'pip --python /opt/poetry/bin/python install')} poetry && "
-            "PATH=$PATH:/opt/poetry/bin; }"
-        )
-        sync = "VIRTUAL_ENV=/opt/project poetry install --no-interaction --all-extras"
-        return [InstallStep(command=f"{install_tool}; {sync}", program="python3")]
-    arguments = [f"-r {path}" for path in sorted(files) if REQUIREMENTS_FILES.fullmatch(path)]
-    project = (
-        parse_toml_or_empty(await workspace.read(f"{prefix}pyproject.toml", MAX_MANIFEST_BYTES))
-        if "pyproject.toml" in files
-        else {}
-    )
-    if names := [name for name in TEST_GROUPS if name in get_table(project, "dependency-groups")]:
-        arguments += [f"--group {name}" for name in names]
-    arguments += _uv_dev_dependencies(project)
-    if "setup.py" in files or _is_installable(project):
-        extras = [
-            name for name in TEST_GROUPS if name in get_table(project, "project", "optional-dependencies")
-        ]
-        if "project" not in project:
-            # the extras may be in setup.py or setup.cfg; pip only warns if an extra is missing
-            extras = list(TEST_GROUPS[:3])
-        arguments.append(f"-e '.[{','.join(extras)}]'" if extras else "-e .")
-    arguments += await _required_pytest_plugins(workspace, files, prefix)
-    steps = [InstallStep(command=f"{install} {' '.join(arguments)}", program="python3")] if arguments else []
-    if developer_packages := " ".join(developer_requirements(project)):
-        # Some development dependencies may be unavailable. In that case, install the project and each
-        # dependency separately.
-        install_singly = (
-            f'for each in {developer_packages}; do {install} "$each" || missed="$missed $each,"; done'
-        )
-        report_missed = 'test -z "$missed" || ! echo "Not available:${missed%,}"'
-        command = f"{install} {developer_packages} || {install_singly}; {report_missed}"
-        steps.insert(0, InstallStep(command=command, program="python3", required=False))
-    return steps
-
-
-async def _required_pytest_plugins(workspace: Workspace, files: frozenset[str], prefix: str) -> list[str]:
-    """Returns the plugins that the pytest configuration requires. They are needed even if no manifest
-    mentions them.
-    """
-    plugins = set[str]()
-    for path in CONFIG_FILES:
-        if path in files:
-            plugins |= find_required_plugins(
-                await workspace.read(f"{prefix}{path}", MAX_MANIFEST_BYTES) or ""
             )
-    return sorted(plugins)
+    return list({step.command: step for step in steps}.values())
 
 
-def _uv_dev_dependencies(pyproject: dict[str, Any]) -> list[str]:
-    """Returns uv's legacy development dependencies, which pip does not read.
+async def _read_manifests(workspace: Workspace, files: frozenset[str], prefix: str) -> Manifests:
+    async def read(name: str, limit: int = MAX_MANIFEST_BYTES) -> str:
+        return (await workspace.read(prefix + name, limit) or "") if name in files else ""
 
-    Source: docs.astral.sh/uv/concepts/projects/dependencies, "Legacy dev-dependencies".
-    """
-    dependencies = get_table(pyproject, "tool", "uv").get("dev-dependencies")
-    return (
-        [shlex.quote(dependency) for dependency in dependencies if isinstance(dependency, str)]
-        if isinstance(dependencies, list)
-        else []
+    return Manifests(
+        files=files,
+        pyproject=parse_toml_or_empty(await read("pyproject.toml")),
+        package_json=parse_json_or_empty(await read("package.json")),
+        tox_ini=await read("tox.ini"),
+        pnpm_lock=await read("pnpm-lock.yaml", 200),
     )
-
-
-def _is_installable(pyproject: dict[str, Any]) -> bool:
-    """Returns True if installing the project has an effect. This is the case if the project declares
-    dependencies, scripts or entry points, or uses Poetry.
-    """
-    project = get_table(pyproject, "project")
-    keys = ("dependencies", "optional-dependencies", "dynamic", "scripts", "entry-points")
-    return any(project.get(key) for key in keys) or "poetry" in get_table(pyproject, "tool")
-
-
-def _other_steps(files: frozenset[str]) -> Iterator[InstallStep]:
-    if "pnpm-lock.yaml" in files:
-        yield InstallStep(
-            command='$(command -v pnpm || echo "npx --yes pnpm@9") install --frozen-lockfile', program="npm"
-        )
-    elif "yarn.lock" in files:
-        yield InstallStep(
-            command='$(command -v yarn || echo "npx --yes yarn@1") install --frozen-lockfile', program="npm"
-        )
-    elif files & {"package-lock.json", "npm-shrinkwrap.json"}:
-        yield InstallStep(command="npm ci --no-audit --no-fund", program="npm")
-    elif "package.json" in files:
-        yield InstallStep(command="npm install --no-audit --no-fund --no-package-lock", program="npm")
-    if "go.mod" in files:
-        yield InstallStep(command="go mod download", program="go")
-    if "Cargo.toml" in files:
-        yield InstallStep(
-            command="cargo fetch --locked" if "Cargo.lock" in files else "cargo fetch", program="cargo"
-        )
-    if "pom.xml" in files:
-        maven = "sh ./mvnw" if "mvnw" in files else "mvn"
-        yield InstallStep(
-            command=f"{maven} -B -q dependency:go-offline", program="java" if "mvnw" in files else "mvn"
-        )
-    elif files & {"build.gradle", "build.gradle.kts"}:
-        gradle = "sh ./gradlew" if "gradlew" in files else "gradle"
-        command = f"{gradle} --no-daemon --quiet testClasses"
-        yield InstallStep(command=command, program="java" if "gradlew" in files else "gradle")
-    if "Gemfile" in files:
-        yield InstallStep(command="bundle install --quiet", program="bundle")
 
 
 # --- execution
@@ -279,7 +203,7 @@ async def install_dependencies(
         problem = str(exc)
         logger.info("setup failed", extra={"sandbox": name, "error": problem[:500]})
     prepared = EnvironmentPrepared(
-        commands=tuple(step.command for step in setup.steps),
+        commands=(*(step.command for step in setup.steps), *setup_run.added_commands),
         was_cached=problem is None and not setup_run.is_started,
         seconds=round(time.monotonic() - started_at, 3),
         missing_programs=tuple(setup_run.missing_programs),
@@ -304,7 +228,9 @@ class _SetupRun:
         self.missing_programs: list[str] = []
         """Programs that are missing in the image."""
         self.failures: list[str] = []
-        """One reason for each failed step that is not required."""
+        """One reason for each step that failed and has a fallback."""
+        self.added_commands: list[str] = []
+        """Commands that installed missing packages."""
         self.visits: tuple[ConnectionSummary, ...] = ()
 
     async def execute(self, sandbox: Sandbox) -> None:
@@ -313,10 +239,15 @@ class _SetupRun:
         try:
             await self._workspace.send_to(sandbox)
             await self._send_script(sandbox)
+            installer = await asyncio.to_thread(INSTALLER.read_bytes)
+            await sandbox.act(
+                WriteBytes(path=f"{sandbox.scratch}/{ENVIRONMENT_INSTALLER}", content=installer)
+            )
             for step in self._setup.steps:
                 await self._run_step(sandbox, step)
             if len(self.missing_programs) == len(self._setup.steps):
                 raise SetupFailed(reply_texts.render_setup_missing_programs(self.missing_programs))
+            await self._install_missing_packages(sandbox)
             cleanup = await sandbox.act(
                 Execute(argv=("sh", "-c", _CLEAN_SCRIPT, "sh", sandbox.root), timeout=300)
             )
@@ -343,26 +274,86 @@ class _SetupRun:
             if not isinstance(check, ExecuteResult) or check.exit_code != 0:
                 self.missing_programs.append(step.program)
                 return
-        remaining = int(self._deadline - time.monotonic())
-        if remaining < 1:
-            raise SetupFailed(reply_texts.render_setup_failed(step.command, None, "", {}))
-        argv = ("bash", "-c", f"exec 2>&1; {step.command}")
-        result = await sandbox.act(
-            Execute(argv=argv, env={"CI": "true"}, timeout=min(remaining, MAX_TIMEOUT))
+        if (problem := await self._run_command(sandbox, step.command)) is None:
+            return
+        if step.fallback:
+            fallback_problem = await self._run_command(sandbox, step.fallback)
+            if fallback_problem is not None:
+                raise SetupFailed(fallback_problem)
+        elif step.fallback is None:
+            raise SetupFailed(problem)
+        self.failures.append(problem)
+
+    async def _run_command(self, sandbox: Sandbox, command: str) -> str | None:
+        """Returns why the command failed, or None if it succeeded. Raises SetupFailed if no time is left."""
+        if self._remaining_seconds < 1:
+            raise SetupFailed(reply_texts.render_setup_failed(command, None, "", {}))
+        result = await self._execute(sandbox, command, self._remaining_seconds)
+        if isinstance(result, ExecuteResult) and result.exit_code == 0:
+            return None
+        code = result.exit_code if isinstance(result, ExecuteResult) else None
+        output = result.stdout.decode(errors="replace") if isinstance(result, ExecuteResult) else str(result)
+        if mismatch := find_python_mismatch(output):
+            return reply_texts.render_setup_python_mismatch(*mismatch)
+        self.visits += self._sandboxes.take_connections(self._name)
+        denied_hosts = {visit.host: visit.denied for visit in self.visits if visit.denied}
+        return reply_texts.render_setup_failed(command, code, tail_lines(output.strip()), denied_hosts)
+
+    async def _install_missing_packages(self, sandbox: Sandbox) -> None:
+        """Starts pytest without running a test, and installs what it misses. Does nothing if there is no time left."""
+        environment = {"PYTEST_ADDOPTS": CHECK_OPTIONS}
+        for check_command in self._setup.check.commands:
+            for _ in range(MAX_CHECK_ROUNDS):
+                if self._remaining_seconds < 1:
+                    return
+                timeout = min(self._remaining_seconds, CHECK_TIMEOUT)
+                result = await self._execute(sandbox, check_command, timeout, environment)
+                output = result.stdout.decode(errors="replace") if isinstance(result, ExecuteResult) else ""
+                packages = find_missing_packages(output, self._setup.check)
+                command = f"{PIP} {shlex.join(packages)}"
+                if not packages or command in self.added_commands:
+                    break
+                self.added_commands.append(command)
+                if problem := await self._run_command(sandbox, command):
+                    self.failures.append(problem)
+                    break
+
+    @property
+    def _remaining_seconds(self) -> int:
+        return int(self._deadline - time.monotonic())
+
+    async def _execute(
+        self, sandbox: Sandbox, command: str, timeout: int, environment: Mapping[str, str] | None = None
+    ) -> Observation:
+        installer = {INSTALLER_VARIABLE: f"{sandbox.scratch}/{ENVIRONMENT_INSTALLER}"}
+        return await sandbox.act(
+            Execute(
+                argv=("bash", "-c", f"exec 2>&1; {command}"),
+                env={"CI": "true", **installer, **(environment or {})},
+                timeout=min(timeout, MAX_TIMEOUT),
+            )
         )
-        if not isinstance(result, ExecuteResult) or result.exit_code != 0:
-            code = result.exit_code if isinstance(result, ExecuteResult) else None
-            output = (
-                result.stdout.decode(errors="replace") if isinstance(result, ExecuteResult) else str(result)
-            )
-            self.visits += self._sandboxes.take_connections(self._name)
-            denied_hosts = {visit.host: visit.denied for visit in self.visits if visit.denied}
-            problem = reply_texts.render_setup_failed(
-                step.command, code, tail_lines(output.strip()), denied_hosts
-            )
-            if step.required:
-                raise SetupFailed(problem)
-            self.failures.append(problem)
+
+
+_PYTHON_MISMATCHES = (
+    # pip, uv and poetry, in this order
+    re.compile(r"requires a different Python: (?P<present>[\d.]+) not in '(?P<needed>[^']{1,80})'"),
+    re.compile(
+        r"resolved to Python (?P<present>[\d.]+), which is incompatible with the project's Python requirement: "
+        r"`(?P<needed>[^`]{1,80})`"
+    ),
+    re.compile(
+        r"Current Python version \((?P<present>[\d.]+)\) is not allowed by the project \((?P<needed>[^)]{1,80})\)"
+    ),
+)
+
+
+def find_python_mismatch(output: str) -> tuple[str, str] | None:
+    """Returns the Python versions that the project needs, and the version that is present, if an installer says that
+    these do not match.
+    """
+    match = next(filter(None, (pattern.search(output) for pattern in _PYTHON_MISMATCHES)), None)
+    return (match["needed"], match["present"]) if match else None
 
 
 def tail_lines(output: str) -> str:

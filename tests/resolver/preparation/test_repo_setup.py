@@ -33,9 +33,6 @@ from tests.runtime.repository_layers import remove_layers_of
 
 pytestmark = pytest.mark.slow
 
-PROJECT = '[project]\nname = "x"\nversion = "1"\n'
-JEST = '{"scripts": {"test": "jest"}}'
-YARN = '$(command -v yarn || echo "npx --yes yarn@1") install --frozen-lockfile'
 INSTALL = "python3 -m pip install --quiet"
 
 
@@ -52,95 +49,6 @@ def commands_of(setup: RepoSetup | None) -> list[str]:
 
 # --- finding the setup
 # ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("files", "commands"),
-    [
-        ({"calc.py": ""}, []),
-        ({"pyproject.toml": PROJECT}, []),
-        ({"pyproject.toml": "not = [toml"}, []),
-        ({"pyproject.toml": f'{PROJECT}dependencies = ["a"]\n'}, [f"{INSTALL} -e ."]),
-        (
-            {
-                "pyproject.toml": f'{PROJECT}[project.optional-dependencies]\ntest = ["a"]\ndocs = ["b"]\n'
-                '[dependency-groups]\ndev = ["c"]\nlint = ["d"]\n'
-            },
-            [f"{INSTALL} --group dev -e '.[test]'"],
-        ),
-        ({"setup.py": ""}, [f"{INSTALL} -e '.[test,tests,testing]'"]),
-        (
-            {"setup.py": "", "pytest.ini": "[pytest]\naddopts = --cov=x -n 2\n"},
-            [f"{INSTALL} -e '.[test,tests,testing]' pytest-cov pytest-xdist"],
-        ),
-        (
-            {"pyproject.toml": '[tool.uv]\ndev-dependencies = ["pytest>=8.3", "hypothesis", 1]\n'},
-            [f"{INSTALL} 'pytest>=8.3' hypothesis"],
-        ),
-        (
-            {
-                "requirements.txt": "",
-                "requirements-dev.txt": "",
-                "docs/requirements.txt": "",
-                "requirements/test.txt": "",
-            },
-            [f"{INSTALL} -r requirements-dev.txt -r requirements.txt -r requirements/test.txt"],
-        ),
-        ({"package.json": "{}", "package-lock.json": "{}"}, ["npm ci --no-audit --no-fund"]),
-        ({"package.json": "{}"}, ["npm install --no-audit --no-fund --no-package-lock"]),
-        ({"go.mod": ""}, ["go mod download"]),
-        ({"Cargo.toml": "", "Cargo.lock": ""}, ["cargo fetch --locked"]),
-        ({"pom.xml": ""}, ["mvn -B -q dependency:go-offline"]),
-        ({"build.gradle": "", "gradlew": ""}, ["sh ./gradlew --no-daemon --quiet testClasses"]),
-        ({"Gemfile": ""}, ["bundle install --quiet"]),
-        ({"requirements.txt": "", "go.mod": ""}, [f"{INSTALL} -r requirements.txt", "go mod download"]),
-        ({"web/package.json": JEST, "web/yarn.lock": ""}, [f"cd web && {YARN}"]),
-        (
-            {
-                "a/pyproject.toml": f'{PROJECT}dependencies = ["a"]\n',
-                "a/tox.ini": "[pytest]\naddopts = --cov",
-                "a/test_a.py": "",
-            },
-            [f"cd a && {INSTALL} -e . pytest-cov"],
-        ),
-        (
-            {"go.mod": "", "tools/go.mod": "", "tools/a_test.go": ""},
-            ["go mod download", "cd tools && go mod download"],
-        ),
-        (
-            {
-                "package.json": '{"workspaces": ["web"]}',
-                "web/package.json": JEST,
-                "docs/requirements.txt": "",
-            },
-            ["npm install --no-audit --no-fund --no-package-lock"],
-        ),
-        ({"requirements.txt": "", ".github/patchwright/setup.sh": ""}, ["bash .github/patchwright/setup.sh"]),
-    ],
-)
-async def test_the_setup_is_derived_from_the_manifests(
-    files: dict[str, str | bytes], commands: list[str], repository: Repository, workspaces: WorkspaceFactory
-) -> None:
-    repository.commit(files)
-    setup = await find_setup_for(repository, workspaces)
-    assert commands_of(setup) == commands
-
-
-@pytest.mark.parametrize(
-    ("lock", "program"),
-    [
-        ("uv.lock", "uv sync"),
-        ("poetry.lock", "poetry install"),
-        ("pnpm-lock.yaml", "pnpm"),
-        ("yarn.lock", "yarn"),
-    ],
-)
-async def test_a_lock_file_selects_its_tool(
-    lock: str, program: str, repository: Repository, workspaces: WorkspaceFactory
-) -> None:
-    repository.commit({lock: "", "pyproject.toml": PROJECT, "package.json": "{}"})
-    setup = await find_setup_for(repository, workspaces)
-    assert setup and any(program in step.command for step in setup.steps)
 
 
 async def test_a_configured_setup_comes_first_and_can_be_empty(
@@ -213,6 +121,53 @@ async def test_the_local_sandbox_cannot_run_a_setup(
         )
     assert same is sandboxes
     assert prepared and prepared.problem and "the local sandbox stores no layers" in prepared.problem
+
+
+# A fake interpreter whose pip cannot install requirements-test.txt, and records what it installs.
+PYTHON = """#!/bin/sh
+for each; do case $each in *-test.txt) echo "ERROR: No matching distribution found for x"; exit 1;; esac; done
+[ "$2" = pip ] || exit 0
+shift 4
+echo "$@" >>"$0.had"
+"""
+ALL_EXTRAS = "-e .[test,tests,testing,dev]"
+
+
+@pytest.mark.parametrize(
+    ("files", "had", "warnings"),
+    [
+        (["requirements.txt"], [f"-r requirements.txt {ALL_EXTRAS}"], []),
+        (
+            ["requirements.txt", "requirements-test.txt"],
+            ["-r requirements.txt", "-e ."],
+            ["failed with exit code 1 (ERROR: No matching distribution found for x)."],
+        ),
+        (["tox.toml"], [ALL_EXTRAS], ["failed with exit code 3 (no tox)."]),
+    ],
+    ids=["all", "requirements", "tool"],
+)
+async def test_a_step_that_fails_is_reported_and_the_others_run(
+    files: list[str],
+    had: list[str],
+    warnings: list[str],
+    repository: Repository,
+    workspaces: WorkspaceFactory,
+    tmp_path: Path,
+) -> None:
+    repository.commit({"setup.py": "", **dict.fromkeys(files, "")})
+    python, uv = tmp_path / "bin" / "python3", tmp_path / "bin" / "uv"
+    python.parent.mkdir()
+    for program, content in ((python, PYTHON), (uv, "#!/bin/sh\necho no tox\nexit 3\n")):
+        program.write_text(content)
+        program.chmod(0o755)
+    sandboxes = SetupSandboxes(tmp_path / "boxes", {"PATH": f"{python.parent}:/usr/bin:/bin"})
+    async with workspaces.local(repository.path) as workspace:
+        _, prepared, _ = await install_dependencies(
+            workspace, RepoConfig(), sandboxes, name="x", source="x", timeout=60
+        )
+    assert Path(f"{python}.had").read_text().splitlines() == had
+    assert prepared is not None and prepared.problem is None
+    assert [warning.partition("` ")[2] for warning in prepared.warnings] == warnings
 
 
 @pytest.fixture
@@ -306,6 +261,43 @@ async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup:
     async with again.open(f"second-{os.getpid()}") as sandbox:
         await sandbox.act(RunShell(command="python3 -c 'import wcwidth'"))
     assert (second.problem, second.was_cached) == (None, True)
+
+
+@pytest.mark.docker
+async def test_tests_run_with_what_tox_and_pytest_say_they_need(docker_setup: DockerSetup) -> None:
+    """tox installs one package, and pytest's own errors name the other two. The tests run without network."""
+    docker_setup.repository.commit(
+        {
+            "tox.ini": "[tox]\nenv_list = lint, py{39,311,313}-tests\n"
+            "[testenv:lint]\ndeps = six==1.16.0\n[testenv]\ndeps =\n  tests: wcwidth==0.2.13\n",
+            "setup.cfg": "[options.extras_require]\nother = toolz\n",
+            "test_pad.py": "import toolz\nfrom importlib.metadata import version\n\n\ndef test_versions(mocker):\n"
+            "    assert version('wcwidth') == '0.2.13'\n    assert mocker.Mock()\n",
+        }
+    )
+    made, prepared = await docker_setup.set_up(seconds=400)
+    assert (prepared.problem, prepared.warnings) == (None, ())
+    assert prepared.commands[2:] == (f"{INSTALL} toolz", f"{INSTALL} pytest-mock")
+    async with docker_setup.workspaces.local(docker_setup.repository.path) as workspace:
+        run = await run_tests(workspace, None, PYTEST, made, "base", 60)
+    assert run.results == {"test_pad.py::test_versions": "passed"}
+
+
+@pytest.mark.docker
+async def test_an_unsuitable_python_is_named_with_what_an_operator_can_do(docker_setup: DockerSetup) -> None:
+    docker_setup.repository.commit(
+        {
+            "pyproject.toml": '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.99"\nscripts.x = "x:x"\n'
+        }
+    )
+    same, prepared = await docker_setup.set_up()
+    assert same is docker_setup.sandboxes
+    assert prepared.problem is not None
+    assert re.fullmatch(
+        r"The project needs Python >=3\.99, but the image has Python 3\.[\d.]+\. "
+        r"Set `image` or `language_images\.python` to an image with a matching version\.",
+        prepared.problem,
+    )
 
 
 @pytest.mark.docker

@@ -1,0 +1,74 @@
+"""The program in the sandbox that lets tox, nox or hatch install its test environment."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from patchwright.resolver.preparation import environment_installer
+from patchwright.resolver.preparation.environment_installer import choose_environment
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        ("pre-commit mypy-pkg py38-tests py38-mypy py311-tests py311-mypy py313-tests docs", "py311-tests"),
+        ("lint py38-django32 py311-django32 py311-django42", "py311-django32"),
+        ("lint 3.9 3.11", "3.11"),
+        ("lint py39 py py3", "py"),
+        ("py39 py310 docs", None),
+        ("lint tests-3.9 tests-3.11 tests", "tests-3.11"),
+        ("lint tests-3.9 tests", "tests"),
+        ("lint unit_tests-3.11(django='4.2') unit_tests", "unit_tests-3.11(django='4.2')"),
+        ("default lint test.py3.9 test.py3.11", "test.py3.11"),
+        ("default docs", "default"),
+        ("lint docs coverage-report", None),
+        ("", None),
+    ],
+)
+def test_the_test_environment_for_the_projects_python_is_chosen(names: str, chosen: str | None) -> None:
+    assert choose_environment(names.split(), (3, 11)) == chosen
+
+
+LISTED = {
+    "tox": "lint\npy{0}{1}\n",
+    "nox": json.dumps([{"session": "lint", "name": "lint"}, {"session": "tests-2.7", "name": "tests"}]),
+    "hatch": json.dumps({"hatch-test.py{0}.{1}": {}, "default": {}}),
+}
+INSTALLED = {
+    "tox": "run -e py{0}{1} --notest --skip-pkg-install --workdir SCRATCH",
+    "nox": "-s tests --install-only --envdir SCRATCH --force-venv-backend virtualenv --force-python {0}.{1}",
+    "hatch": "env create default",
+}
+FAKE_TOOL = """
+import os, sys
+if "list" in sys.argv or "--list" in sys.argv or "show" in sys.argv:
+    print(os.environ["LISTED"])
+else:
+    scratch = os.environ["HATCH_DATA_DIR"]
+    print("arguments:", *(word.replace(scratch, "SCRATCH") for word in sys.argv[1:]))
+    print("targets:", os.environ["PIP_PYTHON"], os.environ["UV_PYTHON"])
+"""
+
+
+@pytest.mark.parametrize("tool", ["tox", "nox", "hatch"])
+def test_the_tool_installs_into_the_projects_interpreter(tool: str, tmp_path: Path) -> None:
+    """A fake tool reports how it was called."""
+    version = sys.version_info[:2]
+    (tmp_path / f"{tool}.py").write_text(FAKE_TOOL)
+    listed = LISTED[tool].replace("{0}", str(version[0])).replace("{1}", str(version[1]))
+    done = subprocess.run(
+        [sys.executable, environment_installer.__file__, tool, sys.executable],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "LISTED": listed},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.splitlines()[1:] == [
+        f"arguments: {INSTALLED[tool].format(*version)}",
+        f"targets: {sys.executable} {sys.executable}",
+    ]
