@@ -53,13 +53,14 @@ def word_for_workflow(error: Exception) -> Exception:
     """
     text = str(error)
     if isinstance(error, SettingsError):
-        hint = CREATE_SECRET if "PATCHWRIGHT_MODEL_API_KEY" in text else ""
+        if "PATCHWRIGHT_MODEL_API_KEY" in text:
+            return SettingsError(text.partition(". ")[0].rstrip(".") + "." + CREATE_SECRET)
         named = re.sub(
             r"\b[A-Z]+_[A-Z_]+\b",
             lambda match: f"input `{INPUTS[match[0]]}`" if match[0] in INPUTS else match[0],
             text.replace(" or pass --model", ""),
         )
-        return SettingsError(named + hint)
+        return SettingsError(named)
     if isinstance(error, WriteAccessMissing):
         lines = ", ".join(f"`{name.replace('_', '-')}: write`" for name in REQUEST_PATHS)
         return Forbidden(

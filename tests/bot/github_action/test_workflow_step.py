@@ -218,7 +218,7 @@ async def test_untrusted_text_is_never_a_workflow_command(tmp_path: Path) -> Non
         ),
         (
             "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY.",
-            "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set input `model-api-key`. "
+            "OPENAI_API_KEY is not set. "
             "Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), and pass it as the "
             "input `model-api-key`.",
         ),
