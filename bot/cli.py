@@ -290,11 +290,12 @@ def _add_doctor(commands: Subparsers) -> None:
     command = _command(
         commands,
         "doctor",
-        "check everything that a server needs, and show how to fix problems",
+        "check everything that a server or a run needs, and show how to fix problems",
         "Check access to GitHub, the webhook, Redis, the Docker engine with its images and limits, the model, disk,\n"
         "memory and clock. Requests a ping from GitHub and one small reply from the model. Changes no settings.\n"
-        "Exits with 0 if no check failed, otherwise with 1.\n\n"
+        "Exits with 0 if no check failed, otherwise with 3.\n\n"
         "  patchwright doctor --config /etc/patchwright/patchwright.toml",
+        CHECK_EXIT_CODES,
     )
     _add_config_and_json_options(command)
 

@@ -258,7 +258,7 @@ async def doctor(options: argparse.Namespace) -> int:
     settings, environ = _load_settings(options), composition_root.read_environment()
     checks = all_checks(settings, read_private_key(settings), environ)
     healthy = await print_report(checks, collect_secrets(settings, environ), environ, as_json=options.json)
-    return SUCCESS if healthy else ERROR
+    return SUCCESS if healthy else UNSUCCESSFUL
 
 
 async def prepare(options: argparse.Namespace) -> int:

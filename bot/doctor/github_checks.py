@@ -76,7 +76,7 @@ def build_checks(settings: Settings, private_key: str | None) -> list[DoctorChec
         token = settings.github_token.get_secret_value()
         found = [DoctorCheck("token", lambda: _check_token(settings, token), network, timeout_seconds=60)]
     else:
-        found = [DoctorCheck(APP, _report_no_identity, "")]
+        found = [DoctorCheck(APP, lambda: _report_no_identity(settings), "")]
     if settings.public_url and not settings.poll:
         found.append(
             DoctorCheck(
@@ -88,9 +88,15 @@ def build_checks(settings: Settings, private_key: str | None) -> list[DoctorChec
     return found
 
 
-async def _report_no_identity() -> list[CheckResult]:
+async def _report_no_identity(settings: Settings) -> list[CheckResult]:
+    """Returns a failure if a server is configured. On other machines, `resolve --repo` may be all that is needed."""
+    is_server = settings.app_id or settings.webhook_secret or settings.public_url or settings.poll
+    detail = "no GitHub App or token is configured"
     fix = "Start patchwright serve and open the URL that it prints, or set PATCHWRIGHT_APP_ID and its private key."
-    return [failed(APP, "no GitHub App or token is configured", fix)]
+    if is_server:
+        return [failed(APP, detail, fix)]
+    detail += "; only patchwright resolve --repo works without one"
+    return [warning(APP, detail, f"For issues on GitHub, set GITHUB_TOKEN. For a server: {fix}")]
 
 
 # --- the App ------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def _probe_check(name: str, settings: Settings) -> Callable[[], Coroutine[Any, A
                 warning(
                     NAME,
                     detail,
-                    "Dollar limits do not apply to this model. Limits on steps and tokens apply.",
+                    "Dollar limits do not apply to this model. Limits on steps and time apply.",
                 )
             ]
         return [ok(NAME, detail)]

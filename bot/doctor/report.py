@@ -76,4 +76,5 @@ def _wrap(text: str, width: int | None) -> str:
 
 def format_summary(results: Sequence[CheckResult]) -> str:
     count = {state: sum(result.state == state for result in results) for state in COLORS}
-    return f"{count['ok']} ok, {count['warning']} warnings, {count['failed']} failed."
+    warnings = "1 warning" if count["warning"] == 1 else f"{count['warning']} warnings"
+    return f"{count['ok']} ok, {warnings}, {count['failed']} failed."

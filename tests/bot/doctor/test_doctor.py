@@ -221,6 +221,6 @@ async def test_doctor_prints_text_or_json_and_sets_its_exit_code(tmp_path: Path)
         assert ", 0 failed.\n" in result
         code, result = await doctor(tmp_path, "--json", **settings, **bad_model)
         report = json.loads(result)
-        assert (code, report["healthy"]) == (1, False)
+        assert (code, report["healthy"]) == (3, False)
         assert [one["name"] for one in report["checks"] if one["state"] == "failed"] == ["model"]
         assert not any(secret in result for secret in (SECRET, "sk-of-a-doctor"))

@@ -179,8 +179,10 @@ async def test_a_token_is_checked_in_each_polled_repository(tmp_path: Path) -> N
         )
 
 
-async def test_an_unconfigured_server_gets_advice_on_the_setup(tmp_path: Path) -> None:
-    result = await find_result(
-        github_checks.build_checks(Settings(data=tmp_path), None), "GitHub App", "failed"
-    )
+async def test_a_server_needs_a_github_identity_and_the_command_line_does_not(tmp_path: Path) -> None:
+    unconfigured, server = Settings(data=tmp_path), Settings(data=tmp_path, poll=True)
+    result = await find_result(github_checks.build_checks(server, None), "GitHub App", "failed")
     assert result.fix.startswith("Start patchwright serve and open the URL that it prints")
+    result = await find_result(github_checks.build_checks(unconfigured, None), "GitHub App", "warning")
+    assert "only patchwright resolve --repo works" in result.detail
+    assert result.fix.startswith("For issues on GitHub, set GITHUB_TOKEN.")

@@ -1,6 +1,6 @@
 """The text report of `patchwright doctor`."""
 
-from patchwright.bot.doctor.report import format_result
+from patchwright.bot.doctor.report import format_result, format_summary
 from patchwright.bot.doctor.runner import CheckResult
 
 
@@ -16,3 +16,4 @@ def test_a_result_is_wrapped_to_the_terminal_without_breaking_urls() -> None:
         f"{'':27}{url}.",
     ]
     assert format_result(result, color=False).count("\n") == 1
+    assert format_summary([result]) == "0 ok, 1 warning, 0 failed."
