@@ -68,7 +68,8 @@ def read_settings(
     from_environment = parse_environment(environ)
     from_options = {key: value for key, value in overrides.items() if value is not None}
     values |= {**from_file, **from_environment, **from_options}
-    sources = name_sources(str(config or CONFIG_FILE), from_file, from_environment, from_options)
+    file = config or (directory or Path()) / CONFIG_FILE
+    sources = name_sources(str(file), from_file, from_environment, from_options)
     if directory:
         values = credential_store.add_saved_settings(values)
     return build_settings(values, sources)
@@ -129,10 +130,6 @@ async def build_run_dependencies(
     them. `notify` receives messages about slow steps and fallbacks. Raises SettingsError, EngineUnavailable
     or ImageUnavailable before any work is done.
     """
-    if settings.model is None:
-        raise SettingsError(
-            "PATCHWRIGHT_MODEL is not set. Set it or pass --model, for example anthropic/claude-sonnet-5."
-        )
     check_models(settings, read_environment())
     if prepare_sandboxes:  # A worker prepares its sandboxes before there is a job, so each job checks this.
         await check_endpoint(settings)

@@ -34,9 +34,8 @@ class EngineUnavailable(SandboxError):
         no address.
         """
         where = f" at {url}" if url else ""
-        return cls(
-            f"no Docker engine responds{where} ({_find_os_reason(error)}): start it and give this user access"
-        )
+        fix = "start it and give this user access" + (", or correct DOCKER_HOST" if url else "")
+        return cls(f"no Docker engine responds{where} ({_find_os_reason(error)}): {fix}")
 
 
 class EngineDiskFull(EngineUnavailable):

@@ -1,6 +1,5 @@
 """Reads issues from files and writes patches to files."""
 
-import os
 from pathlib import Path
 
 from patchwright.resolver.domain import Issue, Patch, User
@@ -48,8 +47,15 @@ def check_writable(out: Path) -> None:
     """Checks that the file can be written. Call this before a run costs anything. Raises UsageError if the
     file cannot be written.
     """
-    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise UsageError(f"Cannot write the patch to {out}. Choose a file in a writable directory")
+    existed = out.exists()
+    try:
+        out.open("ab").close()
+    except OSError as exc:
+        raise UsageError(
+            f"Cannot write the patch to {out}: {exc.strerror}. Choose a file in a writable directory"
+        ) from exc
+    if not existed:
+        out.unlink()
 
 
 def write_patch(out: str | None, patch: Patch) -> str | None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from patchwright.bot.model_factory import build_retrying_model
 from patchwright.bot.terminal.output import print_json, print_stderr
 from patchwright.resolver.cost import format_usd
-from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model_check import check_endpoint, check_models
 from patchwright.resolver.llm.probe import ProbeResult, probe_model
 from patchwright.resolver.settings.settings import Settings, environment_variable
@@ -23,9 +22,8 @@ async def run_probe(settings: Settings, environ: Mapping[str, str], *, as_json: 
     Returns True if all models can drive the agent as configured. Raises SettingsError if a model or its API key
     is not set, or if nothing listens at the configured URL.
     """
-    if settings.model is None:
-        raise SettingsError("PATCHWRIGHT_MODEL is not set. Set it or pass --model.")
     check_models(settings, environ)
+    assert settings.model is not None, "check_models() raises if no model is set"
     await check_endpoint(settings)
     results = []
     for name in (settings.model, *settings.model_fallbacks):

@@ -73,7 +73,11 @@ async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
             id=create_run_id(f"{repo.owner}-{repo.name}-{number}"), repo=repo, number=number, requester=None
         )
         return await _resolve_on_forge(job, options, settings, Trajectory())
-    if not options.repo or not options.issue:
+    if options.repo and not options.issue:
+        raise UsageError("--repo also needs --issue FILE, a file that describes the problem")
+    if options.issue and not options.repo:
+        raise UsageError("--issue also needs --repo PATH, a local git repository")
+    if not options.repo:
         raise UsageError(
             "Pass the URL of an issue, or --repo PATH with --issue FILE (see patchwright resolve --help)"
         )
@@ -90,12 +94,9 @@ async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _check_model(settings: Settings) -> None:
-    """Checks the configured model before a sandbox is built. Does nothing if no model is configured, because a
-    later step reports this error.
-    """
-    if settings.model is not None:
-        check_models(settings, composition_root.read_environment())
-        await check_endpoint(settings)
+    """Checks the configured models before a sandbox is built."""
+    check_models(settings, composition_root.read_environment())
+    await check_endpoint(settings)
 
 
 async def _check_repository(path: Path, settings: Settings, *, include_changes: bool) -> Patch | None:
@@ -105,8 +106,6 @@ async def _check_repository(path: Path, settings: Settings, *, include_changes: 
     from patchwright.resolver.git import local_repository
     from patchwright.resolver.workspaces import WorkspaceFactory
 
-    if settings.model is None:
-        return None  # building the run's dependencies reports the missing model
     composition_root.check_data_directory(settings.data)
     async with WorkspaceFactory(settings.data / "cache", settings.ca_bundle).local(path) as workspace:
         if notice := await local_repository.describe_uncommitted_changes(

@@ -104,15 +104,24 @@ def get_provider(name: str) -> str:
 
 
 def find_similar_models(name: str, limit: int = 2) -> tuple[str, ...]:
-    """Returns the full names of known chat models that are most similar to a misspelled name."""
+    """Returns the full names of known chat models that are most similar to a misspelled name. If no model is
+    similar, returns the same model of a provider with a similar name.
+    """
+    litellm = _import_litellm()
     full_names: dict[str, str] = {}
-    for key, info in _import_litellm().model_cost.items():
+    for key, info in litellm.model_cost.items():
         provider = info.get("litellm_provider", "")
         if info.get("mode") in ("chat", "responses") and provider:
             full_name = key if key.startswith(f"{provider}/") else f"{provider}/{key}"
             full_names |= {full_name: full_name, key: full_name}
     matches = difflib.get_close_matches(name, list(full_names), n=2 * limit, cutoff=0.75)
-    return tuple(dict.fromkeys(full_names[match] for match in matches))[:limit]
+    if matches:
+        return tuple(dict.fromkeys(full_names[match] for match in matches))[:limit]
+    provider, _, model = name.partition("/")
+    providers = difflib.get_close_matches(
+        provider, [each.value for each in litellm.LlmProviders], cutoff=0.75
+    )
+    return tuple(f"{each}/{model}" for each in providers[:1] if model)
 
 
 def _get_model_info(name: str) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from patchwright.resolver.errors import SettingsError
@@ -36,10 +37,21 @@ MODEL_SETTINGS = (
     "vision_model",
 )
 CONNECT_SECONDS = 5.0
+ENV_FILE = Path("patchwright.env")
+ENV_FILE_HINT = (
+    f"Only Compose and systemd read {ENV_FILE}: to use it in a shell, run `set -a; . ./{ENV_FILE}; set +a`."
+)
 
 
 def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Raises SettingsError if a model has no known provider, or if the API key of its provider is not set."""
+    """Raises SettingsError if no model is set, if a model has no known provider, or if the API key of its provider
+    is not set.
+    """
+    if settings.model is None:
+        raise SettingsError(
+            "PATCHWRIGHT_MODEL is not set. Set it or pass --model, for example anthropic/claude-sonnet-5."
+            + (f" {ENV_FILE_HINT}" if ENV_FILE.is_file() else "")
+        )
     for setting, name in _configured_models(settings):
         _check_key(name, _find_provider(setting, name), settings, environ)
 

@@ -360,14 +360,14 @@ class Engine:
 
 
 def _connect_client(url: str | None) -> "docker.APIClient":
-    import docker  # imported late, because the import takes 0.15 s
-    import docker.errors
+    from docker import DockerClient, errors, utils  # imported late, because the import takes 0.15 s
 
     try:
-        seconds = REQUEST_TIMEOUT
-        client = docker.DockerClient(url, timeout=seconds) if url else docker.from_env(timeout=seconds)
+        options = {"base_url": url} if url else utils.kwargs_from_env()
+        url = options.get("base_url")
+        client = DockerClient(timeout=REQUEST_TIMEOUT, **options)
         client.ping()
-    except (docker.errors.DockerException, OSError) as error:
+    except (errors.DockerException, OSError) as error:
         raise EngineUnavailable.no_response(url, error) from error
     return client.api
 

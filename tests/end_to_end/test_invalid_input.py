@@ -56,15 +56,12 @@ async def test_a_reference_to_no_issue_of_this_forge_is_rejected(
     assert ("GITHUB_SERVER_URL" in sentence) == ("github.com" in typed)
 
 
-@pytest.mark.parametrize("out", [".", "nowhere/fix.diff"])
 async def test_an_unwritable_patch_file_is_reported_before_the_run(
-    scenario: Scenario, repository: Path, issue: Path, out: str
+    scenario: Scenario, repository: Path, issue: Path
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
-    sentence = await run_rejected(
-        scenario, "resolve", "--repo", str(repository), "--issue", str(issue), "--out", out
-    )
-    assert "Cannot write the patch" in sentence
+    start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--out", "nowhere/fix.diff")
+    assert "Cannot write the patch to nowhere/fix.diff: No such file" in await run_rejected(scenario, *start)
     assert scenario.endpoint.requests == []
 
 
@@ -122,7 +119,7 @@ async def test_an_unreachable_github_is_reported_with_advice(scenario: Scenario)
     sentence = await run_rejected(
         scenario, "resolve", f"{scenario.fake_github.server_url}/acme/calc/issues/1", code=1
     )
-    assert sentence.endswith("Check the network and GITHUB_API_URL.")
+    assert sentence.endswith("All connection attempts failed. Check the network and GITHUB_API_URL.")
     assert scenario.runs == ()
 
 
@@ -207,9 +204,10 @@ async def test_a_missing_key_is_named_before_the_repository_is_read(
 
 async def test_an_unreachable_engine_is_named(scenario: Scenario, repository: Path, issue: Path) -> None:
     await scenario.script_model(*FIX_TURNS)
-    scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
+    scenario.environment["DOCKER_HOST"] = "tcp://127.0.0.1:9"
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--sandbox", "docker")
-    assert "Docker" in await run_rejected(scenario, *start)
+    sentence = await run_rejected(scenario, *start)
+    assert "no Docker engine responds at tcp://127.0.0.1:9 (" in sentence
 
 
 async def test_without_an_engine_untrusted_issues_do_not_run_on_the_host(scenario: Scenario) -> None:
@@ -230,7 +228,7 @@ async def test_without_an_engine_a_local_run_does_not_use_the_local_sandbox_unas
     scenario.environment |= {"DOCKER_HOST": "unix:///nowhere/docker.sock", "PATCHWRIGHT_SANDBOX": "auto"}
     start = ("resolve", "--repo", str(repository), "--issue", str(issue))
     sentence = await run_rejected(scenario, *start)
-    assert "no Docker engine responds (No such file or directory)" in sentence
+    assert "responds at unix:///nowhere/docker.sock (No such file or directory)" in sentence
     assert "use --sandbox local" in sentence
     assert "use --sandbox local" not in await run_rejected(scenario, *start, "--image", "no/such:image")
     assert scenario.endpoint.requests == []
@@ -248,6 +246,8 @@ async def test_a_missing_base_image_is_named(scenario: Scenario, repository: Pat
     ("arguments", "expected"),
     [
         (("resolve",), "Pass the URL of an issue, or --repo PATH with --issue FILE"),
+        (("resolve", "--repo", "{repository}"), "--repo also needs --issue FILE"),
+        (("resolve", "--issue", "{issue}"), "--issue also needs --repo PATH"),
         (("resolve", "--repo", "/nowhere", "--issue", "{issue}"), "/nowhere"),
         (
             ("resolve", "--repo", "{repository}", "--issue", "/nowhere.md"),

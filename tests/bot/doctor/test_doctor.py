@@ -122,7 +122,7 @@ def test_missing_persistence_and_eviction_are_reported() -> None:
 async def test_an_unreachable_engine_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
     result = await find_result(docker_checks.build_checks(Settings(data=tmp_path), {}), "engine", "failed")
-    assert "no Docker engine responds" in result.detail
+    assert f"no Docker engine responds at unix://{tmp_path}/nothing.sock" in result.detail
 
 
 async def test_every_part_connects_to_an_engine_behind_ssh(tmp_path: Path) -> None:

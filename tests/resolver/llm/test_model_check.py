@@ -23,6 +23,8 @@ def make_settings(**values: object) -> Settings:
         ({"model": "openai/x", "model_base_url": "http://h/v1"}, {}, "(any text, if the endpoint needs no key)"),
         ({"model": "groq/x", "model_fallbacks": ("mistral/y",)}, {"GROQ_API_KEY": "k"}, "MISTRAL_API_KEY is not set"),
         ({"model": "gpt-of-mine"}, {}, "`gpt-of-mine` names no provider: write PATCHWRIGHT_MODEL as provider/model"),
+        ({"model": "openia/local"}, {}, "Did you mean openai/local?"),
+        ({}, {}, "PATCHWRIGHT_MODEL is not set. Set it or pass --model, for example anthropic/claude-sonnet-5."),
         ({"model": "antropic/claude-sonnet-4-5"}, {}, "Did you mean anthropic/claude-sonnet-4-5 or "),
         (
             {"model": "openai/x", "model_api_key": "k", "review_model": "mine"},
@@ -37,10 +39,20 @@ def test_a_wrong_model_is_named(values: dict[str, object], environ: dict[str, st
     assert message in str(refused.value)
 
 
+def test_an_environment_file_that_the_shell_does_not_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "patchwright.env").write_text("PATCHWRIGHT_MODEL=openai/x\n")
+    with pytest.raises(
+        SettingsError, match=r"Only Compose and systemd read patchwright\.env: .* run `set -a; "
+    ):
+        check_models(make_settings(), {})
+
+
 @pytest.mark.parametrize(
     ("values", "environ"),
     [
-        ({}, {}),
         ({"model": "openai/x", "model_api_key": "k", "model_fallbacks": ("openai/y",)}, {}),
         ({"model": "gemini/x"}, {"GOOGLE_API_KEY": "k"}),
         ({"model": "claude-sonnet-4-5"}, {"ANTHROPIC_API_KEY": "k"}),

@@ -46,7 +46,7 @@ def test_an_invalid_variable_is_named(environ: dict[str, str], message: str, tmp
     [
         ("max_step = 1", "max_step in {path} is not a setting; did you mean max_steps?"),
         ("max_steps = ", "{path} is not valid TOML"),
-        ('max_steps = "x"', "max_steps in patchwright.toml: 'x' is not a whole number"),
+        ('max_steps = "x"', "max_steps in {path}: 'x' is not a whole number"),
     ],
 )
 def test_an_invalid_line_of_the_file_is_named(toml: str, message: str, tmp_path: Path) -> None:
