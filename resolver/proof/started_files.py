@@ -24,11 +24,18 @@ MAX_IMPORTERS_READ = 30  # files that are read to find out whether they import a
 # Matches a program whose argument is a file of the repository.
 _STARTED = re.compile(
     r"(?:^|[\s;&|(\"'@!-])(?:node(?!\s[^\n;&|]*--test\b)|bash|sh|dash|zsh|python3?|ruby|perl|tsx|ts-node|bun"
-    r"|deno run|source|\.)(?:\s+-\S+)*\s+(?:\./)?(?P<path>[\w.-]+(?:/[\w.-]+)*)",
+    r"|deno run)(?:\s+-\S+)*\s+(?:\./)?(?P<path>[\w.-]+(?:/[\w.-]+)*)",
     re.MULTILINE,
 )
 # Matches a path after `./`. It may be a program, or an argument of one.
-_LOCAL_PATH = re.compile(r"(?:^|[\s;&|(\"'@!-])(?P<path>\./[\w.-]+(?:/[\w.-]+)*)", re.MULTILINE)
+_LOCAL_PATH = re.compile(
+    r"(?:^|[\s;&|(\"'@!-])(?<!\. )(?<!\. [\"'])(?<!source )(?P<path>\./[\w.-]+(?:/[\w.-]+)*)", re.MULTILINE
+)
+_SOURCED = re.compile(
+    r"(?:^|[;&|])[ \t@-]*(?:source|\.)[ \t]+[\"']?(?:\$\(dirname [^)]*\)[\"']?/|\$\{?\w+\}?/|\./)?"
+    r"(?P<path>[\w.-]+(?:/[\w.-]+)*)",
+    re.MULTILINE,
+)
 _OPTION = re.compile(
     r"(?<!\S)(?:-[rcf]|--(?:require|import|loader|experimental-loader|config|reporter|test-reporter|file|makefile"
     r"|env-file|setup\w*|global-?setup|preset|ui|test-?environment|rcfile))[=\s]+[\"']?(?P<path>[\w@./<>-]+)",
@@ -54,9 +61,9 @@ _SHELL_SUFFIXES = ("", ".sh", ".bash", ".mk", ".mak", ".make")
 class _Reference(NamedTuple):
     path: str
     """Path as it is written, relative to a directory of the repository."""
-    kind: Literal["started", "loaded", "imported"]
-    """`started`: as a program or an include. `loaded`: a module that a runner's configuration or an option
-    names. `imported`: by another module.
+    kind: Literal["started", "named", "sourced", "loaded", "imported"]
+    """`started`: by an interpreter, or included by make. `named`: as `./path`, such as a program. `sourced`: by a
+    shell script. `loaded`: a module that a runner's configuration or an option names. `imported`: by a module.
     """
 
 
@@ -87,7 +94,7 @@ class _Search:
             for text in _list_strings(
                 [package.get(key) for key in ("main", "module", "exports", "bin", "browser")]
             )
-            for path in self._expand(suite.directory, text)
+            for path in self._expand(suite.directory, _Reference(text, "imported"))
         }
         texts = [suite.command, *_find_reachable_scripts(suite.command, get_table(package, "scripts"))]
         queue = [(suite.directory, reference) for text in texts for reference in _find_shell_references(text)]
@@ -96,9 +103,7 @@ class _Search:
                 queue += await self._references_in(path)
         while queue:
             directory, reference = queue.pop()
-            paths = {
-                path for place in {directory, suite.directory} for path in self._expand(place, reference.path)
-            }
+            paths = self._expand(directory, reference) | self._expand(suite.directory, reference)
             for path in sorted(paths - self.found):
                 if suite.runner == "none" and is_test_related(path) and not is_runner_config(path):
                     continue  # The command reports no tests that a new version of this file could forge.
@@ -106,14 +111,20 @@ class _Search:
                     continue
                 if reference.kind == "imported" and await self._is_product_module(path):
                     continue
+                if reference.kind == "sourced" and not (
+                    suite.directory != posixpath.dirname(path) == directory
+                ):
+                    continue  # A helper is next to the script. Files elsewhere may be what the script tests.
                 self.found.add(path)
                 queue += await self._references_in(path)
 
-    def _expand(self, directory: str, reference: str) -> set[str]:
-        """Returns the known paths that a reference may mean: with another suffix, or the index of a directory."""
-        path = posixpath.normpath(posixpath.join(directory, reference.removeprefix("<rootDir>/")))
+    def _expand(self, directory: str, reference: _Reference) -> set[str]:
+        """Returns the known paths that a reference may mean. The name of a module may lack its suffix."""
+        path = posixpath.normpath(posixpath.join(directory, reference.path.removeprefix("<rootDir>/")))
+        if reference.kind in ("started", "named", "sourced"):
+            return {path} & self._known
         candidates = {f"{path}{suffix}" for suffix in _SUFFIXES}
-        if reference.startswith("."):
+        if reference.path.startswith("."):
             candidates |= {f"{path}/index{suffix}" for suffix in _SUFFIXES}
         return candidates & self._known
 
@@ -130,9 +141,9 @@ class _Search:
         stem = posixpath.basename(posixpath.dirname(path)) if stem == "index" else stem
         importers = await find_mentions(self._workspace, set(self._known - self.found), {stem})
         for importer in [name for name in importers if not is_runner_config(name)][:MAX_IMPORTERS_READ]:
-            imported = _IMPORT.findall(await self._read_text(importer) or "")
-            if any(path in self._expand(posixpath.dirname(importer), name) for name in imported):
-                return True
+            for match in _IMPORT.finditer(await self._read_text(importer) or ""):
+                if path in self._expand(posixpath.dirname(importer), _Reference(match["path"], "imported")):
+                    return True
         return False
 
     async def _read_text(self, path: str) -> str | None:
@@ -157,7 +168,11 @@ def _find_shell_references(text: str) -> Iterator[_Reference]:
     """Yields the files in commands, shell scripts, and makefiles."""
     for match in _STARTED.finditer(text):
         yield _Reference(match["path"], "started")
-    for match in (*_OPTION.finditer(text), *_LOCAL_PATH.finditer(text)):
+    for match in _LOCAL_PATH.finditer(text):
+        yield _Reference(match["path"], "named")
+    for match in _SOURCED.finditer(text):
+        yield _Reference(match["path"], "sourced")
+    for match in _OPTION.finditer(text):
         yield _Reference(match["path"], "loaded")
     for match in _INCLUDE.finditer(text):
         words = _WORD.findall(_MAKE_VARIABLE.sub("", match["paths"]))

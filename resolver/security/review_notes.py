@@ -28,7 +28,7 @@ IMMEDIATE_EXITS = re.compile(
 EXITS = re.compile(
     r"\bsys\.exit\b|\bSystemExit\b|(?<![\w.])(?:exit|quit)\(|\bprocess\.(?:exit|exitCode)\b"
     r"|\bprocess\.\w*(?:on|once|Listener)\(\s*['\"`](?:exit|beforeExit|uncaught\w+)"
-    r"|\bos\.Exit\(|\bprocess::(?:exit|abort)\b|\bSystem\.exit\("
+    r"|(?:^|[;&|]|\bthen)\s*exit(?:\s+\d+)?\s*(?:$|[;#])|\bos\.Exit\(|\bprocess::(?:exit|abort)\b|\bSystem\.exit\("
 )
 IMPORTS = re.compile(
     r"\bsys\.(?:meta_path|path_hooks|path_importer_cache|modules\s*\[|settrace|setprofile|monitoring)"
@@ -48,7 +48,7 @@ TEST_DETECTION = re.compile(
     # Python
     r"|['\"](?:_?pytest|unittest|doctest|nose2?)['\"]\s+(?:not\s+)?in\s+sys\.modules|\bPYTEST_(?:CURRENT_TEST|VERSION|XDIST_\w+)\b"
     # JavaScript
-    r"|\bNODE_ENV\b|\bNODE_TEST_CONTEXT\b|\bNODE_V8_COVERAGE\b|\b(?:JEST|VITEST|MOCHA|TAP|AVA)(?:_\w+)?\b|\bnpm_[a-z]\w+"
+    r"|\bNODE_ENV\b|\bNODE_TEST_CONTEXT\b|\bNODE_V8_COVERAGE\b|\b(?:VITEST|(?:JEST|MOCHA|AVA|TAP)_\w+)\b|\benv\.TAP\b|\bnpm_[a-z]\w+"
     r"|\bprocess\.(?:argv|execArgv|title|ppid|mainModule)\b|\bmodule\.(?:parent|children)\b|\brequire\.main\b"
     r"|\bimport\.meta\.(?:vitest|jest)\b|\btypeof\s+(?:jest|vi|vitest|mocha|describe|it|test|expect|before\w*)\b"
     r"|\b(?:capture|prepare)StackTrace\b|\bnew Error\([^)]*\)\s*\.stack\b|\b__coverage__\b"
@@ -65,7 +65,8 @@ OUTPUT = re.compile(
     # JavaScript
     r"\bprocess\.std(?:out|err)\s*(?:\.\w+\s*=(?!=)|\[)|\bconsole\.\w+\s*=(?!=)|\bwrite(?:Sync)?\(\s*[12]\s*,"
     # The Test Anything Protocol, and the lines of cargo and go
-    r"|['\"`](?:\\n)?(?:not )?ok\b ?(?:\d|-|\$)|['\"`]1\.\.\d|\btest result: ok\b|\.\.\. ok\b|--- PASS\b|\"Action\""
+    r"|(?:['\"`]|\\n)(?:not )?ok\b ?(?:\d|-|\$)|\bTAP version\b"
+    r"|['\"`]1\.\.\d|\btest result: ok\b|\.\.\. ok\b|--- PASS\b|\"Action\""
     # Every language
     r"|/dev/(?:stdout|stderr|fd)\b|/proc/(?:self|\d|\$|\{)"
 )

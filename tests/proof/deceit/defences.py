@@ -32,3 +32,8 @@ def review_notes(monkeypatch: MonkeyPatch) -> None:
         return []
 
     monkeypatch.setattr(patch_policy, "find_review_notes", find_none)
+
+
+def tests_from_base(monkeypatch: MonkeyPatch) -> None:
+    """The patch's version of the repository's tests decides."""
+    monkeypatch.setattr(verification, "is_test_related", lambda path: False)

@@ -12,13 +12,16 @@ from patchwright.resolver.reply_texts import render_pull_request_body
 from patchwright.resolver.security.patch_policy import check_patch
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.summary import summarize_run
+from patchwright.runtime.local_sandboxes import LocalSandboxes
 from tests.proof.deceit import defences
+from tests.resolver.git_repository import HOST_ENVIRONMENT
 from tests.resolver.patch_verifier import PatchVerifier, VerifierFactory
 from tests.resolver.sample_runs import run_of, started
+from tests.runners.conftest import NPM, skip_without
 
 ROOT = Path(__file__).parents[3]
 BATTERY = ROOT / "tests/proof/deceit"
-QUICK = {"pytest/plants_a_conftest"}
+QUICK = {"pytest/plants_a_conftest", "make/rewrites_a_script_of_a_script"}
 """The cases that are not marked `slow`: one for each mechanism."""
 
 
@@ -31,11 +34,22 @@ class Case:
     base: dict[str, str]
     patch: dict[str, str | None]
     honest: dict[str, str | None]
+    needs: tuple[str, ...]
     verdicts: tuple[str, ...]
     shown: tuple[str, ...]
     defences: tuple[str, ...]
     residue: str
     then: str
+
+
+@pytest.fixture
+def sandboxes(tmp_path: Path) -> LocalSandboxes:
+    """Sandboxes with the runners of npm next to them, where node looks for modules."""
+    parent = tmp_path / "sandboxes"
+    parent.mkdir()
+    (parent / "node_modules").symlink_to(NPM)
+    path = f"{NPM / '.bin'}:{HOST_ENVIRONMENT['PATH']}"
+    return LocalSandboxes(parent, {**HOST_ENVIRONMENT, "PATH": path})
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,7 @@ def load_case(path: Path) -> Case:
         base=shared["base"] | case.get("base", {}),
         patch=dict(case["patch"]) | dict.fromkeys(case.get("deleted", ())),
         honest=case.get("honest", shared["honest"]),
+        needs=tuple(shared.get("needs", ())),
         verdicts=tuple(case["verdicts"]),
         shown=tuple(case.get("shown", ())),
         defences=tuple(case.get("defences", ())),
@@ -87,6 +102,7 @@ def list_honest_patches() -> Iterator[Case]:
 
 
 async def judge(verifier: PatchVerifier, case: Case, files: dict[str, str | None], then: str) -> Judgment:
+    skip_without(*case.needs)
     patch = await verifier.patch(files, then)
     verdict = await verifier.judged(patch, case.suite)
     check = await check_patch(verifier.workspace, patch)

@@ -43,6 +43,7 @@ from patchwright.resolver.security.review_notes import scan_added_lines
             "can change what a test runner seems to print",
         ),
         ("console.log('ok 1 - adds');", "can change what a test runner seems to print"),
+        ('print("TAP version 13")', "can change what a test runner seems to print"),
         ('println!("test tests::adds ... ok");', "can change what a test runner seems to print"),
         ('fmt.Println("--- PASS: TestAdd (0.00s)")', "can change what a test runner seems to print"),
         ("process['ex' + 'it'](0);", "computes what it runs, so this search may miss something"),
