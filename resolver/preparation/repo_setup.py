@@ -293,15 +293,21 @@ class _SetupRun:
             return None
         code = result.exit_code if isinstance(result, ExecuteResult) else None
         output = result.stdout.decode(errors="replace") if isinstance(result, ExecuteResult) else str(result)
-        if mismatch := find_python_mismatch(output):
-            return reply_texts.render_setup_python_mismatch(*mismatch)
+        if needed := find_needed_python(output):
+            shown = await self._execute(sandbox, "python3 --version", timeout=20)
+            present = (
+                shown.stdout.decode(errors="replace").split() if isinstance(shown, ExecuteResult) else []
+            )
+            return reply_texts.render_setup_python_mismatch(
+                needed, present[-1] if present else "another version"
+            )
         self.visits += self._sandboxes.take_connections(self._name)
         denied_hosts = {visit.host: visit.denied for visit in self.visits if visit.denied}
         return reply_texts.render_setup_failed(command, code, tail_lines(output.strip()), denied_hosts)
 
     async def _install_missing_packages(self, sandbox: Sandbox) -> None:
         """Starts pytest without running a test, and installs what it misses. Does nothing if there is no time left."""
-        environment = {"PYTEST_ADDOPTS": CHECK_OPTIONS}
+        environment = {"PYTEST_ADDOPTS": CHECK_OPTIONS, "PYTHONDONTWRITEBYTECODE": "1"}
         for check_command in self._setup.check.commands:
             for _ in range(MAX_CHECK_ROUNDS):
                 if self._remaining_seconds < 1:
@@ -335,25 +341,19 @@ class _SetupRun:
         )
 
 
-_PYTHON_MISMATCHES = (
-    # pip, uv and poetry, in this order
-    re.compile(r"requires a different Python: (?P<present>[\d.]+) not in '(?P<needed>[^']{1,80})'"),
-    re.compile(
-        r"resolved to Python (?P<present>[\d.]+), which is incompatible with the project's Python requirement: "
-        r"`(?P<needed>[^`]{1,80})`"
-    ),
-    re.compile(
-        r"Current Python version \((?P<present>[\d.]+)\) is not allowed by the project \((?P<needed>[^)]{1,80})\)"
-    ),
+# What pip, uv and poetry write if they reject the version of Python.
+_NEEDED_PYTHON = re.compile(
+    r"requires a different Python: [\d.]+ not in '([^']{1,80})'"
+    r"|incompatible with the project's Python requirement: `([^`]{1,80})`"
+    r"|No interpreter found for Python ([<>=~!][^\n]{1,80}?) in "
+    r"|Current Python version \([\d.]+\) is not allowed by the project \(([^)]{1,80})\)"
 )
 
 
-def find_python_mismatch(output: str) -> tuple[str, str] | None:
-    """Returns the Python versions that the project needs, and the version that is present, if an installer says that
-    these do not match.
-    """
-    match = next(filter(None, (pattern.search(output) for pattern in _PYTHON_MISMATCHES)), None)
-    return (match["needed"], match["present"]) if match else None
+def find_needed_python(output: str) -> str | None:
+    """Returns the versions of Python that the project needs, if an installer rejected the present one."""
+    match = _NEEDED_PYTHON.search(output)
+    return match[match.lastindex or 0] if match else None
 
 
 def tail_lines(output: str) -> str:

@@ -37,6 +37,7 @@ _SETUP_ENVIRONMENT = {
     "PIP_RETRIES": "2",  # few retries, because a request that the proxy denied fails each time
     "UV_PROJECT_ENVIRONMENT": "/opt/project",
     "UV_NO_CACHE": "1",
+    "UV_PYTHON_DOWNLOADS": "never",  # tests run on the image's own Python, which the operator chose
     "GOFLAGS": "-modcacherw",
 }
 # The arguments of the script are the work tree and the agent's user.

@@ -4,7 +4,7 @@ import pytest
 
 from patchwright.resolver import reply_texts
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.preparation.repo_setup import MAX_OUTPUT_TAIL, find_python_mismatch, tail_lines
+from patchwright.resolver.preparation.repo_setup import MAX_OUTPUT_TAIL, find_needed_python, tail_lines
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.summary import summarize_run
@@ -30,15 +30,16 @@ def test_the_last_whole_lines_of_a_long_output_are_reported() -> None:
         "ERROR: Package 'x' requires a different Python: 3.11.2 not in '>=3.12'",
         "error: The requested interpreter resolved to Python 3.11.2, which is incompatible with the project's "
         "Python requirement: `>=3.12` (from `project.requires-python`)",
+        "error: No interpreter found for Python >=3.12 in managed installations or search path",
         "Current Python version (3.11.2) is not allowed by the project (>=3.12).\nPlease change python executable",
     ],
-    ids=["pip", "uv", "poetry"],
+    ids=["pip", "uv", "uv without a match", "poetry"],
 )
 def test_an_unsuitable_python_is_reported_with_what_an_operator_can_do(output: str) -> None:
-    assert find_python_mismatch("no mismatch") is None
-    mismatch = find_python_mismatch(f"one line\n{output}\n")
-    assert mismatch == (">=3.12", "3.11.2")
-    assert reply_texts.render_setup_python_mismatch(*mismatch) == (
+    assert find_needed_python("no interpreter") is None
+    needed = find_needed_python(f"one line\n{output}\n")
+    assert needed == ">=3.12"
+    assert reply_texts.render_setup_python_mismatch(needed, "3.11.2") == (
         "The project needs Python >=3.12, but the image has Python 3.11.2. "
         "Set `image` or `language_images.python` to an image with a matching version."
     )
