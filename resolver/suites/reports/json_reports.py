@@ -214,7 +214,8 @@ def parse_go(content: bytes, root: str) -> RunnerReport:
                 results.setdefault(test, None)
             case "pass" | "fail" | "skip" if event.Test or event.Action == "fail":
                 statuses: dict[str, TestStatus] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
-                results[test] = statuses[event.Action]
+                if results.get(test) != "failed":  # The code under test can print `--- PASS` after a failure.
+                    results[test] = statuses[event.Action]
             case "output" | "build-output":
                 output.append(event.Output)
                 outputs.setdefault(test, []).append(event.Output)

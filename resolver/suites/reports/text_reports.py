@@ -192,7 +192,7 @@ _CARGO_RESULTS: dict[str, TestStatus] = {"ok": "passed", "FAILED": "failed", "ig
 
 def parse_cargo(content: bytes, root: str) -> RunnerReport:
     """Parses the output of `cargo test`. After each line `running n tests`, only the next n outcomes are
-    accepted.
+    accepted. The output may also contain lines that the code under test printed, to look like cargo's.
     """
     collected = ReportBuilder(root)
     target, expected, counts = "", 0, dict[str, int]()
@@ -210,7 +210,9 @@ def parse_cargo(content: bytes, root: str) -> RunnerReport:
             expected -= 1
             counts[test[2]] += 1
             collected.add(collected.test_id(target, test[1]), _CARGO_RESULTS[test[2]])
-        elif counts and not expected and (result := _RESULT_LINE.fullmatch(line)):
+        elif not expected and (result := _RESULT_LINE.fullmatch(line)):
+            if not counts:
+                raise InvalidReport("the test report has two results for one list of tests")
             totals = dict(
                 zip(("passes", "failures", "ignored tests"), map(int, result.groups()), strict=True)
             )

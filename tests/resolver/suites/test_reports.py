@@ -133,6 +133,11 @@ def test_an_unfinished_go_test_has_failed() -> None:
     assert json_reports.parse_go(go(*events), "/w").results == {"p::TestA": "passed", "p::TestB": "failed"}
 
 
+def test_a_go_test_that_failed_does_not_pass_later() -> None:
+    events = [("fail", "p", "TestA"), ("pass", "p", "TestA"), ("pass", "p", "TestB"), ("fail", "p", "")]
+    assert json_reports.parse_go(go(*events), "/w").results == {"p::TestA": "failed", "p::TestB": "passed"}
+
+
 def test_a_go_package_that_fails_on_its_own_is_an_error() -> None:
     assert json_reports.parse_go(go(("pass", "p", "TestA"), ("fail", "p", "")), "/w").results == {
         "p::TestA": "passed",
@@ -274,6 +279,12 @@ def test_only_the_announced_cargo_results_count() -> None:
         (CARGO.replace("1 failed", "0 failed"), "claims 0 failures, but contains 1"),
         (CARGO.replace("running 1", "running 2") + CARGO, "1 of the started tests did not finish"),
         (CARGO[:200], "ends before the last test"),
+        (
+            # The code under test printed the first outcome and the first result.
+            "running 1 test\ntest adds ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\n"
+            "test adds ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured\n",
+            "two results for one list of tests",
+        ),
     ],
 )
 def test_contradictory_cargo_output_is_rejected(text: str, problem: str) -> None:
