@@ -13,8 +13,9 @@ from patchwright.runtime.frozen_model import FrozenModel
 # Extras, dependency groups and requirements files with such a name contain what the tests need.
 _DEVELOPER = r"(?:tests?|testing|pytest|unittest|dev|devel|develop|development|ci)"
 DEVELOPER_NAME = re.compile(_DEVELOPER)
+BASE_REQUIREMENTS_FILES = re.compile(r"requirements\.txt|requirements/(?:base|main)\.txt")
 REQUIREMENTS_FILES = re.compile(
-    rf"requirements\.txt|requirements/(?:base|main|{_DEVELOPER})\.txt|requirements[-_.]{_DEVELOPER}\.txt"
+    rf"{BASE_REQUIREMENTS_FILES.pattern}|requirements/{_DEVELOPER}\.txt|requirements[-_.]{_DEVELOPER}\.txt"
     rf"|{_DEVELOPER}[-_.]requirements\.txt|{_DEVELOPER}/requirements\.txt"
 )
 # Extras of a project whose metadata only its build tool can read. pip ignores those that do not exist.
@@ -104,13 +105,17 @@ def _python_steps(manifests: Manifests) -> list[InstallStep]:
         install = "sync --dev" if "Pipfile.lock" in files else "install --dev --skip-lock"
         steps = _with_uv(f"{_PIPENV} {install}", fallback="")
     else:
-        # The tools install without the project's own extras, and before the project, whose tests run in editable mode.
-        steps = _test_environment_steps(manifests)
-        requirements = [
-            f"-r {shlex.quote(path)}" for path in sorted(files) if REQUIREMENTS_FILES.fullmatch(path)
-        ]
+        requirements = sorted(path for path in files if REQUIREMENTS_FILES.fullmatch(path))
         groups = _developer_names(manifests.pyproject, "dependency-groups")
-        arguments = [*requirements, *(f"--group {name}" for name in groups), *arguments]
+        extras = _developer_names(get_table(manifests.pyproject, "project"), "optional-dependencies")
+        has_developer_files = any(not BASE_REQUIREMENTS_FILES.fullmatch(path) for path in requirements)
+        # The tool comes before the project, because it may install a copy of the project that is not editable.
+        steps = [] if groups or extras or has_developer_files else _test_environment_steps(manifests)
+        arguments = [
+            *(f"-r {shlex.quote(path)}" for path in requirements),
+            *(f"--group {name}" for name in groups),
+            *arguments,
+        ]
     if arguments:
         command = f"{PIP} {' '.join(arguments)}"
         # What can be installed is installed. The project comes last, so its failure is the failure of the whole.
@@ -132,7 +137,9 @@ def _with_uv(command: str, fallback: str) -> list[InstallStep]:
 
 
 def _test_environment_steps(manifests: Manifests) -> list[InstallStep]:
-    """Returns steps that install the test environment of tox, nox or hatch."""
+    """Returns steps that install the test environment of tox, nox or hatch. They take about a minute, so they only run
+    if the project names what the tests need nowhere else.
+    """
     files, tools = manifests.files, get_table(manifests.pyproject, "tool")
     has_tox = parse_ini_or_empty(manifests.tox_ini).has_section("testenv") or "tox.toml" in files
     if has_tox or "tox" in tools:

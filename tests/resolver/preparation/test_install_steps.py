@@ -123,10 +123,28 @@ async def test_the_tool_that_runs_the_tests_installs_its_environment_before_the_
 ) -> None:
     commands = await commands_for({"setup.py": "", **files}, repository, workspaces)
     assert commands == [UV, run_in(tool), f"{INSTALL} {USUAL}"]
-    control = await commands_for(
-        {"setup.py": "", "tox.ini": "[flake8]\n"}, Repository(repository.path / "b"), workspaces
-    )
-    assert control == [f"{INSTALL} {USUAL}"]
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments"),
+    [
+        ({"setup.py": "", "tox.ini": "[flake8]\n"}, USUAL),
+        ({"tox.ini": "[testenv]\n", "requirements-test.txt": ""}, "-r requirements-test.txt"),
+        ({"noxfile.py": "", "pyproject.toml": '[dependency-groups]\ntest = ["a"]\n'}, "--group test"),
+        (
+            {
+                "noxfile.py": "",
+                "pyproject.toml": f'{PROJECT}[project.optional-dependencies]\ntesting = ["a"]\n',
+            },
+            "-e '.[testing]'",
+        ),
+    ],
+)
+async def test_what_the_tests_need_is_installed_once(
+    files: dict[str, str | bytes], arguments: str, repository: Repository, workspaces: WorkspaceFactory
+) -> None:
+    """tox and nox do not install it a second time."""
+    assert await commands_for(files, repository, workspaces) == [f"{INSTALL} {arguments}"]
 
 
 def package(manager: str, **more: str) -> dict[str, str | bytes]:
