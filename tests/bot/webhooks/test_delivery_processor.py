@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from patchwright.bot.errors import QueueDown
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
 from patchwright.bot.thread_forge import NullForge
@@ -101,6 +102,27 @@ async def test_deliveries_of_a_dead_consumer_are_claimed(url: str) -> None:
     async with processing_inbox(inbox, queue, "living"):
         await wait_until_empty(inbox)
     assert len(queue.known) == 1
+    await inbox.close()
+
+
+class InterruptedInbox(DeliveryInbox):
+    """An inbox that cannot be read at first."""
+
+    is_down = True
+
+    async def read(self, consumer: str) -> tuple[StoredDelivery, ...]:
+        if self.is_down:
+            self.is_down = False
+            raise QueueDown("Redis does not respond")
+        return await super().read(consumer)
+
+
+async def test_the_processor_survives_an_interruption_of_redis(url: str) -> None:
+    inbox, queue = InterruptedInbox(url), InlineQueue()
+    await put(inbox, "issues", LABELED)
+    async with processing_inbox(inbox, queue):
+        await wait_until_empty(inbox)
+    assert not inbox.is_down and len(queue.known) == 1
     await inbox.close()
 
 

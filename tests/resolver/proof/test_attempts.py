@@ -175,6 +175,17 @@ async def test_a_patch_without_proof_comes_back_once_with_the_review(tmp_path: P
     assert "add() subtracts" in shown and "It should add." in shown and "the diff" in shown
 
 
+async def test_a_patch_whose_own_tests_fail_comes_back(tmp_path: Path) -> None:
+    verdict = make_verdict("unproven", "F").model_copy(update={"patch_tests_failing": ("t.py::0",)})
+    results, events, _ = await review_work(
+        tmp_path, [], verdict, ReplyUsage(model="m"), patch_review=False, max_repairs=1
+    )
+    assert results == [None, verdict]
+    message = next(event for event in events if isinstance(event, Message))
+    completed = VerificationCompleted(verdict=verdict)
+    assert events == [completed, message, completed] and "t.py::0" in message.text
+
+
 async def test_the_review_may_reject_once_in_each_attempt(tmp_path: Path) -> None:
     rejection = Reply(text="REJECT\nNo test.", tool_calls=(), usage=REVIEW_USAGE)
     results, events, _ = await review_work(

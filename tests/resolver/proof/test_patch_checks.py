@@ -234,7 +234,8 @@ def test_files_are_classified_by_their_role_in_test_runs(path: str, kinds: str) 
 @pytest.mark.parametrize(
     ("path", "directory", "shadows"),
     [
-        ("json.py", "", True), ("json/__init__.py", "", True), ("src/pytest/a.py", "", True), ("_pytest.so", "", True),
+        ("json.py", "", True), ("json/__init__.py", "", True), ("src/json.py", "", True),
+        ("src/pytest/a.py", "", True), ("_pytest.so", "", True),
         ("json.txt", "", False), ("pkg/json.py", "", False), ("pkg/json.py", "pkg", True), ("calc.py", "", False),
         ("src.py", "", False), ("other/json.py", "pkg", False),
     ],
