@@ -3,7 +3,7 @@
 import re
 
 from patchwright.resolver.suites.runner_names import RunnerName
-from patchwright.resolver.suites.runners import MAX_SELECTED, RUNNERS
+from patchwright.resolver.suites.runners import MAX_SELECTED, RUNNERS, RunnerSpec
 
 _PACKAGE_MANAGER = re.compile(r"\s*(?P<name>npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?[\w:.-]+\s*")
 _SIMPLE_COMMAND = re.compile(r"[^;&|<>()$`\n#]*")
@@ -34,24 +34,41 @@ def select_tests(command: str, runner_name: RunnerName, selected: tuple[str, ...
     return f"{prefix.strip()}{separator} {arguments}"
 
 
-def add_report_options(command: str, runner_name: RunnerName) -> str:
-    """Adds the options that make the runner report each test result."""
+def add_report_options(command: str, runner_name: RunnerName, run_all: bool = True) -> str:
+    """Adds the options that make the runner report each test result. If `run_all` is True, also adds the options
+    that make it run all tests.
+    """
     runner = RUNNERS.get(runner_name)
     if runner is None:
         return command
+    options = " ".join(filter(None, (runner.report_options, runner.run_all_options if run_all else "")))
     if start := runner.command_pattern.search(command):
         invocation = (
             start["words"]
             if runner.module_replacement is None
             else f"{start['python']}{runner.module_replacement}"
         )
-        options = f" {runner.report_options}" if runner.report_options else ""
-        command = f"{command[: start.start('words')]}{invocation}{options}{command[start.end('words') :]}"
+        rest = _remove_fail_fast(command[start.end("words") :], runner)
+        command = f"{command[: start.start('words')]}{invocation}{' ' * bool(options)}{options}{rest}"
     elif runner.forwards_options and (manager := _PACKAGE_MANAGER.match(command)):
         separator = "--" if manager["name"] == "npm" else ""
         rest = command[manager.end() :].strip().removeprefix(separator)
-        command = " ".join(filter(None, (manager[0].strip(), separator, runner.report_options, rest)))
+        command = " ".join(filter(None, (manager[0].strip(), separator, options, rest)))
     return command
+
+
+def has_fail_fast_option(command: str, runner_name: RunnerName) -> bool:
+    """Returns True if the command tells its runner to stop at the first failure."""
+    runner = RUNNERS.get(runner_name)
+    return runner is not None and _remove_fail_fast(command, runner) != command
+
+
+def _remove_fail_fast(arguments: str, runner: RunnerSpec) -> str:
+    """Removes the options that stop a run at the first failure. Other commands after `;`, `&` or `|` are kept."""
+    if not runner.fail_fast_option:
+        return arguments
+    own, *others = re.split(r"(?=[;&|])", arguments, maxsplit=1)
+    return re.sub(rf"\s(?:{runner.fail_fast_option})(?=\s|$)", "", own) + "".join(others)
 
 
 def extend_variable(command: str, name: str, addition: str) -> str:

@@ -46,6 +46,9 @@ _COLLECT_REPORTS_SCRIPT = (
 _MISSING_PLUGIN = re.compile(
     r"Error importing plugin \"(?P<plugin>[\w.]+)\": No module named '(?P<module>[\w.]+)'"
 )
+_UNKNOWN_OPTION = re.compile(
+    r"(?:unknown|unrecognized|invalid) option|Expected a single value for option", re.I
+)
 # Errors of pytest about its configuration, and the options with which it starts nevertheless.
 _CONFIG_ERRORS = (
     (re.compile(r"ERROR: (Missing required plugins: .*)"), "-o required_plugins="),
@@ -69,7 +72,8 @@ class CommandRunner:
     """Runs the test command of a suite in one sandbox, perhaps several times with different tests.
 
     If pytest stops before its first test because a plugin is not installed, it is started again without the options
-    of that plugin.
+    of that plugin. If another runner does not know the options that make it run all tests, it is started again
+    without them.
     """
 
     def __init__(self, sandbox: Sandbox, suite: Suite, timeout: int) -> None:
@@ -87,17 +91,36 @@ class CommandRunner:
         self._ignored_options: list[str] = []
         self._more_options = ""
         self._can_load_plugin = True
+        self._runs_all = True
 
     async def run(self, command: str) -> CommandResult:
         """Runs the command. Raises VerificationUnavailable if the sandbox did not run it."""
         result = await self._run_once(command)
         for _ in range(MAX_STARTS - 1):
-            if self._suite.runner != "pytest" or result.report.results or self._remaining_seconds < 1:
-                break
-            if not await self._ignore_missing_plugin(result.output):
+            if (
+                result.report.results
+                or self._remaining_seconds < 1
+                or not await self._adapt_options(result.output)
+            ):
                 break
             result = await self._run_once(command)
         return result
+
+    async def _adapt_options(self, output: str) -> bool:
+        """Changes the options for another start if the runner did not accept them. Returns False if they are not
+        the reason why it ran no test.
+        """
+        if self._suite.runner == "pytest":
+            return await self._ignore_missing_plugin(output)
+        if (
+            self._runs_all
+            and self._runner
+            and self._runner.run_all_options
+            and _UNKNOWN_OPTION.search(output)
+        ):
+            self._runs_all = False
+            return True
+        return False
 
     @property
     def _remaining_seconds(self) -> int:
@@ -109,7 +132,7 @@ class CommandRunner:
         report_dir = f"{self._directory}/{self._count}"
         path = f"{report_dir}/report"
         environment = {"CI": "true"}
-        command = add_report_options(command, self._suite.runner)
+        command = add_report_options(command, self._suite.runner, self._runs_all)
         if runner:
             quoted = {"report": shlex.quote(path), "helper": shlex.quote(self._directory)}
             environment |= {REPORT_VARIABLE: path, REPORTER_DIR_VARIABLE: self._directory}

@@ -5,6 +5,7 @@ Without such a script, it runs a test runner from the dependencies.
 import re
 from dataclasses import dataclass
 
+from patchwright.resolver.suites.command_options import has_fail_fast_option
 from patchwright.resolver.suites.project_dir import (
     MAX_COMMAND_LENGTH,
     LanguageSupport,
@@ -82,6 +83,8 @@ def _suite_from_script(project: ProjectDir, scripts: dict[str, str], name: str, 
     if (
         test_script.is_last
         and not test_script.has_only_lint_before
+        # Some runners reject an option that the script and the caller set.
+        and not has_fail_fast_option(test_script.command, test_script.runner)
         and RUNNERS[test_script.runner].forwards_options
     ):
         return project.make_suite(

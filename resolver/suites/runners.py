@@ -52,6 +52,12 @@ class RunnerSpec:
     """Parses the runner's report; the second argument is the directory in which the runner ran."""
     report_options: str = ""
     """Options that are added after the words that start the runner."""
+    run_all_options: str = ""
+    """Options that are added as well, so that the runner runs all tests, whatever its configuration says. Old
+    versions may not know them.
+    """
+    fail_fast_option: str = ""
+    """Regular expression for the option that stops the run at the first failure. It is removed from the command."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the command. In their values, `{report}` stands for the report's path, and
     `{helper}` for the directory of `reporter_file`. Both paths are quoted for the shell.
@@ -169,6 +175,8 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
     "jest": RunnerSpec(
         invocation=rf"{_NODE_COMMAND}jest(?:\.js)?|react-scripts\s+test|craco\s+test",
         parse_report=json_reports.parse_jest,
+        run_all_options="--bail=0 --coverage=false",
+        fail_fast_option=r"--bail(?:[= ]\d+)?|-b",
         report_options=f'--json --outputFile="${REPORT_VARIABLE}"',
         select_tests=_file_selector("--runTestsByPath"),
         forwards_options=True,
@@ -176,6 +184,8 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
     "vitest": RunnerSpec(
         invocation=r"vitest(?:\s+(?:run|--run))?",
         parse_report=json_reports.parse_jest,
+        run_all_options="--bail=0",
+        fail_fast_option=r"--bail(?:[= ]\d+)?",
         report_options=f'--run --reporter=default --reporter=json --outputFile.json="${REPORT_VARIABLE}"',
         select_tests=_file_selector(),
         forwards_options=True,
@@ -183,12 +193,16 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
     "mocha": RunnerSpec(
         invocation=rf"{_NODE_COMMAND}_?mocha(?:\.js)?",
         parse_report=json_reports.parse_mocha,
+        run_all_options="--no-bail",
+        fail_fast_option=r"--bail|-b",
         report_options=f'--reporter json --reporter-option output="${REPORT_VARIABLE}"',
         forwards_options=True,
     ),
     "tap": RunnerSpec(
         invocation=r"tap(?:\s+run)?",
         parse_report=text_reports.parse_tap,
+        run_all_options="--no-bail",
+        fail_fast_option=r"--bail|-b",
         report_options=f'--output-file="${REPORT_VARIABLE}"',
         select_tests=_file_selector(),
         forwards_options=True,
@@ -205,6 +219,7 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
     "go": RunnerSpec(
         invocation=r"go\s+test",
         parse_report=json_reports.parse_go,
+        fail_fast_option=r"--?failfast(?:=true)?",
         report_options="-json",
         report_source="output",
         select_tests=_select_go,
@@ -219,6 +234,8 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
     "maven": RunnerSpec(
         invocation=r"(?:sh\s+\./)?(?:mvn|mvnw)(?=\s.*\b(?:test|package|verify|install)\b)",
         parse_report=parse_junit_files,
+        run_all_options="-Dsurefire.skipAfterFailureCount=0",
+        fail_fast_option=r"-ff|--fail-fast",
         report_options="--batch-mode --offline --fail-at-end",
         report_source="files",
         report_paths="*/target/surefire-reports/TEST-*.xml",
@@ -234,7 +251,10 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
     "rspec": RunnerSpec(
         invocation=r"rspec",
         parse_report=json_reports.parse_rspec,
-        environment={"SPEC_OPTS": "--format progress --format json --out {report}"},
+        fail_fast_option=r"--fail-fast(?:=\d+)?",
+        environment={
+            "SPEC_OPTS": "--format progress --format json --out {report} --no-fail-fast --order defined"
+        },
         environment_suffices=True,
         select_tests=_select_rspec,
     ),
