@@ -16,7 +16,7 @@ RUNNER_FILES = re.compile(
     r"conftest\.py|\.?pytest\.(ini|toml)|tox\.(ini|toml)|noxfile\.py|\.coveragerc|setup\.cfg|pyproject\.toml"
     r"|package\.json|\.(npm|yarn|mocha|tap|nyc|c8|babel|swc)rc(\.\w+)*|\.pnpmfile\.c?js|\.pnp\..*|mocha\.opts"
     r"|[jt]sconfig(\.[\w.-]+)?\.json|bunfig\.toml|deno\.jsonc?|\.tool-versions|\.\w+-version|\.nvmrc|\.?mise(\.\w+)*\.toml"
-    r"|rust-toolchain(\.toml)?|.*\.mk"
+    r"|rust-toolchain(\.toml)?|.*\.mk|(nx|turbo|lerna|angular|project)\.json|[Gg](ulp|runt)file(\.\w+)+"
     r"|(jest|vitest|vite|karma|ava|nyc|babel|playwright|cypress|wdio|mocha|web-test-runner)(\.\w+)?\.(config|conf|workspace)"
     r"\.\w+|(vitest|vite|jest)\.(setup|workspace)\.\w+"
     r"|(GNU)?[Mm]akefile|[Jj]ustfile|[Tt]askfile\.ya?ml|Rakefile|\.rspec|(spec|rails|test)_helper\.rb"

@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.suites.project_dir import (
@@ -24,6 +25,7 @@ _REQUIREMENTS_FILE = re.compile(r"(.*/)?([^/]*requirements[^/]*|requirements/[^/
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(\[[^\]]*\])?\s*(?P<version>[^;#]*)")
 _GO_MODULE = re.compile(r"^\s*(?:require\s+)?([\w-]+\.[\w./~-]+)\s+(v\S+)", re.MULTILINE)
 _GEM = re.compile(r"^\s*gem\s+['\"]([^'\"]+)['\"](?:\s*,\s*['\"]([^'\"]+)['\"])?", re.MULTILINE)
+_NPM_REGISTRIES = ("registry.npmjs.org", "registry.yarnpkg.com")
 _PACKAGE_JSON_KEYS = ("dependencies", "devDependencies", "peerDependencies", "optionalDependencies")
 _CARGO_KEYS = ("dependencies", "dev-dependencies", "build-dependencies")
 
@@ -177,7 +179,17 @@ def _read_npm_lock(text: str) -> Dependencies:
     packages: dict[str, Any] = get_table(parse_json_or_empty(text), "packages")
     for path, package in packages.items():
         if "node_modules/" in path:
-            yield path.rpartition("node_modules/")[2], str(get_table({"": package}, "").get("version", ""))
+            details = get_table({"": package}, "")
+            host = _get_host(str(details.get("resolved", "")))
+            source = f" from {host}" if host and host not in _NPM_REGISTRIES else ""
+            yield path.rpartition("node_modules/")[2], f"{details.get('version', '')}{source}"
+
+
+def _get_host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return "an invalid address"
 
 
 _READERS: dict[str, Callable[[str], Dependencies]] = {

@@ -24,6 +24,17 @@ def test_added_changed_and_removed_dependencies_are_named() -> None:
     )
 
 
+def test_a_package_from_another_host_is_a_change_although_its_version_is_the_same() -> None:
+    lock = '{{"packages": {{"node_modules/b": {{"version": "1", "resolved": "https://{}/b-1.tgz"}}}}}}'
+    old, new = lock.format("registry.npmjs.org"), lock.format("evil.test")
+    assert describe_dependency_changes("package-lock.json", old, new) == (
+        "Dependencies in package-lock.json: changed `b` from `1` to `1 from evil.test`."
+    )
+    assert "from an invalid address" in describe_dependency_changes(
+        "package-lock.json", old, lock.format("[")
+    )
+
+
 def test_a_change_of_other_data_names_no_dependency() -> None:
     old, new = (PYPROJECT.format(version, '"httpx"', '"pytest"') for version in ("1.0", "1.1"))
     assert describe_dependency_changes("pyproject.toml", old, new) == ""
