@@ -242,7 +242,7 @@ async def _publish(
             raise
         is_forbidden = isinstance(exc, Forbidden)
         detail = render_no_pull_request_reason("forbidden" if is_forbidden else "refused", str(exc))
-        advice = await explain_how_to_open(spec, forge, deps.settings) if is_forbidden else ""
+        advice = await explain_how_to_open(spec, forge, deps.settings, str(exc)) if is_forbidden else ""
         return await _report(job, forge, "not_opened", branch=branch, detail=detail, advice=advice)
     check_published(pull, location.commit.sha)
     await post_comment(job, forge, render_comment("opened", pull=pull, tried=proven))

@@ -49,6 +49,10 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_AUTHOR = ("Patchwright", "patchwright@noreply.invalid")
 """Author of commits if the bot's account is unknown."""
+ACTIONS_NOT_PERMITTED = "GitHub Actions is not permitted"
+"""Start of GitHub's message if the settings of a repository or organization do not allow workflows to open pull
+requests.
+"""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,9 @@ async def publish_attempt(
             if attempt.excluded_changes
             else reply_texts.render_nothing_changed(attempt.agent_stopped)
         )
-        return await report_no_pull_request(job, reason, None, verdict, summary, forge)
+        is_answer = job.command and not attempt.excluded_changes
+        advice = reply_texts.render_question_advice(settings.mention) if is_answer else ""
+        return await report_no_pull_request(job, reason, None, verdict, summary, forge, advice)
     content = await check_patch(workspace, attempt.patch, build_patch_limits(settings))
     violations = content.violations or await find_secret_leaks(
         attempt.patch, content.files, workspace, secrets
@@ -172,7 +178,7 @@ async def publish_attempt(
         reason = publishing_texts.render_no_pull_request_reason(
             "forbidden" if is_forbidden else "refused", str(exc)
         )
-        advice = await explain_how_to_open(spec, forge, settings) if is_forbidden else ""
+        advice = await explain_how_to_open(spec, forge, settings, str(exc)) if is_forbidden else ""
         return await report_no_pull_request(job, reason, location, verdict, summary, forge, advice)
     check_published(pull, location.commit.sha)
     await post_comment(
@@ -196,15 +202,16 @@ def should_be_draft(verdict: Verdict, conditional_state: PullRequestState) -> bo
     return verdict.kind != "fixed" and not (verdict.kind == "conditional" and conditional_state == "ready")
 
 
-async def explain_how_to_open(spec: PullRequestSpec, forge: Forge, settings: Settings) -> str:
-    """Explains what to do if GitHub does not let us open a pull request."""
+async def explain_how_to_open(spec: PullRequestSpec, forge: Forge, settings: Settings, error: str) -> str:
+    """Explains what to do if GitHub does not let us open a pull request. `error` contains GitHub's message."""
     bot_user = await forge.get_bot_user(spec.repo)
     return publishing_texts.render_pull_request_forbidden(
         f"{settings.github_server_url.rstrip('/')}/{spec.repo}",
         spec.base_branch,
         spec.branch,
         settings.mention,
-        is_actions=bot_user is not None and bot_user.login == ACTIONS_BOT_LOGIN,
+        is_actions=ACTIONS_NOT_PERMITTED in error
+        or (bot_user is not None and bot_user.login == ACTIONS_BOT_LOGIN),
     )
 
 

@@ -199,6 +199,11 @@ def render_nothing_changed(agent_stopped: AgentStopped) -> str:
     return render_reply("nothing_changed.md.j2", agent_stopped=agent_stopped).strip()
 
 
+def render_question_advice(mention: str) -> str:
+    """Says how to ask a question, for a request that led to no change."""
+    return f"If you only want an answer, comment `{mention} explain` and your question."
+
+
 def render_against_policy(violations: tuple[str, ...]) -> str:
     """Lists the parts of a patch that the policy forbids."""
     return render_reply("against_policy.md.j2", violations=violations).strip()

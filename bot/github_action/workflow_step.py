@@ -115,10 +115,10 @@ async def run_action(
     if _is_runner(environ):
         _mask_secrets(secrets, write)
     report = _JobReport(environ, job, read_log, write_view)
-    errors = list[Exception]()
+    errors, warnings = list[Exception](), list[str]()
     with contextlib.ExitStack() as stack:
         # These lines are annotations, so they are written when workflow commands are enabled again.
-        stack.callback(lambda: _write_annotations(environ, errors, report.trajectory, write))
+        stack.callback(lambda: _write_annotations(environ, errors, warnings, report.trajectory, write))
         stack.enter_context(_disable_commands(write))
         try:
             if await handle_command(job):
@@ -148,7 +148,9 @@ async def run_action(
             report.report("error", {"Error": escape_markdown(str(error))})
             return error_exit_code(error)
         report.report_outcome(outcome)
-        write(f"{job.repo}#{job.number}: {outcome.kind}")
+        write(_describe(job, outcome))
+        if isinstance(outcome, Reported) and outcome.branch:
+            warnings.append(_describe(job, outcome))
     return exit_code(outcome)
 
 
@@ -311,12 +313,18 @@ def _write_error(environ: Mapping[str, str], error: Exception, write: Writer) ->
 
 
 def _write_annotations(
-    environ: Mapping[str, str], errors: Iterable[Exception], trajectory: Trajectory, write: Writer
+    environ: Mapping[str, str],
+    errors: Iterable[Exception],
+    warnings: Iterable[str],
+    trajectory: Trajectory,
+    write: Writer,
 ) -> None:
     for error in errors:
         _write_error(environ, error, write)
-    if _is_runner(environ) and trajectory.usage().unpriced:
-        write(annotation("warning", UNKNOWN_PRICE))
+    if not _is_runner(environ):
+        return
+    for text in (*warnings, *([UNKNOWN_PRICE] if trajectory.usage().unpriced else [])):
+        write(annotation("warning", text))
 
 
 def _mask_secrets(secrets: Iterable[str], write: Writer) -> None:
@@ -335,6 +343,12 @@ def _disable_commands(write: Writer) -> Iterator[None]:
         yield
     finally:
         write(f"::{token}::")
+
+
+def _describe(job: Job, outcome: Outcome) -> str:
+    """Returns the outcome in one line. If there is no pull request, the line gives the reason and the comment."""
+    line = f"{job.repo}#{job.number}: {outcome.kind}"
+    return f"{line}: {outcome.reason.strip()} {outcome.url}" if isinstance(outcome, Reported) else line
 
 
 def _outcome_rows(outcome: Outcome) -> dict[str, str]:

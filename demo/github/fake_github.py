@@ -105,15 +105,15 @@ class FakeGitHub:
         permissions: Mapping[str, Role] | None = None,
         private: bool = False,
     ) -> Repository:
-        """Creates a repository. Its files are one commit on `main`; `permissions` maps logins to roles."""
-        owner, name = full_name.split("/")
+        """Creates a repository. Its files are one commit on `main`. An owner in `permissions` is a person."""
+        (account, name), roles = full_name.split("/"), permissions or {}
+        owner = self._state.find_or_create_user(account, "User" if account in roles else "Organization")
         made = Repository(
-            id=self._state.next_id(), owner=self._state.find_or_create_user(owner, "Organization"), name=name,
-            private=private,
+            id=self._state.next_id(), owner=owner, name=name, private=private,
             bare=BareRepository.create(self._state.root / f"{full_name}.git", "main"),
             created=self._state.next_timestamp(),
         )  # fmt: skip
-        for login, role in (permissions or {}).items():
+        for login, role in roles.items():
             self.set_role(made, login, role)
         if files is not None:
             made.bare.commit("main", files, "Begin")
@@ -123,7 +123,6 @@ class FakeGitHub:
     def create_fork(self, repo: Repository, owner: str) -> Repository:
         """Creates a user's fork of a repository, to which the user may push."""
         made = self.create_repository(f"{owner}/{repo.name}", permissions={owner: "admin"})
-        made.owner.kind = "User"
         made.parent = repo
         made.bare.git("fetch", "--quiet", str(repo.bare.path), "+refs/heads/*:refs/heads/*")
         return made

@@ -75,11 +75,15 @@ async def test_a_regression_becomes_a_comment_with_a_branch(publish_scenario: Pu
 
 
 async def test_no_change_becomes_a_comment_without_a_branch(publish_scenario: PublishScenario) -> None:
+    publish_scenario.command = "does add() work?"
     outcome = await publish_scenario.publish(kind="empty")
     assert isinstance(outcome, Reported) and outcome.branch is None
     assert (publish_scenario.pulls, publish_scenario.repo.branches) == ((), ("main",))
     (comment,) = publish_scenario.comments
-    assert comment.startswith("**No pull request:** the run ended without a change to the code.")
+    assert comment.startswith(
+        "**No pull request:** the run ended without a change to the code.\n\n**What the agent found:** add() "
+        "subtracted.\n\nIt adds now.\n\nIf you only want an answer, comment `@agent explain` and your question.\n"
+    )
 
 
 # --- complaints about other bots ----------------------------------------------------------------------------

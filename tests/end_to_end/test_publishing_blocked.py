@@ -104,6 +104,21 @@ async def test_a_workflow_change_without_permission_is_not_lost(
     assert "+on: push\n" in comment
 
 
+async def test_a_workflow_that_may_not_open_pull_requests_is_told_which_setting_allows_it(
+    publish_scenario: PublishScenario,
+) -> None:
+    refused = {"message": "GitHub Actions is not permitted to create or approve pull requests."}
+    publish_scenario.fake_github.fail_next_request("POST", "/pulls", status=403, body=refused)
+    await publish_scenario.publish()
+    (comment,) = publish_scenario.comments
+    repo_url = f"{publish_scenario.fake_github.server_url}/acme/calc"
+    assert (
+        f"or [allow it]({repo_url}/settings/actions) (*Allow GitHub Actions to create and approve pull"
+        in comment
+    )
+    assert "the App" not in comment
+
+
 async def test_if_github_rejects_the_pull_request_the_branch_is_named(
     publish_scenario: PublishScenario,
 ) -> None:

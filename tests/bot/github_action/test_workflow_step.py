@@ -158,6 +158,18 @@ async def test_every_outcome_has_its_exit_code(
     assert step.summary.read_text().startswith(f"### acme/sample#7: {outcome}\n")
 
 
+async def test_the_log_says_why_there_is_no_pull_request_and_work_on_a_branch_is_a_warning(
+    tmp_path: Path,
+) -> None:
+    for branch, warnings in ((None, 0), ("patchwright/issue-7", 1)):
+        step = Step(tmp_path)
+        await step.run(REPORTED.model_copy(update={"branch": branch, "reason": "Closed.\n::error::x"}))
+        line = "acme/sample#7: reported: Closed.\n::error::x https://forge.test/acme/sample/issues/7#c1"
+        assert line in step.lines
+        shown = [command for command in step.commands() if not command.startswith("::add-mask::")]
+        assert shown == [f"::warning::{line}".replace("\n", "%0A")] * warnings
+
+
 async def test_an_internal_error_is_raised_and_commands_are_enabled_again(tmp_path: Path) -> None:
     step = Step(tmp_path)
     with pytest.raises(ZeroDivisionError):

@@ -112,6 +112,12 @@ async def test_a_permission_is_the_role_of_the_user_id(
 # --- limits and pages ---------------------------------------------------------------------------------------
 
 
+async def test_an_owner_with_a_role_is_a_person_and_another_an_organization(fake_github: FakeGitHub) -> None:
+    own = fake_github.create_repository("alice/sample", permissions={"alice": "admin"})
+    shared = fake_github.create_repository("acme/other", permissions={"alice": "admin"})
+    assert (own.owner.kind, shared.owner.kind) == ("User", "Organization")
+
+
 async def test_requests_that_github_rejects_are_rejected(
     fake_github: FakeGitHub, repo: Repository, client: Client
 ) -> None:

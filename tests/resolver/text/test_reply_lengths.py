@@ -28,7 +28,7 @@ BRANCH = "patchwright/issue-1"
 MAX_WORDS = {
     "pull_request": 120, "pull_request_draft": 150, "pull_request_conditional": 180,
     "published": 40, "regressed": 100, "forbidden": 130,
-    "no_change": 60, "rejection": 25, "queued": 12, "salvaged": 50, "question": 40, "withdrawn": 30,
+    "no_change": 100, "rejection": 25, "queued": 12, "salvaged": 50, "question": 40, "withdrawn": 30,
     "failed": 25,
 }  # fmt: skip
 """The words above the first folded section, at most."""
@@ -135,7 +135,9 @@ def render_all() -> dict[str, str]:
             regressed.reason, BRANCH, regressed, summary
         ),
         "forbidden": reply_texts.render_no_pull_request(refused, BRANCH, verdict, summary, "", advice),
-        "no_change": reply_texts.render_no_pull_request(nothing, None, Verdict(kind="empty"), summary),
+        "no_change": reply_texts.render_no_pull_request(
+            nothing, None, Verdict(kind="empty"), summary, "", reply_texts.render_question_advice("@agent")
+        ),
         "rejection": reply_texts.render_rejection(
             reply_texts.render_rejection_reason("permission", job())
         ),
