@@ -107,7 +107,7 @@ _SETTING = re.compile(r"Unknown config option: (\w+)")
 _MARK = re.compile(r"Unknown pytest\.mark\.(\w+)|'(\w+)' not found in `markers`")
 _FIXTURE = re.compile(r"fixture '(\w+)' not found")
 _PLUGINS = re.compile(r"Missing required plugins: (.*)")
-_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,98}[A-Za-z0-9])?")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 class TestCheck(FrozenModel):
@@ -165,7 +165,7 @@ def _missing_packages(output: str, check: TestCheck) -> Iterator[str]:
             if package_name := packages.get(match[match.lastindex or 0]):
                 yield package_name
     for plugins in _PLUGINS.findall(output):
-        yield from (name for name in _NAME.findall(plugins) if _normalize(name) in check.declared)
+        yield from (name for name in map(_normalize, _NAME.findall(plugins)) if name in check.declared)
 
 
 def _pytest_command(suite: Suite) -> str:
@@ -180,4 +180,4 @@ def _normalize(name: str) -> str:
 
     Source: packaging.python.org/specifications/name-normalization
     """
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return re.sub(r"[-_.]+", "-", name).lower().rstrip("-")

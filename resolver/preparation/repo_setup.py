@@ -120,7 +120,7 @@ async def _find_check(workspace: Workspace, files: tuple[str, ...], suites: Suit
     ids = await workspace.get_blob_ids(paths)
     contents = (await workspace.read_blobs(tuple(ids.values()), MAX_MANIFEST_BYTES)).values()
     texts = tuple(content.decode(errors="replace") for content in contents if isinstance(content, bytes))
-    return find_check(suites, files, texts)
+    return await asyncio.to_thread(find_check, suites, files, texts)
 
 
 async def _steps_from_manifests(
