@@ -31,13 +31,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--at-once", type=int, default=1, metavar="N", help="number of pairs that run at once"
     )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="keep the runs here, for `patchwright view`")
     options = parser.parse_args(arguments)
     pairs = [pair for pair in load_pairs() if _is_named(pair, options.names)]
     if not options.names and not options.all:
         pairs = random.Random(16).sample(pairs, min(options.sample, len(pairs)))
     if not pairs:
         parser.error(f"no such pair: {', '.join(options.names)}")
-    asyncio.run(_run(pairs, options.patch or [], options.results, options.at_once))
+    asyncio.run(_run(pairs, options))
     ids = {get_pair_id(pair) for pair in pairs}
     results = [each for each in read_results(options.results) if each.pair in ids]
     report(measure(results))
@@ -87,20 +88,21 @@ def _is_named(pair: Pair, names: list[str]) -> bool:
     return not names or pair.name in names or get_pair_id(pair) in names
 
 
-async def _run(pairs: list[Pair], only: list[str], results: Path, at_once: int) -> None:
-    known = {(each.pair, each.patch) for each in read_results(results)}
-    gate = asyncio.Semaphore(at_once)
+async def _run(pairs: list[Pair], options: argparse.Namespace) -> None:
+    known = {(each.pair, each.patch) for each in read_results(options.results)}
+    gate = asyncio.Semaphore(options.at_once)
 
     async def run_pair(pair: Pair) -> None:
         async with gate:
             old = await asyncio.to_thread(download, pair.registry, pair.name, pair.old)
             new = await asyncio.to_thread(download, pair.registry, pair.name, pair.new)
-            with tempfile.TemporaryDirectory(prefix="real-fix-data-") as data:
+            with tempfile.TemporaryDirectory(prefix="real-fix-data-") as temporary:
+                data = options.data / get_pair_id(pair).replace(":", "-") if options.data else Path(temporary)
                 for name, patched in make_patches(pair.registry, old, new).items():
-                    if (get_pair_id(pair), name) in known or (only and name not in only):
+                    if (get_pair_id(pair), name) in known or name not in (options.patch or [name]):
                         continue
-                    result = await run_trial(pair, name, old, patched, Path(data))
-                    with results.open("a") as file:
+                    result = await run_trial(pair, name, old, patched, data)
+                    with options.results.open("a") as file:
                         file.write(result.model_dump_json() + "\n")
                     mark = "ok   " if result.is_right else "WRONG"
                     text = f"{mark} {result.pair} {name}: {result.kind} ({result.seconds:.0f} s) {result.reason[:150]}"
