@@ -51,6 +51,20 @@ def test_every_step_output_in_the_page_exists() -> None:
     assert {output for _, _, output in used} <= set(ACTION["outputs"])
 
 
+def test_images_are_cached_only_on_a_hosted_runner_whose_engine_has_no_images_of_others() -> None:
+    steps = ACTION["runs"]["steps"]
+    (named,) = (step for step in steps if step.get("id") == "images")
+    assert "&& runner.environment == 'github-hosted'" in named["if"] and "||" not in named["if"]
+    conditions = {step["name"]: step["if"] for step in steps if "images" in step["name"]}
+    assert conditions.pop("Name the images") == named["if"]
+    after = (
+        "steps.images.outputs.key != ''",
+        "steps.cached.outputs.cache-hit == 'true'",
+        "steps.packed.outputs.made",
+    )
+    assert len(conditions) == 4 and all(condition.startswith(after) for condition in conditions.values())
+
+
 def test_every_input_is_used() -> None:
     assert set(re.findall(r"\binputs\.([\w-]+)", yaml.safe_dump(ACTION["runs"]))) == set(ACTION["inputs"])
 
