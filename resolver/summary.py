@@ -23,7 +23,7 @@ from patchwright.resolver.actions import (
     Think,
 )
 from patchwright.resolver.domain import JobId, Usage
-from patchwright.resolver.events import ModelReply, ToolCall, ToolResult, Trajectory
+from patchwright.resolver.events import ModelReply, RunStarted, ToolCall, ToolResult, Trajectory
 from patchwright.resolver.finish_checks import has_reproduced, last_finish, latest_plan
 from patchwright.resolver.request.run_task import get_options
 from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured, SubagentSpawned
@@ -232,6 +232,12 @@ def describe_action(action: Action) -> str:
             return clip_line(f"call of {name} that could not be parsed: {problem}")
         case _:
             return action.kind
+
+
+def name_thread(started: RunStarted) -> str:
+    """Returns `owner/name#7`, or only the name of the repository if the issue is a file on this disk."""
+    is_on_forge = bool(started.thread.url)
+    return f"{started.job.repo}#{started.thread.number}" if is_on_forge else started.job.repo.name
 
 
 def describe_observation(observation: AnyObservation | None) -> str:

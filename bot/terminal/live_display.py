@@ -22,7 +22,7 @@ from patchwright.resolver.cost import format_usd
 from patchwright.resolver.events import Entry, Message, Trajectory
 from patchwright.resolver.finish_checks import latest_plan
 from patchwright.resolver.run_log import Listener
-from patchwright.resolver.summary import describe_action
+from patchwright.resolver.summary import describe_action, name_thread
 from patchwright.resolver.text import filters
 
 # Time between two updates of the frame. Each shows the new time and follows the window size.
@@ -270,7 +270,7 @@ def render_frame(
     width = size.columns - 1
     title = []
     if (started := trajectory.run_started) is not None:
-        description = f"{started.job.repo}#{started.thread.number} {started.thread.title}"
+        description = f"{name_thread(started)} {started.thread.title}"
         title = ["", style.bold(truncate(strip_control_chars(description), width))]
     max_lines = max(0, size.lines * 2 // 3 - 2 - len(title))
     duration = f"  {_duration_text(activity_seconds)}"

@@ -20,7 +20,7 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.messages import render_observation
 from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess
-from patchwright.resolver.summary import clip_line, describe_action, describe_observation
+from patchwright.resolver.summary import clip_line, describe_action, describe_observation, name_thread
 from patchwright.resolver.viewer.call_blocks import is_failure
 from patchwright.runtime.actions import RunPython, RunShell, UseBrowser
 from patchwright.runtime.egress.policy import DENIAL_MESSAGES
@@ -102,7 +102,7 @@ class ProgressPrinter:
         match entry.event:
             case RunStarted() as event:
                 return [
-                    self._truncate(f"{event.job.repo}#{event.thread.number}: {event.thread.title}"),
+                    self._truncate(f"{name_thread(event)}: {event.thread.title}"),
                     self._truncate(f"model {event.model}, {event.sandbox} sandbox"),
                 ]
             case EnvironmentPrepared() as event:
@@ -144,8 +144,9 @@ class ProgressPrinter:
                 text = description if reason == "finished" else f"the agent stopped ({reason}): {detail}"
                 return [*textwrap.wrap(text, width), "verifying the patch in clean sandboxes"]
             case VerificationCompleted(verdict=verdict):
-                about = "verdict of the first tests" if verdict.partial else "verdict"
-                return textwrap.wrap(f"{about}: {verdict.kind}. {verdict.reason}", width)
+                if verdict.partial:  # only the final verdict has this name
+                    return ["the first tests have ended"]
+                return textwrap.wrap(f"verdict: {verdict.kind}. {verdict.reason}", width)
             case _:
                 return []
 

@@ -52,6 +52,7 @@ class RunListEntry(FrozenModel):
     """
     repository: str = ""
     number: int | None = None
+    """Number of the issue or pull request; None for a local repository."""
     title: str = ""
     verdict: str | None = None
     pull_request: str | None = None
@@ -139,7 +140,7 @@ def _read_entry(updated_at: datetime, run: RunId, is_locked: bool, logs: StoredR
         run=run,
         state="running" if is_locked else _state_of_log(trajectory),
         repository=str(started.job.repo) if started else "",
-        number=started.thread.number if started else None,
+        number=started.thread.number if started and started.thread.url else None,
         title=clip_line(started.thread.title, 200) if started else "",
         verdict=verdict.kind if verdict else None,
         pull_request=outcome.url if isinstance(outcome, Published) and outcome.url != DRY_RUN_URL else None,
@@ -212,7 +213,8 @@ def _wrap_row(row: Iterable[str], widths: list[int], width: int | None) -> list[
 
 
 def _row(entry: RunListEntry) -> tuple[str, ...]:
-    about = f"{entry.repository}#{entry.number} {clip_line(entry.title, 60)}" if entry.repository else ""
+    number = f"#{entry.number}" if entry.number else ""
+    about = f"{entry.repository}{number} {clip_line(entry.title, 60)}" if entry.repository else ""
     age = _age((datetime.now(UTC) - entry.updated_at).total_seconds())
     return (entry.run, entry.state, entry.verdict or "", _cost_text(entry), age, about)
 

@@ -25,7 +25,7 @@ from patchwright.resolver.finish_checks import last_finish
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.security.masking import mask_trajectory
-from patchwright.resolver.summary import clip_line
+from patchwright.resolver.summary import clip_line, name_thread
 from patchwright.resolver.text import filters, jinja_templates
 from patchwright.resolver.viewer.blocks import (
     ChecklistBlock,
@@ -255,7 +255,7 @@ def _build_view(
     return RunView(
         run=run,
         title=clip_line(_get_title(trajectory) or run, 250),
-        thread_name=f"{started.job.repo}#{started.thread.number}" if started else "",
+        thread_name=name_thread(started) if started else "",
         thread_url=_get_safe_url(started.thread.url) if started else None,
         verdict=verdict,
         verdict_symbol=VERDICT_SYMBOLS[verdict.kind] if verdict else "–" if is_over else "…",

@@ -43,7 +43,7 @@ async def test_a_run_is_displayed_stopped_and_continued(
         modes = termios.tcgetattr(screen.slave)
         process = screen.run([sys.executable, "-m", "patchwright", *resolve_arguments], scenario.environment)
         await screen.until(r"> \$ touch .*  [1-9] s")
-        assert "local/calc#1 add() subtracts" in screen.lines
+        assert "calc add() subtracts" in screen.lines
         assert "  [>] Fix add()" in screen.lines and "  [ ] Test it" in screen.lines
         assert re.search(r"^  \d+ s · .*tokens", screen.lines[-1])
         screen.press("\x03")

@@ -6,12 +6,21 @@ from patchwright.bot.terminal.output import outcome_json, strip_control_chars, w
 from patchwright.bot.terminal.output import tests_table as table
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.resolver.domain import TestRun, Usage, Verdict
-from patchwright.resolver.events import AgentStopped, Entry, Event, ModelReply, ToolCall, ToolResult
+from patchwright.resolver.events import (
+    AgentStopped,
+    Entry,
+    Event,
+    ModelReply,
+    ToolCall,
+    ToolResult,
+    VerificationCompleted,
+)
 from patchwright.resolver.llm.model import ReplyUsage
 from patchwright.resolver.run_events import BaseImageChoice, EnvironmentPrepared, NetworkAccess
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.egress.policy import ConnectionSummary
 from patchwright.runtime.observations import ShellResult
+from tests.resolver.sample_runs import started
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -45,6 +54,20 @@ def test_a_long_step_is_truncated_with_its_result_below() -> None:
     assert lines[0].startswith("   0.0 s    1. I think") and lines[1].startswith("   0.0 s       I think")
     assert lines[1].endswith(" …")
     assert lines[3].startswith("   1.0 s         → exit code 0: much")
+
+
+def test_a_local_issue_has_no_number_and_only_the_final_verdict_is_called_so() -> None:
+    verdict = Verdict(kind="unproven", reason="Why.")
+    events = [
+        VerificationCompleted(verdict=verdict.model_copy(update={"partial": part})) for part in (True, False)
+    ]
+    assert [line[10:] for line in printed_lines(started(url=""), *events)] == [
+        "calc: add() subtracts",
+        "model vendor/model-1, docker sandbox",
+        "the first tests have ended",
+        "verdict: unproven. Why.",
+    ]
+    assert printed_lines(started())[0].endswith("  acme/calc#7: add() subtracts")
 
 
 def test_untrusted_text_cannot_control_the_terminal() -> None:
