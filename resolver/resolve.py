@@ -67,6 +67,7 @@ from patchwright.resolver.request.base_branch import clone_at_base
 from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.resolve_pull_request import resolve_pull_request
 from patchwright.resolver.run_events import NetworkAccess
+from patchwright.resolver.run_limits import is_complete
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.sandbox.session import SandboxSession, run_in_sandbox
 from patchwright.resolver.sandbox.worktree_reset import reset_worktree
@@ -374,7 +375,8 @@ async def resolve_local(
     """
     async with deps.logs.open(job.id, deps.listeners) as log:
         if answer and ((stop := log.trajectory.agent_stopped) is None or stop.reason != "input_required"):
-            raise UsageError(f"run {job.id} is not waiting for an answer: continue it without --answer")
+            advice = "it is complete" if is_complete(log.trajectory) else "continue it without --answer"
+            raise UsageError(f"run {job.id} is not waiting for an answer: {advice}")
         await record_operator_resume(job, log, answer)
         started, ref = log.trajectory.run_started, "HEAD"
         if started is not None:

@@ -54,6 +54,13 @@ def was_stopped(trajectory: Trajectory) -> bool:
     return completed is None or (stopped is not None and stopped.reason in EARLY_STOPS)
 
 
+def is_complete(trajectory: Trajectory) -> bool:
+    """Returns True if the agent finished its work and the patch was verified, so that nothing is left to do."""
+    stopped, verdict = trajectory.agent_stopped, trajectory.verdict
+    has_finished = stopped is not None and stopped.reason == "finished"
+    return has_finished and verdict is not None and not verdict.partial
+
+
 def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
     """Returns the stop event for a run that has reached a limit or is stuck. Returns None if the run may
     continue.

@@ -1,5 +1,6 @@
 """Reads issues from files and writes patches to files."""
 
+import shlex
 from pathlib import Path
 
 from patchwright.resolver.domain import Issue, Patch, User
@@ -71,3 +72,8 @@ def write_patch(out: str | None, patch: Patch) -> str | None:
             f"Cannot write the patch to {out}: {exc.strerror}. The patch is in the run's log"
         ) from exc
     return out
+
+
+def apply_command(repository: Path, patch_file: str) -> str:
+    """Returns the command that applies a patch to the work tree of a repository."""
+    return shlex.join(("git", "-C", str(repository), "apply", str(absolute_path(patch_file))))

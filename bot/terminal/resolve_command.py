@@ -19,7 +19,13 @@ from patchwright.bot.terminal.exit_codes import (
 from patchwright.bot.terminal.interrupts import resume_command, save_partial_patch
 from patchwright.bot.terminal.issue_reference import parse_issue_reference
 from patchwright.bot.terminal.live_display import open_display
-from patchwright.bot.terminal.local_files import absolute_path, check_writable, read_issue, write_patch
+from patchwright.bot.terminal.local_files import (
+    absolute_path,
+    apply_command,
+    check_writable,
+    read_issue,
+    write_patch,
+)
 from patchwright.bot.terminal.output import (
     outcome_json,
     print_json,
@@ -49,6 +55,7 @@ from patchwright.resolver.events import AgentStopped, Trajectory
 from patchwright.resolver.finish_checks import last_finish
 from patchwright.resolver.forge import DRY_RUN_URL
 from patchwright.resolver.llm.model_check import check_endpoint, check_models
+from patchwright.resolver.run_limits import is_complete
 from patchwright.resolver.run_log import FileLogStore, Listener
 from patchwright.resolver.settings.settings import Settings, environment_variable
 from patchwright.resolver.summary import find_reached_setting
@@ -127,6 +134,10 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
     if "://" not in started.source:
         if earlier.agent_stopped and not earlier.replies():
             raise UsageError(_describe_unstarted_run(run, earlier, earlier.agent_stopped))
+        if is_complete(earlier) and not options.answer:
+            print_stderr(
+                f"NOTICE: The run {run} is complete: nothing is left to continue. This is its result:"
+            )
         assert isinstance(started.thread, Issue)
         return await _resolve_on_disk(
             started.job, started.thread, Path(started.source), options, settings, earlier
@@ -249,7 +260,7 @@ async def _resolve_on_disk(
         sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
         sys.stdout.flush()
         if patch_file:
-            print_stderr(f"patch: {patch_file}")
+            print_stderr(f"patch: {patch_file}\napply it with: {apply_command(path, patch_file)}")
         print_stderr(_cost_and_log_text(job, settings, trajectory.usage()))
     code = _verdict_exit_code(attempt.verdict.kind, trajectory)
     if code != SUCCESS and attempt.agent_stopped.reason != "finished" and trajectory.replies():

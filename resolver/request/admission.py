@@ -312,6 +312,6 @@ def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> 
         return make_message(text=render(job, comment), source="comment")
     if not was_stopped(trajectory) or (stopped and stopped.reason == "finished"):
         return None
-    stop_reason = stopped.detail if stopped else "The program could not continue."
+    stop_reason = stopped.detail if stopped else "The program was stopped before the work was complete."
     comment = quote(request.remainder if request.verb == "resume" else request.text, COMMENT_LIMIT)
     return make_message(text=prompt_texts.render_resumed_by(job, stop_reason, comment), source="resume")

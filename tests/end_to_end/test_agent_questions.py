@@ -158,7 +158,9 @@ async def test_without_a_forge_the_question_is_printed_and_answered_on_the_comma
     code, out, error = await scenario.command(*answer)
     assert code == 5 and "verdict: untested" in out and "+    return a + b" in out, error
     assert "\nNOTICE: Nothing shows the failure" in error
-    again = f"patchwright: run {run} is not waiting for an answer: continue it without --answer\n"
+    again = f"patchwright: run {run} is not waiting for an answer: it is complete\n"
     assert await scenario.command(*answer) == (2, "", again)
+    code, _, error = await scenario.command(*answer[:3])
+    assert (code, f"NOTICE: The run {run} is complete: nothing is left to continue." in error) == (5, True)
     (message,) = messages_from(scenario, "comment")
     assert "The person who started you" in message and "> Integers only." in message

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.terminal.local_files import check_writable
+from patchwright.bot.terminal.local_files import apply_command, check_writable
 from patchwright.resolver.errors import UsageError
 
 
@@ -24,3 +24,11 @@ def test_the_check_of_a_patch_file_changes_nothing(tmp_path: Path) -> None:
     check_writable(existing)
     check_writable(tmp_path / "new.diff")
     assert (existing.read_text(), list(tmp_path.iterdir())) == ("old", [existing])
+
+
+def test_the_command_that_applies_a_patch_works_in_every_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = apply_command(Path("/src/my project"), "fix.diff")
+    assert command == f"git -C '/src/my project' apply {tmp_path}/fix.diff"
