@@ -83,7 +83,8 @@ async def run_demo(
     began = time.monotonic()
     async with set_up(data_dir, environ) as scene:
         say(
-            f"a fake GitHub server is at {scene.github.server_url}, with the repository {scene.repository.full_name}."
+            f"a fake GitHub server (an API without web pages) is at {scene.github.server_url}, with the repository "
+            f"{scene.repository.full_name}."
         )
         if fallback_reason:
             say(
@@ -91,7 +92,8 @@ async def run_demo(
             )
         async with run_server(scene, sandbox) as url:
             say(
-                f"patchwright serve listens at {url}; the model is a recording behind an OpenAI-compatible endpoint."
+                f"patchwright serve receives webhooks at {url}/webhook; the model is a recording behind an "
+                "OpenAI-compatible endpoint."
             )
             scene.github.add_webhook(f"{url}/webhook", scene.server_env["PATCHWRIGHT_WEBHOOK_SECRET"])
             say(f'A maintainer labels issue #{scene.issue.number}, "{scene.issue.title}", with fix-me.\n')
@@ -105,7 +107,8 @@ async def run_demo(
             f"Done in {time.monotonic() - began:.0f} s. With a mid-priced model, the run's {usage.tokens:,} tokens "
             f"would have cost {filters.format_usage(usage)}.\n"
             f"Every step is in {data_dir / 'runs' / run / 'events.jsonl'}\n"
-            f"See it in your browser: PATCHWRIGHT_DATA={shlex.quote(str(data_dir))} {_command_name()} view {run}"
+            "See it in your browser (the fake GitHub has stopped, so links to it do not work):\n"
+            f"PATCHWRIGHT_DATA={shlex.quote(str(data_dir))} {_command_name()} view {run}"
         )
     return 0
 

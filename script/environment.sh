@@ -42,7 +42,7 @@ environment() {
     if [ -x "$bin/python" ] && grep -qsxF -- "$stamp" ".venv/installed-$1" .venv/installed-dev; then
         return
     fi
-    printf 'Installing dependencies (once) ...\n' >&2
+    printf 'Installing dependencies (once; takes about a minute) ...\n' >&2
     install "$1" || refuse 'The dependencies could not be installed: fix the error above and run this again.'
     printf '%s\n' "$stamp" >".venv/installed-$1"
 }

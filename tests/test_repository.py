@@ -136,7 +136,7 @@ def test_one_command_is_enough_after_a_clone(tmp_path: Path) -> None:
     first = subprocess.run([clone / "script/test", "--version"], capture_output=True, text=True)
     again = subprocess.run([clone / "script/test", "--version"], capture_output=True, text=True)
     assert (first.returncode, again.returncode) == (0, 0), first.stderr
-    assert "Installing dependencies (once) ..." in first.stderr
+    assert "Installing dependencies (once; takes about a minute) ..." in first.stderr
     assert "Installing" not in again.stderr
 
 
