@@ -35,7 +35,7 @@ __pycache__/ *.py[co] .pytest_cache/ .cache/v/ .mypy_cache/ .dmypy.json .pytype/
 build/bdist.*/ build/temp.*/ *.so *.pyd
 node_modules/ .nyc_output/ .tap/ coverage/lcov-report/ coverage/lcov.info coverage/clover.xml coverage/tmp/
 coverage/coverage-final.json coverage/coverage-summary.json .eslintcache *.tsbuildinfo .turbo/ .yarn/install-state.gz
-npm-debug.log* yarn-error.log .pnpm-debug.log*
+.yarn/unplugged/ .pnp.cjs .pnp.loader.mjs npm-debug.log* yarn-error.log .pnpm-debug.log*
 target/debug/ target/release/ target/tmp/ target/.rustc_info.json target/CACHEDIR.TAG target/classes/ target/maven-*/
 target/test-classes/ target/surefire-reports/ target/generated-sources/ target/generated-test-sources/ .gradle/
 build/classes/ build/reports/ build/test-results/ build/tmp/ *.gcda *.gcno *.profraw

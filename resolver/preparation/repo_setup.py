@@ -47,7 +47,7 @@ MAX_OUTPUT_TAIL = 300  # characters of a failed command's output in the bot's co
 MAX_MANIFEST_BYTES = 1 << 20  # bytes of a manifest
 MAX_PROJECT_DIRS = 10  # maximum number of directories below the root that are set up
 MAX_CHECK_ROUNDS = 4  # a package that was missing can hide that another one is missing
-CHECK_TIMEOUT = 300  # seconds
+CHECK_TIMEOUT = 120  # seconds
 INSTALLER = Path(__file__).with_name(ENVIRONMENT_INSTALLER)
 
 # Files that decide which dependencies are installed. If one of them changes, a new layer is created.
