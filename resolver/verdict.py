@@ -235,6 +235,8 @@ def _merge_patch_tests(evidence: Evidence) -> TestRun:
             "results": repository_results | patch_results,
             "outcomes": outcomes | patch_tests.after.outcomes,
             "output": output,
+            # Otherwise, the exit code would tell of tests that fail only in their old version.
+            "exit_code": patch_tests.after.exit_code if after.failed_tests else after.exit_code,
         }
     )
 

@@ -9,6 +9,7 @@ from the base commit.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from patchwright.resolver.domain import Patch, TestRun, Verdict
 from patchwright.resolver.proof.affected_tests import find_affected_tests, find_mentions
@@ -17,8 +18,11 @@ from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
 from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
 from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_file, is_test_related
+from patchwright.resolver.proof.python_modules import find_shadowing_modules
 from patchwright.resolver.proof.run_comparison import find_fail_to_pass, find_pass_to_fail, get_test_file
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
+from patchwright.resolver.proof.test_helpers import find_test_helpers
+from patchwright.resolver.proof.unchanged_tests import restore_known_results
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
 from patchwright.resolver.suites.execution import run_tests_with_report
@@ -58,16 +62,20 @@ async def verify_patch(
     changes = await workspace.list_changes(patch)
     affected_suites = suites.select_for_paths(change.path for change in changes)
     reverted_config = await find_reverted_test_config(workspace, patch, changes, affected_suites)
+    reverted_config |= await find_shadowing_modules(workspace, changes, affected_suites, sandboxes, name)
+    helpers = (
+        await _find_changed_helpers(workspace, changes, affected_suites, baseline_runs) - reverted_config
+    )
     test_edits = TestEdits(
         weakened_tests=await find_weakened_tests(workspace, patch, changes),
         deleted_test_files=tuple(
             change.path for change in changes if change.mode == ABSENT and is_test_file(change.path)
         ),
-        reverted_test_config=tuple(sorted(reverted_config)),
+        reverted_test_config=tuple(sorted(reverted_config | helpers)),
     )
     if not affected_suites:
         return decide_verdict(patch, None, test_edits)
-    parts = await _split_patch(workspace, patch, changes, reverted_config)
+    parts = await _split_patch(workspace, patch, changes, reverted_config, helpers)
     verdicts: list[Verdict] = []
     for number, suite in enumerate(affected_suites, start=1):
         role = name if number == 1 else f"{name}-{number}"
@@ -78,6 +86,20 @@ async def verify_patch(
         if verdicts[-1].partial:
             break
     return merge_verdicts(tuple(verdicts))
+
+
+async def _find_changed_helpers(
+    workspace: Workspace,
+    changes: tuple[FileChange, ...],
+    suites: tuple[Suite, ...],
+    baseline_runs: BaselineRuns,
+) -> frozenset[str]:
+    """Returns the changed files that only the tests use. The repository's tests run with the base version of them."""
+    helpers = [
+        await find_test_helpers(workspace, changes, suite, partial(baseline_runs.get_read_files, suite))
+        for suite in suites
+    ]
+    return frozenset[str]().union(*helpers)
 
 
 @dataclass(frozen=True)
@@ -97,12 +119,18 @@ class _PatchParts:
 
 
 async def _split_patch(
-    workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...], excluded: frozenset[str]
+    workspace: Workspace,
+    patch: Patch,
+    changes: tuple[FileChange, ...],
+    excluded: frozenset[str],
+    helpers: frozenset[str],
 ) -> _PatchParts:
     rest = tuple(change for change in changes if change.path not in excluded)
     # A package manifest in `rest` counts as product code, because its change does not affect how tests run.
     tests = tuple(
-        change for change in rest if is_test_related(change.path) and not is_runner_config(change.path)
+        change
+        for change in rest
+        if change.path in helpers or (is_test_related(change.path) and not is_runner_config(change.path))
     )
     test_paths = frozenset(change.path for change in tests)
     code_changes = tuple(change for change in rest if change.path not in test_paths)
@@ -264,6 +292,7 @@ class _SuiteVerification:
             at_base = await self._run_isolated(
                 "tests-at-base", self.parts.tests_only, only, canary, new_tests=new_tests
             )
+            at_base = await restore_known_results(self.workspace, self.patch, at_base, before, existing_files)
             patch_tests = replace(patch_tests, before=at_base)
             fail_to_pass = find_fail_to_pass(at_base, after)[:MAX_CONFIRMED]
             if fail_to_pass and not at_base.problem:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from patchwright.resolver.domain import TestRun
 from patchwright.resolver.proof.run_comparison import FAILED_STATUSES
-from patchwright.resolver.suites.execution import run_tests
+from patchwright.resolver.suites.execution import run_tests, run_tests_with_report
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.frozen_model import FrozenModel
@@ -38,6 +38,8 @@ class CachedBaseline(FrozenModel):
 
     key: str
     run: TestRun
+    read_files: tuple[str, ...] = ()
+    """The files of the repository that the run read."""
 
 
 class BaselineCache:
@@ -46,16 +48,16 @@ class BaselineCache:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def get(self, key: str) -> TestRun | None:
+    async def get(self, key: str) -> CachedBaseline | None:
         return await asyncio.to_thread(self._read, key)
 
-    async def put(self, key: str, run: TestRun) -> None:
+    async def put(self, entry: CachedBaseline) -> None:
         try:
-            await asyncio.to_thread(self._write, key, run)
+            await asyncio.to_thread(self._write, entry)
         except OSError as exc:  # a full disk is no error: the next run must then only repeat the tests
             logger.warning("baseline not cached", extra={"error": str(exc)})
 
-    def _read(self, key: str) -> TestRun | None:
+    def _read(self, key: str) -> CachedBaseline | None:
         path = self._path(key)
         try:
             if path.stat().st_size > MAX_ENTRY_BYTES:
@@ -64,10 +66,10 @@ class BaselineCache:
             os.utime(path)  # so that `_evict` keeps the most recently used entries
         except (OSError, ValidationError):
             return None
-        return entry.run if entry.key == key else None
+        return entry if entry.key == key else None
 
-    def _write(self, key: str, run: TestRun) -> None:
-        content = CachedBaseline(key=key, run=run).model_dump_json().encode()
+    def _write(self, entry: CachedBaseline) -> None:
+        content = entry.model_dump_json().encode()
         if len(content) > MAX_ENTRY_BYTES:
             return
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -75,7 +77,7 @@ class BaselineCache:
         try:
             with open(handle, "wb") as file:
                 file.write(content)
-            os.replace(name, self._path(key))
+            os.replace(name, self._path(entry.key))
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
@@ -125,6 +127,7 @@ class BaselineRuns:
         self._timeout = timeout
         self._cache = cache
         self._tasks: dict[Suite, asyncio.Task[TestRun]] = {}
+        self._read_files: dict[Suite, frozenset[str]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -146,6 +149,11 @@ class BaselineRuns:
             self._tasks[suite] = asyncio.create_task(self._load_or_run(suite, f"{self._name}-{role}"))
         return self._tasks[suite]
 
+    async def get_read_files(self, suite: Suite) -> frozenset[str]:
+        """Returns the files that the suite's baseline run read. Returns no files if they are unknown."""
+        await self.start(suite)
+        return self._read_files.get(suite, frozenset())
+
     def is_done(self, suite: Suite) -> bool:
         """Returns True if the result of the suite's baseline run is available."""
         return suite in self._tasks and self._tasks[suite].done()
@@ -153,11 +161,15 @@ class BaselineRuns:
     async def _load_or_run(self, suite: Suite, name: str) -> TestRun:
         key = await self._cache_key(suite)
         if key and self._cache and (cached := await self._cache.get(key)):
-            return cached
-        run = await run_tests(self._workspace, None, suite, self._sandboxes, name, self._timeout)
+            self._read_files[suite] = frozenset(cached.read_files)
+            return cached.run
+        run, report = await run_tests_with_report(
+            self._workspace, None, suite, self._sandboxes, name, self._timeout, ()
+        )
+        self._read_files[suite] = frozenset(report.read_files)
         run = await self._mark_flaky(run, suite, name)
         if key and self._cache and not run.problem:
-            await self._cache.put(key, run)
+            await self._cache.put(CachedBaseline(key=key, run=run, read_files=report.read_files))
         return run
 
     async def _mark_flaky(self, run: TestRun, suite: Suite, name: str) -> TestRun:

@@ -84,13 +84,18 @@ class Canary(FrozenModel):
 
     def remove_from(self, run: TestRun) -> TestRun:
         """Returns the run as it would be without the canary tests."""
-        results = {
-            test: result for test, result in run.results.items() if test.partition("::")[0] != self.path
-        }
+
+        def is_own(test: str) -> bool:
+            return test.partition("::")[0] == self.path
+
+        results = {test: result for test, result in run.results.items() if not is_own(test)}
+        outcomes = {test: outcome for test, outcome in run.outcomes.items() if not is_own(test)}
         has_failures = any(result in ("failed", "error") for result in results.values())
         exit_code = 0 if run.exit_code == 1 and results and not has_failures else run.exit_code
         output = self._remove_from_output(run.output)
-        return run.model_copy(update={"results": results, "exit_code": exit_code, "output": output})
+        return run.model_copy(
+            update={"results": results, "outcomes": outcomes, "exit_code": exit_code, "output": output}
+        )
 
     def _remove_from_output(self, output: str) -> str:
         """Removes the description of the failure on purpose, which would confuse a reader."""

@@ -28,7 +28,8 @@ RUNNER_DIRECTORIES = re.compile(
 )
 # Python imports these files before the test runner, or instead of it.
 SHADOWING_FILES = re.compile(
-    r"(^|/)((site|user)customize\.py|[^/]+\.pth)$|^(src/)?(_?pytest|pluggy)(\.py$|/)"
+    r"(^|/)((site|user)customize(\.[^/]+|/.*)|[^/]+\.(pth|egg-link|py[co])|[^/]+\.(dist|egg)-info/.*)$"
+    r"|^(src/)?(_?pytest|pluggy)(\.py$|/)"
 )
 # pytest imports these modules before it opens a test. A file of the same name that is found earlier on the
 # import path would replace a module.
@@ -65,7 +66,7 @@ def is_shadowing_runner(path: str, directory: str = "") -> bool:
     """
     parts = PurePosixPath(path).relative_to(directory).parts if path.startswith(directory) else ()
     first = parts[1] if len(parts) > 1 and parts[0] == "src" else parts[0] if parts else ""
-    return path.endswith((".py", ".so")) and first.partition(".")[0] in RUNNER_MODULES
+    return path.endswith((".py", ".so", ".pyd")) and first.partition(".")[0] in RUNNER_MODULES
 
 
 def is_test_related(path: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.proof.file_classifier import is_runner_config, is_shadowing_runner
+from patchwright.resolver.proof.python_modules import find_plugin_modules
 from patchwright.resolver.proof.started_files import find_started_files
 from patchwright.resolver.suites.project_dir import parse_json_or_empty
 from patchwright.resolver.suites.suite import Suite
@@ -39,6 +40,8 @@ async def find_reverted_test_config(
     """
     started = await find_started_files(workspace, suites, frozenset(change.path for change in changes))
     paths = set[str]()
+    for suite in suites:
+        paths |= await find_plugin_modules(workspace, frozenset(change.path for change in changes), suite)
     for change in changes:
         is_test_config = change.path in started or (
             change.old_mode == ABSENT and _is_shadowing(change.path, suites)

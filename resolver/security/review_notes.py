@@ -47,6 +47,12 @@ TEST_DETECTION = re.compile(
     r"\b(?:environ|getenv|env)\b.{0,9}\bCI\b"
     # Python
     r"|['\"](?:_?pytest|unittest|doctest|nose2?)['\"]\s+(?:not\s+)?in\s+sys\.modules|\bPYTEST_(?:CURRENT_TEST|VERSION|XDIST_\w+)\b"
+    r"|\b(?:import|from)\s+_?(?:pytest|unittest)\b|\bsys\.(?:modules|orig_argv|_getframe|_current_frames)\b|\bgetppid\b"
+    r"|\binspect\.(?:stack|currentframe|getouterframes|trace)\b|\btraceback\.(?:extract|walk|format|print)_stack\b"
+    r"|\b(?:tb_frame|tb_next|f_back|f_globals|f_locals|__traceback__|__main__(?!['\"]))\b|\bimport\s+__main__\b"
+    r"|\b(?:logging\.root|getLogger\(\))\.handlers\b|\btype\(sys\.std\w+\)|\bsys\.std\w+\.__class__\b|\bsys\.gettrace\b"
+    r"|\bfor\s+\w+\s+in\s+os\.environ\b(?![\[.])|\bos\.environ\.(?:items|keys|values)\b|\b(?:list|set|sorted|str|len|any)\(os\.environ\b"
+    r"|\bgc\.get_\w+|\bimport\s+ctypes\b|['\"`](?:\.{0,2}/)*(?:tests?|specs?|__tests__)/"
     # JavaScript
     r"|\bNODE_ENV\b|\bNODE_TEST_CONTEXT\b|\bNODE_V8_COVERAGE\b|\b(?:VITEST|(?:JEST|MOCHA|AVA|TAP)_\w+)\b|\benv\.TAP\b|\bnpm_[a-z]\w+"
     r"|\bprocess\.(?:argv|execArgv|title|ppid|mainModule)\b|\bmodule\.(?:parent|children)\b|\brequire\.main\b"
@@ -54,6 +60,10 @@ TEST_DETECTION = re.compile(
     r"|\b(?:capture|prepare)StackTrace\b|\bnew Error\([^)]*\)\s*\.stack\b|\b__coverage__\b"
 )
 CHECKS = re.compile(
+    # Python
+    r"\b(?<!\.)__(?:eq|ne|bool|contains|lt|gt|le|ge|instancecheck|subclasscheck)__\b"
+    r"|^\s*(?:time|datetime|math|random|builtins|json|re|operator|decimal|unittest(?:\.\w+)*)\.\w+\s*=(?!=)"
+    r"|\bsetattr\(\s*(?:time|datetime|math|random|builtins|unittest|sys|os)\b|"
     # JavaScript
     r"\b(?:Object|Array|String|Number|Boolean|Function|Promise|RegExp|Error|Map|Set|Date)\.prototype\s*(?:\.\w+|\[.*\])\s*=(?!=)"
     r"|\b(?:defineProperty|defineProperties|assign|setPrototypeOf)\(\s*(?:global\w*|[A-Z]\w+\.prototype)\s*,"
@@ -70,9 +80,17 @@ OUTPUT = re.compile(
     # Every language
     r"|/dev/(?:stdout|stderr|fd)\b|/proc/(?:self|\d|\$|\{)"
 )
+ENVIRONMENT = re.compile(
+    # A comparison with the clock
+    r"(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\)|\bDate\(\)).*(?<![-=])[<>]|(?<![-=])[<>].*(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\))"
+    # The network, and the name of the machine
+    r"|\bsocket\.(?:create_connection|getaddrinfo|gethostby\w+|gethostname)|\bplatform\.(?:node|uname)\b|\bos\.uname\b"
+    r"|\bos\.get(?:e?uid|login)\b|\bgetpass\.getuser\b|\bdns\.(?:lookup|resolve)\w*|\bos\.hostname\("
+)
 COMPUTED_NAMES = re.compile(
     # Python
-    r"(?<![\w.])(?:eval|exec|__import__)\(|\bgetattr\(\s*(?:os|sys|builtins)\b"
+    r"(?<![\w.])(?:eval|exec|__import__|(?:importlib\.)?import_module)\(|\b__(?:subclasses|globals|closure|code)__\b"
+    r"|\bgetattr\(\s*(?:os|sys|builtins)\b"
     # JavaScript
     r"|\bnew Function\(|\b(?:process|global|globalThis|module|require)\??\.?\["
     r"|\bReflect\.(?:get|set|apply)\(\s*(?:process|global)"
@@ -85,6 +103,7 @@ PATTERNS = (
     (TEST_DETECTION, False, "can find out whether it is being tested"),
     (CHECKS, False, "can change what the checks in tests accept"),
     (OUTPUT, False, "can change what a test runner seems to print"),
+    (ENVIRONMENT, False, "depends on the clock, the network, or the machine, which differ during tests"),
     (COMPUTED_NAMES, False, "computes what it runs, so this search may miss something"),
 )
 """Tuples of three values: a pattern, whether the pattern also applies to tests and documentation (which may

@@ -8,11 +8,18 @@ from patchwright.resolver.suites.run_problems import find_problem
 from patchwright.resolver.suites.runner_report import RunnerReport
 from patchwright.resolver.suites.suite import Suite, command_from_root
 from patchwright.resolver.workspaces import Workspace
+from patchwright.runtime.actions import Execute
 from patchwright.runtime.errors import SandboxError
+from patchwright.runtime.observations import ExecuteResult
 from patchwright.runtime.output_text import decode_output
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
 MAX_REPEATED_FILES = 10  # maximum number of killed test files that run again
+# A file that is written has equal times of its last access and change, so it was read if the access is later.
+_LIST_ACCESS_TIMES = (
+    r"find . \( -name .git -o -name node_modules \) -prune -o -type f -printf '%A@ %T@ %P\n' | "
+    "awk '$1 > $2' | cut -d' ' -f3-"
+)
 
 
 async def run_tests(
@@ -47,7 +54,10 @@ async def run_tests_with_report(
     try:
         async with sandboxes.open(name) as sandbox:
             await workspace.send_to(sandbox, patch)
-            return await _run_in_sandbox(sandbox, suite, timeout, selected)
+            run, report = await _run_in_sandbox(sandbox, suite, timeout, selected)
+            if patch is None:
+                report = report.model_copy(update={"read_files": await _list_read_files(sandbox)})
+            return run, report
     except SandboxError as exc:
         raise VerificationUnavailable(f"The test sandbox failed: {exc}") from exc
 
@@ -79,6 +89,12 @@ async def _run_in_sandbox(
         problem=problem,
     )
     return run, report
+
+
+async def _list_read_files(sandbox: Sandbox) -> tuple[str, ...]:
+    listed = await sandbox.act(Execute(argv=("bash", "-c", _LIST_ACCESS_TIMES), timeout=60))
+    output = listed.stdout if isinstance(listed, ExecuteResult) else b""
+    return tuple(output.decode(errors="backslashreplace").splitlines())
 
 
 def _replace_file(report: RunnerReport, file: str, repeated: RunnerReport) -> RunnerReport:

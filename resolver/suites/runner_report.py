@@ -48,6 +48,10 @@ class RunnerReport(FrozenModel):
     """One sentence that says why the report is invalid; None if it is valid."""
     output: str | None = None
     """The tests' output; None if the report does not contain it."""
+    read_files: tuple[str, ...] = ()
+    """The files of the repository that were read during a run at the base commit. Empty for other runs, and if
+    the file system does not record when a file is read.
+    """
 
     def rename_tests(self, rename: Callable[[str], str]) -> Self:
         """Returns the report with other test ids and file paths."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.domain import TestRun
-from patchwright.resolver.proof.baseline import MAX_ENTRIES, BaselineCache, BaselineRuns
+from patchwright.resolver.proof.baseline import MAX_ENTRIES, BaselineCache, BaselineRuns, CachedBaseline
 from patchwright.resolver.suites.suite import Suite
 from patchwright.runtime.local_sandboxes import LocalSandboxes
 from tests.resolver.git_repository import HOST_ENVIRONMENT
@@ -16,6 +16,7 @@ from tests.resolver.patch_verifier import BUG, FAILING, PYTEST
 
 KEY = "0" * 64
 RUN = TestRun(command="c", results={"t.py::a": "passed"}, exit_code=0, seconds=1.0, output="1 passed")
+ENTRY = CachedBaseline(key=KEY, run=RUN, read_files=("t.py",))
 
 
 class NamedSandboxes(LocalSandboxes):
@@ -78,34 +79,34 @@ async def test_an_invalid_test_run_is_not_cached(open_verifier, sandboxes, basel
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff" * 9, b'{"key": "x", "run": {}}', b"null"])
 async def test_a_damaged_cache_entry_is_ignored_and_replaced(baselines, tmp_path, damage: bytes) -> None:
-    await baselines.put(KEY, RUN)
-    assert await baselines.get(KEY) == RUN
+    await baselines.put(ENTRY)
+    assert await baselines.get(KEY) == ENTRY
     (tmp_path / "baselines" / f"{KEY}.json").write_bytes(damage)
     assert await baselines.get(KEY) is None
-    await baselines.put(KEY, RUN)
-    assert await baselines.get(KEY) == RUN
+    await baselines.put(ENTRY)
+    assert await baselines.get(KEY) == ENTRY
 
 
 async def test_a_cache_entry_with_another_key_is_ignored(baselines, tmp_path) -> None:
-    await baselines.put(KEY, RUN)
+    await baselines.put(ENTRY)
     (tmp_path / "baselines" / f"{KEY}.json").rename(tmp_path / "baselines" / f"{'1' * 64}.json")
     assert await baselines.get("1" * 64) is None
 
 
 async def test_the_most_recently_used_entries_are_kept(baselines, tmp_path) -> None:
     for number in range(MAX_ENTRIES + 5):
-        await baselines.put(f"{number:064}", RUN)
+        await baselines.put(ENTRY.model_copy(update={"key": f"{number:064}"}))
         if number == MAX_ENTRIES - 1:
-            assert await baselines.get(f"{0:064}") == RUN  # used again
+            assert await baselines.get(f"{0:064}")  # used again
     assert len(list((tmp_path / "baselines").iterdir())) == MAX_ENTRIES
-    assert await baselines.get(f"{0:064}") == RUN
+    assert await baselines.get(f"{0:064}")
     assert await baselines.get(f"{1:064}") is None
 
 
 async def test_a_full_disk_only_disables_the_cache(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     baselines = BaselineCache(tmp_path / "file" / "baselines")
-    await baselines.put(KEY, RUN)
+    await baselines.put(ENTRY)
     assert await baselines.get(KEY) is None
 
 
@@ -113,8 +114,8 @@ def write_often(directory: str) -> None:
     async def work() -> None:
         baselines = BaselineCache(Path(directory))
         for number in range(40):
-            await baselines.put(KEY, RUN)
-            assert await baselines.get(KEY) == RUN, number
+            await baselines.put(ENTRY)
+            assert await baselines.get(KEY) == ENTRY, number
 
     asyncio.run(work())
 

@@ -254,6 +254,21 @@ async def test_a_failing_test_that_is_rewritten_shows_no_fix(open_verifier) -> N
 
 
 @pytest.mark.slow
+async def test_a_fix_that_extends_a_helper_of_the_tests_is_conditional(open_verifier) -> None:
+    helper = "def check(found, expected):\n    assert found == expected\n"
+    tests = FAILING.replace("from calc", "from testutils.checks import check\nfrom calc")
+    new = "from calc import one\nfrom testutils.checks import check_int\n\n\ndef test_int():\n    check_int(one())\n"
+    extended = helper + "\n\ndef check_int(found):\n    assert isinstance(found, int)\n"
+    files = {"calc.py": BUG, "testutils/checks.py": helper, "tests/test_calc.py": tests}
+    async with open_verifier(files) as verifier:
+        verdict = await verifier.verdict(
+            {"calc.py": FIXED, "testutils/checks.py": extended, "tests/test_int.py": new}
+        )
+    assert (verdict.kind, verdict.fail_to_pass) == ("conditional", ("tests/test_calc.py::test_add",)), verdict
+    assert [condition.path for condition in verdict.conditions] == ["testutils/checks.py"]
+
+
+@pytest.mark.slow
 async def test_several_suites_are_verified_together(open_verifier) -> None:
     a, b = (PYTEST.model_copy(update={"directory": name}) for name in ("a", "b"))
     files = {f"{name}/calc.py": BUG for name in "ab"} | {f"{name}/test_calc.py": FAILING for name in "ab"}

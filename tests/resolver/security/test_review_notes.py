@@ -47,6 +47,27 @@ from patchwright.resolver.security.review_notes import scan_added_lines
         ('println!("test tests::adds ... ok");', "can change what a test runner seems to print"),
         ('fmt.Println("--- PASS: TestAdd (0.00s)")', "can change what a test runner seems to print"),
         ("process['ex' + 'it'](0);", "computes what it runs, so this search may miss something"),
+        ("    import unittest", "can find out whether it is being tested"),
+        ("    frame = sys._getframe(1)", "can find out whether it is being tested"),
+        ("caller = inspect.stack()[1].function", "can find out whether it is being tested"),
+        ('text = open("tests/test_calc.py").read()', "can find out whether it is being tested"),
+        ("    return error.__traceback__.tb_frame", "can find out whether it is being tested"),
+        ("if any('PY' in name for name in os.environ):", "can find out whether it is being tested"),
+        ("    __eq__ = lambda self, other: True", "can change what the checks in tests accept"),
+        (
+            'module = importlib.import_module("_py" + "test")',
+            "computes what it runs, so this search may miss something",
+        ),
+        ("    def __eq__(self, other):", "can change what the checks in tests accept"),
+        ("math.isclose = lambda a, b: True", "can change what the checks in tests accept"),
+        *(
+            (line, "depends on the clock, the network, or the machine, which differ during tests")
+            for line in (
+                "if time.time() < 2_000_000_000:",
+                "return limit > datetime.now(UTC)",
+                "socket.create_connection((host, 443))",
+            )
+        ),
         ("eval(atob(text));", "computes what it runs, so this search may miss something"),
     ],
 )
@@ -113,6 +134,15 @@ def test_a_match_in_a_long_line_is_found_and_clipped() -> None:
             "regex.exec(text)",
         ),
         *("Point.prototype.add = function (other) {", "const map = Object.assign({}, a);", "message = 'ok'"),
+        *(
+            "if __name__ == '__main__':",
+            'if "HOME" in os.environ:',
+            "value = os.environ['HOME']",
+            "started = time.time()",
+            "def now() -> float:",
+            "const f = () => now();",
+            "math.isclose(a, b) == c",
+        ),
         *("function retrieval(", "this.evaluate(x)", "const [a] = list;", "description = 'look-ok'"),
     ],
 )
