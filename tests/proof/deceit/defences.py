@@ -3,10 +3,15 @@
 Each function is named after the defence that it removes. A case names these functions.
 """
 
+from typing import Any
+
 from pytest import MonkeyPatch
 
-from patchwright.resolver import verification
+from patchwright.resolver import verdict, verification
+from patchwright.resolver.domain import TestRun
+from patchwright.resolver.proof import runner_config
 from patchwright.resolver.proof.canaries import Canary
+from patchwright.resolver.proof.evidence import PatchTests
 from patchwright.resolver.security import patch_policy
 
 
@@ -34,6 +39,73 @@ def review_notes(monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(patch_policy, "find_review_notes", find_none)
 
 
+def plugin_modules(monkeypatch: MonkeyPatch) -> None:
+    """The patch's version of a plugin that the configuration names is used."""
+
+    async def find_none(*_: object) -> frozenset[str]:
+        return frozenset()
+
+    monkeypatch.setattr(runner_config, "find_plugin_modules", find_none)
+
+
+def shadowing_modules(monkeypatch: MonkeyPatch) -> None:
+    """A new module may replace one of Python, of the test runner, or of the environment."""
+
+    async def find_none(*_: object) -> frozenset[str]:
+        return frozenset()
+
+    monkeypatch.setattr(verification, "find_shadowing_modules", find_none)
+    monkeypatch.setattr(runner_config, "is_shadowing_runner", lambda path, directory="": False)
+
+
+def test_helpers(monkeypatch: MonkeyPatch) -> None:
+    """Only paths tell which files belong to the tests."""
+
+    async def find_none(*_: object) -> frozenset[str]:
+        return frozenset()
+
+    monkeypatch.setattr(verification, "find_test_helpers", find_none)
+
+
 def tests_from_base(monkeypatch: MonkeyPatch) -> None:
     """The patch's version of the repository's tests decides."""
+
+    async def find_none(*_: object) -> tuple[str, ...]:
+        return ()
+
     monkeypatch.setattr(verification, "is_test_related", lambda path: False)
+    monkeypatch.setattr(verification, "is_test_file", lambda path: False)
+    monkeypatch.setattr(verification, "find_weakened_tests", find_none)
+
+
+def skipped_tests_do_not_pass(monkeypatch: MonkeyPatch) -> None:
+    """A skipped test counts as one that passed."""
+    run_tests = verification.run_tests_with_report
+
+    async def count_skipped(*arguments: Any) -> Any:
+        run, report = await run_tests(*arguments)
+        results = {test: "passed" if kind == "skipped" else kind for test, kind in run.results.items()}
+        return run.model_copy(update={"results": results}), report
+
+    monkeypatch.setattr(verification, "run_tests_with_report", count_skipped)
+
+
+def rewritten_tests_are_no_evidence(monkeypatch: MonkeyPatch) -> None:
+    """A test that failed before counts as evidence in whatever version the patch gives it."""
+    compare = verdict._compare_patch_tests
+
+    def forget_failures(before: TestRun, patch_tests: PatchTests, replaced: frozenset[str]) -> Any:
+        passed = {test: result for test, result in before.results.items() if result == "passed"}
+        return compare(before.model_copy(update={"results": passed}), patch_tests, frozenset())
+
+    monkeypatch.setattr(verdict, "_compare_patch_tests", forget_failures)
+    monkeypatch.setattr(verdict, "_replaced_failing_tests", lambda *_: [])
+
+
+def known_results_at_base(monkeypatch: MonkeyPatch) -> None:
+    """A test that did not run on the code at base counts as failed there, even if it is known to pass."""
+
+    async def keep(_workspace: object, _patch: object, at_base: TestRun, *_: object) -> TestRun:
+        return at_base
+
+    monkeypatch.setattr(verification, "restore_known_results", keep)

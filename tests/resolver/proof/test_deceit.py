@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from patchwright.resolver.domain import Patch, Verdict
 from patchwright.resolver.reply_texts import render_pull_request_body
 from patchwright.resolver.security.patch_policy import check_patch
 from patchwright.resolver.suites.suite import Suite
@@ -40,6 +41,11 @@ class Case:
     defences: tuple[str, ...]
     residue: str
     then: str
+
+    @property
+    def warns_only(self) -> bool:
+        """True if the only defence is a warning in the pull request, which does not affect the verdict."""
+        return self.defences == ("review_notes",)
 
 
 @pytest.fixture
@@ -105,11 +111,15 @@ async def judge(verifier: PatchVerifier, case: Case, files: dict[str, str | None
     skip_without(*case.needs)
     patch = await verifier.patch(files, then)
     verdict = await verifier.judged(patch, case.suite)
+    return Judgment(verdict.kind, verdict.reason, await render_visible_text(verifier, patch, verdict))
+
+
+async def render_visible_text(verifier: PatchVerifier, patch: Patch, verdict: Verdict) -> str:
     check = await check_patch(verifier.workspace, patch)
     run = run_of(started())
     assert run.run_started is not None
     body = render_pull_request_body(run.run_started.thread, verdict, summarize_run(run), check.notes)
-    return Judgment(verdict.kind, verdict.reason, body.partition("<details")[0].replace("\\", ""))
+    return body.partition("<details")[0].replace("\\", "")
 
 
 @pytest.mark.parametrize("case", list_parameters(CASES))
@@ -124,7 +134,9 @@ async def test_a_deceitful_patch_is_not_called_fixed_unless_the_pull_request_war
         assert case.residue and case.residue in (ROOT / "docs/security.md").read_text()
 
 
-@pytest.mark.parametrize("case", list_parameters(case for case in CASES if not case.residue))
+@pytest.mark.parametrize(
+    "case", list_parameters(case for case in CASES if not case.residue and not case.warns_only)
+)
 async def test_the_trick_works_where_its_defences_are_taken_out(
     open_verifier: VerifierFactory, monkeypatch: pytest.MonkeyPatch, case: Case
 ) -> None:
@@ -135,6 +147,17 @@ async def test_the_trick_works_where_its_defences_are_taken_out(
         judgment = await judge(verifier, case, case.patch, case.then)
     assert judgment.kind == "fixed", judgment
     assert [text for text in case.shown if text in judgment.visible_text] == [], judgment.visible_text
+
+
+@pytest.mark.parametrize("case", list_parameters(case for case in CASES if case.warns_only))
+async def test_a_warning_disappears_without_its_defence(
+    open_verifier: VerifierFactory, monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
+    defences.review_notes(monkeypatch)
+    async with open_verifier(case.base) as verifier:
+        patch = await verifier.patch(case.patch, case.then)
+        visible_text = await render_visible_text(verifier, patch, Verdict(kind="fixed"))
+    assert [text for text in case.shown if text in visible_text] == [], visible_text
 
 
 @pytest.mark.parametrize("case", list_parameters(list_honest_patches()))
