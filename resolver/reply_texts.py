@@ -194,6 +194,14 @@ def render_unknown_branch(name: str) -> str:
     return render_reply("unknown_branch.md.j2", name=name).strip()
 
 
+def render_open_pull_request(pull: PullRequest, mention: str) -> str:
+    """Explains that a request belongs on the issue's open pull request."""
+    return (
+        f"Pull request #{pull.number} for this issue is open. To have it changed, comment `{mention}` and your "
+        "request there. To start over, close it and ask me again."
+    )
+
+
 def render_nothing_changed(agent_stopped: AgentStopped) -> str:
     """Explains why there is no patch."""
     return render_reply("nothing_changed.md.j2", agent_stopped=agent_stopped).strip()

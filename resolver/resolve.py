@@ -59,6 +59,7 @@ from patchwright.resolver.request.admission import (
     check_admission,
     expand_retry,
     find_duplicate,
+    find_open_pull_request,
     find_run_to_resume,
     record_operator_resume,
     reject_job,
@@ -165,6 +166,9 @@ async def complete_job(
             job, thread, log.trajectory, facts, deps.workspaces, credentials
         ) as workspace:
             if log.trajectory.run_started is None:
+                if pull := await find_open_pull_request(job, workspace, forge, deps.settings, thread.title):
+                    explanation = reply_texts.render_open_pull_request(pull, deps.settings.mention)
+                    return await reject_job(job, explanation, facts, forge, log)
                 branch = workspace.base_branch or facts.default_branch
                 await log.append(build_run_started(job, thread, workspace, facts.clone_url, branch, deps))
             assert log.trajectory.run_started is not None

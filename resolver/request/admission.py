@@ -13,6 +13,7 @@ from patchwright.resolver.domain import InputRequired, Issue, Job, JobId, PullRe
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts, can_trigger
+from patchwright.resolver.git.branch_names import make_branch_names
 from patchwright.resolver.initial_prompt import COMMENT_LIMIT
 from patchwright.resolver.publish import post_comment
 from patchwright.resolver.pull_request.review_threads import list_open_threads
@@ -22,8 +23,10 @@ from patchwright.resolver.request.option_limits import check_options
 from patchwright.resolver.request.run_task import get_proposed_plan, get_task, is_question
 from patchwright.resolver.run_limits import was_stopped
 from patchwright.resolver.run_log import LogStore, RunLog
+from patchwright.resolver.settings.repo_config import read_repo_config
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.text.untrusted import quote
+from patchwright.resolver.workspaces import Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +103,23 @@ async def find_early_rejection(
         return problem
     found = await find_run_to_resume(job, thread, Trajectory(), logs, settings.plan_expiry_days)
     return found.explanation if isinstance(found, Rejected) else None
+
+
+async def find_open_pull_request(
+    job: Job, workspace: Workspace, forge: Forge, settings: Settings, title: str
+) -> PullRequest | None:
+    """Returns our open pull request for the issue with this title if a comment requests more work on the issue.
+
+    A new run would start without that pull request, and open another one with the same change. A label, or a
+    comment that names a base branch, starts such a run on purpose.
+    """
+    request = job.request
+    if request.verb != "work" or not request.text or request.options.base:
+        return None
+    template = (await read_repo_config(workspace.config_source)).config.branch or settings.branch
+    branch, _ = make_branch_names(template, settings.branch_prefix, job.number, title, job.id)
+    pull = await forge.find_pull_request(job.repo, branch)
+    return pull if pull and pull.trusted else None
 
 
 def has_label(labels: Iterable[str], name: str) -> bool:

@@ -143,10 +143,30 @@ async def test_a_comment_after_the_run_becomes_its_own_job(scenario: Scenario) -
         await wait_until_requested(scenario, served, requested)
         await scenario.fake_github.add_comment(scenario.issue, "@agent and say hello", by="maintainer")
         await scenario.wait_for_completion(runs=2)
-    first, second = scenario.endpoint.requests[0], scenario.endpoint.requests[len(FIX_TURNS) + 1]
-    assert "say hello" not in str(first["messages"])
-    assert "> and say hello" in str(second["messages"])
-    assert len(scenario.runs) == 2
+    assert len(scenario.endpoint.requests) == len(FIX_TURNS) + 1
+    assert "say hello" not in str(scenario.endpoint.requests)
+    assert answers(scenario)[1] == IN_PULL_REQUEST
+
+
+IN_PULL_REQUEST = (
+    "Pull request #2 for this issue is open. To have it changed, comment `@agent` and your request there. To start "
+    "over, close it and ask me again."
+)
+
+
+async def test_a_request_on_an_issue_is_sent_to_its_open_pull_request(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS, *FIX_TURNS)
+    await scenario.resolve()
+    replies = len(scenario.endpoint.requests)
+
+    def ask(text: str, run: str) -> Job:
+        return scenario.job().model_copy(update={"id": f"{scenario.job().id}-{run}", "command": text})
+
+    outcome = await scenario.resolve(ask("also let add() take text", "2"))
+    assert isinstance(outcome, Rejected)
+    assert (len(scenario.endpoint.requests), len(scenario.repo.pulls)) == (replies, 1)
+    assert answers(scenario)[1] == IN_PULL_REQUEST
+    assert isinstance(await scenario.resolve(ask("base=main once more", "3")), Published)
 
 
 @pytest.mark.slow
