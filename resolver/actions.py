@@ -41,8 +41,8 @@ class Finish(FrozenModel):
     """End the run and summarize the work. Call it alone, once the issue is resolved and checked, or when you
     stop without a fix.
 
-    The program tests the diff of the work tree in a clean sandbox and puts it into a pull request, so do not
-    commit or push. Files in the scratch directory are not part of the diff.
+    The program tests the diff of the work tree in a clean sandbox and delivers it, so do not commit or push.
+    Files in the scratch directory are not part of the diff.
     """
 
     kind: Literal["finish"] = "finish"
@@ -56,8 +56,8 @@ class Finish(FrozenModel):
     )
     to_check: tuple[str, ...] = Field(
         default=(),
-        max_length=10,
-        description="Only if a person has to decide or check something: one sentence each, at most 3.",
+        max_length=3,
+        description="Only if a person has to decide or check something: one sentence each.",
     )
     thread_replies: tuple[ThreadReply, ...] = Field(
         default=(),
