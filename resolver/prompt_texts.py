@@ -40,15 +40,18 @@ def render_system_prompt(
     max_steps: int | None = None,
     max_repairs: int = 0,
     is_pull_request: bool = False,
+    has_vision: bool = True,
 ) -> str:
     """Renders the system prompt. `root` and `scratch` are absolute paths in the sandbox.
 
     `secret_names` are the secrets that commands may use, and `tools` are the names of the agent's tools. The
     agent gets at most `max_steps` replies; None means that the prompt does not mention this limit. A failed
     patch is returned to the agent at most `max_repairs` times. If `is_pull_request` is True, the task comes
-    from the reviewers of a pull request. Otherwise, the task is an issue.
+    from the reviewers of a pull request. Otherwise, the task is an issue. If `has_vision` is False, no model
+    describes images, and the prompt does not mention the functions that need one.
     """
-    skills = load_skill_docs() if "kernel" in features else ()
+    docs = load_skill_docs() if "kernel" in features else ()
+    skills = [doc for doc in docs if has_vision or not doc.needs_vision]
     return render(
         "prompts/system.md.j2",
         root=root,

@@ -303,6 +303,7 @@ async def attempt_patch(
                     max_steps=deps.settings.max_steps,
                     max_repairs=deps.settings.max_repairs,
                     is_pull_request=pull_context is not None,
+                    has_vision=deps.models.vision.supports_vision,
                 )
                 if is_question:
                     system = plan_texts.render_explain_system(

@@ -23,6 +23,11 @@ class SkillDoc:
         return self.signature.partition("(")[0]
 
     @property
+    def needs_vision(self) -> bool:
+        """True if the function only works if the run has a model that accepts images."""
+        return self.name in ("parse_image", "parse_video")
+
+    @property
     def is_reader(self) -> bool:
         """True if the function reads documents or media. The system prompt describes only these functions. It
         lists the other functions by name, because the agent has tools for the same work.

@@ -30,3 +30,12 @@ def test_the_system_prompt_lists_skills_if_there_is_a_python_session() -> None:
         "parse_video",
     ]
     assert "parse_pdf" not in without
+
+
+def test_the_system_prompt_offers_image_functions_only_with_a_model_that_accepts_images() -> None:
+    for has_vision in (True, False):
+        prompt = prompt_texts.render_system_prompt(
+            "/w", "/tmp", "docker", features=("kernel",), has_vision=has_vision
+        )
+        assert ("parse_image(" in prompt, "parse_video(" in prompt) == (has_vision, has_vision)
+        assert "parse_audio(" in prompt and "parse_pdf(" in prompt
