@@ -248,11 +248,10 @@ def describe_observation(observation: AnyObservation | None) -> str:
         case ShellResult(exit_code=None, note=note):
             return clip_line(note or "ended without an exit code")
         case ShellResult(exit_code=code, output=output):
-            last = output.strip().rsplit("\n", 1)[-1]
-            return clip_line(f"exit code {code}" + (f": {last}" if last else ""))
+            return clip_line(f"exit code {code}{_last_line_suffix(output)}")
         case CellResult(ok=ok, output=output, note=note):
-            last = note or output.strip().rsplit("\n", 1)[-1]
-            return clip_line(("done" if ok else "not done") + (f": {last}" if last else ""))
+            suffix = f": {note}" if note else _last_line_suffix(output)
+            return clip_line(f"{'done' if ok else 'not done'}{suffix}")
         case PageSnapshot(user_message=str(text)):
             return clip_line(f"reported: {text}")
         case PageSnapshot(infeasible_reason=str(reason)):
@@ -273,6 +272,14 @@ def describe_observation(observation: AnyObservation | None) -> str:
             return clip_line(message)
         case _:
             return "ok"
+
+
+def _last_line_suffix(output: str) -> str:
+    """Returns the last line of an output, with the number of lines if there are more, so that nobody takes the line
+    for the whole output.
+    """
+    *earlier, last = output.strip().split("\n")
+    return f", last of {len(earlier) + 1} lines: {last}" if earlier else f": {last}" if last else ""
 
 
 def _count_changed_lines(diff: str) -> tuple[int, int]:

@@ -48,6 +48,11 @@ def test_a_step_is_one_short_line_followed_by_its_result() -> None:
     ]
 
 
+def test_the_last_line_of_a_longer_output_is_not_shown_as_the_whole() -> None:
+    result = printed_lines(*step("Look.", "git status -s", " M a.py\n M b.py\n"))[1]
+    assert result.endswith("$ git status -s  → exit code 0, last of 2 lines: M b.py")
+
+
 def test_a_long_step_is_truncated_with_its_result_below() -> None:
     lines = printed_lines(*step("I think " * 50, "cat <<X\n" + "long " * 50, "much " * 50))
     assert [len(line) <= 80 for line in lines] == [True] * 4
