@@ -109,6 +109,15 @@ PATTERNS = (
 """Tuples of three values: a pattern, whether the pattern also applies to tests and documentation (which may
 contain tests), and the text of the note.
 """
+TEST_SUPPORT_PATHS = re.compile(
+    r"(?:.*/)?_*(?:testing|test[-_]?(?:utils?|helpers?|support|tools?|kit|case|cases|data)|fixtures?|mocks?|fakes?|stubs?)(?:\.\w+|/.*)"
+)
+TEST_LIBRARIES = re.compile(
+    r"^\s*(?:import|from)\s+(?:pytest|unittest|hypothesis|doctest)\b"
+    r"|(?:\brequire\(|\bfrom|\bimport\(?)\s*['\"`](?:node:test|node:assert|assert|jest|@jest/|vitest|mocha|chai|sinon)\b",
+    re.MULTILINE,
+)
+TEST_SUPPORT = "seems to help tests, which ran with the changed version"
 PROSE_SUFFIXES = (".md", ".rst", ".adoc")
 
 
@@ -118,7 +127,7 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
     """
     files = [change for change in changes if change.mode.startswith("100")]
     scanned = [change for change in files if change.size <= MAX_FILE_BYTES][:MAX_FILES]
-    notes: dict[str, dict[str, str]] = {note: {} for _, _, note in PATTERNS}
+    notes: dict[str, dict[str, str]] = {note: {} for _, _, note in PATTERNS} | {TEST_SUPPORT: {}}
     for change in scanned:
         new = (await workspace.read_patched(patch, change.path) or b"").decode(errors="replace")
         old = "" if change.old_mode == ABSENT else await workspace.read(change.path) or ""
@@ -146,8 +155,8 @@ def _limit_notes(notes: dict[str, str]) -> list[str]:
 
 
 def scan_added_lines(path: str, old: str, new: str) -> dict[str, str]:
-    """Compares two versions of a file. Returns one sentence for each pattern that matches an added line. The
-    keys are the notes of the patterns.
+    """Compares two versions of a file. Returns one sentence for each pattern that matches an added line, and one if
+    the file is part of the product but seems to help tests. The keys are the notes of the patterns.
     """
     old_lines = Counter(map(str.strip, old.splitlines()))
     added = []
@@ -165,6 +174,8 @@ def scan_added_lines(path: str, old: str, new: str) -> dict[str, str]:
                 numbers = list_names([str(number) for number, _ in matches])
                 subject = f"line{'s' if len(matches) > 1 else ''} {numbers}"
                 sentences[note] = f"{path}, {subject}, {note}: `{_get_excerpt(matches[0][1])}`"
+    if is_product and old and (TEST_SUPPORT_PATHS.fullmatch(path) or TEST_LIBRARIES.search(old)):
+        sentences[TEST_SUPPORT] = f"{path} {TEST_SUPPORT}."
     return sentences
 
 

@@ -99,6 +99,23 @@ def test_in_tests_only_immediate_exits_are_noted() -> None:
     assert len(scan_added_lines("tests/test_cli.py", "", "os._exit(0)\n")) == 1
 
 
+@pytest.mark.parametrize(
+    ("path", "old", "expected"),
+    [
+        ("calc/testing.py", "def check(): ...", True),
+        ("calc/testing/checks.py", "def check(): ...", True),
+        ("calc/plugin.py", "import pytest\n", True),
+        ("lib/check.js", "const { expect } = require('chai');\n", True),
+        ("calc/add.py", "def add(): ...", False),
+        ("calc/contesting.py", "def add(): ...", False),
+        ("calc/testing.py", "", False),
+    ],
+)
+def test_a_changed_part_of_the_product_that_helps_tests_is_noted(path: str, old: str, expected: bool) -> None:
+    sentence = f"{path} seems to help tests, which ran with the changed version."
+    assert (sentence in scan_added_lines(path, old, f"{old}x = 1\n").values()) == expected
+
+
 def test_documentation_may_mention_the_environment_of_tests() -> None:
     line = "Set NODE_ENV=test, or call process.exit(1).\n"
     assert (
