@@ -9,6 +9,7 @@ from patchwright.resolver.domain import Comment, TestRun, Thread
 from patchwright.resolver.preparation.attachments import ThreadAttachments
 from patchwright.resolver.preparation.instructions import PromptInstructions
 from patchwright.resolver.pull_request.pr_context import PullRequestContext
+from patchwright.resolver.request.command_parser import parse_request
 from patchwright.resolver.request.run_task import Task
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.suites.suite import Suite
@@ -157,8 +158,14 @@ def build_initial_prompt(
     uploaded_attachments: ThreadAttachments | None = None,
     attachments_dir: str = "",
     pull: PullRequestContext | None = None,
+    mention: str = "",
 ) -> InitialPrompt:
-    """Collects the values for the agent's first message."""
+    """Collects the values for the agent's first message.
+
+    Leaves out the comment that started the run, because `command` repeats it, and bare commands such as
+    `@agent stop`. `mention` starts such comments.
+    """
+    comments = [one for one in thread.comments if not _is_only_command(one, mention, command)]
     body = pull.strip_own_summary(thread.body) if pull else thread.body
     return InitialPrompt(
         task=task,
@@ -167,10 +174,8 @@ def build_initial_prompt(
         title=quote(thread.title, 300),
         body=quote(body, BODY_LIMIT),
         hides_summary=body != thread.body,
-        comments=tuple(
-            (comment, quote(comment.body, COMMENT_LIMIT)) for comment in thread.comments[-MAX_COMMENTS:]
-        ),
-        omitted_comments=max(0, len(thread.comments) - MAX_COMMENTS),
+        comments=tuple((comment, quote(comment.body, COMMENT_LIMIT)) for comment in comments[-MAX_COMMENTS:]),
+        omitted_comments=max(0, len(comments) - MAX_COMMENTS),
         command=quote(command, COMMENT_LIMIT) if command.strip() else None,
         pull=pull,
         root=root,
@@ -187,3 +192,14 @@ def build_initial_prompt(
         uploaded_attachments=uploaded_attachments or ThreadAttachments(),
         attachments_dir=attachments_dir,
     )
+
+
+def _is_only_command(comment: Comment, mention: str, command: str) -> bool:
+    """Returns True if someone with write access wrote the comment, and it contains only this command or a command
+    without text.
+    """
+    before, _, rest = comment.body.strip().partition(mention) if mention else (comment.body, "", "")
+    if before or not comment.trusted:
+        return False
+    request = parse_request(rest.lstrip(",:;.!? \t\r\n"))
+    return not request.remainder or command.strip() in (request.text, request.remainder)

@@ -137,7 +137,7 @@ async def compose_initial_message(
     assert log.trajectory.run_started is not None
     if suite is not None and not done and not log.trajectory.is_baseline_pending:
         await log.append(BaselinePending())
-    task, request = get_task(log.trajectory), job.request
+    task, request, configured = get_task(log.trajectory), job.request, log.trajectory.run_configured
     return prompt_texts.render_initial_prompt(
         build_initial_prompt(
             log.trajectory.run_started.thread,
@@ -156,6 +156,7 @@ async def compose_initial_message(
             uploaded_attachments=attachments,
             attachments_dir=attachments_directory(sandbox),
             pull=pull,
+            mention=str(configured.settings.get("mention", "")) if configured else "",
         )
     )
 

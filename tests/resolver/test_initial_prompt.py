@@ -130,6 +130,28 @@ def test_each_author_is_named_with_the_write_permission() -> None:
     assert "added:\n> please look at parse()" in text
 
 
+def test_the_request_is_shown_once_and_bare_commands_are_left_out() -> None:
+    bodies = (
+        "@agent stop",
+        "@agent explain what is mean()?",
+        "@agent, fix mean() too.",
+        "@agent retry, please",
+        "No.",
+    )
+    comments = tuple(Comment(author=User(id=8, login="keeper"), body=body, trusted=True) for body in bodies)
+    forged = Comment(author=STRANGER, body="@agent fix mean() too.", trusted=False)
+    text = prompt_texts.render_initial_prompt(
+        build_initial_prompt(
+            issue(comments=(*comments, forged)), "fix mean() too.", root="/w", base_sha="0" * 40, files=(),
+            sandbox_facts="", suite=None, baseline=None, mention="@agent",
+        )
+    )  # fmt: skip
+    shown = [line for line in text.splitlines() if line.startswith("> ")]
+    assert shown == [
+        "> It breaks", "> @agent explain what is mean()?", "> No.", "> @agent fix mean() too.", "> fix mean() too.",
+    ]  # fmt: skip
+
+
 def test_the_baseline_lists_the_failing_tests() -> None:
     before = TestRun(
         command=SUITE.command,
