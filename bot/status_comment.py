@@ -6,18 +6,20 @@ import logging
 import random
 from collections.abc import AsyncIterator
 
-from patchwright.bot.errors import Preempted
+from patchwright.bot.errors import Preempted, QueueDown
 from patchwright.bot.job_runner import JobCanceled, is_retryable
+from patchwright.bot.jobs import current_cancellation
 from patchwright.bot.observe.faults import classify_error
 from patchwright.bot.write_limiter import Priority, write_priority
 from patchwright.resolver import reply_texts
 from patchwright.resolver.dependencies import ProgressReporter, RunDependencies
 from patchwright.resolver.domain import Job
-from patchwright.resolver.errors import ForgeError, LogLocked
+from patchwright.resolver.errors import ForgeError, LogError, LogLocked
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.salvage import salvage_run
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.text.activity import Activity
 from patchwright.resolver.text.progress_texts import render_progress
 from patchwright.resolver.text.template_renderer import render_reply
 
@@ -27,6 +29,9 @@ log = logging.getLogger(__name__)
 EDIT_INTERVAL_SECONDS = 30.0
 # How long to wait for an edit in progress. An edit fails if GitHub does not respond for 30 s.
 LAST_EDIT_TIMEOUT_SECONDS = 40.0
+# How long the shutdown of a server waits for the edit that reports the pause.
+PAUSE_EDIT_TIMEOUT_SECONDS = 5.0
+PAUSED = Activity(verb="paused, because the server is stopping. I continue when it has started again.")
 
 
 def comment_reporter(
@@ -49,20 +54,38 @@ def comment_reporter(
                 render_progress(job.id, trajectory, settings),
                 in_progress=True,
             )
-        is_over = asyncio.Event()
+        is_over, is_suspended = asyncio.Event(), False
         writer = asyncio.create_task(
             _keep_updated(job, run, len(trajectory), forge, settings, interval, is_over)
         )
         try:
             yield
+        except asyncio.CancelledError:
+            # A stop by a person, or the end of a workflow, has a final text of its own.
+            is_suspended = current_cancellation() is None and settings.workflow_url is None
+            raise
         finally:
             is_over.set()
             try:
                 await asyncio.wait((writer,), timeout=LAST_EDIT_TIMEOUT_SECONDS)
             finally:
                 writer.cancel()
+            if is_suspended:
+                await _report_pause(job, run, forge, settings)
 
     return reporting
+
+
+async def _report_pause(job: Job, run: RunLog, forge: Forge, settings: Settings) -> None:
+    """Says in the comment that the run waits for the server. A failure is only logged, because the server stops."""
+    try:
+        async with asyncio.timeout(PAUSE_EDIT_TIMEOUT_SECONDS):
+            await run.check_ownership()
+            text = render_progress(job.id, run.trajectory, settings, PAUSED)
+            with write_priority(Priority.ACKNOWLEDGMENT):
+                await forge.upsert_comment(job.repo, job.number, job.id, text, in_progress=True)
+    except (ForgeError, LogError, QueueDown, TimeoutError) as exc:
+        log.warning("pause not reported", extra={"job": job.id, "error": str(exc)})
 
 
 async def _keep_updated(

@@ -11,7 +11,7 @@ from patchwright.resolver.actions import (
     ReadSkill,
     SearchWeb,
 )
-from patchwright.resolver.events import Trajectory
+from patchwright.resolver.events import SystemPrompt, Trajectory
 from patchwright.runtime.actions import (
     CreateFile,
     InsertText,
@@ -49,6 +49,8 @@ def get_activity(trajectory: Trajectory) -> Activity:
         return step.model_copy(update={"verb": f"{step.verb}{more}"})
     if trajectory.replies():
         return Activity(verb="thinking about the last result")
+    if any(isinstance(event, SystemPrompt) for event in trajectory):
+        return Activity(verb="waiting for the model's first reply")
     is_configured = trajectory.run_configured is not None
     return Activity(
         verb="setting up the sandbox and reading the issue" if is_configured else "fetching the repository"

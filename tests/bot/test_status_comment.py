@@ -15,6 +15,7 @@ from patchwright.bot.errors import ForgeUnavailable, QueueDown
 from patchwright.bot.github.auth import RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.job_runner import JobAbandoned, JobCanceled
+from patchwright.bot.jobs import OPERATOR_REQUEST, cancel_handler
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.shared_run_log import SharedLogStore, writer_key
 from patchwright.bot.status_comment import comment_reporter, fault_text, report_failure
@@ -151,12 +152,36 @@ async def test_no_edit_in_progress_overwrites_the_final_text(
     task = asyncio.create_task(run())
     await scenario.until(held.is_set)
     if cancelled:
-        task.cancel()
+        cancel_handler(task, OPERATOR_REQUEST)
     asyncio.get_running_loop().call_later(0.3, go.set)  # GitHub responds slowly.
     await asyncio.wait((task,), timeout=PATIENCE)
     if cancelled:
         await scenario.end("The end.")
     assert scenario.comment == "The end." and scenario.edits == 2
+
+
+@pytest.mark.parametrize(("is_shutdown", "edits"), [(True, 1), (False, 0)])
+async def test_a_run_that_stops_with_its_server_is_shown_as_paused(
+    scenario: CommentScenario, is_shutdown: bool, edits: int
+) -> None:
+    running = asyncio.Event()
+
+    async def run() -> None:
+        async with scenario.reporting():
+            running.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(run())
+    await running.wait()
+    if is_shutdown:
+        task.cancel()
+    else:
+        cancel_handler(task, OPERATOR_REQUEST)
+    await asyncio.wait((task,), timeout=PATIENCE)
+    paused = "**Now:** paused, because the server is stopping. I continue when it has started again.\n"
+    assert (task.cancelled(), scenario.edits, paused in scenario.comment) == (True, edits, is_shutdown)
+    async with scenario.reporting():
+        assert "paused" not in scenario.comment
 
 
 async def test_no_event_after_the_final_text_is_reported(scenario: CommentScenario) -> None:

@@ -17,7 +17,14 @@ from patchwright.resolver.actions import (
     Think,
 )
 from patchwright.resolver.domain import JobId, Verdict
-from patchwright.resolver.events import AgentStopped, Message, ModelReply, Trajectory, VerificationCompleted
+from patchwright.resolver.events import (
+    AgentStopped,
+    Message,
+    ModelReply,
+    SystemPrompt,
+    Trajectory,
+    VerificationCompleted,
+)
 from patchwright.resolver.salvage import SalvagedWork
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.summary import summarize_run
@@ -171,6 +178,7 @@ def test_phases_between_steps_have_an_activity() -> None:
     judged = (*ended, VerificationCompleted(verdict=Verdict(kind="regressed")))
     words = {
         "fetching the repository": run_of(started()),
+        "waiting for the model's first reply": run_of(started(), SystemPrompt(text="", tools=())),
         "thinking about the last result": run_of(*agent),
         "running the tests with the change": run_of(*ended),
         "publishing the result": run_of(*judged),
