@@ -127,7 +127,8 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
     """
     files = [change for change in changes if change.mode.startswith("100")]
     scanned = [change for change in files if change.size <= MAX_FILE_BYTES][:MAX_FILES]
-    notes: dict[str, dict[str, str]] = {note: {} for _, _, note in PATTERNS} | {TEST_SUPPORT: {}}
+    kinds = (*(note for _, _, note in PATTERNS), TEST_SUPPORT)
+    notes: dict[str, dict[str, str]] = {note: {} for note in kinds}
     for change in scanned:
         new = (await workspace.read_patched(patch, change.path) or b"").decode(errors="replace")
         old = "" if change.old_mode == ABSENT else await workspace.read(change.path) or ""
