@@ -28,7 +28,9 @@ from patchwright.demo.github.asgi import (
 )
 from patchwright.demo.loopback_server import LoopbackServer
 from patchwright.resolver import prompt_texts
+from patchwright.resolver.domain import Verdict
 from patchwright.resolver.messages import render_observation
+from patchwright.resolver.proof import proof_texts
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure
 
@@ -43,6 +45,8 @@ UNIQUE_TEXT = "%ONCE%"
 """Placeholder in a call's arguments. Each reply replaces it by a different text. Tests can then distinguish a call
 that was executed twice from a call that was requested twice.
 """
+REMINDER = proof_texts.render_unsettled_verdict(Verdict(kind="unproven")).rstrip().rpartition("\n")[2]
+"""How the message ends that tells the agent once that its fix is not proven, or that it has conditions."""
 FINISH_REJECTED = prompt_texts.render_finish_rejected(()).partition(":")[0]
 """How the result of a `finish` call begins if the agent rejects the call because work is missing."""
 
@@ -262,6 +266,7 @@ def find_next_calls(
     """Returns the index of the next turn in a conversation, and the calls to send in that turn.
 
     Like a real model, the recording repeats a call whose result was lost, and a `finish` call that was rejected.
+    If the recording is over and the agent is told that its fix is not proven, it calls `finish` once more.
     Repeating an edit is harmless, because the tool refuses an edit that was already applied.
     """
     results = {
@@ -277,6 +282,8 @@ def find_next_calls(
         if not lost:
             turn += 1
         calls = lost or (turns[turn].calls if turn < len(turns) else ())
+    if turns and turn == len(turns) and REMINDER in str(messages[-1].get("content")):
+        return turn - 1, turns[-1].calls
     return turn, calls
 
 

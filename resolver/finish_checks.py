@@ -11,6 +11,7 @@ from patchwright.resolver.actions import Finish, MalformedCall, Plan, PlanItem
 from patchwright.resolver.domain import PullRequest, Thread
 from patchwright.resolver.events import (
     Checkpoint,
+    Entry,
     Message,
     ModelReply,
     ToolResult,
@@ -162,13 +163,32 @@ def last_finish(trajectory: Trajectory) -> Finish | None:
         if isinstance(e, Message) and e.source in ("initial_prompt", "comment")
     ]
     last_message = messages[-1] if messages else 0
-    verified_at = (
+    verified_at = [
         n
         for n, e in enumerate(trajectory)
         if n >= last_message and isinstance(e, VerificationCompleted) and e.verdict == trajectory.verdict
-    )
-    attempt = Trajectory(trajectory.entries[: next(verified_at, len(trajectory))])
-    for reply in reversed(attempt.replies()):
+    ]
+    if not verified_at:
+        return _find_last_finish(trajectory.entries)
+    # An equal verdict is logged again if the agent finished again without a change, or if an earlier attempt was
+    # the best one. Only in the first case, there is a finish call since the verification before it.
+    for end in reversed(verified_at):
+        start = next(
+            (
+                n
+                for n in range(end - 1, -1, -1)
+                if isinstance(e := trajectory.entries[n].event, VerificationCompleted)
+                and not e.verdict.partial
+            ),
+            0,
+        )
+        if finish := _find_last_finish(trajectory.entries[start:end]):
+            return finish
+    return _find_last_finish(trajectory.entries[: verified_at[0]])
+
+
+def _find_last_finish(entries: Sequence[Entry]) -> Finish | None:
+    for reply in reversed(Trajectory(tuple(entries)).replies()):
         for call in reversed(reply.calls):
             if isinstance(call.action, Finish):
                 return call.action

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from patchwright.resolver.text.template_renderer import render
 
 if TYPE_CHECKING:
-    from patchwright.resolver.domain import ModelReview, Verdict
+    from patchwright.resolver.domain import Verdict
     from patchwright.resolver.text.untrusted import QuotedText
 
 
@@ -37,9 +37,11 @@ def render_review_request(
     )
 
 
-def render_review_rejected(review: ModelReview) -> str:
-    """Tells the agent that the review model rejected the patch."""
-    return render("prompts/review_rejected.md.j2", review=review)
+def render_unsettled_verdict(verdict: Verdict) -> str:
+    """Tells the agent that the fix is not proven, that a person has to agree to conditions, or that the review
+    model rejected the patch.
+    """
+    return render("prompts/unsettled_verdict.md.j2", verdict=verdict)
 
 
 def render_another_attempt(verdict: Verdict, number: int, max_attempts: int) -> str:

@@ -8,7 +8,7 @@ from typing import get_args
 
 from patchwright.resolver import run_limits
 from patchwright.resolver.dependencies import RunDependencies
-from patchwright.resolver.domain import Patch, Verdict, VerdictKind
+from patchwright.resolver.domain import Issue, Patch, Verdict, VerdictKind
 from patchwright.resolver.events import (
     AgentStopped,
     AuxiliaryModelCall,
@@ -18,12 +18,17 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.proof import proof_texts
+from patchwright.resolver.proof.diff_parser import parse_diff
+from patchwright.resolver.proof.file_classifier import is_test_related
 from patchwright.resolver.proof.patch_review import review_patch
 from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.text.subjects import is_document
 from patchwright.resolver.verification import VerdictCallback
 
 VERDICT_RANKS = get_args(VerdictKind)
 """Kinds of verdicts, from worst to best."""
+PROVEN_KINDS: frozenset[VerdictKind] = frozenset({"conditional", "fixed"})
+"""Kinds of verdicts for which tests show the fix, so that no further attempt starts."""
 
 
 async def verify_or_continue(
@@ -48,6 +53,10 @@ async def verify_or_continue(
         await log.append(VerificationCompleted(verdict=partial_verdict))
         return may_repair and should_repair(partial_verdict)
 
+    verdict = _find_repeated_verdict(log.trajectory) if finished else None
+    if verdict is not None:
+        await log.append(VerificationCompleted(verdict=verdict))
+        return await _conclude(log, deps, rounds, verdict, start_over)
     verdict = await verify(on_partial_verdict)
     if may_repair and should_repair(verdict):
         if not verdict.partial:
@@ -56,12 +65,25 @@ async def verify_or_continue(
         return None
     verdict = await _with_review(verdict, log, deps, patch)
     await log.append(VerificationCompleted(verdict=verdict))
-    review = verdict.review
-    if review and not review.approved and verdict.kind != "fixed" and finished and not rounds.rejections:
-        await log.append(Message(text=proof_texts.render_review_rejected(review), source="verification"))
+    if not finished:
+        return await _restore_best_attempt(log, verdict)
+    is_rejected = bool(verdict.review and not verdict.review.approved and verdict.kind != "fixed")
+    if not rounds.reminders and (is_rejected or _should_remind(log, deps, rounds, verdict, patch)):
+        await log.append(Message(text=proof_texts.render_unsettled_verdict(verdict), source="verification"))
         return None
+    return await _conclude(log, deps, rounds, verdict, start_over)
+
+
+async def _conclude(
+    log: RunLog,
+    deps: RunDependencies,
+    rounds: "RepairRounds",
+    verdict: Verdict,
+    start_over: Callable[[], Awaitable[bool]],
+) -> Verdict | None:
+    """Returns the verdict of the best attempt, or None if another attempt starts."""
     attempts = deps.settings.max_attempts
-    if verdict.kind != "fixed" and finished and rounds.attempts < attempts and await start_over():
+    if verdict.kind not in PROVEN_KINDS and rounds.attempts < attempts and await start_over():
         text = proof_texts.render_another_attempt(verdict, rounds.attempts, attempts)
         await log.append(Message(text=text, source="verification"))
         return None
@@ -75,6 +97,38 @@ def should_repair(verdict: Verdict) -> bool:
     return verdict.kind == "regressed" or bool(verdict.patch_tests_failing)
 
 
+def _should_remind(
+    log: RunLog, deps: RunDependencies, rounds: "RepairRounds", verdict: Verdict, patch: Patch
+) -> bool:
+    """Returns True if the agent should be told once that its verdict is `unproven` or `conditional`.
+
+    It is not told if it cannot do anything about it, or if another attempt or a limit follows anyway. On a pull
+    request, it does what the reviewers ask, which often needs no test.
+    """
+    settings, started = deps.settings, log.trajectory.run_started
+    if not settings.max_repairs or started is None or not isinstance(started.thread, Issue):
+        return False
+    if should_repair(verdict):  # The repairs are used up.
+        return False
+    steps_left = settings.max_steps - run_limits.usage_since_resume(log.trajectory).steps
+    if steps_left < run_limits.NOTICE_STEPS or _is_over_limit(log, deps):
+        return False
+    if verdict.kind == "conditional":
+        return True
+    is_last_attempt = rounds.attempts >= settings.max_attempts
+    return verdict.kind == "unproven" and is_last_attempt and _can_add_evidence(verdict, patch)
+
+
+def _can_add_evidence(verdict: Verdict, patch: Patch) -> bool:
+    """Returns True if the tests run here and report single tests, and if the patch changes code."""
+    before, after = verdict.before, verdict.after
+    if before is None or before.problem or after is None or after.problem or not after.passed_count:
+        return False
+    return any(
+        not is_test_related(file.path) and not is_document(file.path) for file in parse_diff(patch.diff)
+    )
+
+
 @dataclass(frozen=True)
 class RepairRounds:
     """Counts how often verification has returned the work to the agent since the last message from a
@@ -83,23 +137,25 @@ class RepairRounds:
 
     repairs: int = 0
     """Number of failed verifications in the current attempt."""
-    rejections: int = 0
-    """Number of rejections by the review model in the current attempt."""
+    reminders: int = 0
+    """Number of times in the current attempt that the agent was told that its verdict is not settled: the fix is
+    not proven, a person has to agree to conditions, or the review model rejected the patch.
+    """
     attempts: int = 1
     """Number of attempts that were started."""
 
     @classmethod
     def from_trajectory(cls, trajectory: Trajectory) -> "RepairRounds":
-        repairs = rejections = 0
+        repairs = reminders = 0
         attempts = 1
         for verdict, _, was_reset in _reported_verdicts(trajectory):
             if was_reset:
-                repairs, rejections, attempts = 0, 0, attempts + 1
+                repairs, reminders, attempts = 0, 0, attempts + 1
             elif should_repair(verdict):
                 repairs += 1
             else:
-                rejections += 1
-        return cls(repairs, rejections, attempts)
+                reminders += 1
+        return cls(repairs, reminders, attempts)
 
 
 def _reported_verdicts(trajectory: Trajectory) -> list[tuple[Verdict, Patch | None, bool]]:
@@ -128,18 +184,35 @@ def _reported_verdicts(trajectory: Trajectory) -> list[tuple[Verdict, Patch | No
     return verdicts
 
 
+def _find_repeated_verdict(trajectory: Trajectory) -> Verdict | None:
+    """Returns the verdict that the agent was last told, if it has not changed its patch since. Returns None if
+    the patch must be verified.
+    """
+    reported = _reported_verdicts(trajectory)
+    if not reported:
+        return None
+    verdict, patch, was_reset = reported[-1]
+    is_same = not was_reset and patch is not None and patch == trajectory.last_checkpoint()
+    return verdict if is_same and not should_repair(verdict) else None
+
+
 async def _with_review(verdict: Verdict, log: RunLog, deps: RunDependencies, patch: Patch) -> Verdict:
     settings, started = deps.settings, log.trajectory.run_started
     if not settings.patch_review or verdict.kind == "empty" or started is None:
         return verdict
-    usage_so_far = run_limits.usage_since_resume(log.trajectory)
-    is_over_limit = settings.max_tokens is not None and usage_so_far.tokens >= settings.max_tokens
-    if is_over_limit or usage_so_far.usd >= settings.max_usd or usage_so_far.seconds >= settings.timeout:
+    if _is_over_limit(log, deps):
         return verdict  # a review must not make the run exceed its limits
     review, usage = await review_patch(deps.models.review, started.thread, patch, verdict, deps.secrets)
     if usage is not None:
         await log.append(AuxiliaryModelCall(purpose="review", usage=usage))
     return verdict.model_copy(update={"review": review})
+
+
+def _is_over_limit(log: RunLog, deps: RunDependencies) -> bool:
+    """Returns True if the run has used up its tokens, money or time."""
+    settings, usage = deps.settings, run_limits.usage_since_resume(log.trajectory)
+    has_no_tokens = settings.max_tokens is not None and usage.tokens >= settings.max_tokens
+    return has_no_tokens or usage.usd >= settings.max_usd or usage.seconds >= settings.timeout
 
 
 async def _restore_best_attempt(log: RunLog, verdict: Verdict) -> Verdict:

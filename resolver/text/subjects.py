@@ -48,7 +48,7 @@ def choose_heading(title: str, files: Sequence[str]) -> Heading:
     A thread asks for something new if its title starts with a heading such as `Feature request:` or with a
     verb such as "Add" or "Support".
     """
-    if files and all(map(_is_document, files)):
+    if files and all(map(is_document, files)):
         return "Docs"
     without_heading = strip_heading(title)
     if _ADDITION_HEADING.match(title) or _ADDITION_VERB.match(without_heading):
@@ -75,6 +75,7 @@ def defuse(text: str) -> str:
     return _CLOSING_URL.sub(r"\1 issue", spaced)
 
 
-def _is_document(path: str) -> bool:
+def is_document(path: str) -> bool:
+    """Returns True if the file is documentation according to its name or directory."""
     pure = PurePosixPath(path)
     return pure.suffix.lower() in _DOCUMENT_SUFFIXES or pure.parts[0] in _DOCUMENT_DIRECTORIES

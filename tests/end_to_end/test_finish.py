@@ -68,9 +68,10 @@ async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_fini
         scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done!", DONE)
     )
     body = await resolve_to_pull_request(scenario)
-    refused, granted = refusals(scenario)
-    assert '"add(2, 3) gives 5"; "there is a sub()"' in refused and granted == "granted"
-    assert len(endpoint.requests) == 3
+    # After the first accepted call, the agent is told that no test shows the fix.
+    refused, *granted = refusals(scenario)
+    assert '"add(2, 3) gives 5"; "there is a sub()"' in refused and granted == ["granted", "granted"]
+    assert len(endpoint.requests) == 4
     _, _, left = body.partition("**Please check:**\n")
     left, _, _ = left.partition("\n\n")
     assert '"there is a sub()"' in left and "not run after the last edit" in left

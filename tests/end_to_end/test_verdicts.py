@@ -106,6 +106,36 @@ async def test_a_new_test_that_asserts_nothing_proves_nothing(scenario: Scenario
     assert scenario.pull.body.startswith("**Unproven:**")
 
 
+@pytest.mark.slow
+async def test_an_agent_that_is_told_that_its_fix_is_unproven_adds_a_test(scenario: Scenario) -> None:
+    await scenario.script_model(
+        RecordedTurn("Fix.", FIX, RUN_TESTS),
+        RecordedTurn("Done.", DONE),
+        RecordedTurn("Right, a test.", NEW_TEST, RUN_TESTS),
+        RecordedTurn("Done.", DONE),
+    )
+    outcome = await scenario.resolve()
+    assert isinstance(outcome, Published) and (outcome.verdict.kind, outcome.draft) == ("fixed", False)
+    (text,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "verification"]
+    assert "Add a test that fails without your change and passes with it." in text
+
+
+@pytest.mark.slow
+async def test_an_existing_test_that_now_expects_something_else_makes_a_draft(scenario: Scenario) -> None:
+    changed = ReplaceText(path="tests/test_calc.py", old="double(4) == 8", new="double(4) == 12")
+    await scenario.script_model(
+        RecordedTurn("Fix.", FIX, NEW_TEST, BREAK, changed), RecordedTurn("Done.", DONE, )
+    )  # fmt: skip
+    outcome = await scenario.resolve()
+    assert isinstance(outcome, Published) and (outcome.verdict.kind, outcome.draft) == ("conditional", True)
+    assert scenario.pull.body is not None
+    assert "It also changes what 1 existing test expects; please check this." in scenario.pull.body
+    assert "`test_double` expects something else; its original version fails now. ([" in scenario.pull.body
+    assert "  -    assert double(4) == 8\n  +    assert double(4) == 12\n" in scenario.pull.body
+    (text,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "verification"]
+    assert "- `test_double` expects something else; its original version fails now." in text
+
+
 async def test_without_a_change_a_comment_gives_the_reason(scenario: Scenario) -> None:
     await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Nothing to do.", DONE))
     outcome = await scenario.resolve()

@@ -102,8 +102,9 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
         # Every stored entry was passed to the listener, in order, once.
         assert list(state.entries) == entries
 
-        # The first finish call is rejected because no tests ran.
-        model = ScriptedModel([LOOK, FINISH, FINISH])
+        # The first finish call is rejected because no tests ran. After the second one, the agent is told that no
+        # test shows the fix.
+        model = ScriptedModel([LOOK, FINISH, FINISH, FINISH])
         tried, trajectory = await resume_run(
             build_dependencies(model, get_new_messages=get_new_comments), repository.path
         )
@@ -116,7 +117,7 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
     assert list(trajectory.entries) == entries
     assert [
         sum(isinstance(event, kind) for event in trajectory) for kind in (AgentStopped, VerificationCompleted)
-    ] == [1, 1]
+    ] == [2, 2]
     assert trajectory.usage().steps == len([event for event in trajectory if isinstance(event, ModelReply)])
 
 
