@@ -167,7 +167,7 @@ def test_a_run_that_finishes_again_without_a_change_is_summarized_by_its_latest_
 
     unproven = VerificationCompleted(verdict=Verdict(kind="unproven"))
     regressed = VerificationCompleted(verdict=Verdict(kind="regressed"))
-    reminder = Message(text="You are reminder this only once.", source="verification")
+    reminder = Message(text="You are told this only once.", source="verification")
     again = run_of(finish("first"), unproven, reminder, finish("second"), unproven)
     # A verdict that is logged again without a finish call belongs to an earlier, better attempt.
     restored = run_of(finish("first"), unproven, reminder, finish("second"), regressed, unproven)
