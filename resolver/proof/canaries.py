@@ -23,6 +23,8 @@ _SCRIPT_SUFFIX = re.compile(r"(?:[-_.](?:test|spec))?\.[cm]?[jt]sx?$")
 # Matches the last line of pytest's output, such as `=== 1 failed, 2 passed in 0.03s ===`. With the option
 # `-q`, pytest omits the equals signs.
 _SUMMARY_LINE = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s\b.*$", re.MULTILINE)
+# Matches a line that names a failed subtest, which pytest counts as a failure of its own.
+_SUBTEST_LINE = re.compile(r"^SUBFAIL(?:ED)?\b", re.MULTILINE)
 
 
 class Canary(FrozenModel):
@@ -77,7 +79,8 @@ class Canary(FrozenModel):
                 )
             return run.model_copy(update={"results": {}, "problem": problem})
         failed = sum(result == "failed" for result in run.results.values())
-        if (printed := _count_printed_failures(run.output)) is not None and printed != failed:
+        printed, failed_subtests = _count_printed_failures(run.output), len(_SUBTEST_LINE.findall(run.output))
+        if printed is not None and not printed - failed_subtests <= failed <= printed:
             problem = f"the report shows {failed} failures, but the runner printed {printed}"
             return run.model_copy(update={"results": {}, "problem": problem})
         return self.remove_from(run)

@@ -77,6 +77,18 @@ async def test_a_new_test_that_fails_for_the_missing_feature_counts(
     assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_sub.py::test_sub",)), verdict
 
 
+@pytest.mark.slow
+async def test_failing_subtests_are_evidence(open_verifier) -> None:
+    test = (
+        "import unittest\nfrom calc import add\n\n\nclass Add(unittest.TestCase):\n    def test_all(self):\n"
+        "        for n in range(4):\n            with self.subTest(n=n):\n"
+        "                self.assertEqual(add(n, 1), n + 1)\n"
+    )
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": TESTS}) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED, "tests/test_all.py": test})
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_all.py::Add::test_all",)), verdict
+
+
 async def test_a_weakened_test_is_no_fix(open_verifier) -> None:
     weak = FAILING.replace("assert add(1, 2) == 3", "assert add")
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
