@@ -137,9 +137,9 @@ async def _start(binary: str, directory: Path, socket: Path) -> asyncio.subproce
         log_file.unlink()
     command = [binary, "--dir", str(directory), "--port", "0", "--unixsocket", str(socket)]
     command += ["--unixsocketperm", "700", "--logfile", str(log_file), "--loglevel", "warning"]
-    # Redis appends every write to the file before it replies, and syncs the file every second. So a killed
-    # process loses no data.
-    command += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+    # Every write is on disk before Redis replies. With `everysec`, Redis replies earlier while the disk is busy,
+    # and a killed process loses these writes.
+    command += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
     server = await asyncio.create_subprocess_exec(
         *with_parent_death_signal(command),
         stdin=asyncio.subprocess.DEVNULL,

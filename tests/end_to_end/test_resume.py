@@ -156,7 +156,7 @@ async def test_a_run_on_uncommitted_changes_continues_after_a_limit(
     start = ("resolve", "--repo", str(repository.path), "--issue", str(issue), "--max-steps", "1")
     code, _, error = await scenario.command(*start, "--include-changes")
     (run,) = scenario.runs
-    assert "; 2 modified files are included.\n" in error
+    assert "; 1 modified and 1 new files are included.\n" in error
     assert (code, error.splitlines()[-1]) == (3, f"resume: patchwright resolve --continue {run}")
     await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), *FIX_TURNS)
     code, out, error = await scenario.command("resolve", "--continue", run, "--out", str(fix))

@@ -133,7 +133,7 @@ async def test_an_unreachable_model_ends_a_run_before_a_sandbox_is_made(tmp_path
         logs=FileLogStore(settings.data / "runs"),
         secrets=Secrets(),
     )
-    with pytest.raises(SettingsError, match=r"The model's endpoint 127\.0\.0\.1 cannot be reached"):
+    with pytest.raises(SettingsError, match=r"The model's endpoint 127\.0\.0\.1:9 cannot be reached"):
         await resume_run(dependencies, repository.path)
 
 

@@ -102,8 +102,9 @@ async def test_a_lost_sandbox_is_replaced_and_the_run_continues_from_the_checkpo
         RunShell(command="perish"),
         RunShell(command="cat calc.py"),
         FINISH,
+        FINISH,  # sent back once for the checks, and once for the verdict `unproven`
         FINISH,
-    )  # sent back once
+    )
     sandboxes, logs, diff = await run(path, tmp_path, lost, *script)
     assert sandboxes.opened == 2
     assert "+    return a + b" in diff
