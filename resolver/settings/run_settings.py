@@ -38,7 +38,8 @@ class RunSettings(FrozenModel):
     """Maximum number of seconds for one test run."""
     max_repairs: int = Field(default=2, ge=0, le=20)
     """Maximum number of times that the agent is asked to repair its patch. A repair is needed if the patch breaks
-    tests, or if the tests in the patch fail. With 0, the agent is not told either that its fix is not proven.
+    tests, or if the tests in the patch fail. With 0, the agent is also not told that its fix is unproven or
+    conditional.
     """
     max_attempts: int = Field(default=1, ge=1, le=10)
     """Maximum number of attempts at an issue. Each attempt starts from the base commit. When the tests of an
