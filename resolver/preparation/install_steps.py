@@ -90,42 +90,46 @@ def _python_steps(manifests: Manifests) -> list[InstallStep]:
     files, tools = manifests.files, get_table(manifests.pyproject, "tool")
     editable = _editable_argument(manifests)
     editable_only = f"{PIP} -e ." if editable else ""
+    requirements = sorted(path for path in files if REQUIREMENTS_FILES.fullmatch(path))
+    groups = _developer_names(manifests.pyproject, "dependency-groups")
+    arguments = [
+        *(f"-r {shlex.quote(path)}" for path in requirements),
+        *(f"--group {name}" for name in groups),
+    ]
+    arguments += [editable] if editable else []
+    # What can be installed is installed. The project comes last, so its failure is the failure of the whole.
+    singly = [f"{PIP} {argument}" for argument in arguments[: -1 if editable else None]]
+    fallback = "; ".join([*singly, editable_only or "true"])
     if "uv.lock" in files or get_table(tools, "uv").keys() & {"dev-dependencies", "sources", "workspace"}:
         sync = f"uv sync --inexact --all-packages{' --frozen' if 'uv.lock' in files else ''}"
-        options = _options("--group", _developer_names(manifests.pyproject, "dependency-groups"))
-        return _with_uv(f"{sync} --all-extras{options}", fallback=sync)
+        return _with_uv(
+            f"{sync} --all-extras{_options('--group', groups)}",
+            fallback=f"{sync} --no-default-groups" if manifests.has_uv_workspace else fallback,
+        )
     poetry = get_table(tools, "poetry")
     if "poetry.lock" in files or poetry.keys() & {"dependencies", "dev-dependencies", "group"}:
         options = _options("--with", _developer_names(poetry, "group"))
         return _with_uv(f"{_POETRY}{options}", fallback=editable_only)
     if "pdm.lock" in files or "dev-dependencies" in get_table(tools, "pdm"):
         return _with_uv(_PDM, fallback=editable_only)
-    arguments = [editable] if editable else []
     if "Pipfile" in files:
         install = "sync --dev" if "Pipfile.lock" in files else "install --dev --skip-lock"
         steps = _with_uv(f"{_PIPENV} {install}", fallback="")
-    else:
-        requirements = sorted(path for path in files if REQUIREMENTS_FILES.fullmatch(path))
-        groups = _developer_names(manifests.pyproject, "dependency-groups")
-        extras = _developer_names(get_table(manifests.pyproject, "project"), "optional-dependencies")
-        has_developer_files = any(not BASE_REQUIREMENTS_FILES.fullmatch(path) for path in requirements)
-        # The tool comes before the project, because it may install a copy of the project that is not editable.
-        steps = [] if groups or extras or has_developer_files else _test_environment_steps(manifests)
-        arguments = [
-            *(f"-r {shlex.quote(path)}" for path in requirements),
-            *(f"--group {name}" for name in groups),
-            *arguments,
-        ]
-    if arguments:
-        command = f"{PIP} {' '.join(arguments)}"
-        # What can be installed is installed. The project comes last, so its failure is the failure of the whole.
-        singly = [f"{PIP} {argument}" for argument in arguments[: -1 if editable else None]]
-        fallback = "; ".join([*singly, editable_only or "true"])
-        has_alternative = len(arguments) > 1 or (editable is not None and editable != "-e .")
-        steps.append(
-            InstallStep(command=command, program="python3", fallback=fallback if has_alternative else None)
-        )
-    return steps
+        return [*steps, *_pip_steps([editable] if editable else [], editable_only)]
+    extras = _developer_names(get_table(manifests.pyproject, "project"), "optional-dependencies")
+    has_developer_files = any(not BASE_REQUIREMENTS_FILES.fullmatch(path) for path in requirements)
+    # The tool comes before the project, because it may install a copy of the project that is not editable.
+    steps = [] if groups or extras or has_developer_files else _test_environment_steps(manifests)
+    return [*steps, *_pip_steps(arguments, fallback)]
+
+
+def _pip_steps(arguments: list[str], fallback: str) -> list[InstallStep]:
+    """Returns the step that installs everything at once, or no step if there is nothing to install."""
+    if not arguments:
+        return []
+    has_alternative = len(arguments) > 1 or arguments[0].startswith("-e '")
+    command = f"{PIP} {' '.join(arguments)}"
+    return [InstallStep(command=command, program="python3", fallback=fallback if has_alternative else None)]
 
 
 def _with_uv(command: str, fallback: str) -> list[InstallStep]:

@@ -109,6 +109,19 @@ async def test_a_package_manager_reads_its_own_files(
     assert await commands_for(files, repository, workspaces) == [UV, command]
 
 
+async def test_one_package_that_cannot_be_had_does_not_keep_the_others_out(
+    repository: Repository, workspaces: WorkspaceFactory
+) -> None:
+    """Here the group `dev` may name a path that does not exist, and uv installs that group by default."""
+    groups = '[dependency-groups]\ntest = ["a"]\ndev = ["b"]\n[tool.uv.sources]\nb = {path = "lost"}\n'
+    singly = f"{INSTALL} --group test; {INSTALL} --group dev; {INSTALL} -e ."
+    repository.commit({"pyproject.toml": f'{PROJECT}dependencies = ["c"]\n{groups}'})
+    async with workspaces.local(repository.path) as workspace:
+        setup = await find_setup(workspace, RepoConfig())
+    assert setup is not None
+    assert [step.fallback for step in setup.steps] == [None, singly]
+
+
 @pytest.mark.parametrize(
     ("tool", "files"),
     [
