@@ -22,6 +22,9 @@ from patchwright.resolver.suites.runners import detect_runner
 from patchwright.resolver.suites.suite import Suite
 
 TEST_FILES = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py")
+# Modules that pytest collects only if the command names them. In a Django project, `manage.py` runs them.
+TEST_MODULES = re.compile(r"(?:.*/)?tests?\.py")
+MAX_TEST_MODULES = 20
 MANIFESTS = re.compile(r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|pytest\.ini|noxfile\.py")
 SRC_LAYOUT_FILES = re.compile(r"src/[^/]+(?:/__init__)?\.py")
 
@@ -45,7 +48,7 @@ def find_suite(project: ProjectDir) -> Suite | None:
     if declared and (command := normalize_command(declared.command)):
         return project.make_suite(source + command, declared.runner, declared.command_reason)
     if not tests:
-        return None
+        return _find_test_modules(project, source)
     test_texts = [project.contents[path] for path in tests if path in project.contents]
     if test_texts and all(_uses_unittest(text) for text in test_texts) and not _mentions_pytest(project):
         start = _discovery_start(tests, frozenset(project.files))
@@ -60,6 +63,17 @@ def find_suite(project: ProjectDir) -> Suite | None:
         f"{source}python3 -m pytest",
         "pytest",
         f"No test command is configured, and {summarize_files(tests)} can be run by pytest.",
+    )
+
+
+def _find_test_modules(project: ProjectDir, source: str) -> Suite | None:
+    modules = project.match_files(TEST_MODULES)[:MAX_TEST_MODULES]
+    if not modules or "manage.py" in project.files:
+        return None
+    return project.make_suite(
+        f"{source}python3 -m pytest {' '.join(map(shlex.quote, modules))}",
+        "pytest",
+        f"No test command is configured, and {summarize_files(modules)} can be run by pytest.",
     )
 
 

@@ -217,6 +217,7 @@ def test_a_runner_that_stops_for_want_of_the_patch_fails_all_its_tests(
         ("test_calc.py", "pytest test related"), ("pkg/calc_test.py", "pytest test related"),
         ("test_calc.txt", "test related"), ("calc_spec.rb", "test related"), ("a.test.ts", "test related"),
         ("CalcTest.java", "test related"), ("TestCalc.java", "test related"), ("Testing.java", ""),
+        ("pkg/tests.py", "test related"), ("test.js", "test related"), ("latest.py", ""),
         ("conftest.py", "config related"), ("tests/conftest.py", "config related"),
         ("pyproject.toml", "config related"), (".github/workflows/ci.yml", "config related"),
         ("src/sitecustomize.py", "config related"), ("evil.pth", "config related"),
