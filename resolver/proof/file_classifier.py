@@ -8,7 +8,7 @@ TEST_DIRECTORIES = frozenset(
     {"test", "tests", "__tests__", "spec", "specs", "testdata", "__snapshots__", "__mocks__", "__fixtures__"}
 )
 TEST_FILE_NAMES = re.compile(
-    r"test_.*|tests?\.(py|[cm]?[jt]sx?)|.*[_-](test|tests|spec)\.\w+|.*\.(test|spec|cy)\.\w+|(Test[A-Z]\w*|\w+Tests?|\w+IT)\.(java|kt|groovy|scala|cs|php)"
+    r"test_.*|tests\.py|tests?\.[cm]?[jt]sx?|.*[_-](test|tests|spec)\.\w+|.*\.(test|spec|cy)\.\w+|(Test[A-Z]\w*|\w+Tests?|\w+IT)\.(java|kt|groovy|scala|cs|php)"
 )
 # These files decide how tests run. When a patch is verified, the base commit's version of these files is
 # used.
@@ -36,6 +36,7 @@ SHADOWING_FILES = re.compile(
 RUNNER_MODULES = frozenset(sys.stdlib_module_names) | {
     *("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli", "pygments"),
     *("colorama", "py", "attr", "attrs", "xdist", "execnet"),
+    "patchwright_pytest",  # our own plugin, in resolver/suites/reporters
 }
 
 

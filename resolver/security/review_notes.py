@@ -38,7 +38,7 @@ IMPORTS = re.compile(
     r"|\bCARGO_TARGET_\w+_RUNNER\b|\bRUSTC_WRAPPER\b|\bGOFLAGS\b"
 )
 REPORTS = re.compile(
-    r"\bPATCHWRIGHT_\w+|\bPYTEST_(?:ADDOPTS|PLUGINS)\b|\bjunit_?xml\b|\bpytest_(?:runtest|sessionfinish|report|collection)\w*"
+    r"\bPATCHWRIGHT_\w+|\bPYTEST_(?:ADDOPTS|PLUGINS)\b|\b(?:junit_?xml|xmlpath)\b|\bpytest_(?:runtest|sessionfinish|report|collection)\w*"
     r"|\bTestReport\b|\breport\.xml\b|\bJEST_JUNIT_\w+|\bMOCHA_FILE\b|\bTAP_\w*REPORT\w*",
     re.IGNORECASE,
 )

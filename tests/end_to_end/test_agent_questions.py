@@ -112,6 +112,7 @@ async def test_a_second_question_is_answered_too_and_a_comment_after_the_run_is_
         True,
         False,
     ]
+    scenario.fake_github.close_silently(scenario.pull)
     later = await comment(scenario, "@agent now fix double() as well")
     await scenario.resolve(later)
     run = scenario.trajectory(later.id)

@@ -349,7 +349,7 @@ async def test_json_is_the_only_thing_on_standard_output(
     assert (code, result["verdict"], result["steps"], result["cost_usd"]) == (
         5,
         "unproven",
-        3,
+        4,
         None,
     )  # its finish is rejected once
     assert result["patch"] == (tmp_path / "fix.diff").read_text()

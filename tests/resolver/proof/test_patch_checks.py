@@ -217,7 +217,7 @@ def test_a_runner_that_stops_for_want_of_the_patch_fails_all_its_tests(
         ("test_calc.py", "pytest test related"), ("pkg/calc_test.py", "pytest test related"),
         ("test_calc.txt", "test related"), ("calc_spec.rb", "test related"), ("a.test.ts", "test related"),
         ("CalcTest.java", "test related"), ("TestCalc.java", "test related"), ("Testing.java", ""),
-        ("pkg/tests.py", "test related"), ("test.js", "test related"), ("latest.py", ""),
+        ("pkg/tests.py", "test related"), ("test.js", "test related"), ("test.py", ""),
         ("conftest.py", "config related"), ("tests/conftest.py", "config related"),
         ("pyproject.toml", "config related"), (".github/workflows/ci.yml", "config related"),
         ("src/sitecustomize.py", "config related"), ("evil.pth", "config related"),
@@ -236,7 +236,7 @@ def test_files_are_classified_by_their_role_in_test_runs(path: str, kinds: str) 
     ("path", "directory", "shadows"),
     [
         ("json.py", "", True), ("json/__init__.py", "", True), ("src/json.py", "", True),
-        ("src/pytest/a.py", "", True), ("_pytest.so", "", True),
+        ("src/pytest/a.py", "", True), ("_pytest.so", "", True), ("patchwright_pytest.py", "", True),
         ("json.txt", "", False), ("pkg/json.py", "", False), ("pkg/json.py", "pkg", True), ("calc.py", "", False),
         ("src.py", "", False), ("other/json.py", "pkg", False),
     ],
