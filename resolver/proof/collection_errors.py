@@ -20,7 +20,7 @@ class AddedSymbols:
 
     def __init__(self, identifiers: Mapping[str, frozenset[str]], files: frozenset[str]) -> None:
         self._identifiers = identifiers
-        """The identifiers that the patch adds to each Python file."""
+        """The identifiers that the patch adds to each Python and JavaScript file."""
         self._files = files
         """Paths of new files."""
 
@@ -41,7 +41,9 @@ class AddedSymbols:
         import_errors = re.findall(
             r"^E?\s*(?:ImportError|ModuleNotFoundError|AttributeError): (.*)$", message, re.MULTILINE
         )
-        error_names = re.findall(r"^E\s+(\w[\w.]*(?:Error|Exception|Warning))\b", message, re.MULTILINE)
+        error_names = re.findall(  # pytest marks these lines with an E, unittest does not
+            r"^(?:E\s+)?(\w[\w.]*(?:Error|Exception|Warning))(?=:|$)", message, re.MULTILINE
+        )
         if (
             not import_errors
             or not error_names
@@ -56,14 +58,17 @@ class AddedSymbols:
         return name is not None and any((name[1] or name[2]) in words for words in self._identifiers.values())
 
     def _explains_javascript(self, message: str) -> bool:
-        """Returns True if a message of node, jest or vitest says that a file is missing and if the patch adds
-        that file. The message contains a relative path. Only the file name in this path is compared, with or
+        """Returns True if a message of node, jest or vitest says that a file or an export is missing and if the
+        patch adds it. The message contains a relative path. Only the file name in this path is compared, with or
         without its suffix.
         """
         paths = re.findall(
             r"(?:Cannot find module|Failed to (?:load url|resolve import)) ['\"]?([^'\"\s]+)", message
         )
         missing = {PurePosixPath(path).name for path in paths if "/" in path}
+        exports = re.findall(r"does not provide an export named '([\w$]+)'", message)
+        if any(name in words for name in exports for words in self._identifiers.values()):
+            return True
         stems = {PurePosixPath(path).name for path in self._files if path.endswith(_JAVASCRIPT_SUFFIXES)}
         return any(stem == name or stem.rpartition(".")[0] == name for stem in stems for name in missing)
 
@@ -81,7 +86,7 @@ async def find_added_symbols(
     """
     identifiers: dict[str, frozenset[str]] = {}
     for change in code_changes[:MAX_FILES]:
-        if change.path.endswith(".py") and change.mode.startswith("100"):
+        if change.path.endswith((".py", *_JAVASCRIPT_SUFFIXES)) and change.mode.startswith("100"):
             new = await workspace.read_patched(patch, change.path) or b""
             old = await workspace.read(change.path) or ""
             identifiers[change.path] = _find_identifiers(new.decode(errors="replace")) - _find_identifiers(

@@ -8,7 +8,9 @@ from pydantic import Field
 from patchwright.runtime.frozen_model import FrozenModel
 
 TestStatus = Literal["passed", "failed", "error", "skipped"]
-RunnerOutcome = Literal["unexpected success", "xpassed", "xfailed", "expected failure", "todo", "pending"]
+RunnerOutcome = Literal[
+    "error", "unexpected success", "xpassed", "xfailed", "expected failure", "todo", "pending"
+]
 """Outcomes for which test runners have their own name. `TestStatus` has no such value."""
 _OUTCOME_ORDER: tuple[TestStatus | RunnerOutcome, ...] = (
     "failed",

@@ -71,7 +71,12 @@ class ReportingResult(unittest.TextTestResult):
 
     def addError(self, test: Any, err: Any) -> None:
         super().addError(test, err)
-        self.record(test, "error", err)
+        self.record_exception(test, err)
+
+    def record_exception(self, test: Any, err: Any) -> None:
+        """Records an unexpected exception. As with pytest, it is the failure of a test that could be loaded."""
+        is_loaded = isinstance(test, unittest.TestCase) and type(test).__module__ != "unittest.loader"
+        self.record(test, "failed" if is_loaded else "error", err, outcome="error" if is_loaded else None)
 
     def addFailure(self, test: Any, err: Any) -> None:
         super().addFailure(test, err)
@@ -92,7 +97,10 @@ class ReportingResult(unittest.TextTestResult):
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self.record(test, "failed" if issubclass(err[0], test.failureException) else "error", err)
+            if issubclass(err[0], test.failureException):
+                self.record(test, "failed", err)
+            else:
+                self.record_exception(test, err)
 
     def report_lines(self) -> list[str]:
         lines = [

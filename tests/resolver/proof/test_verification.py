@@ -78,6 +78,28 @@ async def test_a_new_test_that_fails_for_the_missing_feature_counts(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("head", "check"),
+    [
+        ("import calc", "self.assertEqual(calc.inverse(0), 0)"),  # it divides by zero at base
+        ("import calc", "self.assertEqual(calc.double(2), 4)"),
+        ("from calc import double", "self.assertEqual(double(2), 4)"),
+    ],
+)
+async def test_with_unittest_an_exception_at_base_is_evidence(open_verifier, head: str, check: str) -> None:
+    base = "def inverse(n):\n    return 1 / n\n"
+    fixed = "def inverse(n):\n    return 1 / n if n else 0\n\n\ndef double(n):\n    return 2 * n\n"
+    test = "import unittest\n{0}\n\n\nclass T(unittest.TestCase):\n    def test_it(self):\n        {1}\n"
+    files = {"calc.py": base, "tests/__init__.py": "", "tests/test_one.py": test.format("", "pass")}
+    suite = Suite(command="python3 -m unittest", runner="unittest", command_reason="")
+    async with open_verifier(files) as verifier:
+        verdict = await verifier.verdict(
+            {"calc.py": fixed, "tests/test_two.py": test.format(head, check)}, suite
+        )
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_two.py::T::test_it",)), verdict
+
+
+@pytest.mark.slow
 async def test_failing_subtests_are_evidence(open_verifier) -> None:
     test = (
         "import unittest\nfrom calc import add\n\n\nclass Add(unittest.TestCase):\n    def test_all(self):\n"
