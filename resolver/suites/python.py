@@ -22,7 +22,7 @@ from patchwright.resolver.suites.runners import detect_runner
 from patchwright.resolver.suites.suite import Suite
 
 TEST_FILES = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py")
-# pytest collects these modules only if the command names them. In a Django project, `manage.py` runs them.
+# pytest collects these modules only if the command names them. If there is a `manage.py`, it runs them.
 TEST_MODULES = re.compile(r"(?:.*/)?tests\.py")
 MAX_TEST_MODULES = 20
 MANIFESTS = re.compile(r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|pytest\.ini|noxfile\.py")
