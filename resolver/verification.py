@@ -222,7 +222,8 @@ class _SuiteVerification:
         """
         before, after = evidence.before, evidence.after
         if after.problem or (not after.results and after.exit_code != 0):
-            after_rerun = await self._run(f"{role}-again", self.parts.code_only)
+            canary = self._create_canary(map(get_test_file, before.results))
+            after_rerun, _ = await self._run_with_canary(f"{role}-again", self.parts.code_only, (), canary)
             full_patch = await self._run_full_patch(role, before, ())
             return replace(evidence, after_rerun=after_rerun, full_patch=full_patch)
         suspects, candidates = (
