@@ -1,5 +1,7 @@
 """Pytest options that would hide tests: they do nothing, whatever sets them."""
 
+import shutil
+
 import pytest
 
 from patchwright.resolver.domain import TestRun
@@ -16,13 +18,17 @@ async def run_pytest(open_verifier, files: dict[str, str], command: str = "pytho
         return run
 
 
-PLACES = ("pyproject.toml", "setup.cfg", "tox.ini", "command", "Makefile")
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+PLACES = ("pyproject.toml", "setup.cfg", "tox.ini", "command")
 OPTIONS = ("-x", "--exitfirst", "--maxfail=1", "--lf --lfnf=none", "-p xdist -n 2 -x")
 
 
 @pytest.mark.parametrize(
     ("place", "options"),
-    [("pytest.ini", options) for options in OPTIONS] + [(place, "-x --sw") for place in PLACES],
+    [("pytest.ini", options) for options in OPTIONS]
+    + [(place, "-x --sw") for place in PLACES]
+    + [pytest.param("Makefile", "-x --sw", marks=needs_make)],
 )
 async def test_options_that_stop_a_run_early_do_nothing(open_verifier, place: str, options: str) -> None:
     files: dict[str, str] = {}
@@ -42,6 +48,7 @@ async def test_options_that_stop_a_run_early_do_nothing(open_verifier, place: st
     assert (run.problem, run.results, run.ignored_options) == (None, ALL, ()), run.output
 
 
+@needs_make
 async def test_without_the_plugin_the_options_would_stop_the_run(open_verifier) -> None:
     # A script that replaces PYTHONPATH: the plugin is not found, but the variable PYTEST_ADDOPTS still counts.
     files = {"Makefile": "test:\n\tPYTHONPATH= python3 -m pytest $(OPTIONS)\n"}
@@ -93,6 +100,7 @@ async def test_missing_plugins_and_settings_are_ignored_and_named(open_verifier)
     )
 
 
+@needs_make
 async def test_all_of_addopts_is_ignored_as_a_last_resort(open_verifier) -> None:
     files = {
         "pytest.ini": "[pytest]\naddopts = --no-such-flag\n",
