@@ -161,6 +161,7 @@ def test_fish_completes_commands_options_values_and_runs(
     assert offered == [becomes.split()[-2] if " " in becomes[:-2] else becomes[:-2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shell", "before", "defined"),
     [("bash", ":", "complete -p patchwright"),

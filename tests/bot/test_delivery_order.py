@@ -119,6 +119,7 @@ def shuffled(draw: st.DrawFn) -> tuple[tuple[ThreadEvent, ...], tuple[ThreadEven
     return thread_events, tuple(draw(st.permutations(copies)))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(shuffled())
 async def test_order_and_repetition_of_deliveries_do_not_matter(

@@ -22,6 +22,7 @@ def settings(tmp_path: Path, **values: Any) -> Settings:
     return build_settings({"data": tmp_path, "model_retry_timeout": 0.01, **values})
 
 
+@pytest.mark.slow
 async def test_each_purpose_has_its_model_and_each_provider_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,6 +51,7 @@ async def test_each_purpose_has_its_model_and_each_provider_its_key(
     assert [request["model"] for request in theirs.requests] == ["deepseek-chat"]
 
 
+@pytest.mark.slow
 async def test_a_fallback_replaces_a_failing_model(tmp_path: Path) -> None:
     async with RecordedModel([RecordedTurn("Hello.")]) as endpoint:
         endpoint.add_faults(server_error(), server_error())

@@ -229,6 +229,7 @@ async def test_a_worker_that_dies_is_replaced_and_its_job_resumes(short_tmp: Pat
     assert (short_tmp / "begun").read_text().splitlines() == [job, job]
 
 
+@pytest.mark.slow
 async def test_a_worker_that_cannot_start_ends_the_server(short_tmp: Path) -> None:
     (short_tmp / "broken").touch()
     process = await asyncio.create_subprocess_exec(
@@ -318,7 +319,6 @@ async def test_a_separate_worker_needs_a_redis_url(short_tmp: Path) -> None:
         await run_worker(Settings(data=short_tmp), never, never)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 async def test_idle_connections_are_closed(short_tmp: Path) -> None:
     post = b"POST /webhook HTTP/1.1\r\nhost: x\r\n"
     async with running(short_tmp) as server:

@@ -29,6 +29,7 @@ async def test_an_event_without_a_request_needs_no_model(scenario: Scenario) -> 
     assert "Nothing to do" in out
 
 
+@pytest.mark.slow
 async def test_an_unreachable_model_ends_a_workflow_step_before_a_sandbox_is_made(scenario: Scenario) -> None:
     scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = "http://127.0.0.1:9/v1"
     scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")

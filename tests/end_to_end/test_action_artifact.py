@@ -63,12 +63,14 @@ async def test_a_valid_artifact_is_published(upload: UploadedArtifact) -> None:
     assert upload.scenario.repo.branches == ("main", "patchwright/issue-1")
 
 
+@pytest.mark.slow
 async def test_a_valid_artifact_for_a_pull_request_is_published(on_pull: UploadedArtifact) -> None:
     outcome = await on_pull.publish(await on_pull.events(FIX))
     assert isinstance(outcome, Published)
     assert on_pull.scenario.repo.read("topic", "calc.py") == "def add(a, b):\n    return a + b\n"
 
 
+@pytest.mark.slow
 async def test_a_log_with_another_pull_request_branch_is_rejected(
     on_pull: UploadedArtifact,
 ) -> None:
@@ -100,6 +102,7 @@ async def test_a_base_that_is_not_on_the_base_branch_is_rejected(
     assert repo.read("patchwright/issue-1", ".github/workflows/evil.yml") == "on: push\n"
 
 
+@pytest.mark.slow
 async def test_a_head_that_is_not_in_the_pull_request_is_rejected(on_pull: UploadedArtifact) -> None:
     planted = on_pull.scenario.repo.commit("planted", {"evil.py": "print()\n"})
     events = await on_pull.events(base=planted)
@@ -112,6 +115,7 @@ async def test_a_head_that_is_not_in_the_pull_request_is_rejected(on_pull: Uploa
     assert on_pull.scenario.repo.read(ours, "evil.py") == "print()\n"
 
 
+@pytest.mark.slow
 async def test_a_review_thread_of_another_pull_request_is_not_changed(on_pull: UploadedArtifact) -> None:
     publish_scenario = on_pull.scenario
     publish_scenario.repo.commit("other", {"calc.py": "x = 1\n"})

@@ -18,6 +18,7 @@ def workflow(scenario: Scenario) -> Workflow:
     return Workflow(scenario)
 
 
+@pytest.mark.slow
 async def test_the_second_job_opens_the_pull_request_that_the_first_one_verified(workflow: Workflow) -> None:
     scenario = workflow.scenario
     await scenario.script_model(*FIX_TURNS)
@@ -70,6 +71,7 @@ async def test_a_question_is_posted_in_the_issue(workflow: Workflow) -> None:
     assert "Which of the two?" in workflow.scenario.comments[0]
 
 
+@pytest.mark.slow
 async def test_the_second_job_posts_the_rejection(workflow: Workflow) -> None:
     await workflow.scenario.script_model(*FIX_TURNS)
     await workflow.comment("@agent fix this", by="stranger")
@@ -174,6 +176,7 @@ async def test_a_token_that_cannot_publish_ends_the_step_before_the_model_is_cal
     assert len(workflow.scenario.comments) == (missing != "issues")
 
 
+@pytest.mark.slow
 async def test_a_first_job_without_an_artifact_is_reported(workflow: Workflow) -> None:
     await workflow.label()
     second = await workflow.publish()

@@ -48,6 +48,7 @@ async def comment(scenario: Scenario, text: str, by: str = "maintainer") -> Job:
     return job
 
 
+@pytest.mark.slow
 async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
     hooked_scenario: Scenario,
 ) -> None:

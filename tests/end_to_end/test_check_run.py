@@ -45,6 +45,7 @@ async def test_a_fix_is_a_successful_check_run_with_a_table_and_a_link(scenario:
     assert f"[the whole run]({check.details_url})" in str(scenario.pull.body)
 
 
+@pytest.mark.slow
 async def test_an_unproven_change_is_a_neutral_check_run_with_the_reason(
     make_scenario: Callable[..., Scenario],
 ) -> None:
@@ -60,6 +61,7 @@ async def test_an_unproven_change_is_a_neutral_check_run_with_the_reason(
     assert str(check.output["summary"]).startswith("**Untested:** nothing proves this change.")
 
 
+@pytest.mark.slow
 async def test_a_token_without_the_checks_permission_publishes_anyway(
     make_scenario: Callable[..., Scenario],
 ) -> None:

@@ -92,6 +92,7 @@ def answers(pull: FakePullRequest) -> list[str]:
     return [one.body.partition("\n")[2].strip() for one in pull.comments if "patchwright:" in one.body]
 
 
+@pytest.mark.slow
 async def test_a_writer_releases_a_held_commit_with_an_empty_commit(scenario: Scenario) -> None:
     pull = open_held_pull(scenario)
     before = pull.head.sha

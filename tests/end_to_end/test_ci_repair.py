@@ -164,6 +164,7 @@ async def test_foreign_pull_requests_are_ignored_silently(untested_scenario: Sce
     assert own_comments(pull) == [] and scenario.endpoint.requests == []
 
 
+@pytest.mark.slow
 async def test_a_hostile_log_is_treated_as_data_and_masked(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario, {"calc.py": WIP})

@@ -63,6 +63,7 @@ def waiting(scenario: Scenario) -> tuple[RecordedTurn, ...]:
     return (first, RecordedTurn("Wait.", hang), *rest)
 
 
+@pytest.mark.slow
 async def test_stop_from_a_writer_ends_the_run_within_seconds_and_saves_its_work(scenario: Scenario) -> None:
     requested = asyncio.Event()
     await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
@@ -154,6 +155,7 @@ IN_PULL_REQUEST = (
 )
 
 
+@pytest.mark.slow
 async def test_a_request_on_an_issue_is_sent_to_its_open_pull_request(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS, *FIX_TURNS)
     await scenario.resolve()

@@ -116,6 +116,7 @@ async def test_an_mcp_server_over_http_is_listed_with_the_hosts_of_the_run(
     assert "MCP servers were called" in page and "127.0.0.1:" in page
 
 
+@pytest.mark.slow
 async def test_a_risky_call_is_rejected_and_the_run_continues(
     make_scenario: Callable[..., Scenario],
 ) -> None:
@@ -141,6 +142,7 @@ async def test_a_risky_call_is_rejected_and_the_run_continues(
     assert scenario.repo.branches == ("main", "patchwright/issue-1")
 
 
+@pytest.mark.slow
 async def test_a_skill_without_a_matching_keyword_is_not_in_the_prompt(
     make_scenario: Callable[..., Scenario],
 ) -> None:

@@ -38,6 +38,7 @@ def refusals(scenario: Scenario) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenario) -> None:
     again = RecordedTurn("Show that it failed.", UndoEdit(path="calc.py"), SHOW_FAILURE, FIX, NEW_TEST)
     await use_ordered_model(
@@ -78,6 +79,7 @@ async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_fini
     assert "The agent reproduced the failure before its last edit: no." in body
 
 
+@pytest.mark.slow
 async def test_a_repository_without_tests_needs_no_test_run(
     make_scenario: Callable[..., Scenario],
 ) -> None:

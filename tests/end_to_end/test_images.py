@@ -70,6 +70,7 @@ async def test_an_unavailable_image_is_reported_once_on_the_command_line(
     assert error.count(absent) == 1 and "image unavailable" not in error, error
 
 
+@pytest.mark.slow
 async def test_the_images_are_built_before_a_worker_starts(scenario: Scenario) -> None:
     code, out, error = await scenario.command("prepare", "--sandbox", "docker", "--json")
     client = docker.from_env()

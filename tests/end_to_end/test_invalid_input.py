@@ -65,6 +65,7 @@ async def test_an_unwritable_patch_file_is_reported_before_the_run(
     assert scenario.endpoint.requests == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["PATCHWRIGHT_WEBHOOK_SECRET", "PATCHWRIGHT_PRIVATE_KEY"])
 async def test_a_missing_secret_is_reported_before_the_engine_is_contacted(
     scenario: Scenario, missing: str
@@ -75,6 +76,7 @@ async def test_a_missing_secret_is_reported_before_the_engine_is_contacted(
     assert missing in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["resolve", "serve", "demo"])
 async def test_an_unwritable_data_directory_is_reported_before_the_run(
     scenario: Scenario, repository: Path, issue: Path, command: str
@@ -105,6 +107,7 @@ async def test_an_issue_of_only_control_characters_is_empty(
     assert "is empty. Describe the problem in it" in sentence
 
 
+@pytest.mark.slow
 async def test_a_missing_repository_or_issue_is_reported(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     for path in ("acme/nothing/issues/1", "acme/calc/issues/99"):
@@ -189,6 +192,7 @@ async def test_a_missing_model_ends_the_command_with_an_error(
     assert code == 2 and "Cannot connect to 127.0.0.1:9 for openai/other (connection refused)" in out
 
 
+@pytest.mark.slow
 async def test_a_missing_key_is_named_before_the_repository_is_read(
     scenario: Scenario, repository: Path, issue: Path
 ) -> None:
@@ -202,6 +206,7 @@ async def test_a_missing_key_is_named_before_the_repository_is_read(
     assert scenario.runs == ()
 
 
+@pytest.mark.slow
 async def test_an_unreachable_engine_is_named(scenario: Scenario, repository: Path, issue: Path) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "tcp://127.0.0.1:9"
@@ -210,6 +215,7 @@ async def test_an_unreachable_engine_is_named(scenario: Scenario, repository: Pa
     assert "no Docker engine responds at tcp://127.0.0.1:9 (" in sentence
 
 
+@pytest.mark.slow
 async def test_without_an_engine_untrusted_issues_do_not_run_on_the_host(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
@@ -221,6 +227,7 @@ async def test_without_an_engine_untrusted_issues_do_not_run_on_the_host(scenari
     assert scenario.fake_github.writes == ()
 
 
+@pytest.mark.slow
 async def test_without_an_engine_a_local_run_does_not_use_the_local_sandbox_unasked(
     scenario: Scenario, repository: Path, issue: Path
 ) -> None:
@@ -303,7 +310,6 @@ async def test_an_empty_repository_on_the_forge_is_reported(
     assert scenario.fake_github.writes == ()
 
 
-@pytest.mark.slow
 async def test_a_huge_issue_and_one_without_a_body_are_resolved(
     scenario: Scenario, repository: Path, tmp_path: Path
 ) -> None:
@@ -320,7 +326,6 @@ async def test_a_huge_issue_and_one_without_a_body_are_resolved(
     assert (code, json.loads(out)["verdict"]) == (0, "fixed"), error
 
 
-@pytest.mark.slow
 async def test_hanging_tests_are_stopped_and_reported(
     scenario: Scenario, tmp_path: Path, issue: Path
 ) -> None:
@@ -338,7 +343,6 @@ async def test_hanging_tests_are_stopped_and_reported(
     assert "2 s" in result["reason"]
 
 
-@pytest.mark.slow
 async def test_json_is_the_only_thing_on_standard_output(
     scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
@@ -366,7 +370,6 @@ async def test_a_server_whose_worker_cannot_start_reports_it_as_json_too(scenari
     assert error.splitlines()[-1].startswith("patchwright: PATCHWRIGHT_MODEL is not set")
 
 
-@pytest.mark.slow
 async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     url = f"{scenario.fake_github.server_url}/acme/calc/issues/1"
@@ -378,7 +381,6 @@ async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scenario: Sce
     assert scenario.fake_github.writes == ()
 
 
-@pytest.mark.slow
 async def test_model_output_cannot_control_the_terminal(
     scenario: Scenario, repository: Path, issue: Path
 ) -> None:
@@ -391,7 +393,6 @@ async def test_model_output_cannot_control_the_terminal(
     assert "\x1b" not in out + error
 
 
-@pytest.mark.slow
 async def test_without_an_engine_the_server_and_the_image_build_exit_at_once(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"

@@ -77,6 +77,7 @@ async def test_setup_proposes_the_command_that_ran_and_accepts_a_no(scenario: Sc
     assert scenario.endpoint.requests == []  # no model is needed
 
 
+@pytest.mark.slow
 async def test_the_pull_request_says_what_was_found_and_what_to_do(scenario: Scenario) -> None:
     await scenario.script_model()
     outcome = await scenario.resolve(setup_job(scenario))
@@ -125,6 +126,7 @@ async def test_each_project_gets_a_table_and_a_command_that_fails_is_left_out(
     assert "`cd two && make test`" in left_out
 
 
+@pytest.mark.slow
 async def test_without_a_command_that_runs_the_answer_says_so_and_nothing_is_pushed(
     make_scenario: Callable[..., Scenario],
 ) -> None:
@@ -154,6 +156,7 @@ async def test_without_a_command_that_runs_the_answer_says_so_and_nothing_is_pus
     assert (list(scenario.repo.branches), scenario.repo.pulls) == (["main"], ())
 
 
+@pytest.mark.slow
 async def test_setup_on_a_pull_request_or_by_a_stranger_is_rejected(scenario: Scenario) -> None:
     await scenario.script_model()
     stranger = await scenario.resolve(setup_job(scenario, "reporter"))

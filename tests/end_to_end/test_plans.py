@@ -46,6 +46,7 @@ def permalink(scenario: Scenario) -> str:
     return f"[`calc.py:2`]({at}/calc.py#L2)"
 
 
+@pytest.mark.slow
 async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scenario) -> None:
     planning = (
         RecordedTurn("See.", SHOW_FAILURE),
@@ -224,6 +225,7 @@ async def test_an_unanswered_question_reports_why_and_can_be_resumed(scenario: S
     assert scenario.comments[-1].startswith("It subtracts:")
 
 
+@pytest.mark.slow
 async def test_a_question_on_a_pull_request_is_answered_without_a_commit(scenario: Scenario) -> None:
     scenario.repo.commit("topic", {"calc.py": CODE + "\n\nX = 1\n"})
     pull = scenario.fake_github.create_pull(

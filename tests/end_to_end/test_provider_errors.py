@@ -129,6 +129,7 @@ async def test_a_permanent_error_ends_the_run_and_its_work_is_offered_with_the_r
     assert body.startswith("**Stopped early:**") and "The agent stopped before it described its work." in body
 
 
+@pytest.mark.slow
 async def test_empty_billed_replies_end_the_run_and_are_counted(untested_scenario: Scenario) -> None:
     endpoint = await use_ordered_model(untested_scenario, RecordedTurn("Never said."), model_prices=PRICES)
     endpoint.add_faults(*[reply_without_choices()] * 3)
@@ -137,6 +138,7 @@ async def test_empty_billed_replies_end_the_run_and_are_counted(untested_scenari
     assert (spent.prompt_tokens, spent.completion_tokens, spent.usd) == (3000, 150, Decimal("0.0045"))
 
 
+@pytest.mark.slow
 async def test_a_second_model_without_a_price_is_not_reported_as_free(untested_scenario: Scenario) -> None:
     def fail(turn: int, body: dict[str, Any]) -> None:
         if (

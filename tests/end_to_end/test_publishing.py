@@ -43,6 +43,7 @@ async def test_a_conditional_fix_is_a_draft_that_links_its_conditions(
     assert condition.url == url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator", "repository", "draft"),
     [("ready", "", False), ("draft", "ready", False), ("ready", "draft", True)],
@@ -154,6 +155,7 @@ async def test_an_unsigned_commit_is_reported_and_still_has_the_bot_as_author(
     assert shown == f"{bot.login} {bot.id}+{bot.login}@users.noreply.127.0.0.1"
 
 
+@pytest.mark.slow
 async def test_branch_name_and_base_follow_the_configuration(publish_scenario: PublishScenario) -> None:
     """Complaint 17: set by the operator, by the repository, and by the requester."""
     publish_scenario.repo.commit("release/1.x", {"old.py": "1\n"})
@@ -304,6 +306,7 @@ def assert_once(publish_scenario: PublishScenario) -> None:
     ) == (1, 1, 1)
 
 
+@pytest.mark.slow
 async def test_a_token_that_expires_during_the_run_is_renewed(publish_scenario: PublishScenario) -> None:
     publish_scenario.before_publishing = publish_scenario.fake_github.expire_tokens
     before = len(publish_scenario.fake_github.tokens)
@@ -316,6 +319,7 @@ async def test_a_token_that_expires_during_the_run_is_renewed(publish_scenario: 
     assert len(publish_scenario.fake_github.tokens) == before + 4
 
 
+@pytest.mark.slow
 async def test_publishing_waits_until_the_pull_request_shows_the_push(
     publish_scenario: PublishScenario,
 ) -> None:

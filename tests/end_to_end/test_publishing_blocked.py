@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from patchwright.demo.github.bare_repository import GIT_ENVIRONMENT
 from patchwright.resolver.domain import Published, Reported
 from tests.contracts.forges import file
@@ -136,6 +138,7 @@ async def test_if_github_rejects_the_pull_request_the_branch_is_named(
     assert f"The work is on the branch `{BRANCH}`." in publish_scenario.comments[0]
 
 
+@pytest.mark.slow
 async def test_a_change_of_five_thousand_files_is_published_if_the_operator_allows_it(
     publish_scenario: PublishScenario,
 ) -> None:

@@ -60,6 +60,7 @@ async def test_an_unreadable_file_is_reported_and_the_defaults_apply(
     ]
 
 
+@pytest.mark.slow
 async def test_on_the_command_line_it_is_rejected_with_its_line(
     make_scenario: Callable[..., Scenario],
 ) -> None:

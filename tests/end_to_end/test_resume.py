@@ -141,6 +141,7 @@ async def test_ctrl_c_stops_cleanly_and_prints_how_to_continue(
     assert "a + b" in await continue_run(scenario, fix, "--continue", run, "--out", str(fix), *limit)
 
 
+@pytest.mark.slow
 async def test_a_run_on_uncommitted_changes_continues_after_a_limit(
     scenario: Scenario, issue: Path, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ async def test_a_review_of_five_threads_gets_one_commit_four_replies_and_resolve
     assert "| `calc.py:9` | not changed |" in comment
 
 
+@pytest.mark.slow
 async def test_the_initial_prompt_contains_the_review_the_conversation_and_the_diff(
     untested_scenario: Scenario,
 ) -> None:
@@ -139,6 +140,7 @@ async def test_a_review_is_one_job_in_any_order_of_its_deliveries(
     assert scenario.repo.bare.count_commits("main", "topic") == 2
 
 
+@pytest.mark.slow
 async def test_a_thread_without_a_reply_is_requested_again_and_then_reported(
     untested_scenario: Scenario,
 ) -> None:
@@ -198,6 +200,7 @@ async def test_a_change_whose_own_test_fails_is_not_pushed(scenario: Scenario) -
     assert "the change's own tests fail: `tests/test_calc.py::test_mul`." in status_comment(pull)
 
 
+@pytest.mark.slow
 async def test_without_a_change_every_thread_gets_a_reason(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
@@ -213,6 +216,7 @@ async def test_without_a_change_every_thread_gets_a_reason(untested_scenario: Sc
     )
 
 
+@pytest.mark.slow
 async def test_a_lost_response_duplicates_nothing(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
@@ -261,6 +265,7 @@ def finish_takes(scenario: Scenario) -> dict[str, object]:
     return taken
 
 
+@pytest.mark.slow
 async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     untested_scenario: Scenario,
 ) -> None:

@@ -114,6 +114,7 @@ def polled_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     return scenario
 
 
+@pytest.mark.slow
 async def test_a_failed_run_saves_its_work_tree_on_a_branch_and_explains_how_to_resume(
     polled_scenario: Scenario,
 ) -> None:
@@ -132,6 +133,7 @@ async def test_a_failed_run_saves_its_work_tree_on_a_branch_and_explains_how_to_
     assert scenario.repo.pulls == ()
 
 
+@pytest.mark.slow
 async def test_a_failed_run_of_a_requester_without_write_access_reports_its_cost(
     polled_scenario: Scenario,
 ) -> None:
@@ -251,6 +253,7 @@ async def test_an_engine_lost_before_verification_leaves_the_finished_work(polle
     assert len(scenario.endpoint.requests) == request_count, "the agent had nothing more to do"
 
 
+@pytest.mark.slow
 async def test_forbidden_files_are_not_on_the_branch_and_the_comment_says_so(
     polled_scenario: Scenario,
 ) -> None:
@@ -263,6 +266,7 @@ async def test_forbidden_files_are_not_on_the_branch_and_the_comment_says_so(
     assert polled_scenario.repo.bare.diff("main", BRANCH, "--name-only").split() == ["calc.py"]
 
 
+@pytest.mark.slow
 async def test_a_work_tree_that_contains_a_secret_is_not_pushed_and_the_comment_says_so(
     polled_scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +277,7 @@ async def test_a_work_tree_that_contains_a_secret_is_not_pushed_and_the_comment_
     assert polled_scenario.repo.branches == ("main",)
 
 
+@pytest.mark.slow
 async def test_if_no_branch_can_be_pushed_the_comment_contains_the_patch(polled_scenario: Scenario) -> None:
     polled_scenario.repo.protect("*", "Only people push here.")
     comment = await resolve_until_failure(polled_scenario, RecordedTurn("Fix.", FIX))

@@ -80,6 +80,7 @@ async def test_a_model_that_searches_for_secrets_finds_none(
             assert spelling not in published_text
 
 
+@pytest.mark.slow
 async def test_the_search_finds_a_planted_secret(scenario: Scenario, canaries: dict[str, str]) -> None:
     """Positive control: in the sandbox, this search does find a variable and a file."""
     planted = "canary-inside-4711"

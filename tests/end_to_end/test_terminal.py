@@ -31,6 +31,7 @@ def resolve_arguments(tmp_path: Path) -> tuple[str, ...]:
     return ("resolve", "--repo", str(made.path), "--issue", str(issue))
 
 
+@pytest.mark.slow
 async def test_a_run_is_displayed_stopped_and_continued(
     scenario: Scenario, resolve_arguments: tuple[str, ...], tmp_path: Path
 ) -> None:

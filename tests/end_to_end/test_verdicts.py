@@ -83,6 +83,7 @@ async def test_a_patch_that_breaks_a_test_is_returned_to_the_agent_for_repair(sc
     assert "assert 12 == 8" in message  # with the output that shows the reason
 
 
+@pytest.mark.slow
 async def test_without_tests_the_pull_request_is_a_draft_that_says_so(
     make_scenario: Callable[..., Scenario],
 ) -> None:
@@ -136,6 +137,7 @@ async def test_an_existing_test_that_now_expects_something_else_makes_a_draft(sc
     assert "- `test_double` expects something else; its original version fails now." in text
 
 
+@pytest.mark.slow
 async def test_without_a_change_a_comment_gives_the_reason(scenario: Scenario) -> None:
     await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Nothing to do.", DONE))
     outcome = await scenario.resolve()
@@ -203,6 +205,7 @@ async def test_a_change_that_needs_an_excluded_file_is_verified_without_it(scena
     )
 
 
+@pytest.mark.slow
 async def test_a_change_to_only_a_workflow_is_only_reported(scenario: Scenario) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
     await scenario.script_model(
@@ -254,6 +257,7 @@ async def test_a_closed_issue_starts_no_run(scenario: Scenario) -> None:
     assert scenario.endpoint.requests == []
 
 
+@pytest.mark.slow
 async def test_binary_and_non_utf8_files_are_published_unchanged(
     make_scenario: Callable[..., Scenario],
 ) -> None:

@@ -174,6 +174,7 @@ async def test_unreadable_checks_do_not_hide_other_pull_requests(setup: MonitorS
     assert len(setup.queue.known) == 3
 
 
+@pytest.mark.slow
 async def test_a_commit_without_failures_is_queried_with_growing_delays(setup: MonitorSetup) -> None:
     pull = setup.create_own_pull()
     setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "test", "success")

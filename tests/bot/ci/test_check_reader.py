@@ -119,6 +119,7 @@ async def test_a_missing_log_is_noted_after_the_report(
     )
 
 
+@pytest.mark.slow
 async def test_a_log_of_50_megabytes_is_reduced_to_its_relevant_part(
     fake_github: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:

@@ -220,6 +220,7 @@ async def test_access_levels_are_cached(server: DashboardServer) -> None:
     assert (await browser.get("/")).status_code == 200
 
 
+@pytest.mark.slow
 async def test_repositories_beyond_the_limit_are_checked_by_the_next_view(server: DashboardServer) -> None:
     for number in range(MAX_CHECKED_REPOSITORIES + 5):
         repo = server.fake_github.create_repository(

@@ -145,6 +145,7 @@ async def test_a_queued_run_is_shown_as_queued_until_it_runs(
             await page.get_by_role("heading", name="add() subtracts").wait_for()
 
 
+@pytest.mark.slow
 async def test_a_tool_result_keeps_focus_and_open_folds(server: DashboardServer, browser: Browser) -> None:
     async with browser_window(browser, server.url) as page, server.add_running_run(RUN) as worker:
         request, answered = step(1)
@@ -226,6 +227,7 @@ async def test_an_expired_session_stops_live_updates(server: DashboardServer, br
         await page.get_by_text("Live updates stopped").wait_for()
 
 
+@pytest.mark.slow
 async def test_everything_but_the_live_timeline_works_without_javascript(
     server: DashboardServer, browser: Browser
 ) -> None:
@@ -248,6 +250,7 @@ async def test_everything_but_the_live_timeline_works_without_javascript(
         await page.get_by_text("Stop requested.").wait_for()
 
 
+@pytest.mark.slow
 async def test_the_keyboard_reaches_everything_in_order(server: DashboardServer, browser: Browser) -> None:
     await server.add_finished_run("acme-calc-2-done", *full_run())
     async with browser_window(browser, server.url) as page:
@@ -326,6 +329,7 @@ async def test_pages_are_accessible_and_fit_a_phone(
     assert found == []
 
 
+@pytest.mark.slow
 async def test_axe_detects_a_missing_label(
     server: DashboardServer, browser: Browser, axe: AxeChecker
 ) -> None:

@@ -210,6 +210,7 @@ async def test_sign_out_revokes_only_its_own_github_token(
     assert "revoked" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_sign_out_does_not_wait_for_an_unavailable_github(
     server: DashboardServer, caplog: pytest.LogCaptureFixture
 ) -> None:

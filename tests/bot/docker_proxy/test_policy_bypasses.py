@@ -55,6 +55,7 @@ def image_name(engine: docker.DockerClient) -> Iterator[str]:
         engine.images.remove(name, force=True)
 
 
+@pytest.mark.slow
 async def test_a_request_acts_on_the_container_that_was_checked(
     short_tmp: Path, engine: docker.DockerClient, foreign_container: Any, own_container: str, image_name: str
 ) -> None:

@@ -47,6 +47,7 @@ async def test_container_escapes_work_on_the_engine_but_not_through_the_proxy(
             await asyncio.to_thread(worker.containers.run, IMAGE, name="patchwright-proxy", **options)
 
 
+@pytest.mark.slow
 async def test_every_call_of_a_worker_is_forwarded(proxy_socket: Path) -> None:
     engine, name = await Engine.connect(f"unix://{proxy_socket}"), f"patchwright-{secrets.token_hex(4)}"
     labels = {OWNER_LABEL: "somebody", RUN_LABEL: "x"}
@@ -113,6 +114,7 @@ async def test_foreign_containers_look_like_missing_ones(
     assert foreign_container.status == "running"
 
 
+@pytest.mark.slow
 async def test_a_pipelined_second_request_is_ignored(proxy_socket: Path, foreign_container: Any) -> None:
     second = f"GET /containers/{foreign_container.id}/json HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     ping = b"GET /_ping HTTP/1.1\r\nHost: x\r\n"

@@ -67,6 +67,7 @@ async def test_an_app_without_installations_is_reported(tmp_path: Path) -> None:
         assert "not installed anywhere" in (await find_result(checks, "installations", "failed")).detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "secret", "status", "fix"),
     [
@@ -93,6 +94,7 @@ async def test_an_unreachable_server_gets_advice_on_firewalls(tmp_path: Path) ->
         assert (result.state, result.fix) == ("failed", github_checks.FIREWALL_FIX)
 
 
+@pytest.mark.slow
 async def test_a_wrong_public_url_is_reported(tmp_path: Path) -> None:
     async with server_under_test(tmp_path) as server:
         result = await find_result(server.checks(public_url="http://127.0.0.1:1"), "webhook", "warning")

@@ -46,6 +46,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 async def test_two_processes_create_one_comment_per_tag(short_tmp: Path) -> None:
     async with FakeGitHub() as fake_github, run_embedded_redis(short_tmp) as redis:
         repo = fake_github.create_repository(

@@ -162,6 +162,7 @@ async def test_a_rate_limit_applies_to_all_processes(
             await limiter.close()
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 async def test_two_processes_share_the_write_interval(
     fake_github: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, short_tmp: Path

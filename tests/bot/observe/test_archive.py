@@ -77,6 +77,7 @@ async def write_run(logs: SharedLogStore, *words: str) -> None:
             await log.append(message(word))
 
 
+@pytest.mark.slow
 async def test_an_ended_run_is_archived_and_can_continue_from_the_archive(
     archive: Archive, url: str, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ async def test_an_ended_run_is_archived_and_can_continue_from_the_archive(
     await redis.aclose()
 
 
+@pytest.mark.slow
 async def test_archived_runs_are_listed_and_missing_ones_raise_an_error(archive: Archive) -> None:
     assert list(archive.list_runs()) == []
     with pytest.raises(LogError, match="There is no run `acme-7` in the archive"):
@@ -211,6 +213,7 @@ async def test_without_an_archive_a_workers_disk_stores_the_run(url: str, tmp_pa
     await redis.aclose()
 
 
+@pytest.mark.slow
 async def test_commands_read_runs_that_are_only_in_the_archive(tmp_path: Path) -> None:
     other_logs, archive = FileLogStore(tmp_path / "elsewhere"), Archive(f"file://{tmp_path}/archive")
     async with other_logs.open(RUN) as log:

@@ -199,6 +199,7 @@ def test_a_line_has_time_level_logger_and_message_and_its_own_fields(capture: Lo
     }
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_one_short_line(capture: LogCapture) -> None:
     configure()
     hostile = 'a\n{"level": "info"}\r\x1b[2J\u2028\u202e"' + "x" * 1_000_000

@@ -235,6 +235,7 @@ async def test_a_revoked_token_is_minted_again(deployment: Deployment) -> None:
     assert await poll_deliveries(deployment, poller) == []
 
 
+@pytest.mark.slow
 async def test_closings_and_label_removals_of_queued_jobs_are_found(deployment: Deployment) -> None:
     fake_github = deployment.fake_github
     closed, moved, unlabeled, unchanged, mentioned = (

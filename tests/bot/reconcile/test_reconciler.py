@@ -153,6 +153,7 @@ async def test_without_webhook_and_installations_the_next_poll_is_soon(deploymen
     await rest.aclose()
 
 
+@pytest.mark.slow
 async def test_no_job_runs_twice_whichever_way_it_arrives(deployment: Deployment) -> None:
     fake_github, reconciler, inbox = (
         deployment.fake_github,

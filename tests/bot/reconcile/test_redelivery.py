@@ -93,6 +93,7 @@ async def wait_for_jobs(deployment: Deployment, jobs: list[Job], seconds: float 
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_a_receiver_that_was_down_for_three_days_gets_every_delivery(deployment: Deployment) -> None:
     fake_github, port = deployment.fake_github, free_port()
     webhook = fake_github.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)

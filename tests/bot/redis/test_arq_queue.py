@@ -92,6 +92,7 @@ asyncio.run(queue.process_jobs(resolve))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sole", "lease", "within"), [("sole", 600, 10), ("shared", 3, 15)])
 async def test_the_job_of_a_killed_worker_runs_once_more(
     url: str, queue: ArqQueue, sole: str, lease: float, within: float

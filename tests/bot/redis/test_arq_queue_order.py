@@ -64,6 +64,7 @@ async def wait_for_pause_end(queue: ArqQueue, job: JobId) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_an_urgent_job_that_waits_for_its_thread_keeps_its_place_in_the_queue(
     queue: ArqQueue,
 ) -> None:
@@ -135,6 +136,7 @@ async def test_a_free_worker_takes_a_job_behind_many_that_run_elsewhere(queue: A
     assert gated.started == ["free-999"]
 
 
+@pytest.mark.slow
 async def test_a_job_that_waits_for_its_thread_does_not_count_as_backlog(url: str) -> None:
     queue, gated = ArqQueue(url, max_concurrent_jobs=1), GatedHandler()
     async with running_worker(queue, gated):

@@ -64,6 +64,7 @@ async def test_nothing_is_built_without_a_command() -> None:
         assert images == ImagePreparation()
 
 
+@pytest.mark.slow
 async def test_the_setup_works_without_a_docker_engine(server: UnconfiguredServer) -> None:
     no_engine = {"DOCKER_HOST": "unix:///no_engine/docker.sock", "PATCHWRIGHT_SANDBOX": "docker"}
     async with server.started(**no_engine), server.authorized_browser() as http:

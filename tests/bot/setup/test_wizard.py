@@ -15,7 +15,7 @@ import pytest
 from patchwright.bot.setup import credential_store
 from tests.bot.setup.conftest import UnconfiguredServer, wait_until
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 WEBHOOK = {"server_url": "", "organization": "", "public_url": "", "reach": "webhook"}
 
@@ -59,7 +59,6 @@ def full_disk(server: UnconfiguredServer) -> Iterator[None]:
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
-@pytest.mark.slow
 async def test_twenty_wrong_codes_invalidate_the_code(server: UnconfiguredServer) -> None:
     async with server.started(), server.browser() as http:
         assert (await http.get("/")).headers["location"] == "/setup"
@@ -107,7 +106,6 @@ async def test_the_setup_requires_the_code(server: UnconfiguredServer) -> None:
         assert credential_store.load(server.data / "data") == credential_store.StoredSetup()
 
 
-@pytest.mark.slow
 async def _status_code(http: httpx.AsyncClient, url: str) -> int | None:
     """Returns None if the setup's server closed the connection while it was stopping."""
     try:
@@ -210,7 +208,6 @@ async def test_a_rejected_key_must_be_corrected(server: UnconfiguredServer) -> N
         assert (anyway.status_code, "Enter a model name" in parse_alert(anyway)) == (400, True)
 
 
-@pytest.mark.slow
 async def test_a_model_that_fails_the_test_can_be_used_anyway(server: UnconfiguredServer) -> None:
     server.fake_model.passes_probe = False
     async with server.started(), server.authorized_browser() as http:
@@ -262,7 +259,6 @@ async def test_an_address_that_cannot_work_is_reported_before_the_app_is_created
         assert "Enter it with https:// or http://, such as https://github.com." in parse_alert(typed)
 
 
-@pytest.mark.slow
 async def test_a_redis_that_does_not_respond_is_reported_before_the_setup(server: UnconfiguredServer) -> None:
     code, output = await server.command("serve", "--port", "0", REDIS_URL="redis://127.0.0.1:1/0")
     problem = "Redis at redis://127.0.0.1:1/0 does not respond (connection refused)."
@@ -270,7 +266,6 @@ async def test_a_redis_that_does_not_respond_is_reported_before_the_setup(server
     assert "enter this code" not in output
 
 
-@pytest.mark.slow
 async def test_with_polling_the_app_has_no_webhook(server: UnconfiguredServer) -> None:
     server.configure_model()
     async with server.started(), server.authorized_browser() as http:
@@ -298,7 +293,6 @@ async def test_with_polling_the_app_has_no_webhook(server: UnconfiguredServer) -
             assert (installed.status_code, installed.headers["location"]) == (303, "/")
 
 
-@pytest.mark.slow
 async def test_people_can_sign_in_at_a_loopback_url(
     server: UnconfiguredServer,
 ) -> None:
@@ -321,7 +315,6 @@ async def test_people_can_sign_in_at_a_loopback_url(
             assert '<span class="user">maintainer</span>' in runs.text
 
 
-@pytest.mark.slow
 async def test_forms_remember_their_values_but_no_secrets(server: UnconfiguredServer) -> None:
     server.fake_model.passes_probe = False
     values = {
@@ -353,7 +346,6 @@ async def test_forms_remember_their_values_but_no_secrets(server: UnconfiguredSe
         assert "acme" not in (await http.get("/setup")).text
 
 
-@pytest.mark.slow
 async def test_a_model_with_an_unknown_price_shows_the_remaining_limits(server: UnconfiguredServer) -> None:
     form = {"model": "openai/scripted", "base_url": server.fake_model.base_url, "key": "sk-story-model-key"}
     async with server.started(), server.authorized_browser() as http:
@@ -383,7 +375,6 @@ async def test_an_app_can_belong_to_an_organization(server: UnconfiguredServer) 
         assert "installation" not in str(manifest["default_events"])
 
 
-@pytest.mark.slow
 async def test_partial_settings_are_reported_instead_of_starting_the_setup(
     server: UnconfiguredServer,
 ) -> None:

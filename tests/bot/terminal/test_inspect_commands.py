@@ -49,6 +49,7 @@ async def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_run_is_replayed_without_model_or_sandbox(data: Path) -> None:
     shown = patchwright(data, "replay", "acme-7")
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -59,6 +60,7 @@ def test_a_run_is_replayed_without_model_or_sandbox(data: Path) -> None:
     assert [(step["number"], step["identical"]) for step in result["steps"]] == [(1, True), (2, True)]
 
 
+@pytest.mark.slow
 def test_one_prompt_is_printed_without_control_codes(data: Path) -> None:
     shown = patchwright(data, "replay", "acme-7", "--step", "2").stdout
     assert shown.startswith("--- system\nYou fix.\n--- user\nIssue 7: [31mred\n--- assistant\n")
@@ -229,7 +231,6 @@ def three(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
@@ -259,7 +260,6 @@ def test_a_run_is_found_by_prefix_or_as_last(three: Path, given: str, meant: str
     assert first["run"] == meant
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "result"),
     [

@@ -74,6 +74,7 @@ async def client(short_tmp: Path) -> AsyncIterator[ReceiverClient]:
             await inbox.close()
 
 
+@pytest.mark.slow
 async def test_one_delivery_a_thousand_times_at_once_is_one_job(client: ReceiverClient) -> None:
     async with processing_inbox(client.redis, client.inbox):
         answers = await asyncio.gather(

@@ -29,6 +29,7 @@ async def test_the_latest_version_tag_is_sent_with_the_commits_since(
         assert await describe_in_sandbox(workspace, sandboxes) == "v1.2-2"
 
 
+@pytest.mark.slow
 async def test_a_version_tag_older_than_the_sent_history_is_sent(workspaces, sandboxes, repository) -> None:
     repository.commit({"a.py": "x = 0\n"})
     repository.git("tag", "release/'1.0'\u00e9;true")
@@ -77,6 +78,7 @@ async def test_a_clone_contains_the_tags_of_its_branches(
             assert await describe_in_sandbox(workspace, sandboxes, version) == version
 
 
+@pytest.mark.slow
 async def test_a_moved_or_replaced_tag_does_not_prevent_a_clone(
     workspaces: WorkspaceFactory, sandboxes, fake_github
 ) -> None:

@@ -90,6 +90,7 @@ anything = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from([*CHAT, *RESPONSES, *ANTHROPIC, "cost"]), anything), anything)
 def test_invalid_usage_never_raises_or_yields_negative_cost(used: Any, usd: object) -> None:
     usage = parse(used, usd)

@@ -117,6 +117,7 @@ def test_made_up_results_are_dropped() -> None:
     assert (text, len(calls)) == ("Look.", 1)
 
 
+@pytest.mark.slow
 @given(st.text())
 @example("<call name=a>" * 500)
 @example("<tool_call>" + "[" * 5000)
@@ -132,6 +133,7 @@ pieces = st.sampled_from(
 values = st.lists(pieces | st.text(max_size=5), max_size=6).map("".join)
 
 
+@pytest.mark.slow
 @given(
     st.one_of(
         st.fixed_dictionaries({"command": values}, optional={"timeout": st.integers() | values}),

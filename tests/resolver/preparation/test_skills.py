@@ -216,6 +216,7 @@ async def test_an_unusable_symlink_is_reported(found, links: dict[str, str], com
     assert len(skills.problems) == len(links)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "head",
     [

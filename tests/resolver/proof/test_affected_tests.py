@@ -65,6 +65,7 @@ class PartialVerdictListener:
         return self._enough
 
 
+@pytest.mark.slow
 async def test_a_regression_is_reported_before_the_whole_suite_runs(open_verifier, tmp_path) -> None:
     ran = tmp_path / "ran"
     slow = f"def test_it():\n    open({str(ran)!r}, 'a').write('x')\n"
@@ -96,6 +97,7 @@ async def test_the_whole_suite_decides_the_verdict(open_verifier) -> None:
     assert verdict.pass_to_fail == ("tests/test_other_2.py::test_it",)
 
 
+@pytest.mark.slow
 async def test_a_failing_reproduction_is_reported_first(open_verifier) -> None:
     async with open_verifier(REPOSITORY) as verifier:
         listener = PartialVerdictListener(enough=True)

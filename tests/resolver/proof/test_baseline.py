@@ -38,6 +38,7 @@ def baselines(tmp_path: Path) -> BaselineCache:
     return BaselineCache(tmp_path / "baselines")
 
 
+@pytest.mark.slow
 async def test_a_baseline_runs_once_and_is_cached_for_the_next_run(
     open_verifier, sandboxes, baselines, tmp_path
 ) -> None:
@@ -120,6 +121,7 @@ def write_often(directory: str) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_processes_share_the_baseline_cache(tmp_path) -> None:
     several = multiprocessing.get_context("spawn")
     workers = [several.Process(target=write_often, args=(str(tmp_path / "shared"),)) for _ in range(3)]

@@ -23,6 +23,7 @@ async def test_a_patch_that_only_touches_tests_fixes_nothing(open_verifier) -> N
     assert verdict.after and verdict.after.passed_count == 2
 
 
+@pytest.mark.slow
 async def test_a_patch_to_test_config_is_not_a_patch_to_tests(open_verifier) -> None:
     """As in pytest's own `pluggy`: the code under test would run the tests."""
     async with open_verifier(
@@ -36,6 +37,7 @@ async def test_a_patch_to_test_config_is_not_a_patch_to_tests(open_verifier) -> 
     )
 
 
+@pytest.mark.slow
 async def test_a_suite_with_missing_dependencies_fails_on_both_sides(open_verifier) -> None:
     async with open_verifier({"calc.py": BUG, "tests/test_net.py": NETWORK}) as verifier:
         verdict = await verifier.verdict({"calc.py": FIXED})
@@ -56,6 +58,7 @@ async def test_tests_that_already_failed_do_not_block_a_patch(open_verifier) -> 
     assert verdict.after and verdict.after.failed_tests == ("tests/test_net.py::test_host",)
 
 
+@pytest.mark.slow
 async def test_a_test_that_passes_by_chance_is_no_fix(open_verifier, tmp_path) -> None:
     # Fails the first time and passes from then on, whatever the code is.
     chance = (
@@ -169,6 +172,7 @@ async def test_a_manifest_is_reverted_only_if_its_test_config_changed(
     assert condition.diff.startswith("-[project]" if name == "pyproject.toml" else "-")
 
 
+@pytest.mark.slow
 async def test_files_started_by_a_test_command_are_reverted(open_verifier) -> None:
     suite = Suite(command="sh script/check.sh", runner="none", command_reason="")
     async with open_verifier({"code": "1", "script/check.sh": 'exit "$(cat code)"\n'}) as verifier:

@@ -227,6 +227,7 @@ def test_no_command_makes_the_analyzer_raise(text: str) -> None:
     assert RULES.rate_command(text).risk in RISK_LEVELS
 
 
+@pytest.mark.slow
 def test_deep_nesting_is_parsed_fast() -> None:
     assert RULES.rate_command("(" * 5000 + "git push" + ")" * 5000).risk in ("unknown", "high")
     assert RULES.rate_command("echo " + "$(" * 5000 + "git push" + ")" * 5000).risk in ("unknown", "high")

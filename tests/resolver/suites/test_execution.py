@@ -117,6 +117,7 @@ async def test_a_command_that_fails_after_its_tests_passed_has_results(open_veri
     assert (run.exit_code, run.unexplained_exit_code) == (3, 3)
 
 
+@pytest.mark.slow
 async def test_a_suite_that_hangs_is_killed_at_its_limit(open_verifier) -> None:
     async with open_verifier({"test_a.py": "import time\ndef test_a(): time.sleep(600)\n"}) as verifier:
         run = await verifier.run(seconds=2)

@@ -69,6 +69,7 @@ def test_the_primary_suite_has_the_most_tests_and_changes_select_suites() -> Non
     ]
 
 
+@pytest.mark.slow
 def test_a_tree_of_a_hundred_thousand_files_is_searched_in_seconds() -> None:
     tree = {f"packages/p{n // 100}/src/{n % 100}/index.test.js": "" for n in range(100_000)}
     tree |= {f"packages/p{n}/package.json": package(test="jest") for n in range(1_000)}

@@ -296,6 +296,7 @@ def test_contradictory_cargo_output_is_rejected(text: str, problem: str) -> None
 # -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_report_parser_has_limits() -> None:
     with pytest.raises(InvalidReport, match="more than 200000 tests"):
         text_reports.parse_tap(b"ok\n" * 200_001, "/w")

@@ -30,6 +30,7 @@ async def sandbox(short_tmp: Path) -> AsyncIterator[Sandbox]:
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["command", "http"])
 async def test_a_servers_tools_are_listed_validated_and_called(sandbox: Sandbox, way: str) -> None:
     async with (

@@ -303,6 +303,7 @@ def test_a_run_with_hundreds_of_long_steps_fits() -> None:
     assert len(render(run_of(*steps)).encode()) <= MAX_FILE_BYTES
 
 
+@pytest.mark.slow
 def test_an_endless_run_is_clipped() -> None:
     text = shown(*(Message(text="x", source="program") for _ in range(5000))).text
     assert "more entries are in the log" in text

@@ -72,6 +72,7 @@ async def opened(browser: Browser) -> AsyncIterator[OpenedFile]:
     await context.close()
 
 
+@pytest.mark.slow
 async def test_the_file_makes_no_requests_and_logs_no_errors(opened: OpenedFile, tmp_path: Path) -> None:
     address = await opened.show(full_run(), tmp_path / "view.html")
     await opened.page.click("#unfold")
@@ -143,6 +144,7 @@ async def test_the_timeline_filters_by_kind_failure_and_text(opened: OpenedFile,
     assert await opened.visible() == everything
 
 
+@pytest.mark.slow
 async def test_the_keyboard_shortcuts_work(opened: OpenedFile, tmp_path: Path) -> None:
     await opened.show(full_run(), tmp_path / "view.html")
     for key, there in (
@@ -169,6 +171,7 @@ async def test_the_keyboard_shortcuts_work(opened: OpenedFile, tmp_path: Path) -
     assert not await opened.page.is_visible("dialog")
 
 
+@pytest.mark.slow
 async def test_a_link_to_a_nested_step_opens_it(opened: OpenedFile, tmp_path: Path) -> None:
     address = await opened.show(full_run(), tmp_path / "view.html")
     await opened.page.goto(f"{address}#e13.1-3")
@@ -176,6 +179,7 @@ async def test_a_link_to_a_nested_step_opens_it(opened: OpenedFile, tmp_path: Pa
     assert await opened.page.is_visible("#e13\\.1-3")
 
 
+@pytest.mark.slow
 async def test_the_file_is_readable_without_scripts_and_on_a_phone(browser: Browser, tmp_path: Path) -> None:
     context = await browser.new_context(
         java_script_enabled=False, viewport={"width": 390, "height": 844}, color_scheme="dark"

@@ -31,6 +31,7 @@ async def test_a_click_reveals_the_answer(web: Web) -> None:
     assert web.page is not None and "The answer is 42" in web.page.tree
 
 
+@pytest.mark.slow
 async def test_calls_after_a_goto_use_the_bids_of_the_new_page(web: Web) -> None:
     page = await web.open("answer.html")
     step = int(web.bid("button 'Click me'")) - int(web.bid("heading 'Question'"))
@@ -60,6 +61,7 @@ async def test_a_login_takes_one_turn(web: Web) -> None:
     assert 'submit [["name","Ada"],["story",""],["agree","on"],["color","r"],["day",""]]' in result
 
 
+@pytest.mark.slow
 async def test_invalid_code_changes_nothing(web: Web) -> None:
     await web.open("controls.html")
     assert (await web.failed("goto('about:blank')\nimport os")).reason == "malformed"
@@ -79,6 +81,7 @@ async def test_a_snapshot_includes_everything_on_the_page(web: Web) -> None:
     assert page.screenshot is not None and len(page.screenshot.data) > 1_000
 
 
+@pytest.mark.slow
 async def test_the_effects_of_a_request_are_awaited(web: Web) -> None:
     await web.open("trouble.html")
     await web.do("click({button 'Late'})")

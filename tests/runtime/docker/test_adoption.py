@@ -161,6 +161,7 @@ async def test_an_unadopted_container_is_removed_after_its_grace(
         assert sandbox is None
 
 
+@pytest.mark.slow
 async def test_a_container_whose_server_exited_is_removed_at_once(
     docker_sandboxes: Make, client: docker.DockerClient
 ) -> None:
@@ -170,6 +171,7 @@ async def test_a_container_whose_server_exited_is_removed_at_once(
     assert left(client) == []
 
 
+@pytest.mark.slow
 async def test_a_container_that_is_not_adoptable_is_removed_at_the_next_start(
     docker_sandboxes: Make, client: docker.DockerClient
 ) -> None:
@@ -179,6 +181,7 @@ async def test_a_container_that_is_not_adoptable_is_removed_at_the_next_start(
     assert left(client) == []
 
 
+@pytest.mark.slow
 async def test_a_container_with_other_limits_is_not_adopted(
     docker_sandboxes: Make, client: docker.DockerClient
 ) -> None:

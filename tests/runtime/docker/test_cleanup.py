@@ -146,6 +146,7 @@ async def test_the_reaper_removes_only_expired_containers(
             client.containers.get(each).remove(force=True)
 
 
+@pytest.mark.slow
 async def test_concurrent_removals_all_succeed(client: docker.DockerClient) -> None:
     engines = [await Engine.connect() for _ in range(4)]
     for _ in range(5):

@@ -180,6 +180,7 @@ async def found_in(sandbox: Sandbox) -> list[str]:
     return result.stdout.decode().split()
 
 
+@pytest.mark.slow
 async def test_the_hosts_secrets_are_nowhere_in_the_container(
     docker_sandboxes: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +200,7 @@ async def test_the_hosts_secrets_are_nowhere_in_the_container(
         assert NAME in found and CANARY not in found
 
 
+@pytest.mark.slow
 async def test_a_planted_secret_is_found(sandbox: Sandbox) -> None:
     """Control of the case above."""
     await sh(sandbox, f"X={CANARY} sleep 60 & echo {CANARY} | base64 > ~/note; echo {CANARY[::-1]} > /tmp/f")

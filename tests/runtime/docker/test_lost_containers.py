@@ -66,6 +66,7 @@ async def test_an_out_of_memory_command_is_reported_and_the_sandbox_continues(sa
     )  # only a signal
 
 
+@pytest.mark.slow
 @pytest.mark.docker
 async def test_a_paused_container_is_lost_long_before_its_commands_timeout(sandbox: Sandbox) -> None:
     client = docker.from_env()

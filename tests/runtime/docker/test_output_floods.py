@@ -54,6 +54,7 @@ async def test_without_a_limit_a_container_has_more_processes(docker_sandboxes: 
         assert isinstance(result, ExecuteResult) and b"fork" in result.stderr
 
 
+@pytest.mark.slow
 async def test_without_a_size_a_container_fills_the_hosts_disk() -> None:
     output = await weakened("sh", "-c", "head -c 300000000 /dev/zero > /tmp/x; stat -c %s /tmp/x")
     assert output == "300000000\n"

@@ -106,6 +106,7 @@ async def test_the_bridge_has_no_privileges_either(docker_sandboxes: Make) -> No
     await sandboxes.close()
 
 
+@pytest.mark.slow
 async def test_exec_is_chosen_for_an_engine_without_shared_directories(
     short_tmp: Path,
 ) -> None:
@@ -116,6 +117,7 @@ async def test_exec_is_chosen_for_an_engine_without_shared_directories(
     assert result == "socket transport unavailable, using exec\nexec hi\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("member", [True, False])
 async def test_an_operator_who_is_not_root(short_tmp: Path, member: bool) -> None:
     if os.geteuid() != 0 or shutil.which("setpriv") is None:

@@ -130,6 +130,7 @@ async def test_superseded_images_are_removed_unless_in_use(engine: Engine, layer
     assert await engine.find_image(third.content_tag) is not None
 
 
+@pytest.mark.slow
 async def test_a_layer_with_other_features_is_not_superseded(engine: Engine, layer: RuntimeLayer) -> None:
     await build_runtime_layer(engine, layer)
     other = RuntimeLayer(

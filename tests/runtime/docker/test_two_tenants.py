@@ -26,6 +26,7 @@ async def sh(sandbox: Sandbox, command: str) -> str:
     return ran.output.strip()
 
 
+@pytest.mark.slow
 async def test_neither_of_two_jobs_reads_the_other_and_a_hog_kills_itself_alone(
     docker_sandboxes: Callable[..., DockerSandboxes],
 ) -> None:

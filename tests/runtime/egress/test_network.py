@@ -125,6 +125,7 @@ async def test_a_ping_is_answered_and_packets_leave_for_anywhere_on_the_engines_
     assert output.splitlines() == ["sent"] * 4
 
 
+@pytest.mark.slow
 async def test_the_host_is_reached_by_ipv6_where_a_container_has_it() -> None:
     """Control of the same cases for IPv6, over the link of the engine's network."""
     name = f"pw-link-{os.getpid()}"
@@ -164,6 +165,7 @@ async def reached_by_ipv6(here: int) -> None:
         assert output == "sent\n" and receiver.recv(9) == b"out"
 
 
+@pytest.mark.slow
 async def test_another_container_is_unreachable(docker_sandboxes: Make) -> None:
     sandboxes = docker_sandboxes()
     serve = "python3 -m http.server 8000 --bind 0.0.0.0 >/dev/null 2>&1 & sleep 0.5"
@@ -245,7 +247,6 @@ async def test_a_listed_host_is_read_and_another_is_named_to_the_agent(
     assert net.dialed == [(PUBLIC, 80)]
 
 
-@pytest.mark.slow
 async def test_the_network_works_over_exec(docker_sandboxes: Make, net: Internet) -> None:
     net.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n"
     sandboxes = docker_sandboxes(egress=net.egress(), transport="exec")

@@ -15,6 +15,7 @@ from tests.runtime.chromium_page import PageSession, open_page
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
+@pytest.mark.slow
 async def test_a_page_cannot_fake_a_line_nor_hide_words_in_one(page_session: PageSession) -> None:
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
     await page_session.show("<button id=b></button><p id=p></p>")
@@ -70,6 +71,7 @@ async def test_a_page_nested_deeper_than_the_stack_is_read(page_session: PageSes
     assert max(len(line) - len(line.lstrip("\t")) for line in snapshot.tree.split("\n")) == 24
 
 
+@pytest.mark.slow
 async def test_hundreds_of_frames_are_bounded_and_the_rest_is_counted(page_session: PageSession) -> None:
     await page_session.show("<p>top</p>" + "<iframe></iframe>" * 200)
     snapshot = await page_session.read()
@@ -95,6 +97,7 @@ async def test_a_frame_removed_during_the_read_is_no_error(page_session: PageSes
     assert snapshot.notes == ("1 of the page's frames could not be read.",)
 
 
+@pytest.mark.slow
 async def test_a_page_that_changes_during_the_read_is_read_again(page_session: PageSession) -> None:
     moves = ["data:text/html,<button>second</button>"]
 

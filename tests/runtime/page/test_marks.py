@@ -87,6 +87,7 @@ async def test_covered_scrolled_away_or_disabled_elements_get_no_mark(page_sessi
         assert find_bid(snapshot.tree, hidden) not in marked, hidden
 
 
+@pytest.mark.slow
 async def test_marks_are_drawn_on_request_and_never_into_the_page(page_session: PageSession) -> None:
     await page_session.show("<button>one</button>")
     before = await page_session.page.content()
@@ -98,6 +99,7 @@ async def test_marks_are_drawn_on_request_and_never_into_the_page(page_session: 
     assert await page_session.page.content() == before
 
 
+@pytest.mark.slow
 async def test_a_crowded_page_gets_as_many_marks_as_are_distinguishable(page_session: PageSession) -> None:
     await page_session.show("<style>button { width: 30px; margin: 0 }</style>" + "<button>.</button>" * 400)
     snapshot = await page_session.read(screenshot=True, flag_visible=True)

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 ORDER = (SNAPSHOTS / "order.html").read_text()
 
 
+@pytest.mark.slow
 async def test_a_page_matches_its_recorded_text(page_session: PageSession) -> None:
     await page_session.show(ORDER)
     snapshot = await page_session.read()
@@ -60,6 +61,7 @@ async def test_only_clickable_elements_are_flagged_and_only_on_request(page_sess
     assert (await page_session.read(flag_clickable=False)).tree == tree.replace(", clickable", "")
 
 
+@pytest.mark.slow
 async def test_the_focus_is_flagged_and_named(page_session: PageSession) -> None:
     await page_session.show("<input aria-label=one><input aria-label=two autofocus>")
     await page_session.page.focus("input:nth-of-type(2)")
@@ -83,6 +85,7 @@ async def test_visible_means_in_the_viewport_and_uncovered(page_session: PageSes
         assert f"{hidden}\n" in f"{tree}\n"
 
 
+@pytest.mark.slow
 async def test_viewport_only_limits_the_tree(page_session: PageSession) -> None:
     await page_session.show(ORDER)
     tree = (await page_session.read(viewport_only=True)).tree
@@ -134,6 +137,7 @@ async def test_tabs_share_one_bid_counter(browser: Browser, page_session: PageSe
         assert bids[0] == bids[2] != bids[1]
 
 
+@pytest.mark.slow
 async def test_nested_frames_and_shadow_roots_are_read(page_session: PageSession) -> None:
     await page_session.show(
         "<iframe srcdoc=\"<title>1</title><iframe sandbox srcdoc='<title>2</title><button>deep</button>'></iframe>\">"
@@ -175,6 +179,7 @@ async def test_a_large_page_is_limited_to_the_viewport_with_a_note(page_session:
     assert "link 'Row 1770', clickable" in (await page_session.read()).tree
 
 
+@pytest.mark.slow
 async def test_a_viewport_over_the_limit_is_cut_at_a_line(page_session: PageSession) -> None:
     await page_session.show("".join(f"<button>{n:03}</button>" for n in range(300)))
     snapshot = await page_session.read(max_chars=500)
