@@ -215,8 +215,10 @@ def _javascript_steps(manifests: Manifests) -> Iterator[InstallStep]:
     frozen = "--immutable" if is_berry else "--frozen-lockfile"
     unfrozen = "--no-frozen-lockfile" if name == "pnpm" else "--no-immutable" if is_berry else ""
     install = f"{name} install {frozen if files & lock else unfrozen}".strip()
+    # Without scripts, everything is installed except what a native module has to compile.
+    fallback = f"YARN_ENABLE_SCRIPTS=0 {install}" if is_berry else f"{install} --ignore-scripts"
     yield InstallStep(command=install_manager, program="npm")
-    yield InstallStep(command=install, program="npm")
+    yield InstallStep(command=install, program="npm", fallback=fallback)
 
 
 def _package_manager(manifests: Manifests) -> tuple[str, str]:

@@ -211,6 +211,24 @@ async def test_the_package_manager_that_package_json_names_installs(
 
 
 @pytest.mark.parametrize(
+    ("manager", "fallback"),
+    [
+        ("yarn@1.22.0", "yarn install --ignore-scripts"),
+        ("yarn@4.5.0", "YARN_ENABLE_SCRIPTS=0 yarn install --no-immutable"),
+        ("pnpm@9.1.0", "pnpm install --no-frozen-lockfile --ignore-scripts"),
+    ],
+)
+async def test_without_a_compiler_packages_are_installed_without_their_scripts(
+    manager: str, fallback: str, repository: Repository, workspaces: WorkspaceFactory
+) -> None:
+    repository.commit(package(manager))
+    async with workspaces.local(repository.path) as workspace:
+        setup = await find_setup(workspace, RepoConfig())
+    assert setup is not None
+    assert setup.steps[-1].fallback == fallback
+
+
+@pytest.mark.parametrize(
     ("files", "commands"),
     [
         ({"go.mod": ""}, ["go mod download"]),
