@@ -105,8 +105,8 @@ class _Search:
             directory, reference = queue.pop()
             paths = self._expand(directory, reference) | self._expand(suite.directory, reference)
             for path in sorted(paths - self.found):
-                if suite.runner == "none" and is_test_related(path) and not is_runner_config(path):
-                    continue  # The command reports no tests that a new version of this file could forge.
+                if suite.runner in ("none", "tape") and is_test_related(path) and not is_runner_config(path):
+                    continue  # The file is itself the tests. With tape, it prints only its own results.
                 if reference.kind != "started" and path in entry_points:
                     continue
                 if reference.kind == "imported" and await self._is_product_module(path):

@@ -34,41 +34,44 @@ def select_tests(command: str, runner_name: RunnerName, selected: tuple[str, ...
     return f"{prefix.strip()}{separator} {arguments}"
 
 
-def add_report_options(command: str, runner_name: RunnerName, run_all: bool = True) -> str:
+def add_report_options(
+    command: str, runner_name: RunnerName, run_all: bool = True, has_report_options: bool = True
+) -> str:
     """Adds the options that make the runner report each test result. If `run_all` is True, also adds the options
-    that make it run all tests.
+    that make it run all tests. Old versions of some runners have no options for reports (`has_report_options`).
     """
     runner = RUNNERS.get(runner_name)
     if runner is None:
         return command
-    options = " ".join(filter(None, (runner.report_options, runner.run_all_options if run_all else "")))
+    report_options = runner.report_options if has_report_options else ""
+    options = " ".join(filter(None, (report_options, runner.run_all_options if run_all else "")))
     if start := runner.command_pattern.search(command):
         invocation = (
             start["words"]
             if runner.module_replacement is None
             else f"{start['python']}{runner.module_replacement}"
         )
-        rest = _remove_fail_fast(command[start.end("words") :], runner)
+        rest = _remove_options(command[start.end("words") :], runner)
         command = f"{command[: start.start('words')]}{invocation}{' ' * bool(options)}{options}{rest}"
-    elif runner.forwards_options and (manager := _PACKAGE_MANAGER.match(command)):
+    elif options and runner.forwards_options and (manager := _PACKAGE_MANAGER.match(command)):
         separator = "--" if manager["name"] == "npm" else ""
         rest = command[manager.end() :].strip().removeprefix(separator)
         command = " ".join(filter(None, (manager[0].strip(), separator, options, rest)))
     return command
 
 
-def has_fail_fast_option(command: str, runner_name: RunnerName) -> bool:
-    """Returns True if the command tells its runner to stop at the first failure."""
+def has_conflicting_option(command: str, runner_name: RunnerName) -> bool:
+    """Returns True if the command tells its runner to stop at the first failure, or to write another report."""
     runner = RUNNERS.get(runner_name)
-    return runner is not None and _remove_fail_fast(command, runner) != command
+    return runner is not None and _remove_options(command, runner) != command
 
 
-def _remove_fail_fast(arguments: str, runner: RunnerSpec) -> str:
-    """Removes the options that stop a run at the first failure. Other commands after `;`, `&` or `|` are kept."""
-    if not runner.fail_fast_option:
+def _remove_options(arguments: str, runner: RunnerSpec) -> str:
+    """Removes the options that conflict with ours. Other commands after `;`, `&` or `|` are kept."""
+    if not runner.removed_options:
         return arguments
     own, *others = re.split(r"(?=[;&|])", arguments, maxsplit=1)
-    return re.sub(rf"\s(?:{runner.fail_fast_option})(?=\s|$)", "", own) + "".join(others)
+    return re.sub(rf"\s(?:{runner.removed_options})(?=\s|$)", "", own) + "".join(others)
 
 
 def extend_variable(command: str, name: str, addition: str) -> str:

@@ -22,6 +22,7 @@ MAX_STARTS = (
     4  # how often pytest is started, if it stops because of options or plugins that are not installed
 )
 MAX_IGNORED_OPTIONS = 20
+NO_REPORT = "the command wrote no test report"
 READ_CHUNK = 4 << 20  # bytes that one ReadBytes action returns
 REPORTERS_DIR = Path(__file__).parent / "reporters"
 
@@ -47,7 +48,7 @@ _MISSING_PLUGIN = re.compile(
     r"Error importing plugin \"(?P<plugin>[\w.]+)\": No module named '(?P<module>[\w.]+)'"
 )
 _UNKNOWN_OPTION = re.compile(
-    r"(?:unknown|unrecognized|invalid) option|Expected a single value for option", re.I
+    r"(?:unknown|unrecognized|invalid) (?:option|argument)|Expected a single value for option", re.I
 )
 # Errors of pytest about its configuration, and the options with which it starts nevertheless.
 _CONFIG_ERRORS = (
@@ -73,7 +74,7 @@ class CommandRunner:
 
     If pytest stops before its first test because a plugin is not installed, it is started again without the options
     of that plugin. If another runner does not know the options that make it run all tests, it is started again
-    without them.
+    without them. If its version is so old that it can only print its report, it is started again without options.
     """
 
     def __init__(self, sandbox: Sandbox, suite: Suite, timeout: int) -> None:
@@ -92,33 +93,32 @@ class CommandRunner:
         self._more_options = ""
         self._can_load_plugin = True
         self._runs_all = True
+        self._prints_report = False
 
     async def run(self, command: str) -> CommandResult:
         """Runs the command. Raises VerificationUnavailable if the sandbox did not run it."""
         result = await self._run_once(command)
         for _ in range(MAX_STARTS - 1):
-            if (
-                result.report.results
-                or self._remaining_seconds < 1
-                or not await self._adapt_options(result.output)
-            ):
+            if result.report.results or self._remaining_seconds < 1 or not await self._adapt_options(result):
                 break
             result = await self._run_once(command)
         return result
 
-    async def _adapt_options(self, output: str) -> bool:
+    async def _adapt_options(self, result: CommandResult) -> bool:
         """Changes the options for another start if the runner did not accept them. Returns False if they are not
         the reason why it ran no test.
         """
         if self._suite.runner == "pytest":
-            return await self._ignore_missing_plugin(output)
-        if (
-            self._runs_all
-            and self._runner
-            and self._runner.run_all_options
-            and _UNKNOWN_OPTION.search(output)
-        ):
+            return await self._ignore_missing_plugin(result.output)
+        if self._runner is None:
+            return False
+        is_unknown = _UNKNOWN_OPTION.search(result.output) is not None
+        if is_unknown and self._runs_all and self._runner.run_all_options:
             self._runs_all = False
+            return True
+        is_unreported = is_unknown or result.report.problem == NO_REPORT
+        if is_unreported and not self._prints_report and self._runner.print_variable:
+            self._runs_all, self._prints_report = False, True
             return True
         return False
 
@@ -132,7 +132,7 @@ class CommandRunner:
         report_dir = f"{self._directory}/{self._count}"
         path = f"{report_dir}/report"
         environment = {"CI": "true"}
-        command = add_report_options(command, self._suite.runner, self._runs_all)
+        command = add_report_options(command, self._suite.runner, self._runs_all, not self._prints_report)
         if runner:
             quoted = {"report": shlex.quote(path), "helper": shlex.quote(self._directory)}
             environment |= {REPORT_VARIABLE: path, REPORTER_DIR_VARIABLE: self._directory}
@@ -145,7 +145,9 @@ class CommandRunner:
                 content = await asyncio.to_thread((REPORTERS_DIR / runner.reporter_file).read_bytes)
                 target = f"{self._directory}/{runner.reporter_file}"
                 await self._sandbox.act(WriteBytes(path=target, content=content))
-        source = runner.report_source if runner else "file"
+            if self._prints_report:
+                environment[runner.print_variable] = "1"
+        source = "output" if self._prints_report else runner.report_source if runner else "file"
         arguments = (
             "bash",
             report_dir,
@@ -178,7 +180,7 @@ class CommandRunner:
         while True:
             chunk = await self._sandbox.act(ReadBytes(path=path, offset=len(content), limit=READ_CHUNK))
             if not isinstance(chunk, FileContent):
-                return RunnerReport(problem="the command wrote no test report")
+                return RunnerReport(problem=NO_REPORT)
             content += chunk.content
             if not chunk.content or len(content) >= min(chunk.size, MAX_REPORT_BYTES + 1):
                 break

@@ -5,7 +5,7 @@ Without such a script, it runs a test runner from the dependencies.
 import re
 from dataclasses import dataclass
 
-from patchwright.resolver.suites.command_options import has_fail_fast_option
+from patchwright.resolver.suites.command_options import has_conflicting_option
 from patchwright.resolver.suites.project_dir import (
     MAX_COMMAND_LENGTH,
     LanguageSupport,
@@ -32,6 +32,9 @@ _LINT_COMMAND = re.compile(
     r"|(?:npm|pnpm|yarn)\s+(?:run\s+)?(?:-s\s+|--silent\s+)?(?:lint|prelint|format|eslint|check-format)[\w:.-]*"
 )
 _ENV_ASSIGNMENTS = re.compile(r"""^(?:\w+=(?:"[^"]*"|'[^']*'|\S*)\s+)*""")
+# A test file that node starts, such as `node test` or `nyc node test/index.js`
+_NODE_FILE = re.compile(r"(?:\w+=\S*\s+)*(?:nyc\s+(?:-\S+\s+)*)?node(?:\s+--\S+)*\s+[\w./][\w./-]*")
+_FORMATTER = re.compile(r"\s*\|\s*(?:npx\s+)?(?:faucet|colortape|tap-[\w-]+)\s*(?=$|&&|;)")  # of a TAP report
 _RUN_SEQUENCE = re.compile(r"(?:run-s|npm-run-all)\s+(.*)")
 MAX_SCRIPT_DEPTH = 5  # maximum depth of scripts that run scripts
 JAVASCRIPT_RUNNERS: tuple[RunnerName, ...] = ("jest", "vitest", "mocha", "tap", "tape", "node")
@@ -53,12 +56,14 @@ def find_suite(project: ProjectDir) -> Suite | None:
     package = parse_json_or_empty(project.contents.get("package.json"))
     scripts = _read_scripts(package)
     manager = _detect_package_manager(project)
+    dependencies = get_table(package, "devDependencies") | get_table(package, "dependencies")
     for name in TEST_SCRIPTS:
         if name in scripts and not _PLACEHOLDER_SCRIPT.fullmatch(scripts[name]):
-            return _suite_from_script(project, scripts, name, manager)
+            return _suite_from_script(
+                project, scripts, name, manager, _resolve_script(scripts, name, (), "tape" in dependencies)
+            )
     if declared := project.find_declared(*JAVASCRIPT_RUNNERS):
         return project.make_suite(declared.command, declared.runner, declared.command_reason)
-    dependencies = get_table(package, "devDependencies") | get_table(package, "dependencies")
     for kind, command in (("jest", "npx jest"), ("vitest", "npx vitest run"), ("mocha", "npx mocha")):
         if kind in dependencies:
             return project.make_suite(
@@ -73,8 +78,9 @@ def find_suite(project: ProjectDir) -> Suite | None:
     return None
 
 
-def _suite_from_script(project: ProjectDir, scripts: dict[str, str], name: str, manager: str) -> Suite:
-    test_script = _resolve_script(scripts, name, ())
+def _suite_from_script(
+    project: ProjectDir, scripts: dict[str, str], name: str, manager: str, test_script: _TestScript | None
+) -> Suite:
     subject = f"The script `{name}` of package.json runs"
     if test_script is None:
         return project.make_suite(
@@ -83,8 +89,8 @@ def _suite_from_script(project: ProjectDir, scripts: dict[str, str], name: str, 
     if (
         test_script.is_last
         and not test_script.has_only_lint_before
-        # Some runners reject an option that the script and the caller set.
-        and not has_fail_fast_option(test_script.command, test_script.runner)
+        # Some runners reject an option that the script and the caller set, or accept the script's one.
+        and not has_conflicting_option(test_script.command, test_script.runner)
         and RUNNERS[test_script.runner].forwards_options
     ):
         return project.make_suite(
@@ -138,24 +144,31 @@ def _read_scripts(package: dict[str, object]) -> dict[str, str]:
     }
 
 
-def _resolve_script(scripts: dict[str, str], name: str, seen: tuple[str, ...]) -> _TestScript | None:
+def _resolve_script(
+    scripts: dict[str, str], name: str, seen: tuple[str, ...], has_tape: bool = False
+) -> _TestScript | None:
     """Returns the script with the command that starts the tests. Scripts that run other scripts are followed.
     Returns None if no such command is found.
+
+    If the project depends on tape (`has_tape`), a file that node starts prints the tests as tape does.
     """
-    text = scripts.get(name, "")
+    text = _FORMATTER.sub(" ", scripts.get(name, "")).strip()
     if name in seen or len(seen) >= MAX_SCRIPT_DEPTH or not text:
         return None
     commands = _split_commands(text)
     for command in commands:
         runner = detect_runner(command)
-        if runner in JAVASCRIPT_RUNNERS and not re.search(r"[|<>`]|\$\(", command):
+        is_tape_file = has_tape and _NODE_FILE.fullmatch(command) is not None
+        if is_tape_file or (runner in JAVASCRIPT_RUNNERS and not re.search(r"[|<>`]|\$\(", command)):
             if detect_runner(text) != runner:
                 return None
+            runner = "tape" if is_tape_file else runner
             earlier = [*_split_commands(scripts.get(f"pre{name}", "")), *commands[: commands.index(command)]]
             is_only_linting = bool(earlier) and all(map(_LINT_COMMAND.fullmatch, earlier))
-            return _TestScript(name, command, runner, command == commands[-1], is_only_linting)
+            is_last = command == commands[-1] and text == scripts[name].strip()
+            return _TestScript(name, command, runner, is_last, is_only_linting)
         for inner in _called_scripts(command):
-            if test_script := _resolve_script(scripts, inner, (*seen, name)):
+            if test_script := _resolve_script(scripts, inner, (*seen, name), has_tape):
                 return test_script
     return None
 

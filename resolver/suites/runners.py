@@ -56,8 +56,10 @@ class RunnerSpec:
     """Options that are added as well, so that the runner runs all tests, whatever its configuration says. Old
     versions may not know them.
     """
-    fail_fast_option: str = ""
-    """Regular expression for the option that stops the run at the first failure. It is removed from the command."""
+    removed_options: str = ""
+    """Regular expression for the options that stop the run at the first failure, or that choose another report. They
+    are removed from the command.
+    """
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the command. In their values, `{report}` stands for the report's path, and
     `{helper}` for the directory of `reporter_file`. Both paths are quoted for the shell.
@@ -74,6 +76,8 @@ class RunnerSpec:
     """Replaces `-m` and the following word in a Python runner's command."""
     report_source: Literal["file", "output", "files"] = "file"
     """Where the report is: in one file, in the output of the command, or in several files."""
+    print_variable: str = ""
+    """Environment variable that makes old versions, which do not know `report_options`, print the report."""
     report_paths: str = ""
     """Pattern for `find -path`. It matches the reports that the runner writes below the work tree."""
     select_tests: Selector | None = None
@@ -176,7 +180,7 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
         invocation=rf"{_NODE_COMMAND}jest(?:\.js)?|react-scripts\s+test|craco\s+test",
         parse_report=json_reports.parse_jest,
         run_all_options="--bail=0 --coverage=false",
-        fail_fast_option=r"--bail(?:[= ]\d+)?|-b",
+        removed_options=r"--bail(?:[= ]\d+)?|-b",
         report_options=f'--json --outputFile="${REPORT_VARIABLE}"',
         select_tests=_file_selector("--runTestsByPath"),
         forwards_options=True,
@@ -185,7 +189,7 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
         invocation=r"vitest(?:\s+(?:run|--run))?",
         parse_report=json_reports.parse_jest,
         run_all_options="--bail=0",
-        fail_fast_option=r"--bail(?:[= ]\d+)?",
+        removed_options=r"--bail(?:[= ]\d+)?",
         report_options=f'--run --reporter=default --reporter=json --outputFile.json="${REPORT_VARIABLE}"',
         select_tests=_file_selector(),
         forwards_options=True,
@@ -194,16 +198,18 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
         invocation=rf"{_NODE_COMMAND}_?mocha(?:\.js)?",
         parse_report=json_reports.parse_mocha,
         run_all_options="--no-bail",
-        fail_fast_option=r"--bail|-b",
-        report_options=f'--reporter json --reporter-option output="${REPORT_VARIABLE}"',
+        removed_options=r"--bail|-b|(?:-R|--reporter)(?:=|\s+)?\S+",
+        reporter_file="mocha_report.cjs",
+        report_options=f'--reporter "${REPORTER_DIR_VARIABLE}/mocha_report.cjs"',
         forwards_options=True,
     ),
     "tap": RunnerSpec(
         invocation=r"tap(?:\s+run)?",
         parse_report=text_reports.parse_tap,
         run_all_options="--no-bail",
-        fail_fast_option=r"--bail|-b",
+        removed_options=r"--bail|-b",
         report_options=f'--output-file="${REPORT_VARIABLE}"',
+        print_variable="TAP",  # before version 10
         select_tests=_file_selector(),
         forwards_options=True,
     ),
@@ -219,7 +225,7 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
     "go": RunnerSpec(
         invocation=r"go\s+test",
         parse_report=json_reports.parse_go,
-        fail_fast_option=r"--?failfast(?:=true)?",
+        removed_options=r"--?failfast(?:=true)?",
         report_options="-json",
         report_source="output",
         select_tests=_select_go,
@@ -235,7 +241,7 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
         invocation=r"(?:sh\s+\./)?(?:mvn|mvnw)(?=\s.*\b(?:test|package|verify|install)\b)",
         parse_report=parse_junit_files,
         run_all_options="-Dsurefire.skipAfterFailureCount=0",
-        fail_fast_option=r"-ff|--fail-fast",
+        removed_options=r"-ff|--fail-fast",
         report_options="--batch-mode --offline --fail-at-end",
         report_source="files",
         report_paths="*/target/surefire-reports/TEST-*.xml",
@@ -251,7 +257,7 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
     "rspec": RunnerSpec(
         invocation=r"rspec",
         parse_report=json_reports.parse_rspec,
-        fail_fast_option=r"--fail-fast(?:=\d+)?",
+        removed_options=r"--fail-fast(?:=\d+)?",
         environment={
             "SPEC_OPTS": "--format progress --format json --out {report} --no-fail-fast --order defined"
         },

@@ -108,6 +108,17 @@ async def test_an_old_runner_starts_again_without_unknown_options(open_verifier:
     assert (run.problem, run.results) == (None, {"a": "passed"})
 
 
+async def test_an_old_version_of_tap_prints_its_report(open_verifier: VerifierFactory) -> None:
+    report = "TAP version 13\\n    # Subtest: a.js\\n    ok 1 - a\\n    1..1\\nok 1 - a.js\\n1..1\\n"
+    command = (
+        'tap() { if [ $# != 0 ]; then echo "Unknown argument: $1"; return 1; fi; '
+        f'[ "$TAP" = 1 ] && printf "{report}"; }}; tap'
+    )
+    async with open_verifier({"a": ""}) as verifier:
+        run = await verifier.run(Suite(command=command, runner="tap", command_reason=""))
+    assert (run.problem, run.results) == (None, {"a.js::a": "passed"})
+
+
 # Killed in its first run; the marker is outside the work tree, like the cache of a service that was slow once.
 KILLED_ONCE = """\
 const { existsSync, writeFileSync } = require('node:fs');

@@ -12,6 +12,9 @@ _SUBTEST = re.compile(r"# Subtest: (.*)")
 # In the diagnostic of a file: the process was killed, by itself or at the runner's time limit.
 _KILLED = re.compile(r"^\s*(?:signal: ['\"]?SIG|expired: )", re.MULTILINE)
 _PLAN = re.compile(r"( *)1\.\.(\d+)\b")
+# Old versions of tap print the tests of all files at one level, as tape does.
+_FLAT = re.compile(rb"^# tests \d+\s*$", re.MULTILINE)
+_TOTAL = re.compile(r"(?:tests|pass|fail)\s+\d+|ok")
 _FILE_NAME = re.compile(r"[^\s:]*[^\s:/]\.\w{1,4}")
 SUBTEST_INDENT = 4  # spaces of indentation per level of subtests
 MAX_DEPTH = 50
@@ -27,6 +30,8 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
     not be run. If a test or file ended before all its subtests did, it failed, and the finished subtests count.
     Source: testanything.org, versions 13 and 14.
     """
+    if _FLAT.search(content) and b"# Subtest" not in content:
+        return parse_tape(content, root)
     levels = [_TapLevel()]
     diagnostic: list[str] | None = None
     for line in content.decode(errors="replace").splitlines():
@@ -75,7 +80,7 @@ def parse_tape(content: bytes, root: str) -> RunnerReport:
                 raise InvalidReport("the test report has two plans")
             planned = int(plan[2][:9])
         elif line.startswith("# ") and planned is None:
-            heading = line[2:]
+            heading = "" if _TOTAL.fullmatch(line[2:].strip()) else line[2:]
         elif line.startswith("Bail out!"):
             raise InvalidReport(f"the tests bailed out ({line[:200]})")
     if planned != count:

@@ -205,6 +205,7 @@ def test_a_hostile_workflow_is_ignored_fast(text: str) -> None:
         ({"test": "nyc --silent mocha -r ts-node/register"}, "npm test", "mocha"),
         ({"test": "mocha && eslint ."}, "npx mocha", "mocha"),
         ({"test": "eslint . && A=1 mocha --exit"}, "A=1 npx mocha --exit", "mocha"),
+        ({"test": "mocha -R tap"}, "npx mocha -R tap", "mocha"),
         ({"test": "npx jest", "pretest": "npm run lint"}, "npx jest", "jest"),
         ({"test": "jest", "pretest": "tsc -p ."}, "npm test", "jest"),
         ({"test": "NODE_OPTIONS='--a --b' jest"}, "npm test", "jest"),
@@ -218,6 +219,8 @@ def test_a_hostile_workflow_is_ignored_fast(text: str) -> None:
         ({"test": "run-s lint unit", "lint": "eslint", "unit": "jest"}, "npm run unit", "jest"),
         ({"test": "node --test 'test/**/*.js'"}, "node --test 'test/**/*.js'", "node"),
         ({"test": "./run-tests.sh"}, "npm test", "none"),
+        ({"test": "tape test/*.js | tap-spec"}, "npx tape test/*.js", "tape"),
+        ({"test": "tap test/*.js | tap-spec"}, "npx tap test/*.js", "tap"),
         ({"test": "jest | tee log"}, "npm test", "none"),
         ({"test": "jest a && jest b"}, "npm test", "none"),
         ({"test": "npm run test"}, "npm test", "none"),
@@ -230,6 +233,26 @@ def test_a_hostile_workflow_is_ignored_fast(text: str) -> None:
 )
 def test_the_test_script_is_followed_to_its_runner(scripts, command, kind) -> None:
     assert detect_primary({"package.json": package(**scripts)})[:2] == (command, kind)
+
+
+@pytest.mark.parametrize(
+    ("scripts", "command", "kind"),
+    [
+        ({"test": "node test"}, "node test", "tape"),
+        (
+            {"test": "npm run lint && nyc node test/index.js", "lint": "eslint"},
+            "npx nyc node test/index.js",
+            "tape",
+        ),
+        ({"test": "node test && tape spec"}, "npm test", "none"),
+        ({"test": "node -e 1"}, "npm test", "none"),
+    ],
+)
+def test_a_file_that_node_starts_prints_the_report_of_tape(scripts, command, kind) -> None:
+    manifest = {"scripts": scripts, "devDependencies": {"tape": "^5"}}
+    assert detect_primary({"package.json": json.dumps(manifest)})[:2] == (command, kind)
+    if kind == "tape":
+        assert detect_primary({"package.json": package(**scripts)})[1] == "none"
 
 
 def test_the_lock_file_decides_the_package_manager() -> None:

@@ -256,6 +256,13 @@ def test_a_tape_test_is_a_heading_with_its_assertions() -> None:
     }
 
 
+def test_the_tests_of_old_versions_of_tap_have_the_names_of_their_headings() -> None:
+    text = "# a.js\n# TAP version 13\n# adds\nok 1 equal\nnot ok 2 equal\n# tests 2\n# fail 1\n# ok\n"
+    text += "not ok 3 test/a.js\n\n1..3\n"
+    results = {"adds": "failed", "test/a.js": "failed"}
+    assert text_reports.parse_tap(text.encode(), "/w").results == results
+
+
 @pytest.mark.parametrize(
     "text", [TAPE.replace("1..4", "1..5"), TAPE.replace("1..4", ""), TAPE + "1..4\n", TAPE + "ok 5 late\n"]
 )
