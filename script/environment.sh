@@ -5,6 +5,8 @@
 # sets $bin to the directory of its programs.
 
 set -eu
+# With this variable, each of the many Python processes of a test run would compile all modules again.
+unset PYTHONDONTWRITEBYTECODE
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cd -- "$root"
 bin=$root/.venv/bin
