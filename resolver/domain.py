@@ -242,6 +242,8 @@ class Verdict(FrozenModel):
     """Test files that the patch deletes."""
     reverted_test_config: tuple[str, ...] = ()
     """Test configuration files that the patch changes. The tests ran without these changes."""
+    added_packages: tuple[str, ...] = ()
+    """Packages that the patch adds to the dependencies, and that were installed for the runs with the patch."""
     partial: bool = False
     """True if only the tests that the patch may affect have run. The whole suite runs later if needed."""
     review: ModelReview | None = None

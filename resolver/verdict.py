@@ -25,6 +25,7 @@ def decide_verdict(patch: Patch, evidence: Evidence | None, test_edits: TestEdit
         weakened_tests=test_edits.weakened_tests,
         deleted_test_files=test_edits.deleted_test_files,
         reverted_test_config=test_edits.reverted_test_config,
+        added_packages=test_edits.added_packages,
     )
     if evidence is not None:
         verdict = _compare_runs(verdict, evidence)

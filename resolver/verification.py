@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from patchwright.resolver.domain import Patch, TestRun, Verdict
+from patchwright.resolver.preparation.added_packages import install_added_packages
 from patchwright.resolver.proof.affected_tests import find_affected_tests, find_mentions
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.canaries import Canary
@@ -66,12 +67,14 @@ async def verify_patch(
     helpers = (
         await _find_changed_helpers(workspace, changes, affected_suites, baseline_runs) - reverted_config
     )
+    patched, packages = await install_added_packages(workspace, patch, changes, sandboxes, name)
     test_edits = TestEdits(
         weakened_tests=await find_weakened_tests(workspace, patch, changes),
         deleted_test_files=tuple(
             change.path for change in changes if change.mode == ABSENT and is_test_file(change.path)
         ),
         reverted_test_config=tuple(sorted(reverted_config | helpers)),
+        added_packages=packages,
     )
     if not affected_suites:
         return decide_verdict(patch, None, test_edits)
@@ -80,7 +83,7 @@ async def verify_patch(
     for number, suite in enumerate(affected_suites, start=1):
         role = name if number == 1 else f"{name}-{number}"
         verification = _SuiteVerification(
-            workspace, patch, parts, test_edits, suite, sandboxes, role, seconds, baseline_runs
+            workspace, patch, parts, test_edits, suite, sandboxes, patched, role, seconds, baseline_runs
         )
         verdicts.append(await verification.verdict(on_first_verdict))
         if verdicts[-1].partial:
@@ -158,6 +161,8 @@ class _SuiteVerification:
     test_edits: TestEdits
     suite: Suite
     sandboxes: Sandboxes
+    patched: Sandboxes
+    """Sandboxes for the runs with the patch, which also have the packages that it adds."""
     name: str
     seconds: int
     baseline_runs: BaselineRuns
@@ -370,8 +375,9 @@ class _SuiteVerification:
     async def _run_with_report(
         self, role: str, patch: Patch | None, only: tuple[str, ...]
     ) -> tuple[TestRun, RunnerReport]:
+        sandboxes = self.sandboxes if patch is None else self.patched
         run, report = await run_tests_with_report(
-            self.workspace, patch, self.suite, self.sandboxes, f"{self.name}-{role}", self.seconds, only
+            self.workspace, patch, self.suite, sandboxes, f"{self.name}-{role}", self.seconds, only
         )
         if run.ignored_options:  # else there is no need to wait for the baseline
             run = require_known_options(await self.baseline_runs.start(self.suite), run)

@@ -194,7 +194,7 @@ def _javascript_steps(manifests: Manifests) -> Iterator[InstallStep]:
     if "package.json" not in files:
         return
     declared = PACKAGE_MANAGER.fullmatch(str(manifests.package_json.get("packageManager", "")))
-    name, version = _package_manager(manifests) if declared is None else declared.group("name", "version")
+    name, version = find_package_manager(manifests)
     if name == "npm":
         has_lock = bool(files & {"package-lock.json", "npm-shrinkwrap.json"})
         install = "npm ci" if has_lock else "npm install --no-package-lock"
@@ -221,8 +221,11 @@ def _javascript_steps(manifests: Manifests) -> Iterator[InstallStep]:
     yield InstallStep(command=install, program="npm", fallback=fallback)
 
 
-def _package_manager(manifests: Manifests) -> tuple[str, str]:
-    """Returns the package manager that the lock file belongs to, with its version on npm."""
+def find_package_manager(manifests: Manifests) -> tuple[str, str]:
+    """Returns the package manager that package.json names or that the lock file belongs to, with its version."""
+    declared = PACKAGE_MANAGER.fullmatch(str(manifests.package_json.get("packageManager", "")))
+    if declared is not None:
+        return declared["name"], declared["version"]
     if "pnpm-lock.yaml" in manifests.files or "pnpm-workspace.yaml" in manifests.files:
         found = LOCKFILE_VERSION.search(manifests.pnpm_lock)
         return "pnpm", PNPM_BY_LOCKFILE.get(found[1], "9") if found else "9"

@@ -191,6 +191,13 @@ async def install_dependencies(
     setup = await find_setup(workspace, config)
     if setup is None:
         return sandboxes, None, ()
+    return await run_setup(workspace, setup, sandboxes, name=name, source=source, timeout=timeout)
+
+
+async def run_setup(
+    workspace: Workspace, setup: RepoSetup, sandboxes: Sandboxes, *, name: str, source: str, timeout: int
+) -> tuple[Sandboxes, EnvironmentPrepared, tuple[ConnectionSummary, ...]]:
+    """Runs the commands of a setup once. Returns the same values as `install_dependencies`."""
     started_at = time.monotonic()
     setup_run = _SetupRun(workspace, setup, sandboxes, name, started_at + timeout)
     problem: str | None = None

@@ -58,6 +58,10 @@ def _iter_conditions(verdict: Verdict, files: Iterable[str]) -> Iterator[Conditi
     for path in verdict.reverted_test_config:
         sentence = f"The tests ran without the change to {inline_code(path)}."
         yield Condition(kind="changed_test_config", sentence=sentence, path=path)
+    if packages := verdict.added_packages:
+        noun = "a package" if len(packages) == 1 else "packages"
+        sentence = f"The tests with the change ran with {noun} that it adds: {', '.join(map(inline_code, packages))}."
+        yield Condition(kind="added_packages", sentence=sentence)
     code = verdict.after.unexplained_exit_code if verdict.after else None
     if code and verdict.before and not verdict.before.unexplained_exit_code:
         sentence = f"The test command exits with {code} with this change, although no test fails."

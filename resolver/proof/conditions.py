@@ -14,6 +14,7 @@ ConditionKind = Literal[
     "deleted_test_file",
     "weakened_tests",
     "changed_test_config",
+    "added_packages",
     "failing_command",
 ]
 
@@ -65,6 +66,8 @@ def _summarize_kind(kind: ConditionKind, conditions: Sequence[Condition]) -> str
             return f"weakens the tests in {len(conditions)} {_plural('file', len(conditions))}"
         case "changed_test_config":
             return "changes the test configuration"
+        case "added_packages":
+            return "adds dependencies"
         case "failing_command":
             return "makes the test command fail"
 

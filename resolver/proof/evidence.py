@@ -62,13 +62,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class TestEdits:
-    """Changes of a patch to tests, according to its diff."""
+    """Changes of a patch to tests and to what they need, according to its diff."""
 
     __test__ = False  # Tells pytest that this is no test class.
 
     weakened_tests: tuple[str, ...] = ()
     deleted_test_files: tuple[str, ...] = ()
     reverted_test_config: tuple[str, ...] = ()
+    added_packages: tuple[str, ...] = ()
 
 
 NO_TEST_EDITS = TestEdits()

@@ -47,6 +47,7 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
         weakened_tests=verdicts[0].weakened_tests,
         deleted_test_files=verdicts[0].deleted_test_files,
         reverted_test_config=verdicts[0].reverted_test_config,
+        added_packages=verdicts[0].added_packages,
         partial=any(verdict.partial for verdict in verdicts),
         conditions=tuple(dict.fromkeys(chain.from_iterable(verdict.conditions for verdict in verdicts))),
         reason=deciding.reason,

@@ -1,0 +1,77 @@
+"""The packages that a patch adds are installed for the runs with the patch, and are a condition of the verdict."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from patchwright.resolver.domain import Patch, TestRun
+from patchwright.resolver.preparation.added_packages import find_added_packages, install_added_packages
+from patchwright.resolver.proof.evidence import Evidence, TestEdits
+from patchwright.resolver.verdict import decide_verdict
+from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.runtime.local_sandboxes import LocalSandboxes
+from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository, make_patch
+
+NPM = "npm install --no-save --no-package-lock --no-audit --no-fund --ignore-scripts"
+PIP = "python3 -m pip install --quiet --only-binary :all:"
+
+
+def package(**tables: object) -> str:
+    return json.dumps({"name": "x", **tables})
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "command"),
+    [
+        (
+            "package.json",
+            package(dependencies={"a": "1"}, devDependencies={"t": "1"}),
+            package(dependencies={"a": "2", "b": "^2.0.0 || 3"}, devDependencies={"@c/d": "~1"}),
+            f"{NPM} 'b@^2.0.0 || 3' '@c/d@~1'",
+        ),
+        ("web/package.json", package(), package(dependencies={"a": "*"}), f"cd web && {NPM} 'a@*'"),
+        ("package.json", package(), package(dependencies={"a": "git+ssh://e/a", "b": "npm:c@1"}), ""),
+        ("package.json", package(), package(dependencies={"a": "1; reboot", "-g": "1"}), ""),
+        (
+            "pyproject.toml",
+            '[project]\ndependencies = ["a>=1"]\n',
+            '[project]\ndependencies = ["A>=2", "b[x]>=1; python_version>\'3\'"]\n[dependency-groups]\ntest = ["c"]\n',
+            f"{PIP} 'b[x]>=1; python_version>'\"'\"'3'\"'\"'' c",
+        ),
+        ("requirements-dev.txt", "a\n", "-e .\nb==1  # why\nc @ https://e/c\n./d\n", f"{PIP} b==1"),
+        ("notes.txt", "a\n", "b\n", ""),
+    ],
+)
+async def test_only_new_packages_of_the_index_are_installed(
+    path: str,
+    old: str,
+    new: str,
+    command: str,
+    repository: Repository,
+    workspaces: WorkspaceFactory,
+    tmp_path: Path,
+) -> None:
+    sandboxes = LocalSandboxes(tmp_path / "sandboxes", HOST_ENVIRONMENT)
+    repository.commit({path: old})
+    async with workspaces.local(repository.path) as workspace:
+        patch = await make_patch(workspace, sandboxes, {path: new})
+        changes = await workspace.list_changes(patch)
+        steps, _ = await find_added_packages(workspace, patch, changes)
+        unchanged = await install_added_packages(workspace, patch, changes, sandboxes, "run")
+    assert [step.command for step in steps] == ([command] if command else [])
+    assert unchanged == (sandboxes, ())  # local sandboxes store no layers
+
+
+def test_added_packages_are_a_condition() -> None:
+    before, after = (
+        TestRun(command="c", results={"a": result}, exit_code=0, seconds=1, output="")
+        for result in ("failed", "passed")
+    )
+    patch = Patch(base_sha="0" * 40, diff=b"diff --git a/a b/a\n")
+    verdict = decide_verdict(patch, Evidence(before, after), TestEdits(added_packages=("a", "b")))
+    assert verdict.kind == "conditional"
+    assert (
+        verdict.conditions[0].sentence
+        == "The tests with the change ran with packages that it adds: `a`, `b`."
+    )
