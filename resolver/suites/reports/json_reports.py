@@ -109,11 +109,18 @@ class _MochaReport(LenientModel):
     passes: tuple[_MochaTest, ...]
     failures: tuple[_MochaTest, ...]
     pending: tuple[_MochaTest, ...] = ()
+    unfinished: _MochaTest | None = None
+    """The test that ran when the process ended before the last test."""
 
 
 def parse_mocha(content: bytes, root: str) -> RunnerReport:
-    """Parses a report of mocha. A hook that fails is reported as a failed test with the hook's name."""
+    """Parses a report of mocha. A hook that fails is reported as a failed test with the hook's name. If the process
+    ended early, the file of the running test gets the result "error", and the finished tests count.
+    """
     parsed = _MochaReport.model_validate_json(content)
+    unfinished = parsed.unfinished
+    if unfinished is not None and not unfinished.file:
+        raise InvalidReport("the test report ends before the last test")
     collected = ReportBuilder(root)
     outcomes: tuple[tuple[tuple[_MochaTest, ...], TestStatus], ...] = (
         (parsed.passes, "passed"),
@@ -132,6 +139,9 @@ def parse_mocha(content: bytes, root: str) -> RunnerReport:
             )
     found = {"tests": len(parsed.tests), "passes": len(parsed.passes), "failures": len(parsed.failures)}
     collected.check_totals(parsed.stats.model_dump(), found | {"pending": len(parsed.pending)})
+    if unfinished is not None:
+        message = f"mocha ended during this test: {unfinished.fullTitle}"
+        collected.add(collected.relative_path(unfinished.file or ""), "error", message)
     return collected.build()
 
 

@@ -85,6 +85,15 @@ def test_wrong_totals_of_mocha_and_rspec_are_rejected() -> None:
         json_reports.parse_rspec(json.dumps(rspec).encode(), "/w")
 
 
+def test_the_finished_tests_of_mocha_count_if_its_process_ended_early() -> None:
+    one, two = ({"fullTitle": name, "file": "/w/t.js"} for name in ("one", "two"))
+    report = {"tests": [one], "passes": [], "failures": [one], "unfinished": two}
+    results = json_reports.parse_mocha(json.dumps(report).encode(), "/w").results
+    assert results == {"t.js::one": "failed", "t.js": "error"}
+    with pytest.raises(InvalidReport, match="ends before the last test"):
+        json_reports.parse_mocha(json.dumps({**report, "unfinished": {"fullTitle": "two"}}).encode(), "/w")
+
+
 def test_a_spec_that_could_not_be_loaded_is_an_error() -> None:
     text = "\nAn error occurred while loading ./spec/a_spec.rb.\nFailure/Error: require 'no'\n"
     report = {"examples": [], "summary": {"errors_outside_of_examples_count": 1}, "messages": [text]}
