@@ -27,9 +27,10 @@ PNPM_BY_LOCKFILE = {
     "6": "8",
 }  # the major version of pnpm that writes this version of pnpm-lock.yaml
 
-ENVIRONMENT_INSTALLER = "environment_installer.py"
 INSTALLER_VARIABLE = "PATCHWRIGHT_INSTALLER"
-"""Environment variable with the path of ENVIRONMENT_INSTALLER in the sandbox."""
+NPM_INSTALLER_VARIABLE = "PATCHWRIGHT_NPM_INSTALLER"
+INSTALLERS = {INSTALLER_VARIABLE: "environment_installer.py", NPM_INSTALLER_VARIABLE: "npm_installer.cjs"}
+"""The programs of this package that steps may start, by the environment variable with their path in the sandbox."""
 
 PIP = "python3 -m pip install --quiet"
 _INSTALL_UV = f"command -v uv >/dev/null || {PIP} uv"
@@ -199,9 +200,11 @@ def _javascript_steps(manifests: Manifests) -> Iterator[InstallStep]:
         has_lock = bool(files & {"package-lock.json", "npm-shrinkwrap.json"})
         install = "npm ci" if has_lock else "npm install --no-package-lock"
         options = "--no-audit --no-fund"
-        yield InstallStep(
-            command=f"{install} {options}", program="npm", fallback=f"{install} {options} --ignore-scripts"
+        # Without a lock file, packages that cannot be had are left out, too.
+        fallback = (
+            f"{install} {options} --ignore-scripts" if has_lock else f'node "${NPM_INSTALLER_VARIABLE}"'
         )
+        yield InstallStep(command=f"{install} {options}", program="npm", fallback=fallback)
         return
     # Yarn's package on npm ends with version 1; later versions are in another package.
     is_berry = name == "yarn" and not version.startswith(("1", "0"))

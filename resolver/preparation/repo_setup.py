@@ -14,8 +14,7 @@ from pathlib import Path
 from patchwright.resolver import reply_texts
 from patchwright.resolver.errors import ResolverError
 from patchwright.resolver.preparation.install_steps import (
-    ENVIRONMENT_INSTALLER,
-    INSTALLER_VARIABLE,
+    INSTALLERS,
     PIP,
     InstallStep,
     Manifests,
@@ -48,7 +47,6 @@ MAX_MANIFEST_BYTES = 1 << 20  # bytes of a manifest
 MAX_PROJECT_DIRS = 10  # maximum number of directories below the root that are set up
 MAX_CHECK_ROUNDS = 4  # a package that was missing can hide that another one is missing
 CHECK_TIMEOUT = 120  # seconds
-INSTALLER = Path(__file__).with_name(ENVIRONMENT_INSTALLER)
 
 # Files that decide which dependencies are installed. If one of them changes, a new layer is created.
 MANIFESTS = re.compile(
@@ -109,7 +107,7 @@ async def find_setup(workspace: Workspace, config: RepoConfig) -> RepoSetup | No
     lines = (
         *(step.command for step in steps),
         *check.commands,
-        INSTALLER.read_text(),
+        *map(_read_installer, INSTALLERS.values()),
         *(f"{path} {id}" for path, id in sorted(manifests.items())),
     )
     return RepoSetup(steps=steps, key=hashlib.sha256("\0".join(lines).encode()).hexdigest(), check=check)
@@ -246,10 +244,9 @@ class _SetupRun:
         try:
             await self._workspace.send_to(sandbox)
             await self._send_script(sandbox)
-            installer = await asyncio.to_thread(INSTALLER.read_bytes)
-            await sandbox.act(
-                WriteBytes(path=f"{sandbox.scratch}/{ENVIRONMENT_INSTALLER}", content=installer)
-            )
+            for file in INSTALLERS.values():
+                content = (await asyncio.to_thread(_read_installer, file)).encode()
+                await sandbox.act(WriteBytes(path=f"{sandbox.scratch}/{file}", content=content))
             for step in self._setup.steps:
                 await self._run_step(sandbox, step)
             if len(self.missing_programs) == len(self._setup.steps):
@@ -338,14 +335,18 @@ class _SetupRun:
     async def _execute(
         self, sandbox: Sandbox, command: str, timeout: int, environment: Mapping[str, str] | None = None
     ) -> Observation:
-        installer = {INSTALLER_VARIABLE: f"{sandbox.scratch}/{ENVIRONMENT_INSTALLER}"}
+        installers = {variable: f"{sandbox.scratch}/{file}" for variable, file in INSTALLERS.items()}
         return await sandbox.act(
             Execute(
                 argv=("bash", "-c", f"exec 2>&1; {command}"),
-                env={"CI": "true", **installer, **(environment or {})},
+                env={"CI": "true", **installers, **(environment or {})},
                 timeout=min(timeout, MAX_TIMEOUT),
             )
         )
+
+
+def _read_installer(file: str) -> str:
+    return Path(__file__).with_name(file).read_text()
 
 
 # What pip, uv and poetry write if they reject the version of Python.

@@ -1,7 +1,8 @@
-"""The program in the sandbox that lets tox, nox or hatch install its test environment."""
+"""The programs in the sandbox that install a test environment, or what can be had of npm's packages."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,3 +73,28 @@ def test_the_tool_installs_into_the_projects_interpreter(tool: str, tmp_path: Pa
         f"arguments: {INSTALLED[tool].format(*version)}",
         f"targets: {sys.executable} {sys.executable}",
     ]
+
+
+# Fails like npm if package.json contains a package that the registry does not have; else notes what it installs.
+NPM = """\
+#!/bin/sh
+grep -q '"lost' package.json && exit 1
+case "$*" in *--no-package-lock*) cp package.json installed.json;; esac
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.parametrize(
+    ("packages", "installed"), [("a b c", "a b c"), ("a lost b lost2 c", "a b c"), ("lost", "")]
+)
+def test_npm_installs_what_can_be_had(packages: str, installed: str, tmp_path: Path) -> None:
+    (tmp_path / "npm").write_text(NPM)
+    (tmp_path / "npm").chmod(0o755)
+    text = json.dumps({"dependencies": {"d": "1"}, "devDependencies": dict.fromkeys(packages.split(), "1")})
+    (tmp_path / "package.json").write_text(text)
+    installer = Path(environment_installer.__file__).with_name("npm_installer.cjs")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["node", installer], cwd=tmp_path, env=environment, check=True, timeout=60)
+    found = json.loads((tmp_path / "installed.json").read_text())
+    assert (found["dependencies"], list(found["devDependencies"])) == ({"d": "1"}, installed.split())
+    assert (tmp_path / "package.json").read_text() == text
