@@ -45,10 +45,12 @@ def find_suite(project: ProjectDir) -> Suite | None:
     declared = next(_find_declared_commands(project), None) or project.find_declared("pytest", "unittest")
     tests = project.match_files(TEST_FILES)
     source = "PYTHONPATH=src " if project.match_files(SRC_LAYOUT_FILES) else ""
+    settings = _old_setup_cfg_options(project)
     if declared and (command := normalize_command(declared.command)):
+        command = command.replace("python3 -m pytest", f"python3 -m pytest{settings}", 1)
         return project.make_suite(source + command, declared.runner, declared.command_reason)
     if not tests:
-        return _find_test_modules(project, source)
+        return _find_test_modules(project, f"{source}python3 -m pytest{settings}")
     test_texts = [project.contents[path] for path in tests if path in project.contents]
     if test_texts and all(_uses_unittest(text) for text in test_texts) and not _mentions_pytest(project):
         start = _discovery_start(tests, frozenset(project.files))
@@ -60,21 +62,34 @@ def find_suite(project: ProjectDir) -> Suite | None:
                 f"No test command is configured, and {summarize_files(tests)} use unittest.",
             )
     return project.make_suite(
-        f"{source}python3 -m pytest",
+        f"{source}python3 -m pytest{settings}",
         "pytest",
         f"No test command is configured, and {summarize_files(tests)} can be run by pytest.",
     )
 
 
-def _find_test_modules(project: ProjectDir, source: str) -> Suite | None:
+def _find_test_modules(project: ProjectDir, pytest: str) -> Suite | None:
     modules = project.match_files(TEST_MODULES)[:MAX_TEST_MODULES]
     if not modules or "manage.py" in project.files:
         return None
     return project.make_suite(
-        f"{source}python3 -m pytest {' '.join(map(shlex.quote, modules))}",
+        f"{pytest} {' '.join(map(shlex.quote, modules))}",
         "pytest",
         f"No test command is configured, and {summarize_files(modules)} can be run by pytest.",
     )
+
+
+def _old_setup_cfg_options(project: ProjectDir) -> str:
+    """Returns options with the settings in the section `[pytest]` of setup.cfg. pytest 4 and later stop because of this
+    section, so it must not read the file.
+    """
+    ini = parse_ini_or_empty(project.contents.get("setup.cfg"))
+    if is_pytest_configured(project) or not ini.has_section("pytest"):
+        return ""
+    settings = dict(ini.items("pytest"))
+    options = ["", "-c /dev/null", "--rootdir=.", settings.pop("addopts", None) or ""]
+    options += [f"-o {shlex.quote(f'{name}={value or str()}')}" for name, value in settings.items()]
+    return " ".join(options)
 
 
 def is_pytest_configured(project: ProjectDir) -> bool:

@@ -5,6 +5,8 @@ import shutil
 import pytest
 
 from patchwright.resolver.domain import TestRun
+from patchwright.resolver.settings.settings import RepoConfig
+from patchwright.resolver.suites.discovery import detect_suites
 from patchwright.resolver.suites.run_problems import require_known_options
 from patchwright.resolver.suites.suite import Suite
 
@@ -16,6 +18,20 @@ async def run_pytest(open_verifier, files: dict[str, str], command: str = "pytho
     async with open_verifier({"test_x.py": FAILING_FIRST, **files}) as verifier:
         run: TestRun = await verifier.run(Suite(command=command, runner="pytest", command_reason=""))
         return run
+
+
+async def test_settings_of_old_pytest_in_setup_cfg_count(open_verifier) -> None:
+    """pytest 4 and later refuse to start if setup.cfg has a section `[pytest]`."""
+    files = {"setup.cfg": "[pytest]\npython_files = tests.py\naddopts = -q\n", "code/tests.py": FAILING_FIRST}
+    suite = detect_suites(tuple(files), files, RepoConfig()).primary
+    assert suite is not None
+    run = await run_pytest(open_verifier, files, suite.command)
+    named = {test.replace("test_x", "code/tests"): result for test, result in ALL.items()}
+    assert (run.problem, run.results) == (None, named), run.output
+    files = {"setup.cfg": files["setup.cfg"], "test_x.py": ""}
+    assert detect_suites(tuple(files), files, RepoConfig()).all[0].command == (
+        "python3 -m pytest -c /dev/null --rootdir=. -q -o python_files=tests.py"
+    )
 
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
