@@ -101,6 +101,16 @@ PACKAGE_BY_FIXTURE = {
     "time_machine": "time-machine",
 }
 
+# Errors in old projects that do not limit the version of a package, and the releases before the one that broke them.
+OLDER_PACKAGE_BY_ERROR = {
+    r"cannot import name '((eval)?context\w+|environment\w+|Markup|escape)' from 'jinja2'": ("jinja2<3.1"),
+    r"cannot import name 'soft_unicode' from 'markupsafe'": "markupsafe<2.1",
+    r"cannot import name 'url_(quote|unquote|encode|decode|parse)' from 'werkzeug.urls'": "werkzeug<3",
+    r"cannot import name 'json' from 'itsdangerous'": "itsdangerous<2.1",
+    r"module 'numpy' has no attribute '(bool|int|float|object|complex|str)'": "numpy<1.24",
+    r"`np\.\w+` was removed in the NumPy 2\.0 release": "numpy<2",
+}
+
 _MODULE = re.compile(r"No module named '?(\w+)")
 _OPTIONS = re.compile(r"error: unrecognized arguments: (.*)")
 _SETTING = re.compile(r"Unknown config option: (\w+)")
@@ -152,6 +162,9 @@ def _missing_packages(output: str, check: TestCheck) -> Iterator[str]:
             yield PACKAGE_BY_MODULE[module]
         elif module not in check.own_modules and _normalize(module) in check.declared:
             yield module
+    for error, package in OLDER_PACKAGE_BY_ERROR.items():
+        if re.search(error, output):
+            yield package
     for options in _OPTIONS.findall(output):
         for option, package in PACKAGE_BY_OPTION.items():
             if re.search(rf"(?<![\w-])(?:{option})", options):

@@ -312,6 +312,7 @@ class _SetupRun:
     async def _install_missing_packages(self, sandbox: Sandbox) -> None:
         """Starts pytest without running a test, and installs what it misses. Does nothing if there is no time left."""
         environment = {"PYTEST_ADDOPTS": CHECK_OPTIONS, "PYTHONDONTWRITEBYTECODE": "1"}
+        tried = set[str]()
         for check_command in self._setup.check.commands:
             for _ in range(MAX_CHECK_ROUNDS):
                 if self._remaining_seconds < 1:
@@ -319,14 +320,22 @@ class _SetupRun:
                 timeout = min(self._remaining_seconds, CHECK_TIMEOUT)
                 result = await self._execute(sandbox, check_command, timeout, environment)
                 output = result.stdout.decode(errors="replace") if isinstance(result, ExecuteResult) else ""
-                packages = find_missing_packages(output, self._setup.check)
-                command = f"{PIP} {shlex.join(packages)}"
-                if not packages or command in self.added_commands:
+                found = find_missing_packages(output, self._setup.check)
+                packages = [package for package in found if package not in tried]
+                if not packages:
                     break
-                self.added_commands.append(command)
-                if problem := await self._run_command(sandbox, command):
+                tried.update(packages)
+                problem = await self._install_package(sandbox, packages)
+                if problem and len(packages) > 1:  # Install those that exist.
+                    problems = [await self._install_package(sandbox, [package]) for package in packages]
+                    self.failures += [each for each in problems if each]
+                elif problem:
                     self.failures.append(problem)
-                    break
+
+    async def _install_package(self, sandbox: Sandbox, packages: list[str]) -> str | None:
+        """Returns why the packages could not be installed, or None if they are installed."""
+        self.added_commands.append(f"{PIP} {shlex.join(packages)}")
+        return await self._run_command(sandbox, self.added_commands[-1])
 
     @property
     def _remaining_seconds(self) -> int:

@@ -99,6 +99,14 @@ def test_only_declared_and_known_packages_are_installed() -> None:
     }
 
 
+def test_an_older_release_is_installed_if_a_newer_one_broke_the_project() -> None:
+    output = """ImportError: Error importing plugin "a": cannot import name 'contextfunction' from 'jinja2' (/b.py)
+E   AttributeError: module 'numpy' has no attribute 'float'.
+E   ImportError: cannot import name 'missing' from 'jinja2' (/b.py)
+"""
+    assert find_missing_packages(output, find_check(Suites(), (), ())) == ("jinja2<3.1", "numpy<1.24")
+
+
 def test_pytest_checks_the_suites_of_pytest_and_unittest() -> None:
     go = PYTEST.model_copy(update={"runner": "go"})
     assert find_check(Suites(all=(PYTEST, UNITTEST, go)), (), ()).commands == (

@@ -170,6 +170,26 @@ async def test_a_step_that_fails_is_reported_and_the_others_run(
     assert [warning.partition("` ")[2] for warning in prepared.warnings] == warnings
 
 
+async def test_a_missing_package_that_does_not_exist_stops_no_other_one(
+    repository: Repository, workspaces: WorkspaceFactory, tmp_path: Path
+) -> None:
+    repository.commit({"setup.py": "", "test_a.py": "", "tox.ini": "[x]\ndeps = internal\n"})
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    missing = "echo No module named internal; echo No module named yaml"
+    python.write_text(
+        PYTHON.replace("*-test.txt", "internal").replace("|| exit 0", f"|| {{ {missing}; exit 1; }}")
+    )
+    python.chmod(0o755)
+    sandboxes = SetupSandboxes(tmp_path / "boxes", {"PATH": f"{python.parent}:/usr/bin:/bin"})
+    async with workspaces.local(repository.path) as workspace:
+        _, prepared, _ = await install_dependencies(
+            workspace, RepoConfig(), sandboxes, name="x", source="x", timeout=60
+        )
+    assert Path(f"{python}.had").read_text().splitlines() == [ALL_EXTRAS, "PyYAML"]
+    assert prepared is not None and len(prepared.warnings) == 1
+
+
 @pytest.fixture
 async def online() -> AsyncIterator[DockerSandboxes]:
     """Docker sandboxes that can reach the default hosts."""
