@@ -14,6 +14,7 @@ _KILLED = re.compile(r"^\s*(?:signal: ['\"]?SIG|expired: )", re.MULTILINE)
 _PLAN = re.compile(r"( *)1\.\.(\d+)\b")
 # Old versions of tap print the tests of all files at one level, as tape does.
 _FLAT = re.compile(rb"^# tests \d+\s*$", re.MULTILINE)
+_SUBTEST_HEADING = b"# Subtest: "
 _TOTAL = re.compile(r"(?:tests|pass|fail)\s+\d+|ok")
 _FILE_NAME = re.compile(r"[^\s:]*[^\s:/]\.\w{1,4}")
 SUBTEST_INDENT = 4  # spaces of indentation per level of subtests
@@ -30,7 +31,7 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
     not be run. If a test or file ended before all its subtests did, it failed, and the finished subtests count.
     Source: testanything.org, versions 13 and 14.
     """
-    if _FLAT.search(content) and b"# Subtest" not in content:
+    if _FLAT.search(content) and _SUBTEST_HEADING not in content:
         return parse_tape(content, root)
     levels = [_TapLevel()]
     diagnostic: list[str] | None = None
@@ -63,8 +64,10 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
 
 def parse_tape(content: bytes, root: str) -> RunnerReport:
     """Parses the output of the JavaScript runner tape, which prints TAP. A test is a heading together with
-    all assertions below this heading. The assertions rarely have names.
+    all assertions below this heading. The assertions rarely have names. Test files that use tap print subtests.
     """
+    if _SUBTEST_HEADING in content:
+        return parse_tap(content, root)
     collected, heading, count, planned = ReportBuilder(root), "", 0, None
     for line in content.decode(errors="replace").splitlines():
         if point := _TEST_POINT.fullmatch(line):

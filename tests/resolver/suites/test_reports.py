@@ -265,6 +265,11 @@ def test_a_tape_test_is_a_heading_with_its_assertions() -> None:
     }
 
 
+def test_files_that_use_tap_may_be_started_by_tape() -> None:
+    text = "TAP version 13\n    # Subtest: adds\n    ok 1 - one\n    1..1\nok 1 - adds\n1..1\n"
+    assert text_reports.parse_tape(text.encode(), "/w").results == {"adds > one": "passed"}
+
+
 def test_the_tests_of_old_versions_of_tap_have_the_names_of_their_headings() -> None:
     text = "# a.js\n# TAP version 13\n# adds\nok 1 equal\nnot ok 2 equal\n# tests 2\n# fail 1\n# ok\n"
     text += "not ok 3 test/a.js\n\n1..3\n"
