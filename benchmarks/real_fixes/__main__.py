@@ -57,8 +57,12 @@ def read_results(path: Path) -> list[TrialResult]:
 
 
 def measure(results: list[TrialResult]) -> list[Result]:
-    """Returns the share of right patches that are called fixed or conditional, and the number of wrong ones."""
-    upstream = [each for each in results if each.patch == "upstream"]
+    """Returns the share of right patches that are called fixed or conditional, and the number of wrong ones.
+
+    Pairs for which other kinds of verdict are right, too, are no part of the share.
+    """
+    provable = {get_pair_id(pair) for pair in load_pairs() if set(pair.verdicts) <= set(FIX_KINDS)}
+    upstream = [each for each in results if each.patch == "upstream" and each.pair in provable]
     recall = 100 * sum(each.kind in FIX_KINDS for each in upstream) / max(1, len(upstream))
     false = sum(each.kind in FIX_KINDS for each in results if each.patch != "upstream")
     return [
