@@ -18,11 +18,15 @@ MAX_OUTPUT = 500_000  # characters of pytest's output; the errors are at the end
 MAX_PACKAGES = 20  # packages that are installed at once
 
 PACKAGE_BY_MODULE = {
+    "OpenSSL": "pyOpenSSL",
+    "PIL": "Pillow",
     "attr": "attrs",
     "bs4": "beautifulsoup4",
     "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
     "freezegun": "freezegun",
     "hypothesis": "hypothesis",
+    "jwt": "PyJWT",
     "mock": "mock",
     "parameterized": "parameterized",
     "pkg_resources": "setuptools<81",  # later versions do not contain the module

@@ -47,9 +47,10 @@ def is_pytest_file(path: str) -> bool:
 
 
 def is_test_file(path: str) -> bool:
-    """Returns True if the file contains tests according to its name."""
-    name = PurePosixPath(path).name
-    return TEST_FILE_NAMES.fullmatch(name) is not None and not is_runner_config(path)
+    """Returns True if the file contains tests according to its path."""
+    *directories, name = PurePosixPath(path).parts
+    is_named_test = name == "test.py" and not TEST_DIRECTORIES.isdisjoint(directories)
+    return (is_named_test or TEST_FILE_NAMES.fullmatch(name) is not None) and not is_runner_config(path)
 
 
 def is_runner_config(path: str) -> bool:

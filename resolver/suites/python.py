@@ -23,7 +23,7 @@ from patchwright.resolver.suites.suite import Suite
 
 TEST_FILES = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py")
 # pytest collects these modules only if the command names them. If there is a `manage.py`, it runs them.
-TEST_MODULES = re.compile(r"(?:.*/)?tests\.py")
+TEST_MODULES = re.compile(r"(?:.*/)?tests\.py|(?:(?:.*/)?tests?/)?test\.py")
 MAX_TEST_MODULES = 20
 MANIFESTS = re.compile(r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|pytest\.ini|noxfile\.py")
 SRC_LAYOUT_FILES = re.compile(r"src/[^/]+(?:/__init__)?\.py")

@@ -226,7 +226,7 @@ def test_a_runner_that_stops_for_want_of_the_patch_fails_all_its_tests(
         ("pyproject.toml", "config related"), (".github/workflows/ci.yml", "config related"),
         ("src/sitecustomize.py", "config related"), ("evil.pth", "config related"),
         ("src/pytest.py", "config related"), ("lib/pytest.py", ""), ("vitest.config.ts", "config related"),
-        ("spec_helper.rb", "config related"),
+        ("spec_helper.rb", "config related"), ("tests/test.py", "test related"), ("calc/test.py", ""),
     ],
 )  # fmt: skip
 def test_files_are_classified_by_their_role_in_test_runs(path: str, kinds: str) -> None:

@@ -41,6 +41,8 @@ def test_modules_named_tests_are_run_by_name_except_in_a_django_project() -> Non
     tree = {"one/tests.py": "", "one/code.py": "", "two parts/tests.py": ""}
     assert detect_primary(tree)[0] == "python3 -m pytest one/tests.py 'two parts/tests.py'"
     assert detect({**tree, "manage.py": ""}).primary is None
+    assert detect_primary({"tests/test.py": ""})[0] == "python3 -m pytest tests/test.py"
+    assert detect({"package/test.py": ""}).primary is None
     assert detect_primary({**tree, "one/test_code.py": ""})[0] == "python3 -m pytest"
 
 
