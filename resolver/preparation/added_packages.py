@@ -3,6 +3,9 @@
 The setup installs what the base commit needs. A fix that needs another package could not be tested there. Only packages
 that the base commit's manifest does not name are added, from the package index and without their install scripts, so
 that a patch cannot replace a test runner this way. A person has to agree to them: they are a condition of the verdict.
+
+Many releases name the packages of their tests nowhere. So a known library for tests is added, too, if a test of the
+patch imports it and no file of the base commit mentions it.
 """
 
 import hashlib
@@ -21,7 +24,10 @@ from patchwright.resolver.preparation.install_steps import (
     Manifests,
     find_package_manager,
 )
+from patchwright.resolver.preparation.missing_packages import PACKAGE_BY_MODULE
 from patchwright.resolver.preparation.repo_setup import MAX_MANIFEST_BYTES, RepoSetup, run_setup
+from patchwright.resolver.proof.affected_tests import find_mentions
+from patchwright.resolver.proof.file_classifier import is_test_related
 from patchwright.resolver.suites.project_dir import get_table, parse_json_or_empty, parse_toml_or_empty
 from patchwright.resolver.workspaces import ABSENT, Workspace
 from patchwright.runtime.sandbox import Sandboxes
@@ -34,6 +40,10 @@ _NPM_RANGE = re.compile(r"[\w.^~<>=|* +-]+")  # no URL, path, or alias
 _REQUIREMENT = re.compile(
     r"(?P<name>[A-Za-z\d][\w.-]*)\s*(?:\[[\w\s,.-]*\])?\s*(?:[<>=!~][\w\s.,*+!<>=~-]*)?(?:;.*)?"
 )
+TEST_LIBRARIES = frozenset(
+    "freezegun hypothesis mock parameterized pretend requests_mock responses sybil testfixtures".split()
+)
+_IMPORTED = re.compile(r"^\s*(?:import|from)\s+(\w+)", re.MULTILINE)
 _ADD_COMMANDS = {
     "npm": "npm install --no-save --no-package-lock --no-audit --no-fund --ignore-scripts",
     "pnpm": "pnpm add --ignore-scripts",
@@ -91,7 +101,26 @@ async def find_added_packages(
         if added := {package: requirement for package, requirement in new.items() if package not in old}:
             steps.append(await _make_step(workspace, change.path, added))
             packages += added
+    if libraries := await _find_test_libraries(workspace, patch, changes):
+        steps.append(await _make_step(workspace, "", {name: name for name in libraries}))
+        packages += [name for name in libraries if name not in packages]
     return tuple(steps), tuple(packages)
+
+
+async def _find_test_libraries(
+    workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...]
+) -> list[str]:
+    """Returns the packages that only the patch's tests import."""
+    names = set[str]()
+    for change in changes:
+        is_test = change.path.endswith(".py") and is_test_related(change.path)
+        if is_test and change.mode != ABSENT and change.size <= MAX_MANIFEST_BYTES:
+            text = (await workspace.read_patched(patch, change.path) or b"").decode(errors="replace")
+            names |= TEST_LIBRARIES.intersection(_IMPORTED.findall(text))
+    files = set(await workspace.list_files()) if names else set()
+    return [
+        PACKAGE_BY_MODULE[name] for name in sorted(names) if not await find_mentions(workspace, files, {name})
+    ]
 
 
 async def _make_step(workspace: Workspace, manifest: str, added: dict[str, str]) -> InstallStep:

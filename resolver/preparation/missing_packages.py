@@ -33,6 +33,7 @@ PACKAGE_BY_MODULE = {
     "pretend": "pretend",
     "requests_mock": "requests-mock",
     "responses": "responses",
+    "roman": "roman",
     "setuptools": "setuptools",
     "six": "six",
     "sybil": "sybil",

@@ -41,6 +41,10 @@ def package(**tables: object) -> str:
         ),
         ("requirements-dev.txt", "a\n", "-e .\nb==1  # why\nc @ https://e/c\n./d\n", f"{PIP} b==1"),
         ("notes.txt", "a\n", "b\n", ""),
+        ("tests/test_a.py", "", "import mock_server\nfrom hypothesis import given\n", f"{PIP} hypothesis"),
+        ("tests/test_a.py", "", "import unknown\nimport yaml\n", ""),
+        ("tests/test_a.py", "x = 'hypothesis'\n", "import hypothesis\n", ""),
+        ("code.py", "", "import hypothesis\n", ""),
     ],
 )
 async def test_only_new_packages_of_the_index_are_installed(
