@@ -157,7 +157,8 @@ def _find_references(path: str, text: str) -> Iterator[_Reference]:
     elif suffix in _SHELL_SUFFIXES and not name.startswith("."):
         yield from _find_shell_references(text)
         return
-    if is_runner_config(path):
+    # The keys of Python's manifests have other meanings, such as the file with the package's version.
+    if is_runner_config(path) and name not in ("pyproject.toml", "setup.cfg"):
         for match in _LOADING_KEY.finditer(text):
             yield from (_Reference(word, "loaded") for word in _WORD.findall(match["value"]))
     for match in _IMPORT.finditer(text):

@@ -109,3 +109,12 @@ async def test_what_a_makefile_starts_and_includes_is_found(
 async def test_a_suite_below_the_root_has_its_own_files(find) -> None:
     files = {"web/package.json": package(scripts={"test": "mocha -r ./globals.js"})}
     assert await find(files, "web/globals.js globals.js", directory="web") == "web/globals.js"
+
+
+async def test_the_file_with_a_python_project_s_version_is_not_loaded(find) -> None:
+    files = {
+        "pyproject.toml": '[tool.setuptools.dynamic]\nversion = {file = "calc/VERSION"}\n'
+        '[tool.hatch.build.hooks.vcs]\nversion-file = "calc/_version.py"\n',
+        "setup.cfg": "[options]\nversion = file: calc/VERSION\n",
+    }
+    assert await find(files, "calc/VERSION calc/_version.py", "python3 -m pytest", "pytest") == ""
