@@ -91,7 +91,7 @@ class HandlerScenario:
 
     async def wait_for_reactions(self, thing: Issue | Comment) -> list[str]:
         """Waits for the first reaction and returns all reactions."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not thing.reactions:
                 await asyncio.sleep(0.02)
         return [one.content for one in thing.reactions]

@@ -268,7 +268,7 @@ async def test_a_job_canceled_between_two_tries_cleans_up(queue: JobQueue) -> No
 
     await queue.put(job())
     async with running_worker(queue, handler):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (known := await queue.get_record(job().id)) is None or (known.state, known.tries) != (
                 "queued",
                 1,

@@ -315,12 +315,10 @@ async def test_a_program_past_its_timeout_is_killed_with_its_group(sandbox: Sand
 
 
 async def test_a_program_that_leaves_a_child_behind_delays_nothing(sandbox: Sandbox) -> None:
-    result = await sandbox.act(Execute(argv=("sh", "-c", "sleep 71 & echo done"), timeout=20))
-    assert (
-        isinstance(result, ExecuteResult)
-        and (result.exit_code, result.stdout) == (0, b"done\n")
-        and result.seconds < 5
-    )
+    # If it waited for the child or for the timeout, the test would reach its own time limit.
+    result = await sandbox.act(Execute(argv=("sh", "-c", "sleep 710 & echo done"), timeout=700))
+    assert isinstance(result, ExecuteResult)
+    assert (result.exit_code, result.stdout) == (0, b"done\n")
 
 
 async def test_a_program_that_does_not_exist_is_an_observation(sandbox: Sandbox) -> None:

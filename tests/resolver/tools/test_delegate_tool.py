@@ -266,7 +266,7 @@ async def test_after_a_kill_finished_reports_are_kept_and_the_rest_is_billed(tmp
     )
     async with delegating_run(tmp_path, model, boxes) as run:
         working = asyncio.create_task(run.agent.run(run.log))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(boxes.opened) < 2 or not boxes.opened["job-7-sub-2"].hangs.is_set():
                 await asyncio.sleep(0.01)
         working.cancel()

@@ -227,7 +227,7 @@ async def test_a_micro_agent_killed_at_work_is_reported_as_unfinished(
     model = MultiAgentModel([reply_with_calls("ask_find-callers", INPUT)], {TASK: [RunShell(command="hang")]})
     async with delegating_run(tmp_path, model, skills=[skill]) as run:
         working = asyncio.create_task(run.agent.run(run.log))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not run.sent or not run.sent[0].hangs.is_set():
                 await asyncio.sleep(0.01)
         working.cancel()

@@ -39,7 +39,7 @@ async def test_the_second_process_waits_until_the_first_has_ended_even_by_a_kill
     assert directory == ["waits"]
     other.kill()
     await other.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await coming
     await come()
     assert directory == ["waits", "in", "in"]
