@@ -1,8 +1,9 @@
 """Installs the packages that a patch adds to the dependencies, for the test runs with the patch.
 
 The setup installs what the base commit needs. A fix that needs another package could not be tested there. Only packages
-that the base commit's manifest does not name are added, from the package index and without their install scripts, so
-that a patch cannot replace a test runner this way. A person has to agree to them: they are a condition of the verdict.
+that the same manifest does not name at the base commit are added, from the package index and without their install
+scripts. Such a package can still affect the test runs, for example if it contains a plugin of pytest. So a person has
+to agree to it: it is a condition of the verdict.
 
 Many releases name the packages of their tests nowhere. So a known library for tests is added, too, if a test of the
 patch imports it and no file of the base commit mentions it.

@@ -194,7 +194,7 @@ def _javascript_steps(manifests: Manifests) -> Iterator[InstallStep]:
     files = manifests.files
     if "package.json" not in files:
         return
-    declared = PACKAGE_MANAGER.fullmatch(str(manifests.package_json.get("packageManager", "")))
+    declared = _match_declared_manager(manifests)
     name, version = find_package_manager(manifests)
     if name == "npm":
         has_lock = bool(files & {"package-lock.json", "npm-shrinkwrap.json"})
@@ -224,10 +224,13 @@ def _javascript_steps(manifests: Manifests) -> Iterator[InstallStep]:
     yield InstallStep(command=install, program="npm", fallback=fallback)
 
 
+def _match_declared_manager(manifests: Manifests) -> re.Match[str] | None:
+    return PACKAGE_MANAGER.fullmatch(str(manifests.package_json.get("packageManager", "")))
+
+
 def find_package_manager(manifests: Manifests) -> tuple[str, str]:
     """Returns the package manager that package.json names or that the lock file belongs to, with its version."""
-    declared = PACKAGE_MANAGER.fullmatch(str(manifests.package_json.get("packageManager", "")))
-    if declared is not None:
+    if declared := _match_declared_manager(manifests):
         return declared["name"], declared["version"]
     if "pnpm-lock.yaml" in manifests.files or "pnpm-workspace.yaml" in manifests.files:
         found = LOCKFILE_VERSION.search(manifests.pnpm_lock)

@@ -108,7 +108,7 @@ PACKAGE_BY_FIXTURE = {
 
 # Errors in old projects that do not limit the version of a package, and the releases before the one that broke them.
 OLDER_PACKAGE_BY_ERROR = {
-    r"cannot import name '((eval)?context\w+|environment\w+|Markup|escape)' from 'jinja2'": ("jinja2<3.1"),
+    r"cannot import name '((eval)?context\w+|environment\w+|Markup|escape)' from 'jinja2'": "jinja2<3.1",
     r"cannot import name 'soft_unicode' from 'markupsafe'": "markupsafe<2.1",
     r"cannot import name 'url_(quote|unquote|encode|decode|parse)' from 'werkzeug.urls'": "werkzeug<3",
     r"cannot import name 'json' from 'itsdangerous'": "itsdangerous<2.1",

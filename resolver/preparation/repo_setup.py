@@ -325,14 +325,14 @@ class _SetupRun:
                 if not packages:
                     break
                 tried.update(packages)
-                problem = await self._install_package(sandbox, packages)
+                problem = await self._install_packages(sandbox, packages)
                 if problem and len(packages) > 1:  # Install those that exist.
-                    problems = [await self._install_package(sandbox, [package]) for package in packages]
+                    problems = [await self._install_packages(sandbox, [package]) for package in packages]
                     self.failures += [each for each in problems if each]
                 elif problem:
                     self.failures.append(problem)
 
-    async def _install_package(self, sandbox: Sandbox, packages: list[str]) -> str | None:
+    async def _install_packages(self, sandbox: Sandbox, packages: list[str]) -> str | None:
         """Returns why the packages could not be installed, or None if they are installed."""
         self.added_commands.append(f"{PIP} {shlex.join(packages)}")
         return await self._run_command(sandbox, self.added_commands[-1])

@@ -6,6 +6,7 @@ import pytest
 
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.discovery import find_suites
+from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.resolver.suites.suite import Suite
 from tests.resolver.patch_verifier import VerifierFactory
 from tests.runners.conftest import skip_without
@@ -97,26 +98,29 @@ async def test_every_test_runs_although_the_first_one_fails(
     assert (run.problem, run.failed_count) == (None, failures), run.output
 
 
-async def test_an_old_runner_starts_again_without_unknown_options(open_verifier: VerifierFactory) -> None:
-    report = '{"stats": {}, "tests": [{"fullTitle": "a"}], "passes": [{"fullTitle": "a"}], "failures": []}'
-    command = (
-        'mocha() { case "$*" in *--no-bail*) echo "error: unknown option --no-bail"; return 1;; esac; '
-        f"echo '{report}' >\"$PATCHWRIGHT_REPORT\"; }}; mocha"
-    )
-    async with open_verifier({"a": ""}) as verifier:
-        run = await verifier.run(Suite(command=command, runner="mocha", command_reason=""))
-    assert (run.problem, run.results) == (None, {"a": "passed"})
+MOCHA_REPORT = '{"stats": {}, "tests": [{"fullTitle": "a"}], "passes": [{"fullTitle": "a"}], "failures": []}'
+OLD_MOCHA = (
+    'mocha() { case "$*" in *--no-bail*) echo "error: unknown option --no-bail"; return 1;; esac; '
+    f"echo '{MOCHA_REPORT}' >\"$PATCHWRIGHT_REPORT\"; }}; mocha"
+)
+TAP_REPORT = "TAP version 13\\n    # Subtest: a.js\\n    ok 1 - a\\n    1..1\\nok 1 - a.js\\n1..1\\n"
+OLD_TAP = (
+    'tap() { if [ $# != 0 ]; then echo "Unknown argument: $1"; return 1; fi; '
+    f'[ "$TAP" = 1 ] && printf "{TAP_REPORT}"; }}; tap'
+)
 
 
-async def test_an_old_version_of_tap_prints_its_report(open_verifier: VerifierFactory) -> None:
-    report = "TAP version 13\\n    # Subtest: a.js\\n    ok 1 - a\\n    1..1\\nok 1 - a.js\\n1..1\\n"
-    command = (
-        'tap() { if [ $# != 0 ]; then echo "Unknown argument: $1"; return 1; fi; '
-        f'[ "$TAP" = 1 ] && printf "{report}"; }}; tap'
-    )
+@pytest.mark.parametrize(
+    ("command", "runner", "test"),
+    [(OLD_MOCHA, "mocha", "a"), (OLD_TAP, "tap", "a.js::a")],
+    ids=["mocha", "tap"],
+)
+async def test_an_old_runner_starts_again_without_unknown_options(
+    command: str, runner: RunnerName, test: str, open_verifier: VerifierFactory
+) -> None:
     async with open_verifier({"a": ""}) as verifier:
-        run = await verifier.run(Suite(command=command, runner="tap", command_reason=""))
-    assert (run.problem, run.results) == (None, {"a.js::a": "passed"})
+        run = await verifier.run(Suite(command=command, runner=runner, command_reason=""))
+    assert (run.problem, run.results) == (None, {test: "passed"})
 
 
 # Killed in its first run; the marker is outside the work tree, like the cache of a service that was slow once.

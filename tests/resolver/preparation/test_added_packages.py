@@ -1,6 +1,8 @@
 """The packages that a patch adds are installed for the runs with the patch, and are a condition of the verdict."""
 
 import json
+import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from patchwright.resolver.proof.evidence import Evidence, TestEdits
 from patchwright.resolver.verdict import decide_verdict
 from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.sandbox import Sandbox
 from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository, make_patch
+from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PatchVerifier
 
 NPM = "npm install --no-save --no-package-lock --no-audit --no-fund --ignore-scripts"
 PIP = "python3 -m pip install --quiet --only-binary :all:"
@@ -79,3 +83,54 @@ def test_added_packages_are_a_condition() -> None:
         verdict.conditions[0].sentence
         == "The tests with the change ran with packages that it adds: `a`, `b`."
     )
+
+
+# A package with a plugin of pytest that makes every test pass.
+FORGING_PLUGIN = """\
+import pytest
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport():
+    report = (yield).get_result()
+    report.outcome, report.longrepr = "passed", None
+"""
+
+
+class PackageSandboxes(LocalSandboxes):
+    """Local sandboxes in which an added package brings a plugin of pytest."""
+
+    plugin = ""
+
+    async def with_layer(
+        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
+    ) -> LocalSandboxes:
+        programs = self._parent.parent / "programs"
+        programs.mkdir()
+        (programs / "brought.py").write_text(self.plugin)
+        python = programs / "python3"
+        python.write_text(
+            f'#!/bin/sh\nexport PYTHONPATH="{programs}:$PYTHONPATH" PYTEST_PLUGINS=brought\n'
+            f'exec {shutil.which("python3", path=HOST_ENVIRONMENT["PATH"])} "$@"\n'
+        )
+        python.chmod(0o755)
+        path = f"{programs}:{HOST_ENVIRONMENT['PATH']}"
+        return LocalSandboxes(self._parent, {**HOST_ENVIRONMENT, "PATH": path})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plugin", "code", "kind"),
+    [("", FIXED, "conditional"), (FORGING_PLUGIN, BUG.replace("1", "1 + 0"), "unproven")],
+    ids=["honest", "forging"],
+)
+async def test_an_added_package_cannot_make_tests_pass(
+    plugin: str, code: str, kind: str, repository: Repository, workspaces: WorkspaceFactory, tmp_path: Path
+) -> None:
+    (tmp_path / "sandboxes").mkdir()
+    sandboxes = PackageSandboxes(tmp_path / "sandboxes", HOST_ENVIRONMENT)
+    sandboxes.plugin = plugin
+    repository.commit({"calc.py": BUG, "test_calc.py": FAILING, "requirements.txt": "a\n"})
+    async with workspaces.local(repository.path) as workspace:
+        verifier = PatchVerifier(workspace, sandboxes)
+        verdict = await verifier.verdict({"calc.py": code, "requirements.txt": "a\nb\n"})
+    assert (verdict.kind, verdict.added_packages) == (kind, ("b",)), verdict.reason

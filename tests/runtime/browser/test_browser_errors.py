@@ -90,11 +90,11 @@ async def test_a_popup_becomes_the_active_tab(web: Web, opener: str, title: str)
     assert (await web.use("tab_close()")).title == "Trouble"
 
 
-async def test_a_tab_that_never_opens_is_awaited_once(web: Web) -> None:
+async def test_a_tab_that_never_opens_is_awaited_once(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     await web.open("trouble.html")
     assert (await web.use(web.filled("click({link 'No tab'})"))).title == "Trouble"
-    assert web.browser._tab_manager is not None
-    web.browser._tab_manager.load_timeout = 600  # a second wait would reach the time limit of the test
+    # A second wait would reach the time limit of the test. The tests of this module share the browser.
+    monkeypatch.setattr(web.browser._tab_manager, "load_timeout", 600)
     assert (await web.use("scroll(0, 10)")).title == "Trouble"
 
 
