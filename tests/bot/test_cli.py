@@ -16,6 +16,7 @@ from patchwright.bot.cli import build_parser
 from patchwright.bot.terminal.exit_codes import COMMON_EXIT_CODES, JOB_EXIT_CODES
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.screens import Screen, open_screen
+from tests.preloaded_command import preloaded_command
 
 BESIDE = Path(sys.executable).parent
 COMMANDS: dict[str, argparse.ArgumentParser] = build_parser()._subparsers._group_actions[0].choices  # type: ignore
@@ -23,7 +24,7 @@ COMMANDS: dict[str, argparse.ArgumentParser] = build_parser()._subparsers._group
 
 def patchwright(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     around = {"PATH": f"{BESIDE}:{os.environ['PATH']}", **environ}
-    command = [sys.executable, "-m", "patchwright", *arguments]
+    command = [*preloaded_command(), *arguments]
     return subprocess.run(command, env=around, capture_output=True, text=True, timeout=60, check=False)
 
 

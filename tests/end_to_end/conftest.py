@@ -29,6 +29,7 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.end_to_end.publish_scenario import PublishScenario
 from tests.plain_python import PROGRAMS
+from tests.preloaded_command import preloaded_command
 from tests.runtime.repository_layers import remove_layers_of
 
 CODE = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"
@@ -108,18 +109,22 @@ class Scenario:
             )
 
     async def cli(
-        self, *arguments: str, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        *arguments: str,
+        program: tuple[str, ...] = (sys.executable, "-m", "patchwright"),
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> asyncio.subprocess.Process:
         """Starts `patchwright ARGUMENTS` as a process with piped output."""
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "patchwright", *arguments,
+            *program, *arguments,
             env=self.environment | dict(environment or {}), cwd=cwd or self.data,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     async def command(self, *arguments: str, **more: Any) -> tuple[int, str, str]:
         """Returns exit code, standard output, and standard error of `patchwright ARGUMENTS`."""
-        process = await self.cli(*arguments, **more)
+        process = await self.cli(*arguments, program=preloaded_command(), **more)
         async with asyncio.timeout(120):
             out, error = await process.communicate()
         assert process.returncode is not None

@@ -17,6 +17,7 @@ from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.actions import Finish, Think
 from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell, ViewFile
 from tests.end_to_end.source_releases import cli_environment, download_source, run_git
+from tests.preloaded_command import preloaded_command
 
 BUGGY = ("parse", "1.20.1", "09002ca350ad42e76629995f71f7b518670bcf93548bdde3684fd55d2be51975")
 FIXED_RELEASE = ("parse", "1.20.2", "b41d604d16503c79d81af5165155c0b20f6c8d6c559efa66b4b695c3e5a0a0ce")
@@ -179,7 +180,7 @@ async def test_a_published_release_is_fixed_and_passes_the_next_releases_tests(s
 
     async with RecordedModel(SCRIPT, key="sk-published") as endpoint:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "patchwright", "resolve", "--repo", str(tree), "--issue", str(issue), "--json",
+            *preloaded_command(), "resolve", "--repo", str(tree), "--issue", str(issue), "--json",
             "--out", str(fix), "--sandbox", "docker", "--model", "openai/scripted", "--base-url", endpoint.base_url,
             env=cli_environment(short_tmp), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

@@ -21,6 +21,7 @@ from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.end_to_end.source_releases import cli_environment, download_source, run_git
+from tests.preloaded_command import preloaded_command
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ async def resolve_release(
     issue_file.write_text(issue)
     async with RecordedModel(script, key="sk-published") as endpoint:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "patchwright", "resolve", "--repo", str(tree), "--issue", str(issue_file), "--json",
+            *preloaded_command(), "resolve", "--repo", str(tree), "--issue", str(issue_file), "--json",
             "--out", str(fix), "--model", "openai/scripted", "--base-url", endpoint.base_url, *options,
             env=cli_environment(place) | environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

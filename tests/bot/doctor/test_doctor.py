@@ -5,7 +5,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.errors import EngineUnavailable
 from tests.bot.doctor.doctor_server import SECRET, find_result, run_all, server_under_test
 from tests.bot.terminal.test_probe_command import FIT, UNSUITABLE
+from tests.preloaded_command import preloaded_command
 
 # --- the machine and Redis ----------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ async def test_checks_run_in_parallel_and_time_out() -> None:
 
 async def doctor(directory: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        *[sys.executable, "-m", "patchwright", "doctor", *arguments],
+        *[*preloaded_command(), "doctor", *arguments],
         env={"PATH": os.environ["PATH"], "HOME": str(directory), "PYTHONPATH": str(Path.cwd()), **environment},
         cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip

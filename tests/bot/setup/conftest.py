@@ -19,6 +19,7 @@ from patchwright.demo.recorded_model import ModelFault, RecordedModel
 from tests.bot.terminal.test_probe_command import FIT, UNSUITABLE
 from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, TESTS
 from tests.plain_python import PROGRAMS
+from tests.preloaded_command import preloaded_command
 
 TIMEOUT_SECONDS = 120.0  # for any wait
 
@@ -89,14 +90,19 @@ class UnconfiguredServer:
 
     async def command(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """Runs a command to its end; returns its exit code and its output."""
-        process = await self._start(*arguments, **environment)
+        process = await self._start(*arguments, program=preloaded_command(), **environment)
         output, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
         return process.returncode or 0, self.log + output.decode()
 
-    async def _start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
+    async def _start(
+        self,
+        *arguments: str,
+        program: tuple[str, ...] = (sys.executable, "-m", "patchwright"),
+        **environment: str,
+    ) -> asyncio.subprocess.Process:
         with (self.data / "server.log").open("wb") as log:
             return await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "patchwright", *arguments,
+                *program, *arguments,
                 env=self.environment | environment, cwd=self.data,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip

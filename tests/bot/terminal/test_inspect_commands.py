@@ -16,6 +16,7 @@ from patchwright.resolver.events import Entry, Trajectory
 from patchwright.resolver.run_log import FileRunLog
 from patchwright.runtime.actions import RunShell
 from tests.bot.screens import open_screen
+from tests.preloaded_command import preloaded_command
 from tests.resolver.agent_runs import FINISH, FakeSandbox, make_agent
 from tests.resolver.sample_runs import (
     CHILD,
@@ -33,7 +34,7 @@ from tests.resolver.scripted_model import ScriptedModel
 
 def patchwright(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "HOME": str(data), "PATCHWRIGHT_DATA": str(data)}
-    command = [sys.executable, "-m", "patchwright", *arguments]
+    command = [*preloaded_command(), *arguments]
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -169,7 +170,7 @@ def test_an_export_into_a_pipe_that_closes_ends_quietly(tmp_path: Path) -> None:
     )
     store_log(tmp_path, "long", run_of(started(), *many))
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PATCHWRIGHT_DATA": str(tmp_path)}
-    command = f"{shlex.quote(sys.executable)} -m patchwright export long | head -n 1"
+    command = f"{shlex.join(preloaded_command())} export long | head -n 1"
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], env=environ, capture_output=True, timeout=60
     )
@@ -367,7 +368,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -
     for number in range(20):
         store_log(tmp_path, f"{number}-{'long' * 40}", run_of(started()))
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PATCHWRIGHT_DATA": str(tmp_path)}
-    command = f"{shlex.quote(sys.executable)} -m patchwright {shlex.join(arguments)} | true"
+    command = f"{shlex.join((*preloaded_command(), *arguments))} | true"
     result = subprocess.run(["bash", "-c", command], env=environ, capture_output=True, timeout=60)
     assert result.stderr == b""
 
@@ -394,7 +395,7 @@ def test_a_run_that_cannot_be_viewed_is_reported_in_a_sentence(
 
 def test_a_missing_browser_is_reported(data: Path) -> None:
     environ = {"PATH": "/nowhere", "HOME": str(data), "PATCHWRIGHT_DATA": str(data)}
-    command = [sys.executable, "-m", "patchwright", "view", "acme-7", "--open"]
+    command = [*preloaded_command(), "view", "acme-7", "--open"]
     result = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     assert result.returncode == 0 and result.stdout.endswith("view.html\n")
     assert result.stderr == "No browser found. Open the file yourself.\n"

@@ -4,13 +4,13 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from patchwright.demo.recorded_model import RecordedCall, RecordedModel, RecordedTurn
 from patchwright.resolver.llm.probe import PROBE_NUMBER
+from tests.preloaded_command import preloaded_command
 
 FIT = RecordedTurn("", calls=(RecordedCall(name="report_number", arguments={"number": PROBE_NUMBER}),))
 UNSUITABLE = RecordedTurn("I would rather talk.")
@@ -20,7 +20,7 @@ async def patchwright(directory: Path, turn: RecordedTurn, *arguments: str) -> t
     """Runs the command and returns its exit code and standard output."""
     async with RecordedModel([turn]) as endpoint:
         process = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-m", "patchwright", "probe", "--base-url", endpoint.base_url, *arguments],
+            *[*preloaded_command(), "probe", "--base-url", endpoint.base_url, *arguments],
             cwd=directory,
             env={"PATH": os.environ["PATH"], "HOME": str(directory), "PYTHONPATH": str(Path.cwd()),
                  "PATCHWRIGHT_MODEL_API_KEY": "key"},
@@ -60,7 +60,7 @@ async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(
 
 async def test_an_endpoint_that_does_not_exist_is_reported_at_once(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *[sys.executable, "-m", "patchwright", "probe", "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1"],
+        *[*preloaded_command(), "probe", "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1"],
         cwd=tmp_path,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(Path.cwd()),
              "PATCHWRIGHT_MODEL_API_KEY": "key"},

@@ -1,0 +1,184 @@
+"""Runs `patchwright ARGUMENTS` in a process that has already imported its modules.
+
+Importing them takes a second of CPU time per process, and five seconds with litellm. So all processes of one test run
+share a server: it imports the modules once and forks itself for each command. `preloaded_command` returns the start of
+a command line for `subprocess`. Its process has the arguments, environment, directory, files, signals and exit code of
+the real command, but no terminal, and its id is not the id of the process that does the work.
+"""
+
+import atexit
+import contextlib
+import fcntl
+import functools
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NoReturn
+
+REQUEST_BYTES = 1 << 20
+FORWARDED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+
+@functools.cache
+def preloaded_command() -> tuple[str, ...]:
+    """Returns the start of a command line that works like `python -m patchwright`. Starts the server if necessary."""
+    address = Path(tempfile.gettempdir(), f"pw-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}.sock")
+    with address.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not address.exists():
+            server = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(address)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            )
+            assert server.stdout is not None and server.stdout.readline() == b"ready\n"
+        _LEASES.append(_connect(str(address)))
+    return (sys.executable, "-I", "-S", __file__, "--run", str(address))
+
+
+_LEASES: list[socket.socket] = []
+"""Open connections without a request. The server ends with the last process that holds one."""
+
+
+def _connect(address: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    return connection
+
+
+def _run(address: str, arguments: list[str]) -> int:
+    """Has the server run a command with the files of this process; returns the command's exit code."""
+    connection = _connect(address)
+    request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
+    socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], [0, 1, 2])
+    for number in FORWARDED_SIGNALS:
+        signal.signal(number, lambda number, _: connection.send(bytes([number])))
+    code = int(connection.recv(16))
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def _serve(address: str) -> list[str] | None:
+    """Forks a process for each request. Returns the arguments of the command in such a process, and None here."""
+    defaults = _preload()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen(64)
+    selector = selectors.DefaultSelector()
+    selector.register(listener, selectors.EVENT_READ)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no supervisor becomes a zombie
+    print("ready", flush=True)
+    had_lease = False
+    while not had_lease or len(selector.get_map()) > 1:
+        for key, _ in selector.select():
+            if key.fileobj is listener:
+                connection, _ = listener.accept()
+                selector.register(connection, selectors.EVENT_READ)
+                had_lease = True
+                continue
+            connection = key.fileobj  # type: ignore[assignment]
+            selector.unregister(connection)
+            if connection.recv(1, socket.MSG_PEEK) and os.fork() == 0:
+                selector.close()
+                listener.close()
+                return _supervise(connection, defaults)
+            connection.close()
+    os.unlink(address)
+    os.unlink(Path(address).with_suffix(".lock"))
+    return None
+
+
+def _preload() -> dict[str, str]:
+    """Imports the modules of all commands. Returns the environment variables that this sets, unless they are set."""
+    import asyncio
+
+    import patchwright.bot.cli_commands
+    import patchwright.bot.composition_root
+    from patchwright.resolver.llm.litellm import preload_litellm
+
+    before = dict(os.environ)
+    asyncio.run(preload_litellm())
+    gc.freeze()
+    return {name: value for name, value in os.environ.items() if name not in before}
+
+
+def _supervise(connection: socket.socket, defaults: dict[str, str]) -> list[str]:
+    """Forks the process of the command and, in this process, waits for it. Returns only in the process of the command."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    data, files, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 3)
+    while not data.endswith(b"\n"):
+        data += connection.recv(REQUEST_BYTES)
+    request = json.loads(data)
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        _become(files, defaults | request["environment"], request["directory"])
+        return list(request["arguments"])
+    for file in files:
+        os.close(file)
+    ended = os.pidfd_open(pid)
+    selector = selectors.DefaultSelector()
+    selector.register(connection, selectors.EVENT_READ)
+    selector.register(ended, selectors.EVENT_READ)
+    while True:
+        ready = [key.fileobj for key, _ in selector.select()]
+        if ended in ready:
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            with contextlib.suppress(OSError):
+                connection.send(str(code).encode())
+            os._exit(0)
+        received = connection.recv(1)
+        os.kill(pid, received[0] if received else signal.SIGKILL)
+        if not received:  # the other process is gone
+            selector.unregister(connection)
+
+
+def _become(files: list[int], environment: dict[str, str], directory: str) -> None:
+    """Gives this process the files, environment, and directory of the one that asked for it."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(directory)
+    time.tzset()
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape")
+    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape")
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace")
+
+
+def _run_command(arguments: list[str]) -> NoReturn:
+    """Runs the command in this process. Does not free the many modules at its end, which takes longer than most
+    commands.
+    """
+    from patchwright.bot.cli import main
+
+    sys.argv = ["patchwright", *arguments]
+    code: object = 1
+    try:
+        code = main()
+    except SystemExit as exc:
+        code = exc.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    with contextlib.suppress(OSError):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--run":
+        sys.exit(_run(sys.argv[2], sys.argv[3:]))
+    command_arguments = _serve(sys.argv[1])
+    if command_arguments is not None:
+        _run_command(command_arguments)
