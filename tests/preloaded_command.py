@@ -23,6 +23,9 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+COMMAND = (sys.executable, "-m", "patchwright")
+"""The start of a command line for tests that need the process itself, for example to kill it."""
+
 REQUEST_BYTES = 1 << 20
 FORWARDED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
@@ -35,7 +38,9 @@ def preloaded_command() -> tuple[str, ...]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not address.exists():
             server = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(address)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+                [sys.executable, "-P", __file__, str(address)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
             )
             assert server.stdout is not None and server.stdout.readline() == b"ready\n"
         _LEASES.append(_connect(str(address)))
@@ -100,8 +105,6 @@ def _preload() -> dict[str, str]:
     """Imports the modules of all commands. Returns the environment variables that this sets, unless they are set."""
     import asyncio
 
-    import patchwright.bot.cli_commands
-    import patchwright.bot.composition_root
     from patchwright.resolver.llm.litellm import preload_litellm
 
     before = dict(os.environ)
@@ -111,7 +114,7 @@ def _preload() -> dict[str, str]:
 
 
 def _supervise(connection: socket.socket, defaults: dict[str, str]) -> list[str]:
-    """Forks the process of the command and, in this process, waits for it. Returns only in the process of the command."""
+    """Forks the process of the command and waits for it. Returns the arguments in the forked process, and only there."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     data, files, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 3)
     while not data.endswith(b"\n"):
@@ -150,9 +153,9 @@ def _become(files: list[int], environment: dict[str, str], directory: str) -> No
     os.environ.update(environment)
     os.chdir(directory)
     time.tzset()
-    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape")
-    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape")
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace")
+    sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape")
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
 
 
 def _run_command(arguments: list[str]) -> NoReturn:

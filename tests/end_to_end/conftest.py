@@ -3,7 +3,6 @@
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.end_to_end.publish_scenario import PublishScenario
 from tests.plain_python import PROGRAMS
-from tests.preloaded_command import preloaded_command
+from tests.preloaded_command import COMMAND, preloaded_command
 from tests.runtime.repository_layers import remove_layers_of
 
 CODE = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"
@@ -111,7 +110,7 @@ class Scenario:
     async def cli(
         self,
         *arguments: str,
-        program: tuple[str, ...] = (sys.executable, "-m", "patchwright"),
+        program: tuple[str, ...] = COMMAND,
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> asyncio.subprocess.Process:
@@ -142,9 +141,9 @@ class Scenario:
         }
 
     @asynccontextmanager
-    async def serve(self) -> AsyncIterator["RunningServer"]:
+    async def serve(self, program: tuple[str, ...] | None = None) -> AsyncIterator["RunningServer"]:
         """Runs `patchwright serve` as a process that receives the fake server's webhooks."""
-        process = await self.cli("serve", "--port", "0")
+        process = await self.cli("serve", "--port", "0", program=program or preloaded_command())
         assert process.stdout is not None
         assert process.stderr is not None
         try:

@@ -4,7 +4,6 @@ import asyncio
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,6 +27,7 @@ from patchwright.demo.github import (
 from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedTurn
 from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, TESTS, server_environment
+from tests.preloaded_command import preloaded_command
 
 SECRET = "story-webhook-secret"
 TAG_PREFIX = "<!-- patchwright:"
@@ -109,7 +109,7 @@ class ServerScenario:
         """Runs `patchwright serve` as a process that receives all webhooks. `redeliver_all` sends earlier ones."""
         with (self.data / "server.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "patchwright", "serve", "--port", "0",
+                *preloaded_command(), "serve", "--port", "0",
                 env=self.environment | {"PATCHWRIGHT_MODEL_BASE_URL": self.model.base_url},
                 cwd=self.data, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
@@ -21,6 +20,7 @@ from tests.end_to_end.server_scenario import (
     wait_until,
 )
 from tests.end_to_end.test_replies_to_people import OPENED
+from tests.preloaded_command import preloaded_command
 
 pytestmark = [
     pytest.mark.redis,
@@ -45,7 +45,7 @@ async def test_with_a_wrong_key_the_server_exits_and_names_the_setting() -> None
     async with open_server_scenario() as server:
         server.repository("calc")
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "patchwright", "serve", "--port", "0",
+            *preloaded_command(), "serve", "--port", "0",
             env=server.environment | {"PATCHWRIGHT_PRIVATE_KEY": another_key(), "PATCHWRIGHT_MODEL_BASE_URL": "http://x"},
             cwd=server.data, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip

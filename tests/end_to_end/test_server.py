@@ -8,6 +8,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
 from tests.end_to_end.server_scenario import wait_until
+from tests.preloaded_command import COMMAND
 
 pytestmark = pytest.mark.redis
 
@@ -119,7 +120,7 @@ async def test_a_restarted_server_continues_the_run_of_a_killed_one(scenario: Sc
 
     # The hanging command is the third turn; by then the first edit is saved.
     await scenario.script_model(first, rest[0], RecordedTurn("Wait.", hang), *rest[1:], on_request=note)
-    async with scenario.serve() as served:
+    async with scenario.serve(COMMAND) as served:
         scenario.fake_github.add_webhook(served.webhook, "story-webhook-secret")
         await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         async with asyncio.timeout(60):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from patchwright.demo.github import Delivery
 from tests.end_to_end.conftest import Scenario
+from tests.preloaded_command import preloaded_command
 
 READ = {"contents": "read", "issues": "read", "metadata": "read", "pull_requests": "read"}
 WRITE = {
@@ -85,7 +86,10 @@ class Workflow:
         if name == "publish":
             given |= dict.fromkeys(MODEL, "")
         self.process = await self.scenario.cli(
-            "action", *((option, str(self.artifact)) if option else ()), environment=given | environment
+            "action",
+            *((option, str(self.artifact)) if option else ()),
+            program=preloaded_command(),
+            environment=given | environment,
         )
         async with asyncio.timeout(120):
             out, error = await self.process.communicate()

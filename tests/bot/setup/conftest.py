@@ -3,7 +3,6 @@
 import asyncio
 import re
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -54,10 +53,14 @@ class UnconfiguredServer:
     process: asyncio.subprocess.Process | None = None
 
     @asynccontextmanager
-    async def started(self, *arguments: str, **environment: str) -> AsyncIterator[None]:
+    async def started(
+        self, *arguments: str, program: tuple[str, ...] | None = None, **environment: str
+    ) -> AsyncIterator[None]:
         """Starts `patchwright serve` as a process, and waits until it prints a setup code."""
         self.lines.clear()
-        process = self.process = await self._start("serve", "--port", "0", *arguments, **environment)
+        process = self.process = await self._start(
+            "serve", "--port", "0", *arguments, program=program, **environment
+        )
         reading = asyncio.create_task(self._read(process))
         try:
             await wait_until(
@@ -90,19 +93,19 @@ class UnconfiguredServer:
 
     async def command(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """Runs a command to its end; returns its exit code and its output."""
-        process = await self._start(*arguments, program=preloaded_command(), **environment)
+        process = await self._start(*arguments, **environment)
         output, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
         return process.returncode or 0, self.log + output.decode()
 
     async def _start(
         self,
         *arguments: str,
-        program: tuple[str, ...] = (sys.executable, "-m", "patchwright"),
+        program: tuple[str, ...] | None = None,
         **environment: str,
     ) -> asyncio.subprocess.Process:
         with (self.data / "server.log").open("wb") as log:
             return await asyncio.create_subprocess_exec(
-                *program, *arguments,
+                *(program or preloaded_command()), *arguments,
                 env=self.environment | environment, cwd=self.data,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip

@@ -14,6 +14,7 @@ import pytest
 
 from patchwright.bot.setup import credential_store
 from tests.bot.setup.conftest import UnconfiguredServer, wait_until
+from tests.preloaded_command import COMMAND
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -172,7 +173,7 @@ async def test_the_callback_can_be_retried_when_github_fails(server: Unconfigure
 
 async def test_a_full_disk_loses_no_app(server: UnconfiguredServer) -> None:
     server.configure_model()
-    async with server.started(), server.authorized_browser() as http:
+    async with server.started(program=COMMAND), server.authorized_browser() as http:
         with full_disk(server):
             early = await http.post("/setup/app", data=WEBHOOK)
             assert (early.status_code, "No App was created yet" in parse_alert(early)) == (507, True)

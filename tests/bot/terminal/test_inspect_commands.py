@@ -32,10 +32,13 @@ from tests.resolver.sample_runs import (
 from tests.resolver.scripted_model import ScriptedModel
 
 
+def environment(data: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(data), "PATCHWRIGHT_DATA": str(data)}
+
+
 def patchwright(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(data), "PATCHWRIGHT_DATA": str(data)}
     command = [*preloaded_command(), *arguments]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment(data), capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
@@ -169,10 +172,9 @@ def test_an_export_into_a_pipe_that_closes_ends_quietly(tmp_path: Path) -> None:
         each for n in range(2000) for each in step(str(n), RunShell(command="yes"), shell_result("y\n" * 500))
     )
     store_log(tmp_path, "long", run_of(started(), *many))
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PATCHWRIGHT_DATA": str(tmp_path)}
-    command = f"{shlex.join(preloaded_command())} export long | head -n 1"
+    command = f"set -o pipefail; {shlex.join(preloaded_command())} export long | head -n 1"
     result = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], env=environ, capture_output=True, timeout=60
+        ["bash", "-c", command], env=environment(tmp_path), capture_output=True, timeout=60
     )
     assert (result.returncode, result.stderr, result.stdout.count(b"\n")) == (0, b"", 1)
 
@@ -367,9 +369,10 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -
     store_log(tmp_path, RUN, run_of(started(), *many))
     for number in range(20):
         store_log(tmp_path, f"{number}-{'long' * 40}", run_of(started()))
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PATCHWRIGHT_DATA": str(tmp_path)}
     command = f"{shlex.join((*preloaded_command(), *arguments))} | true"
-    result = subprocess.run(["bash", "-c", command], env=environ, capture_output=True, timeout=60)
+    result = subprocess.run(
+        ["bash", "-c", command], env=environment(tmp_path), capture_output=True, timeout=60
+    )
     assert result.stderr == b""
 
 
