@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import certifi
 import docker
 import docker.errors
 import hypothesis
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 if TYPE_CHECKING:
     from patchwright.demo.github import FakeGitHub
@@ -46,6 +48,10 @@ def _is_ours_to_set(name: str) -> bool:
 
 for _name in filter(_is_ours_to_set, tuple(os.environ)):
     del os.environ[_name]
+
+
+# Checking a key takes 130 ms. All tests use the same few keys, and each client of an App loads its key twice.
+serialization.load_pem_private_key = functools.cache(serialization.load_pem_private_key)
 
 
 # The same examples anywhere, and no failure because the machine was busy: the time of a test is limited elsewhere.
@@ -174,12 +180,13 @@ def levels() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def one_authority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets a certificate file with one authority, because every new client reads it, and the system's takes 40 ms.
+    """Sets a certificate file with one authority, because every new client reads it, and a whole one takes 40 ms.
 
     Slow tests and tests with a real model keep the system's file, because they contact other machines.
     """
     if not any(map(request.node.get_closest_marker, ("slow", "llm"))):
         monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
+        monkeypatch.setattr(certifi, "where", lambda: str(AUTHORITY))
 
 
 @pytest.fixture
