@@ -159,5 +159,6 @@ def _can_run_pytest(path: str | None) -> bool:
     python = shutil.which("python3", path=path)
     if python is None:
         return False
-    result = subprocess.run([python, "-c", "import pytest"], capture_output=True, timeout=20, check=False)
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pytest') is None)"
+    result = subprocess.run([python, "-c", code], capture_output=True, timeout=20, check=False)
     return result.returncode == 0

@@ -42,8 +42,10 @@ def set_template_directory(directory: Path | None) -> None:
     """
     if directory is not None:
         _check_templates(directory)
-    _custom_directories[:] = [directory] if directory else []
-    if (cache := get_environment().cache) is not None:
+    directories = [directory] if directory else []
+    has_templates = bool(directories or _custom_directories)
+    _custom_directories[:] = directories
+    if has_templates and (cache := get_environment().cache) is not None:
         cache.clear()
 
 
