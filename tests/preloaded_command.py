@@ -114,7 +114,7 @@ def _preload() -> dict[str, str]:
 
 
 def _supervise(connection: socket.socket, defaults: dict[str, str]) -> list[str]:
-    """Forks the process of the command and waits for it. Returns the arguments in the forked process, and only there."""
+    """Forks the process of the command and waits for it. Returns only in the forked process, with its arguments."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     data, files, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 3)
     while not data.endswith(b"\n"):

@@ -21,6 +21,7 @@ def test_a_benchmark_can_be_run_and_says_what_it_measures(name: str) -> None:
     assert callable(module.measure) and module.__doc__
 
 
+@pytest.mark.slow
 def test_writing_and_reading_a_log_is_held_against_the_papers_figures() -> None:
     results = {result.name: result for result in log.measure()}
     assert {"log_append", "log_append_p95", "log_replay", "log_recovery", "log_size"} < set(results)

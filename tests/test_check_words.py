@@ -29,6 +29,7 @@ def findings(path: str, text: str) -> list[str]:
     return [str(finding) for finding in check_words.find(path, text, RULES, EXEMPTIONS)]
 
 
+@pytest.mark.slow  # script/check checks the same
 def test_the_repository_contains_no_retired_word() -> None:
     found = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=120)
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")

@@ -233,6 +233,7 @@ REQUIRED_BY = {
 """Modules that are installed with a dependency, because they are part of its API."""
 
 
+@pytest.mark.slow
 def test_every_imported_library_is_a_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = {name: needed for name, needed in project["optional-dependencies"].items() if name != "dev"}

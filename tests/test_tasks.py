@@ -102,6 +102,7 @@ async def test_the_resulting_tree_matches_the_expected_one(room: Room, task: Pat
 # A fault that is planted in each part makes the comparison fail.
 
 
+@pytest.mark.slow
 async def test_a_prompt_without_the_issue_is_detected(room: Room, typos: Path, tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "initial_prompt.md.j2").write_text("Do what you think is right.")
@@ -112,6 +113,7 @@ async def test_a_prompt_without_the_issue_is_detected(room: Room, typos: Path, t
         set_template_directory(None)
 
 
+@pytest.mark.slow
 async def test_a_fragmented_message_is_detected(room: Room, typos: Path) -> None:
     def cut(turn: RecordedTurn) -> RecordedTurn:
         calls = [
@@ -149,6 +151,7 @@ class Forgetting:
             yield Forgetful(sandbox)
 
 
+@pytest.mark.slow
 async def test_a_sandbox_that_does_nothing_is_detected(room: Room, typos: Path) -> None:
     assert await room.done(typos, turns(typos), Forgetting) != tree(typos / "gold")
 

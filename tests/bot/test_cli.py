@@ -187,6 +187,7 @@ def test_the_completion_command_works_in_an_empty_home(
         )
 
 
+@pytest.mark.slow
 def test_invalid_settings_do_not_break_completion(runs: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "patchwright.toml").write_text("no toml")
     command = (

@@ -134,6 +134,7 @@ async def test_order_and_repetition_of_deliveries_do_not_matter(
         assert len(set(texts)) == 1  # A repeated notice is the same comment.
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(shuffled())
 async def test_every_job_runs_once_and_has_one_result(

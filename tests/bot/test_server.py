@@ -181,9 +181,7 @@ async def test_a_server_stopped_during_a_job_resumes_it_after_a_restart(
 
 
 @pytest.mark.slow
-async def test_a_second_stop_signal_does_not_shorten_the_workers_grace_period(
-    short_tmp: Path,
-) -> None:
+async def test_a_second_stop_signal_does_not_shorten_the_grace_period(short_tmp: Path) -> None:
     async with run_embedded_redis(short_tmp) as url:
         queue = ArqQueue(url)
         await queue.put(job())
@@ -319,6 +317,7 @@ async def test_a_separate_worker_needs_a_redis_url(short_tmp: Path) -> None:
         await run_worker(Settings(data=short_tmp), never, never)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_idle_connections_are_closed(short_tmp: Path) -> None:
     post = b"POST /webhook HTTP/1.1\r\nhost: x\r\n"
     async with running(short_tmp) as server:

@@ -97,6 +97,7 @@ async def test_a_timeout_brings_the_shell_back_with_its_state(sandbox: Sandbox, 
     assert (after.output, after.cwd) == ("kept\n", "/")
 
 
+@pytest.mark.slow
 async def test_a_shell_that_cannot_be_interrupted_is_replaced(sandbox: Sandbox) -> None:
     ran = await shell(sandbox, "trap '' INT; while :; do :; done", timeout=1)
     assert ran.exit_code is None

@@ -36,6 +36,7 @@ async def test_a_commit_for_an_outsiders_issue_is_held_and_the_pull_request_says
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "writer", "is_held"),
     [("never", False, False), ("untrusted", True, False), ("always", True, True)],
@@ -163,6 +164,7 @@ async def is_not_released(scenario: Scenario, pull: FakePullRequest, why: str) -
     assert (answers(pull), pull.head.sha) == ([why], before)
 
 
+@pytest.mark.slow
 async def test_a_release_on_a_protected_fork_is_left_to_its_author(scenario: Scenario) -> None:
     fork = scenario.fake_github.create_fork(scenario.repo, "contributor")
     fork.commit("topic", {"calc.py": WIP}, HELD)
@@ -176,6 +178,7 @@ async def test_a_release_on_a_protected_fork_is_left_to_its_author(scenario: Sce
     )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Scenario) -> None:
     """GitHub returns null here, although its API description, which the fake server follows, does not allow it."""
     pull = open_held_pull(scenario)
@@ -194,6 +197,7 @@ async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Sc
     ]
 
 
+@pytest.mark.slow
 async def test_a_release_with_the_workflow_token_reports_that_ci_does_not_start(scenario: Scenario) -> None:
     pull = open_held_pull(scenario)
     token = scenario.fake_github.create_installation_token(
@@ -210,6 +214,7 @@ async def test_a_release_with_the_workflow_token_reports_that_ci_does_not_start(
     )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_release_rejected_by_github_quotes_the_reason(scenario: Scenario) -> None:
     pull = open_held_pull(scenario)
     scenario.repo.protect("patchwright/*", "Only people push here.")
@@ -221,6 +226,7 @@ async def test_a_release_rejected_by_github_quotes_the_reason(scenario: Scenario
     )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_release_does_not_change_the_default_branch(scenario: Scenario) -> None:
     pull = open_held_pull(scenario)
     scenario.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/patchwright/issue-1")

@@ -73,6 +73,7 @@ async def test_a_failing_check_is_repaired_and_verified_on_the_same_branch(
     assert "lint" not in text.partition("# Failed checks")[2]
 
 
+@pytest.mark.slow
 async def test_after_the_maximum_of_repairs_the_failure_is_reported_once(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario, {"calc.py": WIP})
@@ -109,6 +110,7 @@ async def test_a_push_by_a_person_resets_the_count_and_is_not_repaired(untested_
     assert isinstance(await scenario.resolve(failed_checks_job(scenario, pull)), Published)
 
 
+@pytest.mark.slow
 async def test_a_check_that_fails_at_base_too_is_reported_and_not_repaired(
     untested_scenario: Scenario,
 ) -> None:
@@ -125,6 +127,7 @@ async def test_a_check_that_fails_at_base_too_is_reported_and_not_repaired(
     assert scenario.endpoint.requests == []
 
 
+@pytest.mark.slow
 async def test_an_inconclusive_check_is_reported_and_not_repaired(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario, {"calc.py": WIP})

@@ -37,7 +37,6 @@ def assert_demo_output(out: str) -> None:
     assert "events.jsonl" in out
 
 
-@pytest.mark.slow
 async def test_the_demo_opens_a_tested_pull_request_in_the_local_sandbox(short_tmp: Path) -> None:
     code, out, error = await run_demo(
         sys.executable, "-m", "patchwright", "demo", "--sandbox", "local", cwd=short_tmp
@@ -48,6 +47,7 @@ async def test_the_demo_opens_a_tested_pull_request_in_the_local_sandbox(short_t
     assert len(steps) >= 8
 
 
+@pytest.mark.slow
 @pytest.mark.docker
 async def test_the_demo_opens_a_tested_pull_request_in_docker(
     short_tmp: Path, image_build_environment: dict[str, str]

@@ -179,6 +179,7 @@ async def test_branch_name_and_base_follow_the_configuration(publish_scenario: P
 # --- the base -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_base_in_the_issue_counts_only_from_users_with_write_access(
     publish_scenario: PublishScenario,
 ) -> None:
@@ -225,6 +226,7 @@ async def test_a_force_pushed_base_gets_no_pull_request_with_foreign_commits(
     assert f"The work is on the branch `{BRANCH}`." in publish_scenario.comments[0]
 
 
+@pytest.mark.slow
 async def test_new_commits_on_the_base_do_not_block_publishing(publish_scenario: PublishScenario) -> None:
     publish_scenario.before_publishing = lambda: publish_scenario.repo.commit("main", {"other.py": "1\n"})
     assert isinstance(await publish_scenario.publish(), Published)

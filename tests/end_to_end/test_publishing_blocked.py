@@ -21,6 +21,7 @@ async def test_an_existing_foreign_branch_is_not_overwritten(
     assert publish_scenario.repo.bare.branch_sha(BRANCH) == theirs
 
 
+@pytest.mark.slow
 async def test_a_protected_branch_name_is_replaced_by_another(publish_scenario: PublishScenario) -> None:
     publish_scenario.repo.protect(BRANCH, "Only people push here.")
     outcome = await publish_scenario.publish()
@@ -49,6 +50,7 @@ async def test_without_any_branch_the_comment_contains_the_whole_patch(
     assert not (applied / "gone.txt").exists()
 
 
+@pytest.mark.slow
 async def test_a_patch_in_a_comment_preserves_arbitrary_bytes(
     publish_scenario: PublishScenario, tmp_path: Path
 ) -> None:
@@ -83,6 +85,7 @@ def apply_patch(publish_scenario: PublishScenario, comment: str, tree: Path) -> 
     return tree
 
 
+@pytest.mark.slow
 async def test_a_patch_too_large_for_a_comment_is_stored_and_the_comment_names_the_file(
     publish_scenario: PublishScenario,
 ) -> None:
@@ -94,6 +97,7 @@ async def test_a_patch_too_large_for_a_comment_is_stored_and_the_comment_names_t
     assert patch.startswith("diff --git a/big.txt b/big.txt") and "\n+19999\n" in patch
 
 
+@pytest.mark.slow
 async def test_a_workflow_change_without_permission_is_not_lost(
     publish_scenario: PublishScenario,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 
 from patchwright.resolver.agent import record_prompts
@@ -114,6 +115,7 @@ def test_any_log_read_from_disk_replays_to_the_same_bytes(events: tuple[Event, .
     ]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(condensed_logs(), condensed_logs())
 def test_a_conversation_that_grew_is_the_one_that_its_log_gives(

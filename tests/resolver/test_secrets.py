@@ -330,6 +330,7 @@ def test_a_secret_with_invisible_characters_at_the_end_of_a_part_is_masked() -> 
     assert secrets.mask_part(second, continues=False, is_continuation=False) == second
 
 
+@pytest.mark.slow
 def test_every_character_that_is_not_shown_counts_as_invisible() -> None:
     secrets = Secrets(["sk-canary-4711"])
     for char in filter(lambda char: not is_visible_character(char), map(chr, range(0x110000))):

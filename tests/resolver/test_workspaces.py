@@ -154,6 +154,7 @@ async def test_a_shallow_clone_is_good_enough(workspaces, sandboxes, repository,
         assert await shell(sandbox, "cat a.py; git rev-list --count HEAD; git fsck") == "x = 4\n2\n"
 
 
+@pytest.mark.slow
 async def test_a_tree_that_needs_several_pieces_arrives_whole(workspaces, sandboxes, repository) -> None:
     noise = os.urandom(8_000_000)
     repository.commit({"noise.bin": noise})

@@ -145,6 +145,7 @@ async def test_a_sandbox_that_does_not_respond_is_lost_in_bounded_time(sandbox: 
         await sandbox.act(ECHO)
 
 
+@pytest.mark.slow
 async def test_a_sandbox_that_keeps_disconnecting_is_lost_in_bounded_time(
     transport: SocketTransport, dial
 ) -> None:

@@ -103,6 +103,7 @@ def test_incomplete_oauth_settings_are_an_error(tmp_path: Path, left_out: str) -
         build_lazy_dashboard(settings, "redis://nowhere", Secrets(), {})
 
 
+@pytest.mark.slow
 def test_the_dashboard_is_imported_on_first_use() -> None:
     program = (
         "import sys, patchwright.bot.server; "

@@ -242,6 +242,7 @@ def test_an_unusable_archive_url_is_a_settings_error(url: str, words: str) -> No
         Archive(url)
 
 
+@pytest.mark.slow
 def test_fsspec_is_imported_only_for_an_archive() -> None:
     code = (
         "import patchwright.bot.observe.archive, patchwright.bot.redis.shared_run_log\n"

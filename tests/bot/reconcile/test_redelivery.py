@@ -130,6 +130,7 @@ async def test_older_deliveries_are_left_to_polling(deployment: Deployment) -> N
     assert len(deployment.fake_github.deliveries) == 6
 
 
+@pytest.mark.slow
 async def test_redeliveries_of_one_delivery_are_limited(deployment: Deployment) -> None:
     fake_github = deployment.fake_github
     await send_events(fake_github, deployment, 1)
@@ -197,6 +198,7 @@ async def test_a_repository_webhook_is_queried_with_a_token(short_tmp: Path) -> 
         await unprivileged.aclose()
 
 
+@pytest.mark.slow
 async def test_polling_and_redelivery_recover_everything_within_ten_minutes(deployment: Deployment) -> None:
     fake_github, port = deployment.fake_github, free_port()
     fake_github.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)

@@ -36,9 +36,9 @@ def environment(data: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(data), "PATCHWRIGHT_DATA": str(data)}
 
 
-def patchwright(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [*preloaded_command(), *arguments]
-    return subprocess.run(command, env=environment(data), capture_output=True, text=True, timeout=60)
+def patchwright(data: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command, environ = [*preloaded_command(), *arguments], environment(data) | variables
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
@@ -53,7 +53,6 @@ async def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_a_run_is_replayed_without_model_or_sandbox(data: Path) -> None:
     shown = patchwright(data, "replay", "acme-7")
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -64,7 +63,6 @@ def test_a_run_is_replayed_without_model_or_sandbox(data: Path) -> None:
     assert [(step["number"], step["identical"]) for step in result["steps"]] == [(1, True), (2, True)]
 
 
-@pytest.mark.slow
 def test_one_prompt_is_printed_without_control_codes(data: Path) -> None:
     shown = patchwright(data, "replay", "acme-7", "--step", "2").stdout
     assert shown.startswith("--- system\nYou fix.\n--- user\nIssue 7: [31mred\n--- assistant\n")
@@ -95,8 +93,6 @@ def test_a_missing_run_or_step_is_reported_in_a_sentence(
     shown = patchwright(data, *arguments)
     assert shown.returncode in (1, 2) and result in shown.stderr and "Traceback" not in shown.stderr
 
-
-# --- view, export and list ---
 
 SECRET = "hunter2-hunter2"
 
@@ -293,6 +289,7 @@ def test_usage_errors_are_reported_as_text_and_json(
         assert result in value["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "lines"),
     [
@@ -341,6 +338,7 @@ def test_partly_known_and_unknown_costs_are_listed_as_such(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.slow
 async def test_a_view_is_opened_in_a_terminal_with_a_browser(three: Path) -> None:
     opened = three / "opened"
     browser = three / "browser"
@@ -397,8 +395,6 @@ def test_a_run_that_cannot_be_viewed_is_reported_in_a_sentence(
 
 
 def test_a_missing_browser_is_reported(data: Path) -> None:
-    environ = {"PATH": "/nowhere", "HOME": str(data), "PATCHWRIGHT_DATA": str(data)}
-    command = [*preloaded_command(), "view", "acme-7", "--open"]
-    result = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    result = patchwright(data, "view", "acme-7", "--open", PATH="/nowhere")
     assert result.returncode == 0 and result.stdout.endswith("view.html\n")
     assert result.stderr == "No browser found. Open the file yourself.\n"

@@ -211,6 +211,7 @@ async def test_a_corrupted_payload_is_parsed_or_rejected_and_nothing_else(
     await handler.close()
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 async def test_corrupted_payloads_neither_stop_nor_delay_the_processor(
     url: str, inbox: DeliveryInbox

@@ -133,6 +133,7 @@ def test_processes_share_the_baseline_cache(tmp_path) -> None:
     assert [path.name for path in (tmp_path / "shared").iterdir()] == [f"{KEY}.json"]
 
 
+@pytest.mark.slow
 async def test_flaky_baseline_tests_are_marked_if_they_cannot_be_selected(
     open_verifier, sandboxes, tmp_path
 ) -> None:

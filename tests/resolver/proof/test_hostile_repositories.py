@@ -13,6 +13,7 @@ from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST, TESTS
 NETWORK = "import socket\n\n\ndef test_host():\n    socket.create_connection(('127.0.0.1', 1), timeout=1)\n"
 
 
+@pytest.mark.slow
 async def test_a_patch_that_only_touches_tests_fixes_nothing(open_verifier) -> None:
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": TESTS}) as verifier:
         verdict = await verifier.verdict({"tests/test_new.py": "def test_new():\n    assert True\n"})

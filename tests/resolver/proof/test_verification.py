@@ -111,6 +111,7 @@ async def test_failing_subtests_are_evidence(open_verifier) -> None:
     assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_all.py::Add::test_all",)), verdict
 
 
+@pytest.mark.slow
 async def test_a_weakened_test_is_no_fix(open_verifier) -> None:
     weak = FAILING.replace("assert add(1, 2) == 3", "assert add")
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
@@ -125,12 +126,14 @@ async def test_a_test_that_breaks_twice_is_a_regression(open_verifier) -> None:
     assert verdict.reason == "1 test passed without the patch and failed with it, twice."
 
 
+@pytest.mark.slow
 async def test_a_patch_that_cannot_be_imported_breaks_all_tests(open_verifier) -> None:
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
         verdict = await verifier.verdict({"calc.py": "def add(a, b:\n"})
     assert (verdict.kind, verdict.pass_to_fail) == ("regressed", ("tests/test_calc.py::test_one",))
 
 
+@pytest.mark.slow
 async def test_a_test_that_fails_sometimes_is_flaky(open_verifier, tmp_path) -> None:
     # Outside all sandboxes, so that both runs can see it.
     once = (
@@ -163,6 +166,7 @@ async def test_a_missing_test_is_a_condition(open_verifier, change) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_completely_failing_baseline_can_be_fixed(open_verifier) -> None:
     async with open_verifier({"calc.py": "1/0\n", "tests/test_calc.py": FAILING}) as verifier:
         verdict = await verifier.verdict({"calc.py": FIXED})

@@ -68,6 +68,7 @@ def sent_images(request: dict[str, Any]) -> tuple[str, list[bytes]]:
     return text["text"], [base64.b64decode(url.partition("base64,")[2]) for url in urls]
 
 
+@pytest.mark.slow
 async def test_an_image_and_a_pdf_of_an_issue_become_text(sandbox: Sandbox, endpoint: RecordedModel) -> None:
     code = "parse_image('shot.png', task='What does it say?')\nparse_pdf('report.pdf')"
     assert await cell(sandbox, code) == f"{SEEN}\n## Page 1 of 1\n\nThe pump stops at forty bars.\n\n"
@@ -75,6 +76,7 @@ async def test_an_image_and_a_pdf_of_an_issue_become_text(sandbox: Sandbox, endp
     assert sent_images(request) == ("What does it say?", [(Path(sandbox.root) / "shot.png").read_bytes()])
 
 
+@pytest.mark.slow
 async def test_every_thirtieth_frame_of_a_video_is_sent(sandbox: Sandbox, endpoint: RecordedModel) -> None:
     output = await cell(sandbox, "parse_video('clip.mp4')")
     assert output == f"[frames shown to the model: 0, 30, 60]\n{SEEN}\n"
@@ -90,6 +92,7 @@ async def test_every_thirtieth_frame_of_a_video_is_sent(sandbox: Sandbox, endpoi
     assert (task, len(frames)) == ("What moves?", 16)
 
 
+@pytest.mark.slow
 async def test_unsupported_media_are_reported_in_the_cell(sandbox: Sandbox) -> None:
     output = await cell(
         sandbox, "parse_image('absent.png'); parse_image('report.pdf'); parse_video('report.pdf')"

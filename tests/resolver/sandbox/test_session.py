@@ -93,6 +93,7 @@ async def run(
     return sandboxes, FileLogStore(place / "runs"), tried.patch.diff.decode()
 
 
+@pytest.mark.slow
 async def test_a_lost_sandbox_is_replaced_and_the_run_continues_from_the_checkpoint(
     path: Path, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ async def test_a_lost_sandbox_is_replaced_and_the_run_continues_from_the_checkpo
     assert "return a + b" in str(answers[2])
 
 
+@pytest.mark.slow
 async def test_a_sandbox_lost_repeatedly_ends_the_attempt(path: Path, tmp_path: Path) -> None:
     full = OutOfMemory("the sandbox ran out of memory")
     perish = [RunShell(command="perish")] * (MAX_REBUILDS + 1)

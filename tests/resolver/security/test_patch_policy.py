@@ -126,6 +126,7 @@ async def test_five_thousand_files_are_too_many(check, repository: Repository) -
     assert contents.violations == ("The patch touches 5000 files; the limit is 100.",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [os.urandom(6_000_000), bytes(50_000_000)], ids=["random", "zeros"])
 async def test_too_many_bytes_are_rejected_even_if_compressible(check, repository, content: bytes) -> None:
     repository.write("big.bin", content)
@@ -133,6 +134,7 @@ async def test_too_many_bytes_are_rejected_even_if_compressible(check, repositor
     assert sentence.startswith("The patch adds ") and sentence.endswith(" MB; the limit is 4 MB.")
 
 
+@pytest.mark.slow
 async def test_a_patch_that_inflates_to_gigabytes_ends_at_a_limit(check, repository: Repository) -> None:
     repository.write("big.bin", bytes(60_000_000))
     repository.git("add", "--all")
@@ -254,6 +256,7 @@ async def test_a_patch_beyond_the_limits_becomes_empty(filter_changes, repositor
     assert (kept.patch.is_empty, kept.removed) == (True, ("The patch touches 4 files; the limit is 3.",))
 
 
+@pytest.mark.slow
 async def test_removed_changes_do_not_count_toward_the_limits(filter_changes, repository: Repository) -> None:
     repository.write(".github/workflows/big.yml", os.urandom(6_000_000).hex())
     repository.write("a.py", "x = 2\n")
@@ -264,6 +267,7 @@ async def test_removed_changes_do_not_count_toward_the_limits(filter_changes, re
     )
 
 
+@pytest.mark.slow
 async def test_the_operator_can_allow_paths_and_raise_limits(filter_changes, repository: Repository) -> None:
     repository.write(".github/workflows/ci.yml", "on: []\n")
     repository.write("big.bin", os.urandom(6_000_000))

@@ -64,6 +64,7 @@ async def test_options_that_stop_a_run_early_do_nothing(open_verifier, place: st
     assert (run.problem, run.results, run.ignored_options) == (None, ALL, ()), run.output
 
 
+@pytest.mark.slow
 @needs_make
 async def test_without_the_plugin_the_options_would_stop_the_run(open_verifier) -> None:
     # A script that replaces PYTHONPATH: the plugin is not found, but the variable PYTEST_ADDOPTS still counts.
@@ -106,6 +107,7 @@ async def test_options_of_missing_plugins_are_ignored_and_named(open_verifier, o
     assert (run.problem, run.results, run.ignored_options) == (None, ALL, ignored), run.output
 
 
+@pytest.mark.slow
 async def test_missing_plugins_and_settings_are_ignored_and_named(open_verifier) -> None:
     config = "[pytest]\nrequired_plugins = pytest-nothing>=1\naddopts = --strict-config\nno_setting = 1\n"
     run = await run_pytest(open_verifier, {"pytest.ini": config})
@@ -116,6 +118,7 @@ async def test_missing_plugins_and_settings_are_ignored_and_named(open_verifier)
     )
 
 
+@pytest.mark.slow
 @needs_make
 async def test_all_of_addopts_is_ignored_as_a_last_resort(open_verifier) -> None:
     files = {
@@ -134,6 +137,7 @@ async def test_a_plugin_of_the_repository_that_cannot_be_imported_is_a_problem(o
     assert run.problem and run.problem.startswith("no test ran, because the Python module `helpers` is not")
 
 
+@pytest.mark.slow
 async def test_a_pytest_that_a_test_starts_is_left_alone(open_verifier) -> None:
     inner = (
         "import subprocess, sys\n\n\ndef test_inner(tmp_path):\n"
@@ -201,6 +205,7 @@ async def test_retries_are_counted(open_verifier) -> None:
     assert (run.counts, run.retries) == ({"passed": 1}, {"test_x.py::test_flaky": 2})
 
 
+@pytest.mark.slow
 async def test_a_patch_cannot_remove_a_plugin_and_what_it_checks(open_verifier) -> None:
     plugin = "def pytest_addoption(parser):\n    parser.addoption('--strictly', action='store_true')\n"
     test = "def test_x(request): assert not request.config.getoption('strictly', False)\n"

@@ -106,6 +106,7 @@ def test_a_total_that_counts_subtests_is_right() -> None:
     assert parsed.problem is None and list(parsed.results.values()) == ["passed", "failed"]
 
 
+@pytest.mark.slow
 def test_a_quarter_of_a_million_tests_is_too_many() -> None:
     content = report("".join(f"<testcase name='{n}'/>" for n in range(250_000)))
     assert parse_junit_xml(content) == RunnerReport(problem="the test report contains more than 200000 tests")

@@ -16,6 +16,8 @@ from tests.resolver.pull_requests import job, pull
 
 ROOT = Path(__file__).parents[3]
 REPLIES = sorted(path for path in (ROOT / "templates/replies").iterdir() if not path.name.startswith("_"))
+pytestmark = pytest.mark.xdist_group("reply_templates")  # reading all tests takes seconds, once per process
+
 MIN_TEXT_LENGTH = 16  # characters; shorter texts are not checked
 PARTLY_TESTED = {"no_pull_request.md.j2", "follow_up.md.j2", "salvaged.md.j2"}
 """Long templates of which only some texts appear in tests. Remove one when all of its texts do."""

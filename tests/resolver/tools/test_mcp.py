@@ -64,6 +64,7 @@ async def test_a_command_runs_in_the_sandbox_with_its_environment_and_no_other(s
         assert isinstance(ran, ShellResult) and ran.output == "the shell is free\n"
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_is_restarted_for_the_next_call(sandbox: Sandbox) -> None:
     async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
         tools = ToolRegistry(found)
@@ -73,6 +74,7 @@ async def test_a_server_that_dies_is_restarted_for_the_next_call(sandbox: Sandbo
         assert await call_tool(tools, "numbers_add", a=1, b=1) == ExternalToolResult(text="2")
 
 
+@pytest.mark.slow
 async def test_a_wrong_call_gets_the_schema_even_without_required_fields(sandbox: Sandbox) -> None:
     async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
         tools = ToolRegistry(found)
@@ -81,17 +83,20 @@ async def test_a_wrong_call_gets_the_schema_even_without_required_fields(sandbox
         assert await call_tool(tools, "numbers_count") == ExternalToolResult(text="1 2")
 
 
+@pytest.mark.slow
 async def test_log_lines_on_a_servers_stdout_are_ignored(sandbox: Sandbox) -> None:
     async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
         assert await call_tool(ToolRegistry(found), "numbers_chatter") == ExternalToolResult(text="said")
 
 
+@pytest.mark.slow
 async def test_only_the_configured_tools_are_offered(sandbox: Sandbox) -> None:
     server = BY_COMMAND.model_copy(update={"tools": ("add", "absent")})
     async with connect_mcp_tools({"numbers": server}, sandbox, print, McpConnector()) as found:
         assert [tool.spec.name for tool in found] == ["numbers_add"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "expected"),
     [

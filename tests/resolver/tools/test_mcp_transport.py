@@ -58,6 +58,7 @@ def of(url: str) -> tuple[str, int]:
     return parts.hostname, parts.port
 
 
+@pytest.mark.slow
 async def test_a_configured_private_address_is_called_and_recorded(
     sandbox: Sandbox,
 ) -> None:
@@ -70,6 +71,7 @@ async def test_a_configured_private_address_is_called_and_recorded(
         assert visit.bytes_sent > 500 and visit.bytes_received > 500
 
 
+@pytest.mark.slow
 async def test_a_public_name_that_resolves_to_this_machine_is_denied(sandbox: Sandbox) -> None:
     async with serve_mcp_over_http() as server:
         assert server.url is not None
@@ -160,6 +162,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(sandbox: Sandbox)
                 assert (await control.post(sending)).text == "metadata"
 
 
+@pytest.mark.slow
 async def test_the_upload_to_a_server_is_limited(sandbox: Sandbox) -> None:
     async with serve_mcp_over_http() as server:
         assert server.url is not None

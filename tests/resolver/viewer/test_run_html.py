@@ -278,6 +278,7 @@ def test_an_image_with_too_many_pixels_is_omitted() -> None:
 # Limits
 
 
+@pytest.mark.slow
 def test_ten_megabytes_of_output_are_clipped_with_their_count() -> None:
     html = render(run_of(*step("a", RunShell(command="yes"), shell_result("yes\n" * 2_500_000))))
     assert len(html) < 200_000

@@ -125,6 +125,7 @@ async def test_injected_markup_is_blocked_by_the_policy(
         assert visits and {"1", "2"} <= set(opened.complaints)
 
 
+@pytest.mark.slow
 async def test_the_timeline_filters_by_kind_failure_and_text(opened: OpenedFile, tmp_path: Path) -> None:
     await opened.show(full_run(), tmp_path / "view.html")
     everything = await opened.visible()

@@ -244,6 +244,7 @@ def test_without_the_program_a_skill_says_why(root: Path, capsys: pytest.Capture
 # --- hostile files ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_is_refused(root: Path, editor: Editor) -> None:
     with (
         zipfile.ZipFile(root / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as bomb,
@@ -293,6 +294,7 @@ converter.main()
     return ran.returncode, ran.stderr.decode() or str(len(ran.stdout))
 
 
+@pytest.mark.slow
 def test_the_program_ends_at_its_limits() -> None:
     assert limited("    while True: pass\n    yield")[0] == -14  # SIGALRM
     assert limited("    yield 'x' * (600 << 20)") == (

@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from patchwright.runtime.action_server import BOOTSTRAP_CODE
 from patchwright.runtime.actions import RunPython
 from patchwright.runtime.observations import CellResult, HostRequest
@@ -14,6 +16,7 @@ from patchwright.runtime.wire_protocol import KEY_FILE, SOCKET_NAME
 CHECKOUT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 async def test_an_adopting_host_finds_the_session_with_its_variables(short_tmp: Path) -> None:
     place, door_at = short_tmp, short_tmp / "d"
     for name in ("tree", "tmp", "d"):
