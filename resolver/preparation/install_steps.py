@@ -56,7 +56,7 @@ class InstallStep(FrozenModel):
     """
     fallback: str | None = None
     """Shell command that runs if `command` fails. The failure is then only reported. If this is an empty text, nothing
-    runs instead. If this is None, or if the fallback fails, the whole setup fails.
+    runs instead. If this is None, or if the fallback fails, what the step should install is not there.
     """
 
 

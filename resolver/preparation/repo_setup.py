@@ -76,8 +76,8 @@ class RepoSetup(FrozenModel):
 
 
 class SetupFailed(ResolverError):
-    """A required setup command failed, or the sandbox has none of the programs that the commands call. The run
-    continues without the setup.
+    """A command that maintainers wrote failed, or no command of the setup could be done. The run continues without the
+    setup.
     """
 
 
@@ -233,7 +233,10 @@ class _SetupRun:
         self.missing_programs: list[str] = []
         """Programs that are missing in the image."""
         self.failures: list[str] = []
-        """One reason for each step that failed and has a fallback."""
+        """One reason for each step that failed."""
+        self.failed_steps: list[str] = []
+        """The reasons of those steps that did not install what they should, with or without a fallback."""
+        self.has_added_packages = False
         self.added_commands: list[str] = []
         """Commands that installed missing packages."""
         self.visits: tuple[ConnectionSummary, ...] = ()
@@ -252,6 +255,10 @@ class _SetupRun:
             if len(self.missing_programs) == len(self._setup.steps):
                 raise SetupFailed(reply_texts.render_setup_missing_programs(self.missing_programs))
             await self._install_missing_packages(sandbox)
+            # The tests of a project that cannot be installed may need only other packages.
+            undone = len(self.missing_programs) + len(self.failed_steps)
+            if undone == len(self._setup.steps) and not self.has_added_packages:
+                raise SetupFailed(self.failed_steps[0])
             cleanup = await sandbox.act(
                 Execute(argv=("sh", "-c", _CLEAN_SCRIPT, "sh", sandbox.root), timeout=300)
             )
@@ -280,12 +287,13 @@ class _SetupRun:
                 return
         if (problem := await self._run_command(sandbox, step.command)) is None:
             return
-        if step.fallback:
-            fallback_problem = await self._run_command(sandbox, step.fallback)
-            if fallback_problem is not None:
-                raise SetupFailed(fallback_problem)
-        elif step.fallback is None:
+        if step.program is None:
             raise SetupFailed(problem)
+        if step.fallback and (fallback_problem := await self._run_command(sandbox, step.fallback)):
+            problem = fallback_problem
+            self.failed_steps.append(problem)
+        elif step.fallback is None:
+            self.failed_steps.append(problem)
         self.failures.append(problem)
 
     async def _run_command(self, sandbox: Sandbox, command: str) -> str | None:
@@ -335,7 +343,9 @@ class _SetupRun:
     async def _install_packages(self, sandbox: Sandbox, packages: list[str]) -> str | None:
         """Returns why the packages could not be installed, or None if they are installed."""
         self.added_commands.append(f"{PIP} {shlex.join(packages)}")
-        return await self._run_command(sandbox, self.added_commands[-1])
+        problem = await self._run_command(sandbox, self.added_commands[-1])
+        self.has_added_packages |= problem is None
+        return problem
 
     @property
     def _remaining_seconds(self) -> int:
