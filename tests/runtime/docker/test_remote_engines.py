@@ -220,7 +220,7 @@ async def _ssh_server(sshd: Path, place: Path, monkeypatch: pytest.MonkeyPatch) 
         stderr=subprocess.DEVNULL,
     )
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(OSError):
                     _, writer = await asyncio.open_connection("127.0.0.1", port)
