@@ -244,6 +244,10 @@ class Verdict(FrozenModel):
     """Test configuration files that the patch changes. The tests ran without these changes."""
     added_packages: tuple[str, ...] = ()
     """Packages that the patch adds to the dependencies, and that were installed for the runs with the patch."""
+    unusual_files: tuple[str, ...] = ()
+    """Changed files that are neither source code of the base commit nor tests, if the fix cannot be shown without
+    their changes.
+    """
     partial: bool = False
     """True if only the tests that the patch may affect have run. The whole suite runs later if needed."""
     review: ModelReview | None = None

@@ -9,7 +9,6 @@ from the base commit.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from patchwright.resolver.domain import Patch, TestRun, Verdict
 from patchwright.resolver.preparation.added_packages import install_added_packages
@@ -24,6 +23,7 @@ from patchwright.resolver.proof.run_comparison import find_fail_to_pass, find_pa
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.test_helpers import find_test_helpers
 from patchwright.resolver.proof.unchanged_tests import restore_known_results
+from patchwright.resolver.proof.unusual_files import find_unusual_files
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
 from patchwright.resolver.suites.execution import run_tests_with_report
@@ -64,9 +64,9 @@ async def verify_patch(
     affected_suites = suites.select_for_paths(change.path for change in changes)
     reverted_config = await find_reverted_test_config(workspace, patch, changes, affected_suites)
     reverted_config |= await find_shadowing_modules(workspace, changes, affected_suites, sandboxes, name)
-    helpers = (
-        await _find_changed_helpers(workspace, changes, affected_suites, baseline_runs) - reverted_config
-    )
+    # The repository's tests run with the base version of their helpers.
+    helpers = await find_test_helpers(workspace, changes, affected_suites, baseline_runs.get_read_files)
+    helpers -= reverted_config
     patched, packages = await install_added_packages(workspace, patch, changes, sandboxes, name)
     test_edits = TestEdits(
         weakened_tests=await find_weakened_tests(workspace, patch, changes),
@@ -89,20 +89,6 @@ async def verify_patch(
         if verdicts[-1].partial:
             break
     return merge_verdicts(tuple(verdicts))
-
-
-async def _find_changed_helpers(
-    workspace: Workspace,
-    changes: tuple[FileChange, ...],
-    suites: tuple[Suite, ...],
-    baseline_runs: BaselineRuns,
-) -> frozenset[str]:
-    """Returns the changed files that only the tests use. The repository's tests run with the base version of them."""
-    helpers = [
-        await find_test_helpers(workspace, changes, suite, partial(baseline_runs.get_read_files, suite))
-        for suite in suites
-    ]
-    return frozenset[str]().union(*helpers)
 
 
 @dataclass(frozen=True)
@@ -176,16 +162,21 @@ class _SuiteVerification:
             evidence = await self._collect_evidence(affected_tests)
             if evidence is not None:
                 patch_tests = await self._run_patch_tests(evidence.before)
-                verdict = decide_verdict(
-                    self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits
-                )
+                verdict = await self._decide(evidence, patch_tests)
                 if await on_first_verdict(verdict):
                     return verdict
         evidence = await self._collect_evidence(())
         assert evidence is not None, "a run of all tests always gives evidence"
         if patch_tests is None:
             patch_tests = await self._run_patch_tests(evidence.before)
-        return decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
+        return await self._decide(evidence, patch_tests)
+
+    async def _decide(self, evidence: Evidence, patch_tests: PatchTests | None) -> Verdict:
+        verdict = decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
+        unusual_files = await find_unusual_files(
+            self.workspace, self.parts.with_tests, self.parts.code_changes, self.suite, verdict, self._run
+        )
+        return verdict.model_copy(update={"unusual_files": unusual_files})
 
     async def _affected_tests(self) -> tuple[str, ...]:
         if not self.suite.can_select_files or not self.parts.code_changes:

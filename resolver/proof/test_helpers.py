@@ -35,14 +35,24 @@ MAX_FILE_BYTES = 500_000
 async def find_test_helpers(
     workspace: Workspace,
     changes: tuple[FileChange, ...],
-    suite: Suite,
-    get_read_files: Callable[[], Awaitable[frozenset[str]]],
+    suites: tuple[Suite, ...],
+    get_read_files: Callable[[Suite], Awaitable[frozenset[str]]],
 ) -> frozenset[str]:
-    """Returns the changed paths in the suite's directory that belong to the tests.
+    """Returns the changed paths that only the tests of these suites use.
 
-    `get_read_files` returns the files that the run at the base commit read, or no files if they are unknown. It is
-    called only if the repository's texts do not show that all changed files are part of the product.
+    `get_read_files` returns the files that a suite's run at the base commit read, or no files if they are unknown. It
+    is called only if the repository's texts do not show that all changed files are part of the product.
     """
+    found = [await _find_suite_helpers(workspace, changes, suite, get_read_files) for suite in suites]
+    return frozenset[str]().union(*found)
+
+
+async def _find_suite_helpers(
+    workspace: Workspace,
+    changes: tuple[FileChange, ...],
+    suite: Suite,
+    get_read_files: Callable[[Suite], Awaitable[frozenset[str]]],
+) -> frozenset[str]:
     is_new = {
         change.path: change.old_mode == ABSENT
         for change in changes
@@ -57,7 +67,7 @@ async def find_test_helpers(
     found = {path for path in is_new if repository.get_unit(path) in helpers}
     if not found:
         return frozenset()
-    read_files = await get_read_files()
+    read_files = await get_read_files(suite)
     # A new file counts, too: a new `checks/__init__.py` would replace `checks.py`.
     return frozenset(path for path in found if is_new[path] or not read_files or path in read_files)
 

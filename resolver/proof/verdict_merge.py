@@ -48,6 +48,7 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
         deleted_test_files=verdicts[0].deleted_test_files,
         reverted_test_config=verdicts[0].reverted_test_config,
         added_packages=verdicts[0].added_packages,
+        unusual_files=_union(verdict.unusual_files for verdict in verdicts),
         partial=any(verdict.partial for verdict in verdicts),
         conditions=tuple(dict.fromkeys(chain.from_iterable(verdict.conditions for verdict in verdicts))),
         reason=deciding.reason,

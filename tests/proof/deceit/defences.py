@@ -39,6 +39,15 @@ def review_notes(monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(patch_policy, "find_review_notes", find_none)
 
 
+def unusual_files(monkeypatch: MonkeyPatch) -> None:
+    """The pull request does not name the unusual files without which the tests do not show the fix."""
+
+    async def find_none(*_: object) -> tuple[str, ...]:
+        return ()
+
+    monkeypatch.setattr(verification, "find_unusual_files", find_none)
+
+
 def plugin_modules(monkeypatch: MonkeyPatch) -> None:
     """The patch's version of a plugin that the configuration names is used."""
 

@@ -4,6 +4,7 @@ import pytest
 
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.test_helpers import find_test_helpers
+from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.workspaces import FileChange
 from tests.resolver.patch_verifier import BUG, PYTEST
 
@@ -120,15 +121,15 @@ async def test_what_only_tests_use_belongs_to_the_tests(open_verifier, layout: s
     files, path, expected = LAYOUTS[layout]
     change = FileChange(path=path, mode="100644", old_mode="100644", size=1, old_size=1)
 
-    async def read_all() -> frozenset[str]:
+    async def read_all(_: Suite) -> frozenset[str]:
         return frozenset(files)
 
-    async def read_nothing_else() -> frozenset[str]:
+    async def read_nothing_else(_: Suite) -> frozenset[str]:
         return frozenset({"tests/test_a.py"})
 
     async with open_verifier(files) as verifier:
-        found = await find_test_helpers(verifier.workspace, (change,), PYTEST, read_all)
-        unread = await find_test_helpers(verifier.workspace, (change,), PYTEST, read_nothing_else)
+        found = await find_test_helpers(verifier.workspace, (change,), (PYTEST,), read_all)
+        unread = await find_test_helpers(verifier.workspace, (change,), (PYTEST,), read_nothing_else)
     assert (found, unread) == (frozenset({path}) if expected else frozenset(), frozenset())
 
 
