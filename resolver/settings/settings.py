@@ -7,6 +7,7 @@ operator's settings file.
 
 import difflib
 import re
+import ssl
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -88,7 +89,12 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
         kind = get_origin(cls.model_fields[info.field_name or ""].annotation)
         if not isinstance(value, str) or kind not in (tuple, dict):
             return value
-        return tuple(value.replace(",", " ").split()) if kind is tuple else pydantic_core.from_json(value)
+        if kind is tuple:
+            return tuple(value.replace(",", " ").split())
+        try:
+            return pydantic_core.from_json(value)
+        except ValueError as exc:
+            raise ValueError(f"it is not valid JSON ({exc})") from exc
 
     @field_validator("branch")
     @classmethod
@@ -97,7 +103,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
 
     @field_validator(
         *("github_api_url", "github_graphql_url", "github_server_url"),
-        *("model_base_url", "search_base_url", "webhook_url"),
+        *("model_base_url", "search_base_url", "webhook_url", "package_index"),
     )
     @classmethod
     def _validate_url(cls, url: str | None) -> str | None:
@@ -105,16 +111,34 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
             # The message does not repeat the URL, because it may contain a password.
             raise ValueError("the URL must start with https:// or http://")
         try:
-            urlsplit(url or "")
+            _ = urlsplit(url or "").port
         except ValueError as exc:  # for example an opening bracket that is not closed
             raise ValueError("the URL is not valid") from exc
         return url
 
-    @field_validator("private_key_file", "ca_bundle")
+    @field_validator("github_token", "model_api_key", "search_api_key")
+    @classmethod
+    def _validate_header_value(cls, secret: SecretStr | None) -> SecretStr | None:
+        # A token is sent in an HTTP header, and the HTTP client repeats an invalid header in its error message.
+        if secret is not None and not re.fullmatch(r"[!-~]*", secret.get_secret_value()):
+            raise ValueError("it contains a line break, a space or another character that no key has")
+        return secret
+
+    @field_validator("private_key_file", "ca_bundle", "secrets_file")
     @classmethod
     def _validate_file(cls, path: Path | None) -> Path | None:
         if path is not None and not path.is_file():
             raise ValueError(f"the file {path} does not exist")
+        return path
+
+    @field_validator("ca_bundle")
+    @classmethod
+    def _validate_certificates(cls, path: Path | None) -> Path | None:
+        try:
+            if path is not None:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+        except OSError as exc:
+            raise ValueError(f"{path} is not a readable file with certificates (PEM)") from exc
         return path
 
 
@@ -271,19 +295,20 @@ def parse_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def read_fallback_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns settings from standard environment variables, such as `HTTPS_PROXY`. All other sources override them."""
     values = {key: environ[name] for name, key in FALLBACK_VARIABLES.items() if environ.get(name)}
-    if not values.get("proxy", "http://").startswith("http://"):
-        del values["proxy"]  # Patchwright does not support proxies with another protocol, such as SOCKS.
-    return values
+    # Patchwright supports no SOCKS proxies, and no package index in a directory.
+    supported = {"proxy": ("http://",), "package_index": ("http://", "https://")}
+    return {key: value for key, value in values.items() if value.startswith(supported.get(key, ("",)))}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Reads the settings in a TOML file. Raises SettingsError for invalid TOML or an unknown key."""
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as exc:
-        raise SettingsError(f"The settings file {path} does not exist. Check --config.") from exc
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"{path} cannot be read: {exc}. Fix or remove the file.") from exc
+    except OSError as exc:
+        reason = "does not exist" if isinstance(exc, FileNotFoundError) else f"cannot be read: {exc.strerror}"
+        raise SettingsError(f"The settings file {path} {reason}. Check --config.") from exc
+    except UnicodeDecodeError as exc:
+        raise SettingsError(f"The settings file {path} is not UTF-8 text. Fix or remove it.") from exc
     return parse_toml(text, str(path), Settings)
 
 
@@ -323,39 +348,54 @@ def build_settings(values: Mapping[str, Any], sources: Mapping[str, str] = {}) -
         return Settings(**values)
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
-        setting, *inner = (str(part) for part in first["loc"])
-        source = sources.get(setting)
-        name = ".".join([source or setting, *inner]) + (
-            "" if source else f" ({environment_variable(setting)})"
-        )
+        setting, *inner = (str(part) for part in first["loc"] if part != "[key]")
+        source = sources.get(setting, f"{setting} ({environment_variable(setting)})")
+        name, space, file = source.partition(" ")
+        name = ".".join([name, *inner]) + space + file
         raise SettingsError(f"{name}: {_describe_invalid_value(first)}. Correct or remove it.") from exc
 
 
+# The first parts of pydantic's error types, and what is wrong with the value.
 VALUE_KINDS = {
     "bool": "neither true nor false",
     "decimal": "not a number",
     "float": "not a number",
     "int": "not a whole number",
 }
-"""Maps the first part of pydantic's error type to a description of what is wrong with the value."""
+# Pydantic's error types, and messages without names of Python types.
+MESSAGES = {
+    "dict_type": "it must be a table (in an environment variable: a JSON object)",
+    "model_type": "it must be a table (in an environment variable: a JSON object)",
+    "tuple_type": "it must be a list",
+    "extra_forbidden": "there is no such setting",
+    "missing": "it is missing",
+}
 
 
 def _describe_invalid_value(error: Any) -> str:
     """Describes one error of pydantic. Repeats only numbers and choices, because other values may be secret."""
     kind, value = error["type"], error["input"]
-    if (description := VALUE_KINDS.get(kind.partition("_")[0])) and kind.endswith(("_parsing", "_type")):
+    if (description := VALUE_KINDS.get(kind.partition("_")[0])) and kind.endswith(
+        ("_parsing", "_type", "_from_float", "_parsing_size")
+    ):
         return f"'{value}' is {description}"
     if kind == "literal_error":
         return (
             f"'{value}' is not one of {error['ctx']['expected'].replace(' or ', ', ').replace(chr(39), '')}"
         )
-    if kind == "missing":
-        return "it is missing"
+    if kind in MESSAGES:
+        return MESSAGES[kind]
+    if kind == "too_short":
+        return f"it must have at least {error['ctx']['min_length']} characters"
     message: str = error["msg"].removeprefix("Value error, ")
     return message.replace("Input should", "it must").replace("it must be a valid", "it must be a")
 
 
 def _unknown_setting_message(name: str, known: list[str], source: str) -> str:
-    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {matches[0]}?" if matches else f"known settings: {', '.join(sorted(known))}."
+    # Without the prefix, which all names in the environment share. It would make every name similar.
+    names = {each.removeprefix(VARIABLE_PREFIX): each for each in known}
+    matches = difflib.get_close_matches(name.removeprefix(VARIABLE_PREFIX), names, n=1, cutoff=0.5)
+    few = f"known settings: {', '.join(sorted(known))}."
+    hint = few if len(known) < 20 else "docs/configuration.md lists all settings."
+    hint = f"did you mean {names[matches[0]]}?" if matches else hint
     return f"{name} in {source} is not a setting; {hint}"

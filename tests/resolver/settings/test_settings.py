@@ -33,6 +33,16 @@ def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path)
         ({"GITHUB_API_URL": "github.example.com"}, "GITHUB_API_URL: the URL must start with https://"),
         ({"PATCHWRIGHT_PUBLIC_URL": "javascript:alert(1)"}, "is not a plain URL such as https://"),
         ({"PATCHWRIGHT_PUBLIC_URL": "https://me:pass@host"}, "is not a plain URL such as https://"),
+        ({"PATCHWRIGHT_QQQ": "x"}, "PATCHWRIGHT_QQQ in the environment is not a setting; docs/configuration.md"),
+        ({"PATCHWRIGHT_PACKAGE_INDEX": "pypi.org"}, "PATCHWRIGHT_PACKAGE_INDEX: the URL must start with https://"),
+        ({"PATCHWRIGHT_MODEL_BASE_URL": "http://a:b/v1"}, "PATCHWRIGHT_MODEL_BASE_URL: the URL is not valid."),
+        ({"PATCHWRIGHT_CA_BUNDLE": __file__}, "is not a readable file with certificates (PEM)."),
+        ({"PATCHWRIGHT_SECRETS_FILE": "/nowhere"}, "PATCHWRIGHT_SECRETS_FILE: the file /nowhere does not exist."),
+        ({"PATCHWRIGHT_MCP_SERVERS": "{a"}, "PATCHWRIGHT_MCP_SERVERS: it is not valid JSON ("),
+        ({"PATCHWRIGHT_MCP_SERVERS": "[1]"}, "PATCHWRIGHT_MCP_SERVERS: it must be a table (in an environment"),
+        ({"PATCHWRIGHT_MODEL_PRICES": '{"a/b": 3}'}, "PATCHWRIGHT_MODEL_PRICES.a/b: it must be a table (in an"),
+        ({"PATCHWRIGHT_LANGUAGE_IMAGES": '{"perl": "x"}'}, "PATCHWRIGHT_LANGUAGE_IMAGES.perl: 'perl' is not one of"),
+        ({"PATCHWRIGHT_OPERATOR_TOKEN": "short"}, "PATCHWRIGHT_OPERATOR_TOKEN: it must have at least 16 characters."),
     ],
 )  # fmt: skip
 def test_an_invalid_variable_is_named(environ: dict[str, str], message: str, tmp_path: Path) -> None:
@@ -47,6 +57,9 @@ def test_an_invalid_variable_is_named(environ: dict[str, str], message: str, tmp
         ("max_step = 1", "max_step in {path} is not a setting; did you mean max_steps?"),
         ("max_steps = ", "{path} is not valid TOML"),
         ('max_steps = "x"', "max_steps in {path}: 'x' is not a whole number"),
+        ("max_steps = 1.5", "max_steps in {path}: '1.5' is not a whole number"),
+        ("allowed_hosts = 1", "allowed_hosts in {path}: it must be a list. Correct"),
+        ("[mcp_servers.a]\nurl_ = 1", "mcp_servers.a.url_ in {path}: there is no such setting. Correct"),
     ],
 )
 def test_an_invalid_line_of_the_file_is_named(toml: str, message: str, tmp_path: Path) -> None:
@@ -110,6 +123,25 @@ def test_a_file_of_a_cloned_repository_cannot_turn_off_the_isolation(tmp_path: P
     assert read_settings(
         {}, {}, tmp_path / "patchwright.toml", tmp_path
     )  # positive control: the person trusts it
+
+
+@pytest.mark.parametrize("name", ["GITHUB_TOKEN", "PATCHWRIGHT_MODEL_API_KEY"])
+@pytest.mark.parametrize("key", ["sk-canary\n", "sk canary", "\N{LEFT DOUBLE QUOTATION MARK}sk-canary"])
+def test_a_key_that_fits_in_no_http_header_is_reported_without_its_value(
+    name: str, key: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        read_settings({}, {name: key}, None, tmp_path)
+    assert f"{name}: it contains a line break, a space" in str(refused.value)
+    assert "canary" not in str(refused.value)
+
+
+def test_a_package_index_in_a_directory_is_ignored(tmp_path: Path) -> None:
+    def package_index(url: str) -> str | None:
+        return read_settings({}, {"PIP_INDEX_URL": url}, None, tmp_path).package_index
+
+    assert package_index("file:///srv/simple") is None
+    assert package_index("https://pypi.test/simple") == "https://pypi.test/simple"
 
 
 def test_every_sensitive_setting_exists() -> None:
