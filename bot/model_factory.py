@@ -62,11 +62,14 @@ def build_transcriber(settings: Settings) -> LitellmTranscriber:
     )
 
 
-def build_retrying_model(name: str, settings: Settings) -> Model:
-    """Returns a model that uses native tool calls and retries failed requests."""
+def build_retrying_model(name: str, settings: Settings, max_retry_seconds: float | None = None) -> Model:
+    """Returns a model that uses native tool calls and retries failed requests.
+
+    `max_retry_seconds` replaces the setting `model_retry_timeout`, if this is longer.
+    """
     return RetryingModel(
         _build_litellm_model(name, settings, effort=settings.reasoning_effort),
-        max_seconds=settings.model_retry_timeout,
+        max_seconds=min(settings.model_retry_timeout, max_retry_seconds or settings.model_retry_timeout),
     )
 
 

@@ -36,7 +36,7 @@ def parse_issue_reference(reference: str, server_url: str) -> tuple[Repo, int]:
     except ValueError:  # This is not a valid URL or repository name.
         is_other_server, reference = False, reference.rpartition("@")[2]
     raise UsageError(
-        f"{reference!r} is not an issue. "
+        f"'{reference}' is not an issue. "
         f"Pass the URL of an issue, such as {server_url.rstrip('/')}/OWNER/REPO/issues/7, or OWNER/REPO#7"
         + ("; for another server, set GITHUB_SERVER_URL" if is_other_server else "")
     )

@@ -9,6 +9,7 @@ from patchwright.resolver.llm.model_check import check_endpoint, check_models
 from patchwright.resolver.llm.probe import ProbeResult, probe_model
 from patchwright.resolver.settings.settings import Settings, environment_variable
 
+MAX_RETRY_SECONDS = 5.0  # A person waits for the result, and most failures of a first request do not heal.
 FITNESS_TEXTS = {
     "native": "works",
     "text": "works with PATCHWRIGHT_TOOL_CALLING=text",
@@ -29,7 +30,7 @@ async def run_probe(settings: Settings, environ: Mapping[str, str], *, as_json: 
     for name in (settings.model, *settings.model_fallbacks):
         if not as_json:
             print_stderr(f"Asking {name} for a tool call ...")
-        results.append(await probe_model(build_retrying_model(name, settings)))
+        results.append(await probe_model(build_retrying_model(name, settings, MAX_RETRY_SECONDS)))
     if as_json:
         print_json({"models": [fitness.model_dump(mode="json") for fitness in results]})
     else:

@@ -86,6 +86,8 @@ async def check_endpoint(settings: Settings) -> None:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeError):
+        return "the host name is not valid"
     return getattr(error, "strerror", None) or str(error)
 
 

@@ -70,10 +70,11 @@ def build_model_error(
             f"The provider of {model_name} rejects the API key ({status}): "
             f"check {environment_variable('model_api_key')}, or the provider's own variable."
         )
-    if capture.is_html:
+    if capture.is_html or _is_other_json(exc):
         # Before the first reply, the URL is wrong. Later, it may be a proxy that fails for a moment.
+        content = "a web page instead of JSON" if capture.is_html else "JSON that is not a model's reply"
         return ModelConnectionFailed(
-            f"The endpoint of {model_name} answers with a web page instead of JSON: "
+            f"The endpoint of {model_name} answers with {content}: "
             f"check {environment_variable('model_base_url')} (the URL usually ends in /v1)."
         )
     if status == 404:
@@ -138,6 +139,11 @@ def _find_connection_error(exc: BaseException | None) -> str | None:
     if reason.startswith("Connect call failed"):
         return "connection refused"
     return replace_surrogates(reason) or "no connection"
+
+
+def _is_other_json(exc: Exception) -> bool:
+    """Returns True if a successful response has neither `choices` nor `error`, as from another service."""
+    return "no 'choices'" in str(exc) and "'error'" not in str(exc)
 
 
 def _extract_error_message(exc: Exception, api_key: SecretStr | None) -> str:

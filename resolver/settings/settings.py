@@ -126,16 +126,11 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
 
     @field_validator("private_key_file", "ca_bundle", "secrets_file")
     @classmethod
-    def _validate_file(cls, path: Path | None) -> Path | None:
+    def _validate_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is not None and not path.is_file():
             raise ValueError(f"the file {path} does not exist")
-        return path
-
-    @field_validator("ca_bundle")
-    @classmethod
-    def _validate_certificates(cls, path: Path | None) -> Path | None:
         try:
-            if path is not None:
+            if path is not None and info.field_name == "ca_bundle":
                 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
         except OSError as exc:
             raise ValueError(f"{path} is not a readable file with certificates (PEM)") from exc

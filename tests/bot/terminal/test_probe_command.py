@@ -7,9 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
-from patchwright.demo.recorded_model import RecordedCall, RecordedModel, RecordedTurn
+from patchwright.bot.terminal.probe_command import run_probe
+from patchwright.demo.recorded_model import ModelFault, RecordedCall, RecordedModel, RecordedTurn
 from patchwright.resolver.llm.probe import PROBE_NUMBER
+from patchwright.resolver.settings.settings import Settings
 from tests.preloaded_command import preloaded_command
 
 FIT = RecordedTurn("", calls=(RecordedCall(name="report_number", arguments={"number": PROBE_NUMBER}),))
@@ -56,6 +59,18 @@ async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(
         "the model answered without calling the tool: I would rather talk. "
         "(neither native nor text tool calls work: choose another model)",
     )
+
+
+@pytest.mark.slow
+async def test_a_failure_is_retried_only_for_seconds(tmp_path: Path) -> None:
+    async with RecordedModel([FIT]) as endpoint:
+        endpoint.add_faults(*[ModelFault(status=500, body='{"error": {"message": "boom"}}')] * 20)
+        settings = Settings(
+            data=tmp_path, model="openai/recorded", model_base_url=endpoint.base_url,
+            model_api_key=SecretStr("key"),
+        )  # fmt: skip
+        assert not await run_probe(settings, {}, as_json=True)
+        assert len(endpoint.requests) < 5
 
 
 async def test_an_endpoint_that_does_not_exist_is_reported_at_once(tmp_path: Path) -> None:

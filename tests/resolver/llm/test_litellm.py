@@ -186,14 +186,19 @@ async def test_a_base_url_without_its_path_is_explained(endpoint: RecordedModel)
         assert ("(the URL usually ends in /v1)" in str(failed.value)) == is_explained
 
 
-async def test_a_web_page_instead_of_a_reply_is_explained_before_the_first_reply(
-    endpoint: RecordedModel,
+@pytest.mark.parametrize(
+    ("fault", "content"),
+    [
+        (html_page(), "a web page instead of JSON"),
+        (ModelFault(status=200, body='{"status": "ok"}'), "JSON that is not a model's reply"),
+    ],
+)
+async def test_the_response_of_another_service_is_explained_before_the_first_reply(
+    endpoint: RecordedModel, fault: ModelFault, content: str
 ) -> None:
-    endpoint.add_faults(*[html_page()] * 20)
+    endpoint.add_faults(*[fault] * 20)
     retrying = RetryingModel(model(endpoint), sleep=lambda _: asyncio.sleep(0))
-    with pytest.raises(
-        ModelUnreachable, match="answers with a web page instead of JSON: check PATCHWRIGHT_MODEL_BASE"
-    ):
+    with pytest.raises(ModelUnreachable, match=f"answers with {content}: check PATCHWRIGHT_MODEL_BASE"):
         await retrying.reply([UserMessage(text="Issue 7")], TOOLS)
 
 
