@@ -39,6 +39,8 @@ def preloaded_command() -> tuple[str, ...]:
         if not address.exists():
             server = subprocess.Popen(
                 [sys.executable, "-P", __file__, str(address)],
+                # A test may have imported litellm, so variables that `_preload` returns may be set here already.
+                env={"PATH": os.environ["PATH"]},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
             )
