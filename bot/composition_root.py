@@ -138,12 +138,15 @@ async def build_run_dependencies(
     from patchwright.bot.sandbox_factory import build_ready_sandboxes, build_sandboxes
     from patchwright.resolver.dependencies import RunDependencies
     from patchwright.resolver.run_log import FileLogStore
-    from patchwright.resolver.sandbox.secret_injection import load_secret_sources
+    from patchwright.resolver.sandbox.secret_injection import load_secret_sources, read_secrets_file
     from patchwright.resolver.secrets import MaskingFilter
+    from patchwright.resolver.security.risk_plugins import check_plugins
     from patchwright.resolver.text.jinja_templates import set_template_directory
     from patchwright.resolver.workspaces import WorkspaceFactory
 
     set_template_directory(settings.templates)
+    check_plugins(settings)
+    read_secrets_file(settings.secrets_file)
     secrets = collect_secrets(settings, read_environment())
     for handler in logging.getLogger().handlers:
         handler.addFilter(MaskingFilter(secrets))

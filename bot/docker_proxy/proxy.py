@@ -67,7 +67,8 @@ class DockerProxy:
         try:
             server = await asyncio.start_unix_server(self._accept, sock=_bind_socket(socket_path, group))
         except (OSError, LookupError) as exc:
-            raise SettingsError(f"the Docker proxy cannot listen at {socket_path}: {exc}") from exc
+            reason = getattr(exc, "strerror", None) or exc.args[0]
+            raise SettingsError(f"the Docker proxy cannot listen at {socket_path}: {reason}") from exc
         try:
             async with server:
                 yield
@@ -133,7 +134,11 @@ class DockerProxy:
 
 
 def _bind_socket(socket_path: Path, group: str | int | None) -> socket.socket:
-    """Binds a Unix socket. If a killed proxy left a socket file behind, replaces this file."""
+    """Binds a Unix socket. If a killed proxy left a socket file behind, replaces this file. Raises SettingsError if
+    there is another file.
+    """
+    if socket_path.exists() and not socket_path.is_socket():
+        raise SettingsError(f"{socket_path} is not a socket; set --listen to the path of a new socket")
     socket_path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from patchwright.resolver.domain import Repo
-from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.errors import SettingsError, describe_read_error
 from patchwright.resolver.secrets import Secrets
 from patchwright.runtime.actions import RunShell, RunShellWithSecrets, SandboxAction
 from patchwright.runtime.observations import ActionFailure, Observation
@@ -74,20 +74,31 @@ def load_secret_sources(path: Path | None, repo: Repo, environ: Mapping[str, str
     """
     if path is None:
         return {}
-    try:
-        if path.stat().st_mode & 0o077:
-            raise SettingsError(
-                f"{path} is readable by users other than its owner: run chmod 600 {shlex.quote(str(path))}"
-            )
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise SettingsError(f"{path} cannot be read: {exc}. Correct or remove this file.") from exc
+    tables = read_secrets_file(path)
     table: Any = next(
         (candidate for name, candidate in tables.items() if name.lower() == str(repo).lower()), {}
     )
     if not isinstance(table, dict):
         raise SettingsError(f"{path}: `{repo}` must be a table of names and values.")
     return {name: _parse_source(path, name, value, environ) for name, value in table.items()}
+
+
+def read_secrets_file(path: Path | None) -> Mapping[str, object]:
+    """Returns the tables of the operator's file with secrets, or no tables if there is no file. Raises
+    SettingsError if the file is unreadable, or if other users can read it.
+    """
+    if path is None:
+        return {}
+    try:
+        if path.stat().st_mode & 0o077:
+            raise SettingsError(
+                f"{path} is readable by users other than its owner: run chmod 600 {shlex.quote(str(path))}"
+            )
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise SettingsError(
+            f"{path} cannot be read: {describe_read_error(exc)}. Correct or remove this file."
+        ) from exc
 
 
 def _parse_source(path: Path, name: str, value: Any, environ: Mapping[str, str]) -> SecretSource:

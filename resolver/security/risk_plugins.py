@@ -9,9 +9,18 @@ from importlib.metadata import entry_points
 
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.security.risk import RiskAnalyzer, RiskPolicy
+from patchwright.resolver.settings.settings import Settings
 
 ANALYZER_GROUP = "patchwright.analyzers"
 POLICY_GROUP = "patchwright.policies"
+
+
+def check_plugins(settings: Settings) -> None:
+    """Raises SettingsError if an analyzer or the policy in the settings cannot be loaded."""
+    for name in settings.risk_analyzers:
+        load_analyzer(name)
+    if settings.risk_policy is not None:
+        load_policy(settings.risk_policy)
 
 
 def load_analyzer(name: str) -> RiskAnalyzer:

@@ -151,7 +151,7 @@ async def test_only_the_owner_and_the_given_group_can_connect(short_tmp: Path) -
 
 
 async def test_a_missing_group_is_an_error(short_tmp: Path) -> None:
-    with pytest.raises(SettingsError, match=r"the Docker proxy cannot listen at .*no such group: 'nobodys'"):
+    with pytest.raises(SettingsError, match=r"the Docker proxy cannot listen at .*no such group: 'nobodys'$"):
         async with DockerProxy(ENGINE).listen(short_tmp / "a.sock", "nobodys"):
             pass
 
@@ -161,6 +161,14 @@ async def test_a_missing_directory_is_an_error_and_stays_missing(short_tmp: Path
         async with DockerProxy(ENGINE).listen(short_tmp / "nowhere" / "a.sock"):
             pass
     assert not (short_tmp / "nowhere").exists()
+
+
+async def test_a_file_is_not_replaced_by_the_socket(short_tmp: Path) -> None:
+    (short_tmp / "notes.txt").write_text("mine")
+    with pytest.raises(SettingsError, match=r"notes\.txt is not a socket; set --listen"):
+        async with DockerProxy(ENGINE).listen(short_tmp / "notes.txt"):
+            pass
+    assert (short_tmp / "notes.txt").read_text() == "mine"
 
 
 async def test_the_socket_of_a_killed_proxy_is_replaced(short_tmp: Path) -> None:

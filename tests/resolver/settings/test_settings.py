@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.composition_root import read_settings
+from patchwright.bot.composition_root import build_run_dependencies, read_settings
 from patchwright.bot.setup.bootstrap import is_setup_needed
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.settings.settings import SENSITIVE_SETTINGS, Settings
@@ -134,6 +134,23 @@ def test_a_key_that_fits_in_no_http_header_is_reported_without_its_value(
         read_settings({}, {name: key}, None, tmp_path)
     assert f"{name}: it contains a line break, a space" in str(refused.value)
     assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("risk_analyzers", ("mine",), "mine is not an entry point of patchwright.analyzers"),
+        ("risk_policy", "mine", "mine is not an entry point of patchwright.policies"),
+        ("secrets_file", Path(__file__), "is readable by users other than its owner: run chmod 600"),
+    ],
+)
+async def test_a_setting_of_the_agent_is_checked_before_there_is_a_sandbox(
+    name: str, value: object, message: str, tmp_path: Path
+) -> None:
+    values = {"data": tmp_path, "model": "openai/x", "model_api_key": "k", "sandbox": "local", name: value}
+    with pytest.raises(SettingsError, match=message):
+        async with build_run_dependencies(Settings(**values), notify=print):  # type: ignore[arg-type]
+            pass
 
 
 def test_a_package_index_in_a_directory_is_ignored(tmp_path: Path) -> None:
