@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.errors import SettingsError, describe_read_error
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
 
@@ -52,5 +52,6 @@ def read_private_key(settings: Settings) -> SecretStr | None:
         return SecretStr(settings.private_key_file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as exc:
         raise SettingsError(
-            f"PATCHWRIGHT_PRIVATE_KEY_FILE cannot be read: {exc}. It must be a PEM file."
+            f"PATCHWRIGHT_PRIVATE_KEY_FILE: {settings.private_key_file} cannot be read: {describe_read_error(exc)}. "
+            "It must be a PEM file."
         ) from exc

@@ -43,6 +43,13 @@ class ResolverError(Exception):
     retryable = False
 
 
+def describe_read_error(error: OSError | ValueError) -> str:
+    """Returns why a file cannot be read. The texts of the exceptions contain a number and the file's name again."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return getattr(error, "strerror", None) or str(error)
+
+
 class ForgeError(ResolverError):
     """The forge is down or sends invalid responses."""
 

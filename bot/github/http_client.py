@@ -147,6 +147,10 @@ def parse_response(response_type: type[T], response: httpx.Response) -> T:
         return cast("T", TypeAdapter(expected).validate_json(response.content))
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False)[0]
+        if first["type"] == "json_invalid":
+            raise ForgeUnavailable(
+                f"the response to {response.url.path} is not JSON, so it does not come from GitHub's API"
+            ) from exc
         where = ".".join(map(str, first["loc"]))
         raise ForgeError(
             f"unexpected response from GitHub: {response.url.path}: {where}: {first['msg']}"

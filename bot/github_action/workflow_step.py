@@ -281,7 +281,7 @@ def read_event(environ: Mapping[str, str]) -> Delivery:
             )
         delivery = parse_delivery(name, body)
     except OSError as exc:
-        raise SettingsError(f"Cannot read GITHUB_EVENT_PATH: {exc}.") from exc
+        raise SettingsError(f"Cannot read GITHUB_EVENT_PATH, {path}: {exc.strerror}.") from exc
     except UnreadableDelivery as exc:
         raise SettingsError(f"GITHUB_EVENT_PATH is not a valid {name} payload: {exc}.") from exc
     workflow_repo, event_repo = environ.get("GITHUB_REPOSITORY"), str(getattr(delivery, "repo", ""))

@@ -13,13 +13,19 @@ from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, RedisError, TimeoutError
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    InvalidResponse,
+    RedisError,
+    TimeoutError,
+)
 
 from patchwright.bot.errors import QueueDown
 from patchwright.resolver.errors import SettingsError
 
 RESPONSE_TIMEOUT_SECONDS = 5.0  # less than the 10 s that GitHub waits for the response to a webhook delivery
-START_SECONDS = 8.0  # how long a worker that starts waits for Redis
+START_SECONDS = 6.0  # how long a worker that starts waits for Redis
 START_RETRY_SECONDS = 0.5
 # Deletes a lock only if it has the expected value. KEYS: lock. ARGV: expected value.
 RELEASE_LOCK_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end"
@@ -95,28 +101,45 @@ async def find_redis_problem(url: str) -> str | None:
     """Returns a sentence that says why Redis does not respond; None if it responds. Raises SettingsError if the
     URL is invalid.
     """
+    try:
+        await _ping(url)
+        return None
+    except (RedisError, OSError) as exc:
+        return _describe_problem(url, exc)
+
+
+async def _ping(url: str) -> None:
     redis = redis_client(url)
     try:
         await redis.ping()
-        return None
-    except (RedisError, OSError) as exc:
-        return f"Redis at {_without_password(url)} does not respond ({_reason(exc)})."
     finally:
         await redis.aclose(close_connection_pool=True)
+
+
+def _describe_problem(url: str, error: Exception) -> str:
+    if isinstance(error, InvalidResponse):
+        return f"The server at {_without_password(url)} is not Redis."
+    return f"Redis at {_without_password(url)} does not respond ({_reason(error)})."
 
 
 async def wait_for_redis(url: str, notify: Callable[[str], object], seconds: float = START_SECONDS) -> None:
     """Returns once Redis responds. Calls `notify` at the first failure.
 
-    Raises SettingsError if Redis does not respond within this many seconds, or if the URL is invalid.
+    Raises SettingsError if Redis does not respond within this many seconds, or if the URL or its password is
+    invalid.
     """
     first_problem = None
     try:
         async with asyncio.timeout(seconds):
-            while problem := await find_redis_problem(url):
-                if first_problem is None:
-                    first_problem = problem
-                    notify(f"NOTICE: {problem} Trying again for {seconds:.0f} s.")
+            while True:
+                try:
+                    return await _ping(url)
+                except (AuthenticationError, InvalidResponse) as exc:  # waiting does not help
+                    raise SettingsError(f"{_describe_problem(url, exc)} Correct REDIS_URL.") from exc
+                except (RedisError, OSError) as exc:
+                    if first_problem is None:
+                        first_problem = _describe_problem(url, exc)
+                        notify(f"NOTICE: {first_problem} Trying again for {seconds:.0f} s.")
                 await asyncio.sleep(START_RETRY_SECONDS)
     except builtins.TimeoutError:
         problem = first_problem or f"Redis at {_without_password(url)} does not respond."

@@ -22,7 +22,7 @@ from typing import Any
 from cryptography.fernet import Fernet, InvalidToken
 from pydantic import SecretStr, ValidationError
 
-from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.errors import SettingsError, describe_read_error
 from patchwright.resolver.settings.server_settings import ServerSettings
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -145,7 +145,7 @@ def _read_key_file(file: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as exc:
         raise SettingsError(
-            f"The key file {file} cannot be read: {exc}. Make it readable for the server's user."
+            f"The key file {file} cannot be read: {describe_read_error(exc)}. Make it readable for the server's user."
         ) from exc
 
 

@@ -142,7 +142,7 @@ def _read(data: Path) -> bytes | None:
         return None  # the same error is reported when credentials are saved
     except OSError as exc:
         raise SettingsError(
-            f"{path} cannot be read: {exc}. Start the server as the user who set it up."
+            f"{path} cannot be read: {exc.strerror}. Start the server as the user who set it up."
         ) from exc
 
 

@@ -23,9 +23,9 @@ def read_issue(path: Path) -> Issue:
         with path.open("rb") as file:
             text = file.read(MAX_ISSUE_BYTES).decode("utf-8", errors="replace").strip().lstrip("# \r\n\t")
     except OSError as exc:
-        raise UsageError(f"Cannot read the issue file {path}: {exc.strerror}") from exc
+        raise UsageError(f"Cannot read the issue file {path}: {exc.strerror}. Check --issue") from exc
     if "\0" in text:
-        raise UsageError(f"The issue file {path} is not a text file: it contains NUL bytes")
+        raise UsageError(f"The issue file {path} is not a text file. Pass a file with text, such as Markdown")
     if not text:
         raise UsageError(
             f"The issue file {path} is empty. Describe the problem in it, with the title in the first line"

@@ -50,13 +50,14 @@ from patchwright.resolver.domain import (
     Usage,
     VerdictKind,
 )
-from patchwright.resolver.errors import LogError, UsageError
+from patchwright.resolver.errors import LogError, SettingsError, UsageError
 from patchwright.resolver.events import AgentStopped, Trajectory
 from patchwright.resolver.finish_checks import last_finish
 from patchwright.resolver.forge import DRY_RUN_URL
 from patchwright.resolver.llm.model_check import check_endpoint, check_models
 from patchwright.resolver.run_limits import is_complete
 from patchwright.resolver.run_log import FileLogStore, Listener
+from patchwright.resolver.settings.connection_check import find_connection_problem
 from patchwright.resolver.settings.settings import Settings, environment_variable
 from patchwright.resolver.summary import find_reached_setting
 from patchwright.resolver.text import filters
@@ -171,6 +172,8 @@ async def _resolve_on_forge(
     from patchwright.resolver.resolve import resolve_job
 
     await _check_model(settings)
+    if problem := await find_connection_problem(settings.github_api_url):
+        raise SettingsError(f"GitHub's API at {problem}. Check the network and GITHUB_API_URL.")
     show = print_stderr if options.json else print
     async with (
         _open_display(options, earlier) as listener,

@@ -59,7 +59,7 @@ def inspect_repository(path: Path) -> LocalRepository:
                 has_file_modes=bool(config.get_value("core", "filemode", True)),
             )
     except git.exc.NoSuchPathError as exc:
-        raise RepositoryUnusable(f"There is no directory {path}.") from exc
+        raise RepositoryUnusable(f"There is no directory {path}. Check --repo.") from exc
     except (git.exc.InvalidGitRepositoryError, ValueError, OSError) as exc:
         raise RepositoryUnusable(
             f"{path} is not a git repository: use the directory that contains .git."

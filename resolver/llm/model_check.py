@@ -2,14 +2,11 @@
 answers.
 """
 
-import asyncio
-import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.settings.connection_check import find_connection_problem
 from patchwright.resolver.settings.settings import Settings, environment_variable
 
 KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
@@ -36,7 +33,6 @@ MODEL_SETTINGS = (
     "review_model",
     "vision_model",
 )
-CONNECT_SECONDS = 5.0
 ENV_FILE = Path("patchwright.env")
 ENV_FILE_HINT = (
     f"Only Compose and systemd read {ENV_FILE}: to use it in a shell, run `set -a; . ./{ENV_FILE}; set +a`."
@@ -59,40 +55,15 @@ def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
 async def check_endpoint(settings: Settings) -> None:
     """Raises SettingsError if nothing listens at `model_base_url`, or if the host of this URL is unknown.
 
-    Does nothing if a proxy is used for this URL, or if `model_fallbacks` names other models. A slow endpoint
-    is no error.
+    Does nothing if `model_fallbacks` names other models.
     """
-    url = urlsplit(settings.model_base_url or "")
-    if not url.hostname or settings.model_fallbacks or _has_proxy(url.scheme, url.hostname):
+    if settings.model_base_url is None or settings.model_fallbacks:
         return
-    host = url.hostname
-    try:
-        host = f"{url.hostname}:{url.port}" if url.port else url.hostname
-        port = url.port or (443 if url.scheme == "https" else 80)
-        async with asyncio.timeout(CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(url.hostname, port)
-    except TimeoutError:
-        return
-    except (OSError, ValueError) as exc:
-        # The message does not repeat the whole URL, because it may contain a password.
-        reason = "connection refused" if isinstance(exc, ConnectionRefusedError) else _reason(exc)
+    if problem := await find_connection_problem(settings.model_base_url):
         raise SettingsError(
-            f"The model's endpoint {host} cannot be reached ({reason}). "
+            f"The model's endpoint {problem}. "
             f"Check {environment_variable('model_base_url')}, and check that the endpoint is running."
-        ) from exc
-    writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnicodeError):
-        return "the host name is not valid"
-    return getattr(error, "strerror", None) or str(error)
-
-
-def _has_proxy(scheme: str, host: str) -> bool:
-    return scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)
+        )
 
 
 def _configured_models(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pydantic_core
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
-from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.errors import SettingsError, describe_read_error
 from patchwright.resolver.git.branch_names import is_branch_name, validate_template
 from patchwright.resolver.settings.model_settings import ModelSettings
 from patchwright.resolver.settings.run_settings import PullRequestState, RunSettings
@@ -299,11 +299,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Reads the settings in a TOML file. Raises SettingsError for invalid TOML or an unknown key."""
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as exc:
-        reason = "does not exist" if isinstance(exc, FileNotFoundError) else f"cannot be read: {exc.strerror}"
-        raise SettingsError(f"The settings file {path} {reason}. Check --config.") from exc
-    except UnicodeDecodeError as exc:
-        raise SettingsError(f"The settings file {path} is not UTF-8 text. Fix or remove it.") from exc
+    except FileNotFoundError as exc:
+        raise SettingsError(f"The settings file {path} does not exist. Check --config.") from exc
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(
+            f"{path} cannot be read: {describe_read_error(exc)}. Fix or remove the file."
+        ) from exc
     return parse_toml(text, str(path), Settings)
 
 

@@ -51,7 +51,9 @@ def set_template_directory(directory: Path | None) -> None:
 
 def _check_templates(directory: Path) -> None:
     if not directory.is_dir():
-        raise SettingsError(f"templates: the directory {directory} does not exist.")
+        raise SettingsError(
+            f"PATCHWRIGHT_TEMPLATES: the directory {directory} does not exist. Correct or remove it."
+        )
     builtin = _BUILTIN_TEMPLATES.list_templates()
     for path in sorted(directory.rglob("*.j2")):
         if (name := path.relative_to(directory).as_posix()) not in builtin:

@@ -224,11 +224,14 @@ def test_invalid_settings_do_not_break_completion(runs: dict[str, str], tmp_path
         (("replay",), "RUN is missing. See `patchwright replay --help`."),
         (("docker-proxy",), "--listen is missing."),
         (("resolve", "a", "b"), "The argument b is not expected here."),
+        (("runs", "--config", "/"), "/ cannot be read: Is a directory. Fix or remove the file."),
+        (("resolve", "a/b#1", "--model", "openai/x"), "GitHub's API at 127.0.0.1:9 cannot be reached (connection"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_reported_in_one_sentence(
     arguments: tuple[str, ...], sentence: str, tmp_path: Path
 ) -> None:
-    result = patchwright(*arguments, HOME=str(tmp_path))
+    given = {"PATCHWRIGHT_MODEL_API_KEY": "k", "GITHUB_API_URL": "http://127.0.0.1:9"}
+    result = patchwright(*arguments, HOME=str(tmp_path), **given)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"patchwright: {sentence}") and result.stderr.count("\n") == 1

@@ -89,7 +89,7 @@ async def test_a_name_that_is_not_utf_8_is_shown_and_survives(workspaces, sandbo
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("none", "There is no directory {path}."),
+        ("none", "There is no directory {path}. Check --repo."),
         ("plain", "{path} is not a git repository: use the directory that contains .git."),
         ("empty", "{path} is an empty repository: it has no commit yet. Create a commit first."),
         ("full", "{path} has no 'nowhere'"),

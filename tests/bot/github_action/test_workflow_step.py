@@ -328,7 +328,7 @@ async def test_a_step_without_output_files_still_works(tmp_path: Path) -> None:
     [
         ({"GITHUB_EVENT_PATH": ""}, LABELED, "GITHUB_EVENT_PATH or GITHUB_EVENT_NAME is not set"),
         ({"GITHUB_EVENT_NAME": ""}, LABELED, "GITHUB_EVENT_PATH or GITHUB_EVENT_NAME is not set"),
-        ({"GITHUB_EVENT_PATH": "/nowhere"}, LABELED, "Cannot read GITHUB_EVENT_PATH"),
+        ({"GITHUB_EVENT_PATH": "/nowhere"}, LABELED, "EVENT_PATH, /nowhere: No such file or directory."),
         ({}, [], "GITHUB_EVENT_PATH is not a valid issues payload"),
         (
             {"GITHUB_REPOSITORY": "acme/other"},

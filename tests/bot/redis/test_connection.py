@@ -69,6 +69,22 @@ async def test_a_worker_without_redis_says_so_and_gives_up_in_time(url: str, sho
     assert str(failed.value) == f"{problem} Start it, or correct REDIS_URL."
 
 
+async def test_a_worker_does_not_wait_for_a_server_that_is_not_redis() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    notices: list[str] = []
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"redis://me:hunter2@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(
+            SettingsError, match=r"^The server at .* is not Redis\. Correct REDIS_URL\.$"
+        ) as failed:
+            await wait_for_redis(url, notices.append, seconds=60)
+    assert notices == [] and "hunter2" not in str(failed.value)
+
+
 async def test_a_worker_waits_for_a_redis_that_is_about_to_start(short_tmp: Path) -> None:
     socket, started = short_tmp / "redis.sock", list[subprocess.Popen[bytes]]()
 

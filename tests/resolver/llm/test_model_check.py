@@ -73,6 +73,7 @@ def test_litellm_knows_all_providers_with_a_key() -> None:
     [
         ("http://127.0.0.1:9/v1", "endpoint 127.0.0.1:9 cannot be reached (connection refused)"),
         ("http://me:hunter2@no-such-host.invalid/v1", "no-such-host.invalid cannot be reached"),
+        ("http://me:hunter2@a..b/v1", "a..b cannot be reached (the host name is not valid)"),
     ],
 )
 async def test_an_endpoint_that_does_not_answer_is_named(
