@@ -252,7 +252,7 @@ class RuntimeLayer:
 
     def _dockerfile_head(self, label: str) -> str:
         env = dict.fromkeys(CA_VARIABLES, CA_FILE)
-        if self.package_index is not None:
+        if self.package_index:
             env |= dict.fromkeys(INDEX_VARIABLES, _check_index_url(self.package_index))
         return _LAYER_DOCKERFILE.format(
             base=self.base,

@@ -254,6 +254,11 @@ def test_an_unsafe_package_index_url_is_rejected(url: str) -> None:
         assert "secret" not in str(refused.value)
 
 
+def test_an_empty_package_index_url_counts_as_unset() -> None:
+    unset, empty = (RuntimeLayer("debian", "x", "b", package_index=url).files() for url in (None, ""))
+    assert unset == empty
+
+
 def test_the_operators_certificates_are_used_for_the_bundle_and_do_not_stay_in_it() -> None:
     files = Bundle("debian", "x", ca_bundle=b"CERT").files()
     assert files["bundle/trusted"] == b"CERT"
