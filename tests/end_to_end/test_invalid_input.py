@@ -120,9 +120,9 @@ async def test_a_missing_repository_or_issue_is_reported(scenario: Scenario) -> 
 async def test_an_unreachable_github_is_reported_with_advice(scenario: Scenario) -> None:
     scenario.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
     sentence = await run_rejected(
-        scenario, "resolve", f"{scenario.fake_github.server_url}/acme/calc/issues/1", code=1
+        scenario, "resolve", f"{scenario.fake_github.server_url}/acme/calc/issues/1", code=2
     )
-    assert sentence.endswith("All connection attempts failed. Check the network and GITHUB_API_URL.")
+    assert sentence.endswith("(connection refused). Check the network and GITHUB_API_URL.")
     assert scenario.runs == ()
 
 
