@@ -75,9 +75,11 @@ def print_run_table(
 ) -> None:
     """Prints the runs on the local disk and in the archive, newest first. Leaves out the runs of subagents.
 
-    Raises UsageError for an unknown state or verdict.
+    Raises UsageError for an unknown state or verdict, and if the directory is a file.
     """
     _check_filters(options)
+    if file := next((path for path in (directory, directory.parent) if path.is_file()), None):
+        raise UsageError(f"{file} is a file, not a directory. Set PATCHWRIGHT_DATA to a directory.")
     locked = set(_locked_inodes())
     logs_by_time = [
         (datetime.fromtimestamp(stat.st_mtime, UTC), RunId(path.parent.name), stat.st_ino in locked)

@@ -370,7 +370,8 @@ MESSAGES = {
 
 def _describe_invalid_value(error: Any) -> str:
     """Describes one error of pydantic. Repeats only numbers and choices, because other values may be secret."""
-    kind, value = error["type"], error["input"]
+    kind, value = error["type"], str(error["input"])
+    value = value if len(value) <= 80 else f"{value[:77]}..."
     if (description := VALUE_KINDS.get(kind.partition("_")[0])) and kind.endswith(
         ("_parsing", "_type", "_from_float", "_parsing_size")
     ):

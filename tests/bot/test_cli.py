@@ -74,6 +74,11 @@ def test_a_usage_error_is_one_json_object_with_json(command: str) -> None:
     assert value["error"] in result.stderr
 
 
+def test_a_file_as_data_directory_is_a_usage_error() -> None:
+    result = patchwright("runs", PATCHWRIGHT_DATA=__file__)
+    assert (result.returncode, result.stdout) == (2, "") and f"{__file__} is a file" in result.stderr
+
+
 def test_help_imports_nothing_heavy() -> None:
     code = "import sys, patchwright.bot.cli as cli; cli.build_parser().format_help(); print(*sys.modules)"
     result = subprocess.run(

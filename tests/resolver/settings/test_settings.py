@@ -26,6 +26,7 @@ def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path)
             {"PATCHWRIGHT_MODLE": "x"},
             "PATCHWRIGHT_MODLE in the environment is not a setting; did you mean PATCHWRIGHT_MODEL?",
         ),
+        ({"PATCHWRIGHT_MAX_STEPS": "9" * 5000}, f"PATCHWRIGHT_MAX_STEPS: '{'9' * 77}...' is not a whole number"),
         ({"PATCHWRIGHT_MAX_STEPS": "many"}, "PATCHWRIGHT_MAX_STEPS: 'many' is not a whole number. Correct"),
         ({"PATCHWRIGHT_SANDBOX": "chroot"}, "PATCHWRIGHT_SANDBOX: 'chroot' is not one of docker, local, auto."),
         ({"PATCHWRIGHT_CA_BUNDLE": "/nowhere.pem"}, "PATCHWRIGHT_CA_BUNDLE: the file /nowhere.pem does not exist"),
