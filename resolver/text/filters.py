@@ -77,14 +77,16 @@ def surround(text: str, prefix: str, suffix: str) -> str:
 MAX_LEAD_WORDS = 40  # in one sentence
 MAX_WORDS_TOGETHER = 30  # in several sentences
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
-_NO_SENTENCE_END = re.compile(r"(?:\b[A-Za-z]|\be\.g|\bi\.e|\betc|\bvs|\bcf)\.$")
+_NO_SENTENCE_END = re.compile(r"(?:\b[A-Za-z]|[\s(]\d+|\be\.g|\bi\.e|\betc|\bvs|\bcf)\.$")
+_LIST_ITEM = re.compile(r"([.:;,]?)\s*\n\s*(?:[-*]|\d+[.)])\s+")
 
 
 def first_sentences(text: str, limit: int = 1) -> str:
     """Returns the beginning of a text as one line: at most `limit` sentences. Returns several sentences only if
-    they are short. Cuts off a first sentence of more than 40 words.
+    they are short. Cuts off a first sentence of more than 40 words. Joins the items of a list with semicolons.
     """
-    line = " ".join(text.split())
+    items = _LIST_ITEM.sub(lambda item: (item[1] if item[1] in tuple(".:") else ";") + " ", text.strip())
+    line = " ".join(items.removeprefix("- ").split())
     heads = (line[: end.start()] for end in _SENTENCE_END.finditer(line))
     heads = (head for head in heads if head.count("`") % 2 == 0 and not _NO_SENTENCE_END.search(head))
     first, *longer = [*islice(heads, limit), line][:limit]

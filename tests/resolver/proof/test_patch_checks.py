@@ -36,6 +36,7 @@ TWO = ONE + "    assert add(0, 0) == 0\n"
          "test_a.py has 2 checks fewer in test_a."),
         ("test_a.py", ONE, "def test_a():\n    assert True\n", "test_a.py has 2 checks fewer in test_a."),
         ("test_a.py", ONE, "def test_a():\n    assert add(1, 2) == 3 and True\n", None),
+        ("test_a.py", ONE, "def test_a():\n    with pytest.raises(ValueError):\n        add(1, 2)\n", None),
         ("test_a.py", ONE, "def test_b():\n    pass\n", None),  # The test runs count it as missing.
         ("test_a.py", ONE, f"@pytest.mark.skip\n{ONE}", "test_a.py has 1 skip more."),
         ("test_a.py", ONE, f"# skip this\n{ONE}", None),
@@ -46,7 +47,7 @@ TWO = ONE + "    assert add(0, 0) == 0\n"
             "class TestA:\n    async def test_x(self):\n        self.assertEqual(1, f())\n        raises(E)\n"
             "        t.warns(W)\n        t.fail()\n        expect(f())\n",
             "class TestA:\n    async def test_x(self):\n        f()\n",
-            "test_a.py has 5 checks fewer in TestA.test_x.",
+            "test_a.py has 7 checks fewer in TestA.test_x.",
         ),
         (
             "test_a.py",

@@ -245,6 +245,11 @@ TWO = ("a.py::test_a", "a.py::test_b")
             ["`a.py` is deleted.", "b.py has 1 check fewer."],
         ),
         (
+            {"added_packages": ("attrs",)},
+            "adds dependencies; please check this.",
+            ["The tests with the change ran with a package that it adds: `attrs`."],
+        ),
+        (
             {"reverted_test_config": ("tox.ini",)},
             "changes the test configuration; please check this.",
             ["The tests ran without the change to `tox.ini`."],
@@ -259,10 +264,12 @@ def test_a_conditional_fix_says_what_a_person_has_to_check(
     proof = "3 new tests fail without this change and pass with it"
     assert body.startswith(f"**Fixed:** {proof}. It also {summary}\n")
     assert "**Please check:**\n" + "".join(f"- {line}\n" for line in lines) in body
-    assert (
-        "\n\n**To accept it:** Are the changes to the tests right? If so, mark this draft as ready.\n\n"
-        in body
+    question = (
+        "Do you want the new dependencies?"
+        if "added_packages" in update
+        else "Are the changes to the tests right?"
     )
+    assert f"\n\n**To accept it:** {question} If so, mark this draft as ready.\n\n" in body
 
 
 def test_more_than_five_conditions_are_counted_above_the_fold_and_listed_below() -> None:

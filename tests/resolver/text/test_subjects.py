@@ -63,6 +63,7 @@ def test_the_commits_of_a_pull_request_do_not_stack_headings() -> None:
         ("It subtracted. The sign was wrong.", "It subtracted."),
         ("See `a. B` first. Then more.", "See `a. B` first."),
         ("It uses e.g. Python. More.", "It uses e.g. Python."),
+        ("Two problems: 1. It fails. More.", "Two problems: 1. It fails."),
         ("One\nline", "One line"),
         ("word " * 50, "word " * 40 + "…"),
     ],
@@ -77,6 +78,11 @@ def test_the_first_sentence_of_a_report_is_shown(text: str, shown: str) -> None:
         ("It adds. It is right. No more.", "It adds. It is right."),
         ("It adds now.", "It adds now."),
         (f"It adds. {'Word ' * 40}", "It adds."),
+        (
+            "Two problems in `a.py`:\n1. `b` fails.\n2. It hangs.",
+            "Two problems in `a.py`: `b` fails. It hangs.",
+        ),
+        ("- `b` fails\n- it hangs", "`b` fails; it hangs"),
     ],
 )
 def test_two_sentences_of_a_report_are_shown_if_they_are_short(text: str, shown: str) -> None:
