@@ -85,7 +85,7 @@ class _JobStep(GitHubResponse):
 
 
 class _WorkflowJob(GitHubResponse):
-    steps: tuple[_JobStep, ...] = ()
+    steps: ValidEntries[_JobStep] = ()
 
 
 class _Annotation(GitHubResponse):

@@ -15,6 +15,7 @@ from patchwright.bot.github.comment_tags import TAG_PREFIX, render_tag, tag_pref
 from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.github.schemas import GHOST, Account, CommentResponse, GitHubResponse
+from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.resolver.domain import Comment, Job, PullRequest, Repo, ReviewThread
 from patchwright.resolver.forge import MAX_BODY
 
@@ -126,13 +127,13 @@ class _ReviewThreadNode(GitHubResponse):
     resolved: bool = Field(alias="isResolved")
     path: str
     line: int | None
-    comments: tuple[_ReviewComment, ...] = Field(validation_alias=AliasPath("comments", "nodes"))
+    comments: ValidEntries[_ReviewComment] = Field(validation_alias=AliasPath("comments", "nodes"))
 
 
 class _GraphQLConnection(GitHubResponse, Generic[N]):
     has_next: bool = Field(validation_alias=AliasPath("pageInfo", "hasNextPage"))
     end_cursor: str | None = Field(default=None, validation_alias=AliasPath("pageInfo", "endCursor"))
-    nodes: tuple[N, ...]
+    nodes: ValidEntries[N]
 
 
 class _PullRequestNode(GitHubResponse, Generic[N]):

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.resolver.domain import Repo, User
 
 
@@ -88,7 +89,7 @@ class IssueResponse(GitHubResponse):
     state: str
     html_url: str
     locked: bool = False
-    labels: tuple[LabelResponse, ...] | None = None
+    labels: ValidEntries[LabelResponse] | None = None
     pull_request: dict[str, object] | None = None
     """None for issues."""
 

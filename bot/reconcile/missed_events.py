@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeAlias
 
 from patchwright.bot.github.schemas import GHOST, Account, GitHubResponse, LabelResponse
+from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.bot.reconcile.repositories import PolledRepository
 from patchwright.bot.webhooks.delivery import (
     CommentCreated,
@@ -37,7 +38,7 @@ class ThreadResponse(GitHubResponse):
     created_at: datetime
     updated_at: datetime
     closed_at: datetime | None = None
-    labels: tuple[LabelResponse, ...] = ()
+    labels: ValidEntries[LabelResponse] = ()
     pull_request: dict[str, object] | None = None
     performed_via_github_app: PerformingApp | None = None
 
