@@ -19,6 +19,7 @@ uses: OWNER/patchwright@COMMIT
 gh attestation verify FILE --repo somebody/patchwright
 gh api repos/somebody/patchwright/commits/v0.0.1 --jq .sha
 git clone https://github.com/somebody/patchwright.git
+image = "https://raw.githubusercontent.com/somebody/patchwright/main/docs/demo.png"
 site_url = "https://somebody.github.io/patchwright/"
 docker pull ghcr.io/somebody/patchwright:0.0.1
 pip install 'patchwright[mcp]==0.0.1' patchwright==0.0.1
@@ -66,6 +67,7 @@ def test_the_version_and_the_repository_are_filled_into_every_line(checkout: Pat
         "gh attestation verify FILE --repo acme/patchwright\n"
         "gh api repos/acme/patchwright/commits/v1.2.3 --jq .sha\n"
         "git clone https://github.com/acme/patchwright.git\n"
+        'image = "https://raw.githubusercontent.com/acme/patchwright/main/docs/demo.png"\n'
         'site_url = "https://acme.github.io/patchwright/"\n'
         "docker pull ghcr.io/acme/patchwright:1.2.3\n"
         "pip install 'patchwright[mcp]==1.2.3' patchwright==1.2.3\n"
@@ -104,6 +106,10 @@ def test_a_release_is_published_only_after_every_test_and_without_a_stored_token
     assert WORKFLOW["permissions"] == {}
     assert not re.search(r"\bsecrets\b", (ROOT / ".github/workflows/release.yml").read_text())
 
+    # GitHub rejects a workflow that grants less than a called job requests, even if that job is skipped.
+    called = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    for job in (called, *called["jobs"].values()):
+        assert job.get("permissions", {}).items() <= jobs["test"]["permissions"].items()
     for job in ("build", "image"):
         actions = [step.get("uses", "").partition("@")[0] for step in jobs[job]["steps"]]
         assert "actions/attest-build-provenance" in actions
