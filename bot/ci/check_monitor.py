@@ -27,6 +27,7 @@ MAX_CHECK_WAIT = timedelta(minutes=30)  # how long to wait for running checks af
 # doubles each time.
 MIN_BACKOFF = timedelta(minutes=1)
 MAX_BACKOFF = timedelta(hours=1)
+MAX_RUNNING_BACKOFF = timedelta(minutes=5)  # the longest delay while checks are running
 
 
 class PullChecks(Protocol):
@@ -130,6 +131,7 @@ class CheckMonitor:
             log.info("checks not readable", extra={"repo": str(repo), "reason": str(exc)})
             checks = ()
         if self._should_wait(checks):
+            self._back_off(repo, pull.head_sha, MAX_RUNNING_BACKOFF)
             return None
         if not any(check.state in ("failed", "broken") for check in checks):
             self._back_off(repo, pull.head_sha)
@@ -150,8 +152,8 @@ class CheckMonitor:
         ]
         return not failed or self._clock() - max(failed) < MAX_CHECK_WAIT
 
-    def _back_off(self, repo: Repo, commit: str) -> None:
+    def _back_off(self, repo: Repo, commit: str, max_delay: timedelta = MAX_BACKOFF) -> None:
         """Delays the next query of a commit. The delay doubles each time."""
         previous = self._backoffs.setdefault(repo, {}).get(commit)
-        delay = min(previous.delay * 2, MAX_BACKOFF) if previous else MIN_BACKOFF
+        delay = min(previous.delay * 2, max_delay) if previous else MIN_BACKOFF
         self._backoffs[repo][commit] = _Backoff(self._clock() + delay, delay)

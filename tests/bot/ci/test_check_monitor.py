@@ -174,6 +174,19 @@ async def test_unreadable_checks_do_not_hide_other_pull_requests(setup: MonitorS
     assert len(setup.queue.known) == 3
 
 
+async def test_running_checks_are_queried_with_growing_delays_up_to_five_minutes(setup: MonitorSetup) -> None:
+    pull = setup.create_own_pull()
+    check = setup.fake_github.ci.add_check(setup.repo, pull.head.sha, "hangs", None)
+    counts = []
+    for _ in range(16):
+        await setup.scan()
+        counts.append(setup.checks.request_count)
+        setup.fake_github.advance_time(seconds=60)
+    assert counts == [1, 2, 2, 3, 3, 3, 3, *[4] * 5, *[5] * 4]
+    setup.fake_github.ci.complete_check(check, "failure")
+    assert await setup.handle(await setup.fake_github.ci.deliver_check(pull, check)) is not None
+
+
 @pytest.mark.slow
 async def test_a_commit_without_failures_is_queried_with_growing_delays(setup: MonitorSetup) -> None:
     pull = setup.create_own_pull()

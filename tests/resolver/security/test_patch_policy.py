@@ -108,7 +108,7 @@ async def test_a_workflow_cannot_be_deleted(repository: Repository, workspaces: 
     )
 
 
-@pytest.mark.parametrize("letter", ["\u202e", "\u3164", "\ufe01"], ids=ascii)
+@pytest.mark.parametrize("letter", ["\u202e", "\u3164", "\ufe01", "\x1b", "\n"], ids=ascii)
 async def test_a_name_with_invisible_characters_is_rejected(
     check, repository: Repository, letter: str
 ) -> None:

@@ -104,6 +104,10 @@ def test_each_publishing_problem_has_this_text() -> None:
         why: publishing_texts.render_no_pull_request_reason(why, "main")
         for why in get_args(NoPullRequestReason)
     } == NO_PULL_REQUEST
+    error = "POST repos/acme/calc/pulls: GitHub returned 422: the base branch does not exist"
+    assert publishing_texts.render_no_pull_request_reason("refused", error) == (
+        "GitHub rejected the pull request (`422: the base branch does not exist`)."
+    )
     assert {
         why: publishing_texts.render_unsigned_reason(why, "7") for why in get_args(UnsignedReason)
     } == UNSIGNED
