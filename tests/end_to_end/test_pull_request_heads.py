@@ -99,14 +99,20 @@ async def test_a_conflicting_push_is_not_overwritten_and_the_work_is_saved_elsew
     assert own_thread_replies(pull)[0][0].startswith("The change is not on this pull request yet:")
 
 
-async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested_scenario: Scenario) -> None:
+@pytest.mark.parametrize("state", ["closed", "locked"])
+async def test_a_pull_request_closed_or_locked_during_the_run_gets_no_commit(
+    untested_scenario: Scenario, state: str
+) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario)
     review = scenario.fake_github.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = pull.head.sha
 
     def close(turn: int, body: object) -> None:
-        scenario.fake_github.close_silently(pull)
+        if state == "closed":
+            scenario.fake_github.close_silently(pull)
+        else:
+            scenario.fake_github.lock_thread(pull)
 
     await scenario.script_model(
         RecordedTurn("Fix.", MUL),
@@ -116,7 +122,10 @@ async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested_scen
     outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported) and outcome.branch is not None
     assert pull.head.sha == before
-    assert "the pull request was closed while I worked" in status_comment(pull)
+    if state == "closed":
+        assert "the pull request was closed while I worked" in status_comment(pull)
+    else:
+        assert "locked while I worked" in outcome.reason
 
 
 async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(untested_scenario: Scenario) -> None:
