@@ -149,7 +149,7 @@ async def test_a_rejected_model_key_is_reported_in_the_thread_without_a_pull_req
             while not scenario.comments or "had to stop" not in scenario.comments[0]:
                 await asyncio.sleep(0.1)
     (comment,) = scenario.comments
-    assert comment.startswith("I had to stop before I finished.")
+    assert comment.startswith("I had to stop before I started.")
     assert "`PATCHWRIGHT_MODEL_API_KEY`" in comment
     assert "sk-wrong" not in comment
     assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())

@@ -100,7 +100,7 @@ ENDED_TEXTS: tuple[tuple[JobResult, str], ...] = (
     (Stopped(), "This run was stopped. An operator can find the log under the run `{run}`."),
     (
         Failed(error="x"),
-        "I had to stop before I finished. An operator can find the log under the run `{run}`.",
+        "This request failed. An operator can find the log under the run `{run}`.",
     ),
 )
 

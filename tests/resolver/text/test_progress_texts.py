@@ -115,6 +115,14 @@ def test_model_text_in_the_comment_is_neutralized() -> None:
         assert text.count("`") % 2 == 0
 
 
+def test_a_run_that_stopped_before_its_first_step_is_not_reported_as_unfinished() -> None:
+    summary = summarize_run(run_of(started()))
+    text = reply_texts.render_salvaged(
+        "the key is rejected.", SalvagedWork(), None, summary, "run-1", "@agent", is_permanent=True
+    )
+    assert text.startswith("I had to stop before I started. The key is rejected.\n\nThe model had not "), text
+
+
 def test_public_texts_do_not_show_the_reasoning_beside_calls() -> None:
     thought, block = (
         "I suspect the maintainer's arithmetic.",
