@@ -184,18 +184,6 @@ async def test_repeating_the_salvage_changes_nothing(polled_scenario: Scenario) 
     assert (polled_scenario.repo.bare.branch_sha(BRANCH), polled_scenario.comments) == (commit, comments)
 
 
-async def test_a_run_that_never_began_is_not_reported_as_stopped(polled_scenario: Scenario) -> None:
-    await polled_scenario.script_model()
-    settings = composition_root.read_settings({}, polled_scenario.environment, None, None)
-    async with (
-        composition_root.build_run_dependencies(settings, notify=print) as dependencies,
-        composition_root.open_forge(settings) as forge,
-    ):
-        await report_failure(forge, polled_scenario.job(), QuotaExceeded("No credit."), dependencies)
-    (comment,) = polled_scenario.comments
-    assert comment.startswith("**Not done.** No credit. ")
-
-
 @pytest.mark.slow
 async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(polled_scenario: Scenario) -> None:
     scenario = polled_scenario

@@ -71,3 +71,15 @@ async def test_a_stop_just_after_a_run_changes_nothing(
         )
     assert answers(scenario) == before
     assert before[0].startswith("I opened pull request #2")
+
+
+async def test_a_stop_before_a_run_began_is_not_reported_as_unfinished_work(scenario: Scenario) -> None:
+    await scenario.script_model()
+    settings = composition_root.read_settings({}, scenario.environment, None, None)
+    async with (
+        composition_root.build_run_dependencies(settings, notify=print) as dependencies,
+        composition_root.open_forge(settings) as forge,
+    ):
+        await report_failure(forge, scenario.job(), JobCanceled("Somebody closed the thread."), dependencies)
+    (comment,) = scenario.comments
+    assert comment.startswith("**Not done.** Somebody closed the thread.\n")

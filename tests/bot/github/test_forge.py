@@ -12,10 +12,8 @@ from pydantic import SecretStr
 from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
 from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.github.schemas import IssueResponse
-from patchwright.bot.reconcile.missed_events import ThreadResponse
 from patchwright.demo.github import FakeGitHub, Repository
-from patchwright.resolver.domain import Job, JobId, PullRequest, Repo, User
+from patchwright.resolver.domain import Job, JobId, Repo, User
 from patchwright.resolver.errors import (
     Forbidden,
     ForgeError,
@@ -353,28 +351,6 @@ async def test_a_revoked_permission_takes_effect(
     assert await forge.get_permission(SAMPLE, maintainer) == "write"
     fake_github.set_role(repo, "maintainer", "none")
     assert await forge.get_permission(SAMPLE, maintainer) == "read"
-
-
-async def test_an_unreadable_review_comment_does_not_hide_the_others(
-    fake_github: FakeGitHub, repo: Repository, forge: GitHubForge
-) -> None:
-    repo.commit("topic", {"a.txt": "b\n"})
-    pull = fake_github.create_pull(repo, "topic", by="patchwright")
-    fake_github.add_review(pull, ("a.txt", 1, "Why?"), ("a.txt", 1, "Typo."), by="patchwright", body="Hm.")
-    odd, _ = pull.review_threads
-    fake_github.add_reply(odd, "Because.", by="patchwright")
-    odd.comments[0].created = "yesterday"
-    thread = await forge.get_thread(Job(id=JobId("1"), repo=SAMPLE, number=pull.number, requester=None))
-    assert isinstance(thread, PullRequest)
-    assert [[one.body for one in each.comments] for each in thread.threads] == [["Because."], ["Typo."]]
-
-
-def test_an_unreadable_label_does_not_hide_the_issue() -> None:
-    times = {"created_at": "2026-11-20T09:00:00Z", "updated_at": "2026-11-20T09:00:00Z"}
-    texts = {"title": "T", "user": None, "state": "open", "html_url": "https://forge.test/7"}
-    response = {"number": 7, **texts, **times, "labels": [{"name": None}, "old", {"name": "fix-me"}]}
-    assert IssueResponse.model_validate(response).label_names == ("fix-me",)
-    assert [one.name for one in ThreadResponse.model_validate(response).labels] == ["fix-me"]
 
 
 async def test_names_cannot_change_the_request_path(fake_github: FakeGitHub, forge: GitHubForge) -> None:
