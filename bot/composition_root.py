@@ -103,7 +103,7 @@ def default_data_directory(environ: Mapping[str, str]) -> Path:
 def check_data_directory(data: Path, setting_name: str = "PATCHWRIGHT_DATA") -> None:
     """Creates the data directory and tests that it is writable. Raises SettingsError if this fails."""
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)  # it contains clones of private repositories
         with tempfile.TemporaryFile(dir=data):
             pass
     except OSError as exc:
