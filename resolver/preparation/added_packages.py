@@ -115,7 +115,7 @@ async def _find_test_libraries(
     names = set[str]()
     for change in changes:
         is_test = change.path.endswith(".py") and is_test_related(change.path)
-        if is_test and change.mode != ABSENT and change.size <= MAX_MANIFEST_BYTES:
+        if is_test and change.size <= MAX_MANIFEST_BYTES:
             text = (await workspace.read_patched(patch, change.path) or b"").decode(errors="replace")
             names |= TEST_LIBRARIES.intersection(_IMPORTED.findall(text))
     files = set(await workspace.list_files()) if names else set()

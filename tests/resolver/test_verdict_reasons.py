@@ -122,12 +122,14 @@ def test_the_patchs_tests_that_failed_or_were_flaky_at_base_do_not_count_against
     assert verdict.patch_tests_failing == named("c")
 
 
-def test_without_a_run_of_the_patchs_tests_no_result_at_base_is_listed() -> None:
+def test_without_a_run_of_the_patchs_tests_no_test_is_new_or_missing() -> None:
     for theirs in (
         PatchTests(frozenset({"t.py"}), True, HUNG, before=run("F")),
-        PatchTests(frozenset({"t.py"}), True, run("."), before=HUNG),
+        PatchTests(frozenset({"t.py"}), True, run(".", problem=HUNG.problem), before=run("F")),
+        PatchTests(frozenset({"t.py"}), True, run(".."), before=HUNG),
     ):
-        assert decide_verdict(PATCH, Evidence(run(), run(), patch_tests=theirs)).new_tests_at_base == {}
+        verdict = decide_verdict(PATCH, Evidence(run(" ."), run(" ."), patch_tests=theirs))
+        assert (verdict.new_tests_at_base, verdict.missing) == ({}, ())
 
 
 @pytest.mark.parametrize(

@@ -40,15 +40,22 @@ def package(**tables: object) -> str:
         (
             "pyproject.toml",
             '[project]\ndependencies = ["a>=1"]\n',
-            '[project]\ndependencies = ["A>=2", "b[x]>=1; python_version>\'3\'"]\n[dependency-groups]\ntest = ["c"]\n',
-            f"{PIP} 'b[x]>=1; python_version>'\"'\"'3'\"'\"'' c",
+            '[project]\ndependencies = ["A>=2", "b[x]>=1; python_version>\'3\'"]\n'
+            '[project.optional-dependencies]\nextra = ["d"]\n[dependency-groups]\ntest = ["c"]\n',
+            f"{PIP} 'b[x]>=1; python_version>'\"'\"'3'\"'\"'' d c",
         ),
-        ("requirements-dev.txt", "a\n", "-e .\nb==1  # why\nc @ https://e/c\n./d\n", f"{PIP} b==1"),
+        (
+            "requirements-dev.txt",
+            "a\nx-y\n",
+            "-e .\nX_y==2\nb==1  # why\nc @ https://e/c\n./d\n",
+            f"{PIP} b==1",
+        ),
         ("notes.txt", "a\n", "b\n", ""),
         ("tests/test_a.py", "", "import mock_server\nfrom hypothesis import given\n", f"{PIP} hypothesis"),
         ("tests/test_a.py", "", "import unknown\nimport yaml\n", ""),
         ("tests/test_a.py", "x = 'hypothesis'\n", "import hypothesis\n", ""),
         ("code.py", "", "import hypothesis\n", ""),
+        ("tests/notes.md", "", "import hypothesis\n", ""),
     ],
 )
 async def test_only_new_packages_of_the_index_are_installed(
@@ -67,8 +74,29 @@ async def test_only_new_packages_of_the_index_are_installed(
         changes = await workspace.list_changes(patch)
         steps, _ = await find_added_packages(workspace, patch, changes)
         unchanged = await install_added_packages(workspace, patch, changes, sandboxes, "run")
-    assert [step.command for step in steps] == ([command] if command else [])
+    program = "npm" if path.endswith("package.json") else "python3"
+    assert [(step.command, step.program) for step in steps] == ([(command, program)] if command else [])
     assert unchanged == (sandboxes, ())  # local sandboxes store no layers
+
+
+@pytest.mark.parametrize(
+    ("lock_file", "command"),
+    [
+        ("pnpm-lock.yaml", "pnpm add --ignore-scripts a@1"),
+        ("yarn.lock", "yarn add --ignore-scripts a@1"),
+        ("bun.lock", "bun add --ignore-scripts a@1"),
+        ("web/yarn.lock", f"{NPM} a@1"),
+    ],
+)
+async def test_the_repositorys_package_manager_installs_without_scripts(
+    lock_file: str, command: str, repository: Repository, workspaces: WorkspaceFactory, tmp_path: Path
+) -> None:
+    sandboxes = LocalSandboxes(tmp_path / "sandboxes", HOST_ENVIRONMENT)
+    repository.commit({"package.json": package(), lock_file: ""})
+    async with workspaces.local(repository.path) as workspace:
+        patch = await make_patch(workspace, sandboxes, {"package.json": package(dependencies={"a": "1"})})
+        steps, _ = await find_added_packages(workspace, patch, await workspace.list_changes(patch))
+    assert [(step.command, step.program) for step in steps] == [(command, "npm")]
 
 
 def test_added_packages_are_a_condition() -> None:
@@ -115,6 +143,22 @@ class PackageSandboxes(LocalSandboxes):
         python.chmod(0o755)
         path = f"{programs}:{HOST_ENVIRONMENT['PATH']}"
         return LocalSandboxes(self._parent, {**HOST_ENVIRONMENT, "PATH": path})
+
+
+@pytest.mark.parametrize(("count", "installed"), [(20, 20), (21, 0)])
+async def test_a_patch_may_add_twenty_packages(
+    count: int, installed: int, repository: Repository, workspaces: WorkspaceFactory, tmp_path: Path
+) -> None:
+    (tmp_path / "sandboxes").mkdir()
+    sandboxes = PackageSandboxes(tmp_path / "sandboxes", HOST_ENVIRONMENT)
+    repository.commit({"requirements.txt": ""})
+    async with workspaces.local(repository.path) as workspace:
+        lines = "".join(f"p{number}\n" for number in range(count))
+        patch = await make_patch(workspace, sandboxes, {"requirements.txt": lines})
+        changes = await workspace.list_changes(patch)
+        patched = await install_added_packages(workspace, patch, changes, sandboxes, "run")
+    assert len(patched.added_packages) == installed
+    assert (patched.sandboxes is sandboxes) == (not installed)
 
 
 @pytest.mark.slow
