@@ -89,7 +89,7 @@ def _find_reader(path: str) -> Callable[[str], Dependencies] | None:
 
 
 def _read_requirements(text: str) -> Dependencies:
-    return _split_requirements(line for line in text.splitlines() if not line.lstrip().startswith(("-", "#")))
+    return _split_requirements(iter(text.splitlines()))
 
 
 def _split_requirements(requirements: object) -> Dependencies:

@@ -216,7 +216,6 @@ class UpstreamProxy(FrozenModel):
 
 
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z][a-z0-9-]{0,62}")
-_HEX_NUMBER = re.compile(r"0x[0-9a-f]*")
 
 
 def is_public_name(host: str) -> bool:
@@ -225,7 +224,7 @@ def is_public_name(host: str) -> bool:
     Most clients treat a name as an IPv4 address if its last part is a number (decimal, octal or hexadecimal).
     Source: url.spec.whatwg.org/#ends-in-a-number-checker
     """
-    return _HOST_NAME.fullmatch(host) is not None and not _HEX_NUMBER.fullmatch(host.rpartition(".")[2])
+    return _HOST_NAME.fullmatch(host) is not None  # The last part of such a name begins with a letter.
 
 
 def expected_sni(host: str) -> str:

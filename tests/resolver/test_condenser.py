@@ -191,17 +191,20 @@ def test_without_a_summary_each_call_gets_a_line(reply: Reply | ModelError) -> N
 
 
 def test_messages_of_people_stay_and_reminders_are_removed() -> None:
+    reply, result = exchange(1)
     events = [
         *START,
         *exchange(0),
         Message(text="Mind Python 3.9.", source="comment"),
         Message(text="5 steps left.", source="program"),
-        *exchange(1),
+        reply,
+        Message(text="And Python 3.10.", source="comment"),
+        result,
         *exchange(2),
     ]
     before = trajectory(*events)
     after = texts(extend_trajectory(before, done(ListingCondenser(keep=1), before, goal=100_000)))
-    assert after[:3] == ["You fix.", "Issue 7", "Mind Python 3.9."]
+    assert after[:4] == ["You fix.", "Issue 7", "Mind Python 3.9.", "And Python 3.10."]
     assert "5 steps left." not in after
 
 

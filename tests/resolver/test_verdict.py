@@ -227,6 +227,7 @@ def test_several_suites_are_as_bad_as_the_worst_and_one_can_show_the_fix() -> No
         "untested",
     )
     assert ABSENT.problem and ABSENT.problem in merge_verdicts((fixed, absent)).reason
+    assert absent.reason == f"The tests could not be run, with the patch or without it: {ABSENT.problem}."
 
 
 ABSENT = run(exit_code=1, problem="pytest is not installed")

@@ -115,6 +115,7 @@ def test_a_mention_requests_the_text_after_it() -> None:
         labeled(label="fix-me-not"),
         labeled(sender=BOT),
         comment("thank you"),
+        comment("@agent help"),
         comment("@agent again", sender=BOT),
         comment("@agent again", app_names=frozenset({"4711", "patchwright"})),
         comment("<!-- patchwright:status -->\nSay `@agent stop`, or @agent stop"),

@@ -63,16 +63,17 @@ async def test_the_prompt_can_show_several_pages(tmp_path: Path) -> None:
 
 
 async def test_a_model_with_vision_gets_the_last_screenshot_only(tmp_path: Path) -> None:
-    pages = [START.model_copy(update={"screenshot": PIXEL}), SHOWN.model_copy(update={"screenshot": PIXEL})]
+    first = ImageData(media_type="image/png", data=b"first")
+    pages = [START.model_copy(update={"screenshot": first}), SHOWN.model_copy(update={"screenshot": PIXEL})]
     box = FakeBrowserSandbox(*pages, ANSWERED)
     _, model = await run_browse_task(
         tmp_path, box, code_reply("click('7')"), code_reply("send_msg_to_user('42')"), sees=True
     )
     assert all(use.snapshot.screenshot and use.snapshot.marks for use in box.used)
-    for request in model.requests[1:3]:
+    for request, screenshot in zip(model.requests[1:3], (first, PIXEL), strict=True):
         system, prompt = request
         assert isinstance(system, SystemMessage) and isinstance(prompt, UserMessage)
-        assert prompt.images == (PIXEL,) and "The picture in this message" in prompt.text
+        assert prompt.images == (screenshot,) and "The picture in this message" in prompt.text
         assert "you cannot see" not in prompt.text
 
 

@@ -27,6 +27,7 @@ from tests.resolver.trajectories import run
         ("2 failed, 3 passed in 0.10s", 1, ""),
         ("Ran 3 tests in 0.001s\n\nFAILED (failures=1)", 1, ""),
         ("3 examples, 1 failure", 1, ""),
+        ("Tests run: 3, Failures: 1, Errors: 1, Skipped: 0", 1, ""),
         ("ok  \tcalc\t0.002s\nFAIL\tother\t0.1s", 1, ""),
         ("Tests:       1 failed, 2 passed, 3 total", 1, ""),
     ],
