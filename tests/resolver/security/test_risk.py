@@ -97,7 +97,6 @@ TABLE: dict[Risk, tuple[str, ...]] = {
         "git -c a=b push origin main",
         "sudo apt-get install x",
         "env A=1 sudo -u root id",
-        "sudo -g adm git push",
         "busybox rm -rf /",
         "echo x >> ~/.bashrc",
         "echo x > /etc/passwd",
