@@ -150,7 +150,7 @@ class Editor:
             raise ToolInputError(
                 "not_found",
                 f"there is no edit of {action.path} to undo: undo_edit undoes only edits by create_file, "
-                "replace_text and insert_text. After the run continued in a new sandbox, earlier edits cannot be undone. "
+                "replace_text and insert_text. After the run continues in a new sandbox, older edits cannot be undone. "
                 "To see all changes, use git diff",
             )
         try:

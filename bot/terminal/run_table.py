@@ -15,7 +15,7 @@ from patchwright.bot.terminal.style import Style, detect_style, display_width, t
 from patchwright.resolver.cost import cost_fields
 from patchwright.resolver.domain import Published, RunId, VerdictKind
 from patchwright.resolver.errors import LogError, UsageError
-from patchwright.resolver.events import Trajectory
+from patchwright.resolver.events import Message, Trajectory, VerificationCompleted
 from patchwright.resolver.forge import DRY_RUN_URL
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.security.masking import mask_model
@@ -161,7 +161,17 @@ def _state_of_log(trajectory: Trajectory) -> ListedState:
         return "resumed"
     if trajectory.agent_stopped and trajectory.agent_stopped.reason == "input_required":
         return "input_required"
-    return "completed" if trajectory.verdict else "stopped"
+    return "completed" if trajectory.verdict and not _was_sent_back(trajectory) else "stopped"
+
+
+def _was_sent_back(trajectory: Trajectory) -> bool:
+    """Returns True if the agent was to continue after the latest verdict."""
+    for entry in reversed(trajectory.entries):
+        if isinstance(entry.event, VerificationCompleted):
+            return False
+        if isinstance(entry.event, Message) and entry.event.source == "verification":
+            return True
+    return False
 
 
 def _locked_inodes() -> Iterator[int]:

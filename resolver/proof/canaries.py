@@ -103,10 +103,32 @@ class Canary(FrozenModel):
         )
 
     def _remove_from_output(self, output: str) -> str:
-        """Removes the description of the failure on purpose, which would confuse a reader."""
+        """Removes the two tests from what pytest prints, because they would confuse a reader."""
         name = re.escape(self.failing_test.rpartition("::")[2])
-        output = re.sub(rf"^_+ {name} _+\n.*?(?=^_+ .* _+$|^=+ )", "", output, flags=re.MULTILINE | re.DOTALL)
-        return "".join(line for line in output.splitlines(keepends=True) if self.path not in line)
+        flags = re.MULTILINE | re.DOTALL
+        output = re.sub(rf"^_+ {name} _+\n.*?(?=^_+ .* _+$|^=+ )", "", output, flags=flags)
+        output = re.sub(
+            rf"^FAILED {re.escape(self.path)}\b.*?(?=^(?:FAILED|ERROR|SUBFAIL\w*) |^=+ |\Z)",
+            "",
+            output,
+            flags=flags,
+        )
+        output = "".join(line for line in output.splitlines(keepends=True) if self.path not in line)
+        output = re.sub(
+            r"^=+ (?:FAILURES|short test summary info) =+\n(?==+ )", "", output, flags=re.MULTILINE
+        )
+        output = re.sub(
+            r"(?<=^collected )\d+(?= items?)", lambda n: str(int(n[0]) - 2), output, flags=re.MULTILINE
+        )
+        return _SUMMARY_LINE.sub(
+            lambda line: re.sub(r"(\d+) (failed|passed)(, )?", _take_one, line[0]), output
+        )
+
+
+def _take_one(count: re.Match[str]) -> str:
+    """Reduces a count in pytest's summary by one, and removes it if nothing is left."""
+    left = int(count[1]) - 1
+    return f"{left} {count[2]}{count[3] or ''}" if left else ""
 
 
 def _name_sibling(name: str, token: str) -> str | None:

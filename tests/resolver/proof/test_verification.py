@@ -3,6 +3,7 @@
 import pytest
 
 from patchwright.resolver.domain import Verdict
+from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.suites.suite import Suite
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, TESTS
 
@@ -254,3 +255,13 @@ async def test_without_pytest_a_patch_is_untested_with_advice(open_verifier) -> 
         "The tests could not be run, with the patch or without it: pytest is not installed in the sandbox; "
         "add it to the image, or set `test_command` in .github/patchwright.toml."
     )
+
+
+async def test_the_output_shows_nothing_of_the_canary_tests(open_verifier) -> None:
+    canary = Canary.create_for("test_a.py", "pytest")
+    assert canary is not None
+    async with open_verifier({"test_a.py": "def test_a():\n    assert 1\n"}) as verifier:
+        run = canary.check_run(await verifier.run(patch=canary.add_to(await verifier.patch({}))))
+    assert run.problem is None
+    assert "collected 1 item" in run.output and "= 1 passed in " in run.output
+    assert "fail" not in run.output.lower() and canary.path not in run.output
