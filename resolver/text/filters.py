@@ -85,7 +85,7 @@ def first_sentences(text: str, limit: int = 1) -> str:
     """Returns the beginning of a text as one line: at most `limit` sentences. Returns several sentences only if
     they are short. Cuts off a first sentence of more than 40 words. Joins the items of a list with semicolons.
     """
-    items = _LIST_ITEM.sub(lambda item: (item[1] if item[1] in tuple(".:") else ";") + " ", text.strip())
+    items = _LIST_ITEM.sub(lambda item: ": " if item[1] == ":" else "; ", text.strip())
     line = " ".join(items.removeprefix("- ").split())
     heads = (line[: end.start()] for end in _SENTENCE_END.finditer(line))
     heads = (head for head in heads if head.count("`") % 2 == 0 and not _NO_SENTENCE_END.search(head))

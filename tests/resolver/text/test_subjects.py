@@ -80,7 +80,7 @@ def test_the_first_sentence_of_a_report_is_shown(text: str, shown: str) -> None:
         (f"It adds. {'Word ' * 40}", "It adds."),
         (
             "Two problems in `a.py`:\n1. `b` fails.\n2. It hangs.",
-            "Two problems in `a.py`: `b` fails. It hangs.",
+            "Two problems in `a.py`: `b` fails; It hangs.",
         ),
         ("- `b` fails\n- it hangs", "`b` fails; it hangs"),
     ],
