@@ -46,7 +46,7 @@ def explain_missing_evidence(verdict: Verdict, evidence: Evidence) -> str:
         return f"No test shows the fix, and {_explain_missing_tests(verdict)}."
     before, patch_tests = evidence.before, evidence.patch_tests
     if patch_tests and _passes_without_patch(before, patch_tests):
-        return "The patch's own tests also pass without the rest of the patch, so they do not show the fix."
+        return "The tests of this change also pass without the rest of it, so they do not show the fix."
     if before.failed_count and not before.passed_count and not evidence.after.passed_count:
         cause = "they may need something that the sandbox lacks, such as a network or a service"
         return f"All tests fail without the patch and with it: {cause}."

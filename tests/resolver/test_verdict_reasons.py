@@ -46,7 +46,7 @@ def exits(before: int, after: int, **more: object) -> Evidence:
         ("unproven", Evidence(run("."), run("."), changes_code=False), NOTHING,
          "The patch changes only tests, so no test can show that the code is fixed."),
         ("unproven", Evidence(run("."), run("."), patch_tests=brought("..", "..")), CONFIG,
-         "The patch's own tests also pass without the rest of the patch, so they do not show the fix."),
+         "The tests of this change also pass without the rest of it, so they do not show the fix."),
         ("unproven", Evidence(run("F"), run("F")), NOTHING,
          "All tests fail without the patch and with it: they may need something that the sandbox lacks, such as a "
          "network or a service."),
