@@ -1,8 +1,5 @@
 """Decides the verdict on a patch from the test runs of one suite."""
 
-import re
-from collections import Counter
-
 from patchwright.resolver.domain import Patch, TestRun, TestStatus, Verdict, VerdictKind
 from patchwright.resolver.proof import verdict_reasons
 from patchwright.resolver.proof.condition_finder import find_conditions
@@ -124,11 +121,7 @@ def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind,
 def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
     """Returns the tests that passed at base, but are skipped or do not run with the patch."""
     not_run, patch_tests = ("skipped", None), evidence.patch_tests
-    new = Counter[str]()
-    if patch_tests:
-        passed = (test for test, result in patch_tests.after.results.items() if result == "passed")
-        new = Counter(_without_numbers(test) for test in passed if test not in evidence.before.results)
-    missing = [
+    return sorted(
         test
         for test, result in evidence.before.results.items()
         if result == "passed" and test not in evidence.before.flaky and test not in modified
@@ -139,16 +132,7 @@ def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
             and patch_tests.covers(test)
             and get_test_status(patch_tests.after, test) in not_run
         )
-    ]
-    # A new parameter in front of the others changes the numbers in their names.
-    count = Counter(map(_without_numbers, missing))
-    return sorted(test for test in missing if count[_without_numbers(test)] > new[_without_numbers(test)])
-
-
-def _without_numbers(test: str) -> str:
-    """Removes the numbers with which pytest names parameters that have no name of their own: `test_a[x0-text1]`."""
-    name, bracket, parameters = test.partition("[")
-    return name + bracket + re.sub(r"(?<=[A-Za-z_])\d+(?=[-\]])", "", parameters)
+    )
 
 
 def _replaced_failing_tests(evidence: Evidence, patch_tests: PatchTests) -> list[str]:

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import functools
 import gc
+import importlib
 import json
 import os
 import selectors
@@ -110,6 +111,8 @@ def _preload() -> dict[str, str]:
     from patchwright.resolver.llm.litellm import preload_litellm
 
     before = dict(os.environ)
+    for module in ("cli_commands", "composition_root"):
+        importlib.import_module(f"patchwright.bot.{module}")
     asyncio.run(preload_litellm())
     gc.freeze()
     return {name: value for name, value in os.environ.items() if name not in before}

@@ -114,21 +114,6 @@ def test_the_patchs_tests_are_compared_with_and_without_the_fix(
 
 
 @pytest.mark.parametrize(
-    ("parameters", "missing"),
-    [
-        (["b-x0", "a-x1"], ()),  # A new parameter in front of the others changes their numbers.
-        (["b-y0"], ("t.py::a[a-x0]",)),
-        (["b-x1"], ("t.py::a[a-x0]",)),
-    ],
-)
-def test_renumbered_parameters_are_not_missing(parameters: list[str], missing: tuple[str, ...]) -> None:
-    before = run("").model_copy(update={"results": {"t.py::a[a-x0]": "passed"}})
-    theirs = before.model_copy(update={"results": {f"t.py::a[{name}]": "passed" for name in parameters}})
-    patch_tests = PatchTests(frozenset({"t.py"}), True, theirs)
-    assert decide_verdict(PATCH, Evidence(before, before, patch_tests=patch_tests)).missing == missing
-
-
-@pytest.mark.parametrize(
     ("base", "theirs", "expected"),
     [
         (".", brought("...", ".F."), {"b": "failed", "c": "passed"}),  # The first one is unchanged.
