@@ -200,7 +200,7 @@ def _setup_lines(event: EnvironmentPrepared, width: int) -> Iterator[str]:
     elif event.commands:
         yield "repository setup restored from cache" if event.was_cached else "repository setup complete"
     for warning in event.warnings:
-        yield "setup continued without a development dependency"
+        yield "setup continued after a step failed"
         yield from _problem_lines(warning, width)
 
 

@@ -127,7 +127,7 @@ def test_denied_hosts_are_printed_with_the_setting_that_allows_them() -> None:
     assert all(len(line) <= 80 for line in lines)
     assert [line[10:] for line in lines] == [
         "repository setup complete",
-        "setup continued without a development dependency",
+        "setup continued after a step failed",
         "  not to be had: x",
         "repository setup restored from cache",
         "repository setup failed; tests run without it",
