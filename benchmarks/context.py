@@ -30,8 +30,8 @@ from patchwright.resolver.events import (
 from patchwright.resolver.initial_prompt import build_initial_prompt
 from patchwright.resolver.llm.chat_completions import to_chat_messages
 from patchwright.resolver.llm.model import ChatMessage
+from patchwright.resolver.llm.prompt_fingerprint import tool_schemas
 from patchwright.resolver.messages import build_messages
-from patchwright.resolver.replay import tool_schemas
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry

@@ -5,10 +5,9 @@ from typing import Literal
 
 from patchwright.bot.jobs import Failed, JobRecord, JobResult
 from patchwright.bot.observe.faults import Fault
-from patchwright.bot.redis.counters import PullOutcome
+from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Job, Published, RunId
 from patchwright.resolver.events import Trajectory
-from patchwright.resolver.summary import clip_line
 from patchwright.runtime.frozen_model import FrozenModel
 
 RunState = Literal[
@@ -25,6 +24,11 @@ RunState = Literal[
 died.
 """
 MAX_TITLE_CHARS = 200
+
+PullOutcome = Literal["untouched", "merged", "closed"]
+"""The outcome of a pull request. "untouched": merged, and all commits are by Patchwright. "merged": merged with
+commits by other people. "closed": closed without a merge.
+"""
 
 
 class RunSummary(FrozenModel):

@@ -30,8 +30,8 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.finish_checks import was_sent_back
 from patchwright.resolver.llm.model import Model, Reply
+from patchwright.resolver.llm.prompt_fingerprint import PromptFingerprinter, tool_schemas
 from patchwright.resolver.messages import Conversation
-from patchwright.resolver.replay import PromptFingerprinter, tool_schemas
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.tools.sandbox_tools import MUTATING_ACTIONS, RECOVERABLE_ACTIONS, add_note

@@ -16,12 +16,12 @@ from patchwright.resolver.condenser import (
     MaskingCondenser,
     PipelineCondenser,
     SummarizingCondenser,
-    max_context_tokens,
 )
 from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import Job, Patch, PullRequest
 from patchwright.resolver.events import AuxiliaryModelCall, Message, ReplyUsage, ToolCall, Trajectory
 from patchwright.resolver.git.tree_transfer import fingerprint_tree
+from patchwright.resolver.llm.token_estimate import max_context_tokens
 from patchwright.resolver.preparation.skills import RepoSkills
 from patchwright.resolver.request.run_task import began_with_plan, get_task
 from patchwright.resolver.run_events import NetworkAccess

@@ -42,9 +42,6 @@ MIN_INTERVAL = 4
 TARGET_SHARE = 0.6  # Length that a condensation aims for, as a share of the limit.
 # Maximum ratio of actual tokens to our estimate. For code and English text, no tokenizer exceeds this ratio.
 MAX_TOKEN_RATIO = 1.8
-# Share of the context window that a conversation may use. The rest is for the model's reply and the next tool
-# result.
-WINDOW_SHARE = 0.7
 OVERFLOW_SHARE = 0.8  # Target length after an overflow, as a share of the length that the provider rejected.
 MAX_SUMMARY = 12_000  # Characters.
 SUMMARY_TOKENS = 3_000  # Tokens reserved for a summary.
@@ -160,7 +157,7 @@ class ContextPolicy:
     """The maximum length of a conversation, and the condenser that enforces it."""
 
     condenser: Condenser = MASKING_THEN_LISTING
-    max_tokens: int = 100_000
+    max_tokens: int = token_estimate.MAX_CONTEXT_TOKENS
 
     async def condense_if_needed(self, trajectory: Trajectory) -> CondenserEvents:
         """Returns the events to append before the next model call. Returns no events if the conversation is
@@ -219,17 +216,6 @@ class ContextPolicy:
 
 DEFAULT_CONTEXT_POLICY = ContextPolicy()
 """Decides by default when and how an agent shortens its conversation. Needs no second model for summaries."""
-
-
-def max_context_tokens(model: Model) -> int:
-    """Returns the maximum tokens of a conversation with this model. A longer conversation costs more and gets
-    worse replies.
-    """
-    return (
-        DEFAULT_CONTEXT_POLICY.max_tokens
-        if model.context_window is None
-        else min(DEFAULT_CONTEXT_POLICY.max_tokens, int(WINDOW_SHARE * model.context_window))
-    )
 
 
 def context_tokens(trajectory: Trajectory) -> int:

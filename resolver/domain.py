@@ -358,3 +358,19 @@ class Credentials(FrozenModel):
     token: str = Field(repr=False)
     expires: datetime | None = None
     """Time in UTC when the token expires; None if the token does not expire during the run."""
+
+
+class SalvagedWork(FrozenModel):
+    """Where the work of a stopped run was saved."""
+
+    branch: str | None = None
+    """Name of the branch with the work. None if there was no work, or if it could not be pushed."""
+    files: tuple[str, ...] = ()
+    """Paths of the changed files."""
+    excluded_changes: tuple[str, ...] = ()
+    """One sentence for each change that the patch policy forbids. These changes are not on the branch."""
+    problem: str = ""
+    """One sentence that says why there is no branch although there was work. The log still contains the work.
+    """
+    pasted_patch: str = ""
+    """Markdown with the patch, if no branch could be pushed."""

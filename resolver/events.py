@@ -119,7 +119,7 @@ class ModelReply(FrozenModel):
     truncated: bool = False
     """True if the reply reached the model's output limit."""
     prompt_fingerprint: str = ""
-    """Fingerprint of the prompt (`resolver/replay.py`). A replay rebuilds the prompt and compares the
+    """Fingerprint of the prompt (`resolver/llm/prompt_fingerprint.py`). A replay rebuilds the prompt and compares the
     fingerprints.
     """
 

@@ -4,7 +4,7 @@ writes, or only show what would be written.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from patchwright.resolver.ci.checks import Check, PullCommit
 from patchwright.resolver.domain import (
@@ -17,11 +17,8 @@ from patchwright.resolver.domain import (
     User,
 )
 from patchwright.resolver.errors import WriteBlocked
-from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
+from patchwright.resolver.publishing.pull_request_spec import CheckRunReport, PullRequestSpec
 from patchwright.runtime.frozen_model import FrozenModel
-
-if TYPE_CHECKING:  # The imported module imports types from this one.
-    from patchwright.resolver.publishing.check_run import CheckRunReport
 
 MAX_BODY = 65_536  # Characters; GitHub answers 422 to a longer comment or pull request body.
 
@@ -180,7 +177,7 @@ class Forge(Protocol):
     async def list_commits(self, repo: Repo, number: int) -> tuple[PullCommit, ...]:
         """Returns at most 250 commits of a pull request, oldest first."""
 
-    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+    async def create_check_run(self, repo: Repo, report: CheckRunReport) -> str:
         """Creates a check run with our result, once for each job. Returns its URL, or an empty string if our
         token cannot create check runs.
         """
@@ -265,7 +262,7 @@ class _WrapperForge:
     async def list_commits(self, repo: Repo, number: int) -> tuple[PullCommit, ...]:
         return await self._forge.list_commits(repo, number)
 
-    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+    async def create_check_run(self, repo: Repo, report: CheckRunReport) -> str:
         return await self._forge.create_check_run(repo, report)
 
 
@@ -290,7 +287,7 @@ class MaskingForge(_WrapperForge):
     ) -> str:
         return await self._forge.reply_to_thread(repo, number, thread, tag, self._mask(body))
 
-    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+    async def create_check_run(self, repo: Repo, report: CheckRunReport) -> str:
         masked = {"title": self._mask(report.title), "summary": self._mask(report.summary)}
         return await self._forge.create_check_run(repo, report.model_copy(update=masked))
 
@@ -336,7 +333,7 @@ class ReadOnlyForge(_WrapperForge):
     async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
         raise WriteBlocked(f"the resolution of a review thread in {repo}")
 
-    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+    async def create_check_run(self, repo: Repo, report: CheckRunReport) -> str:
         raise WriteBlocked(f"a check run on {report.commit[:12]}")
 
 
@@ -378,7 +375,7 @@ class DryRunForge(_WrapperForge):
     async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
         self._show(f"resolve the thread at {thread.path}", "")
 
-    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+    async def create_check_run(self, repo: Repo, report: CheckRunReport) -> str:
         self._show(f"check run on {report.commit[:12]}: {report.title}", report.summary)
         return DRY_RUN_URL
 

@@ -69,13 +69,6 @@ def render_system_prompt(
     )
 
 
-def render_multimodal_system(frames: int) -> str:
-    """Renders the system prompt of a model that looks at a file for the agent. `frames` is the number of
-    video frames, or 0 if the file is an image.
-    """
-    return render("prompts/multimodal_system.md.j2", frames=frames).strip()
-
-
 def render_baseline(before: TestRun) -> str:
     """Renders the test results on the untouched code, for an agent whose initial prompt did not contain
     them.
@@ -86,11 +79,6 @@ def render_baseline(before: TestRun) -> str:
 def render_malformed_call(tool: ToolSpec, problems: Sequence[str]) -> str:
     """Explains why a call was not executed, and shows the schema of the tool's arguments."""
     return render("prompts/malformed_call.md.j2", tool=tool, problems=problems).strip()
-
-
-def render_text_tools(tools: Sequence[ToolSpec]) -> str:
-    """Describes the tools and how to call them. Used for a model without native tool calls."""
-    return render("prompts/text_tools.md.j2", tools=tools)
 
 
 def render_unknown_tool(name: str, suggestions: str | None, known: Sequence[str]) -> str:

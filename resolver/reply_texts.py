@@ -1,21 +1,14 @@
 """Texts that people read on the forge: one typed function per template in `templates/replies/`."""
 
-from __future__ import annotations
+from typing import Literal
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
-
-from patchwright.resolver.domain import Job, PullRequest, Thread, Verdict
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import Job, PullRequest, SalvagedWork, Thread, Verdict
 from patchwright.resolver.events import AgentStopped
 from patchwright.resolver.finish_checks import NOT_DONE, NOT_REPRODUCED
 from patchwright.resolver.summary import Summary
 from patchwright.resolver.text.subjects import MAX_PULL_REQUEST_TITLE, build_subject, choose_heading
 from patchwright.resolver.text.template_renderer import render_reply
-from patchwright.runtime.egress.policy import DenialReason
-
-if TYPE_CHECKING:  # These modules import this one at runtime.
-    from patchwright.resolver.actions import Finish
-    from patchwright.resolver.salvage import SalvagedWork
 
 
 def render_pull_request_title(thread: Thread, files: tuple[str, ...] = ()) -> str:
@@ -119,27 +112,6 @@ def render_no_pull_request(
         pasted_patch=pasted_patch,
         advice=advice,
     )
-
-
-def render_setup_failed(
-    command: str, code: int | None, output: str, refused_hosts: Mapping[str, DenialReason]
-) -> str:
-    """Explains why a setup command failed. `code` is None if the command was stopped. `output` is the end of
-    its output.
-    """
-    return render_reply(
-        "setup_failed.md.j2", command=command, code=code, output=output, refused_hosts=refused_hosts
-    ).strip()
-
-
-def render_setup_python_mismatch(needed: str, present: str) -> str:
-    """Explains that the image has another version of Python than the project needs."""
-    return render_reply("setup_python_mismatch.md.j2", needed=needed, present=present).strip()
-
-
-def render_setup_missing_programs(programs: Sequence[str]) -> str:
-    """Explains that the image lacks programs that the setup needs."""
-    return render_reply("setup_missing_programs.md.j2", programs=programs).strip()
 
 
 def render_question(question: str, summary: Summary) -> str:

@@ -8,7 +8,7 @@ import logging
 from patchwright.resolver import reply_texts
 from patchwright.resolver.ci.ci_hold import decide_ci_hold
 from patchwright.resolver.dependencies import RunDependencies
-from patchwright.resolver.domain import Job, Patch, PullRequest
+from patchwright.resolver.domain import Job, Patch, PullRequest, SalvagedWork
 from patchwright.resolver.errors import LogError, ResolverError
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.forge import Forge, can_trigger
@@ -25,27 +25,10 @@ from patchwright.resolver.secrets import mask_secrets
 from patchwright.resolver.security.patch_policy import build_patch_limits, check_patch, filter_patch
 from patchwright.resolver.summary import summarize_run
 from patchwright.resolver.workspaces import Workspace
-from patchwright.runtime.frozen_model import FrozenModel
 
 logger = logging.getLogger(__name__)
 
 SALVAGE_TIMEOUT = 180.0  # Seconds for cloning and pushing. The comment is posted even after a timeout.
-
-
-class SalvagedWork(FrozenModel):
-    """Where the work of a stopped run was saved."""
-
-    branch: str | None = None
-    """Name of the branch with the work. None if there was no work, or if it could not be pushed."""
-    files: tuple[str, ...] = ()
-    """Paths of the changed files."""
-    excluded_changes: tuple[str, ...] = ()
-    """One sentence for each change that the patch policy forbids. These changes are not on the branch."""
-    problem: str = ""
-    """One sentence that says why there is no branch although there was work. The log still contains the work.
-    """
-    pasted_patch: str = ""
-    """Markdown with the patch, if no branch could be pushed."""
 
 
 async def salvage_run(

@@ -11,8 +11,8 @@ from itertools import takewhile
 from typing import Literal
 
 from patchwright.resolver.actions import Action, AnyObservation
+from patchwright.resolver.descriptions import clip_line, describe_action
 from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
-from patchwright.resolver.summary import clip_line, describe_action
 from patchwright.runtime.actions import SendInput
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure, CellResult, PageSnapshot, ShellResult

@@ -10,7 +10,8 @@ from patchwright.bot.credentials import collect_secrets
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError, SettingsError
 from patchwright.resolver.events import Entry, ModelReply, SystemPrompt, Trajectory
-from patchwright.resolver.replay import fingerprint, messages_at, replay_run
+from patchwright.resolver.llm.prompt_fingerprint import fingerprint
+from patchwright.resolver.replay import messages_at, replay_run
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.security.masking import mask_trajectory

@@ -44,7 +44,7 @@ FENCES = {
     "mcp": {"resolver/tools/mcp.py"},
     "openpyxl": {"runtime/documents/converter.py"},
     "opentelemetry": {"bot/observe/tracing.py"},
-    "playwright": {"runtime/browser/playwright_browser.py"},
+    "playwright": {"runtime/browser/playwright_browser.py", "runtime/browser/vendor_types.py"},
     "prometheus_client": {"bot/observe/metrics.py"},
     "pylatexenc": {"runtime/documents/converter.py"},
     "pypdfium2": {"runtime/documents/converter.py"},

@@ -8,7 +8,7 @@ from patchwright.bot.github.schemas import GitHubResponse
 from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import Forbidden, NotFound
-from patchwright.resolver.publishing.check_run import CheckRunReport
+from patchwright.resolver.publishing.pull_request_spec import CheckRunReport
 
 MAX_TITLE = 255  # characters
 MAX_SUMMARY = 65_535  # characters; GitHub returns 422 for longer ones

@@ -57,8 +57,7 @@ from patchwright.resolver.forge import (
     RepoFacts,
     ThreadState,
 )
-from patchwright.resolver.publishing.check_run import CheckRunReport
-from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
+from patchwright.resolver.publishing.pull_request_spec import CheckRunReport, PullRequestSpec
 
 if TYPE_CHECKING:
     from patchwright.bot.reconcile.comment_outbox import CommentOutbox

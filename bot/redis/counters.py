@@ -1,13 +1,14 @@
 """Counts the results and costs of jobs. A retried job is counted only once."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from redis.asyncio import Redis
 
 from patchwright.bot.jobs import Failed, JobResult
 from patchwright.bot.observe.usage_report import UsageReport
 from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.run_summary import PullOutcome
 from patchwright.resolver.domain import JobId, Published, Repo
 
 # Start of a key; a metrics label follows. Value: hash that maps a metric name and its labels to a number. The
@@ -18,12 +19,6 @@ COUNTED_JOBS_KEY = "patchwright:counted_jobs"  # set: ids of the jobs whose resu
 PULL_OUTCOMES_KEY = "patchwright:pull_outcomes"  # hash: Patchwright's pull request -> its outcome
 DURATION_BUCKETS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 """Upper bounds of the buckets in the histogram of run durations, in seconds."""
-
-
-PullOutcome = Literal["untouched", "merged", "closed"]
-"""The outcome of a pull request. "untouched": merged, and all commits are by Patchwright. "merged": merged with
-commits by other people. "closed": closed without a merge.
-"""
 
 
 class Counters:

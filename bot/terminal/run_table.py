@@ -13,13 +13,13 @@ from patchwright.bot.observe.archive import StoredRuns
 from patchwright.bot.terminal.output import print_json, strip_control_chars
 from patchwright.bot.terminal.style import Style, detect_style, display_width, terminal_size, truncate
 from patchwright.resolver.cost import cost_fields
+from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Published, RunId, VerdictKind
 from patchwright.resolver.errors import LogError, UsageError
 from patchwright.resolver.events import Message, Trajectory, VerificationCompleted
 from patchwright.resolver.forge import DRY_RUN_URL
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.security.masking import mask_model
-from patchwright.resolver.summary import clip_line
 from patchwright.runtime.frozen_model import FrozenModel
 
 DEFAULT_COUNT = 20  # The number of runs that are listed without --all.

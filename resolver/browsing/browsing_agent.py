@@ -36,7 +36,7 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.llm.code_blocks import parse_code_blocks
 from patchwright.resolver.llm.model import Model, Reply
-from patchwright.resolver.replay import fingerprint
+from patchwright.resolver.llm.prompt_fingerprint import fingerprint
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.runtime.actions import UseBrowser

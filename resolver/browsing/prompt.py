@@ -15,6 +15,7 @@ from patchwright.resolver.browsing.structured_output import (
 )
 from patchwright.resolver.events import SystemPrompt, ToolResult, Trajectory
 from patchwright.resolver.llm.model import ChatMessage, SystemMessage, UserMessage
+from patchwright.resolver.text.template_renderer import render
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS, describe_calls
 from patchwright.runtime.frozen_model import FrozenModel
@@ -88,7 +89,13 @@ def build_prompt(trajectory: Trajectory, pages_in_prompt: int = PAGES_IN_PROMPT)
     images = (page.screenshot,) if page.screenshot else ()
     return (
         SystemMessage(text=system_prompt.text),
-        UserMessage(text=subagent_texts.render_browsing_prompt(prompt, MAX_ANSWER_LENGTH), images=images),
+        UserMessage(text=_render_prompt(prompt), images=images),
+    )
+
+
+def _render_prompt(prompt: BrowsingPrompt) -> str:
+    return render(
+        "prompts/browsing.md.j2", prompt=prompt, task=prompt.task.strip(), max_report_length=MAX_ANSWER_LENGTH
     )
 
 

@@ -8,7 +8,6 @@ from patchwright.resolver.text.template_renderer import render
 from patchwright.resolver.text.untrusted import strip_hidden
 
 if TYPE_CHECKING:
-    from patchwright.resolver.browsing.prompt import BrowsingPrompt  # circular import
     from patchwright.resolver.preparation.skills import RepoSkill
     from patchwright.runtime.observations import PageSnapshot
 
@@ -16,13 +15,6 @@ if TYPE_CHECKING:
 def render_browsing_system_prompt() -> str:
     """Renders the browsing agent's system prompt."""
     return render("prompts/browsing_system.md.j2")
-
-
-def render_browsing_prompt(prompt: BrowsingPrompt, max_report_length: int) -> str:
-    """Renders the browsing agent's user prompt. A report may have at most `max_report_length` characters."""
-    return render(
-        "prompts/browsing.md.j2", prompt=prompt, task=prompt.task.strip(), max_report_length=max_report_length
-    )
 
 
 def render_no_action(*, cut_off: bool) -> str:

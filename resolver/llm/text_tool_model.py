@@ -4,7 +4,6 @@ parsed from the model's text.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from patchwright.resolver import prompt_texts
 from patchwright.resolver.llm.model import (
     AssistantMessage,
     ChatMessage,
@@ -16,6 +15,7 @@ from patchwright.resolver.llm.model import (
     WrapperModel,
 )
 from patchwright.resolver.llm.text_tool_calls import RESULT_PREFIX, format_text_call, parse_text_calls
+from patchwright.resolver.text.template_renderer import render
 
 
 class TextToolModel(WrapperModel):
@@ -42,7 +42,7 @@ def to_text_conversation(
     describes the tools.
     """
     specs = {tool.name: tool for tool in tools}
-    tool_texts = prompt_texts.render_text_tools(tools)
+    tool_texts = render("prompts/text_tools.md.j2", tools=tools)
     first = messages[0] if messages else None
     system = SystemMessage(
         text=f"{first.text}\n\n{tool_texts}" if isinstance(first, SystemMessage) else tool_texts

@@ -2,13 +2,25 @@
 
 from collections.abc import Iterable
 
-from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, UserMessage
+from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, Model, UserMessage
 
 BYTES_PER_TOKEN = 4  # a common rule of thumb; bytes, because characters would be wrong for non-Latin scripts
 TOKENS_PER_MESSAGE = 4  # tokens of overhead for each message
 TOKENS_PER_IMAGE = (
     1_500  # tokens; for the largest images, Anthropic counts at most 1,600 and OpenAI about 1,100
 )
+
+# Share of the context window that a conversation may use. The rest is for the model's reply and the next tool
+# result.
+WINDOW_SHARE = 0.7
+MAX_CONTEXT_TOKENS = 100_000  # tokens of a conversation; a longer one costs more and gets worse replies
+
+
+def max_context_tokens(model: Model) -> int:
+    """Returns the maximum tokens of a conversation with this model, by default."""
+    if model.context_window is None:
+        return MAX_CONTEXT_TOKENS
+    return min(MAX_CONTEXT_TOKENS, int(WINDOW_SHARE * model.context_window))
 
 
 def estimate_text_tokens(text: str) -> int:

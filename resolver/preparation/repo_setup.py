@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from patchwright.resolver import reply_texts
 from patchwright.resolver.errors import ResolverError
+from patchwright.resolver.preparation import setup_texts
 from patchwright.resolver.preparation.install_steps import (
     INSTALLERS,
     PIP,
@@ -253,7 +253,7 @@ class _SetupRun:
             for step in self._setup.steps:
                 await self._run_step(sandbox, step)
             if len(self.missing_programs) == len(self._setup.steps):
-                raise SetupFailed(reply_texts.render_setup_missing_programs(self.missing_programs))
+                raise SetupFailed(setup_texts.render_setup_missing_programs(self.missing_programs))
             await self._install_missing_packages(sandbox)
             # The tests of a project that cannot be installed may need only other packages.
             undone = len(self.missing_programs) + len(self.failed_steps)
@@ -299,7 +299,7 @@ class _SetupRun:
     async def _run_command(self, sandbox: Sandbox, command: str) -> str | None:
         """Returns why the command failed, or None if it succeeded. Raises SetupFailed if no time is left."""
         if self._remaining_seconds < 1:
-            raise SetupFailed(reply_texts.render_setup_failed(command, None, "", {}))
+            raise SetupFailed(setup_texts.render_setup_failed(command, None, "", {}))
         result = await self._execute(sandbox, command, self._remaining_seconds)
         if isinstance(result, ExecuteResult) and result.exit_code == 0:
             return None
@@ -310,12 +310,12 @@ class _SetupRun:
             present = (
                 shown.stdout.decode(errors="replace").split() if isinstance(shown, ExecuteResult) else []
             )
-            return reply_texts.render_setup_python_mismatch(
+            return setup_texts.render_setup_python_mismatch(
                 needed, present[-1] if present else "another version"
             )
         self.visits += self._sandboxes.take_connections(self._name)
         denied_hosts = {visit.host: visit.denied for visit in self.visits if visit.denied}
-        return reply_texts.render_setup_failed(command, code, tail_lines(output.strip()), denied_hosts)
+        return setup_texts.render_setup_failed(command, code, tail_lines(output.strip()), denied_hosts)
 
     async def _install_missing_packages(self, sandbox: Sandbox) -> None:
         """Starts pytest without running a test, and installs what it misses. Does nothing if there is no time left."""

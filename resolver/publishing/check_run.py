@@ -1,37 +1,20 @@
 """Publishes a check run with the test results on the bot's commit, if the token may create check runs."""
 
 import logging
-from typing import Literal
 
-from patchwright.resolver.domain import Job, JobId, Verdict, VerdictKind
+from patchwright.resolver.domain import Job, Verdict, VerdictKind
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.publishing.publishing_texts import render_check_summary, render_check_title
+from patchwright.resolver.publishing.pull_request_spec import CheckRunReport, Conclusion
 from patchwright.resolver.summary import Summary
-from patchwright.runtime.frozen_model import FrozenModel
 
 logger = logging.getLogger(__name__)
 
-Conclusion = Literal["success", "neutral", "failure"]
 CONCLUSIONS: dict[VerdictKind, Conclusion] = {"fixed": "success", "regressed": "failure"}
 """Conclusion of the check run for each kind of verdict. Other kinds get "neutral", because their test results
 prove nothing.
 """
-
-
-class CheckRunReport(FrozenModel):
-    """The content of a check run."""
-
-    job: JobId
-    """The job that creates the check run. A job creates at most one check run for each commit."""
-    commit: str
-    conclusion: Conclusion
-    title: str
-    """One line of plain text."""
-    summary: str
-    """Markdown."""
-    details_url: str | None = None
-    """URL of the run; None if there is none."""
 
 
 async def publish_check_run(job: Job, commit: str, verdict: Verdict, summary: Summary, forge: Forge) -> None:

@@ -6,8 +6,9 @@ import re
 from typing import Literal
 from urllib.parse import quote
 
+from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.summary import Summary, clip_line
+from patchwright.resolver.summary import Summary
 from patchwright.resolver.text.template_renderer import render, render_reply
 
 UnsignedReason = Literal["merge", "name", "mode", "files", "size", "refused", "different", "unsigned", "fork"]

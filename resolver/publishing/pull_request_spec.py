@@ -1,6 +1,8 @@
-"""The data of a pull request that Patchwright opens."""
+"""The data of the pull requests and check runs that Patchwright creates on the forge."""
 
-from patchwright.resolver.domain import Repo, User
+from typing import Literal
+
+from patchwright.resolver.domain import JobId, Repo, User
 from patchwright.runtime.frozen_model import FrozenModel
 
 
@@ -17,3 +19,21 @@ class PullRequestSpec(FrozenModel):
     body: str
     draft: bool
     reviewer: User | None = None  # The person whose review is requested; None if nobody is asked.
+
+
+Conclusion = Literal["success", "neutral", "failure"]
+
+
+class CheckRunReport(FrozenModel):
+    """The content of a check run."""
+
+    job: JobId
+    """The job that creates the check run. A job creates at most one check run for each commit."""
+    commit: str
+    conclusion: Conclusion
+    title: str
+    """One line of plain text."""
+    summary: str
+    """Markdown."""
+    details_url: str | None = None
+    """URL of the run; None if there is none."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from patchwright.resolver import prompt_texts
 from patchwright.resolver.errors import ModelError
 from patchwright.resolver.events import AgentStopped, ReplyUsage
 from patchwright.resolver.llm.model import Model, Reply, SystemMessage, UserMessage
+from patchwright.resolver.text.template_renderer import render
 from patchwright.runtime.actions import HostReply, Interrupt, ReadBytes, RunPython, SandboxAction, ViewFile
 from patchwright.runtime.documents.media_type import HEADER_BYTES, detect_media
 from patchwright.runtime.observations import (
@@ -92,9 +92,8 @@ class MultimodalModels:
             images.append(await _read_image(sandbox, path, min(MAX_IMAGE_BYTES, remaining)))
         if not images:
             raise RequestRejected("no image was given")
-        system = prompt_texts.render_multimodal_system(
-            frames=len(images) if request.modality == "video" else 0
-        )
+        frames = len(images) if request.modality == "video" else 0
+        system = render("prompts/multimodal_system.md.j2", frames=frames).strip()
         user_message = UserMessage(text=request.task or DEFAULT_TASK, images=tuple(images))
         return await self.model.reply([SystemMessage(text=system), user_message], [])
 

@@ -10,9 +10,9 @@ words is not found.
 import re
 from collections import Counter
 
+from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.proof.file_classifier import is_test_related
-from patchwright.resolver.summary import clip_line
 from patchwright.resolver.text.filters import list_names
 from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 

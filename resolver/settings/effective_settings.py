@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import JsonValue, TypeAdapter
 
-from patchwright.resolver.condenser import max_context_tokens
 from patchwright.resolver.dependencies import RunDependencies
+from patchwright.resolver.llm.token_estimate import max_context_tokens
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.settings.settings import RepoConfig, Settings

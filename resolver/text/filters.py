@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from patchwright.resolver.cost import format_usd
+from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import TestRun, TestStatus, Usage, Verdict
 from patchwright.resolver.proof.conditions import Condition
-from patchwright.resolver.summary import clip_line
 
 _ZERO_WIDTH = "\u200b"
 _ACTIVE_MARKUP = re.compile(r"@(?=\w)|<(?=[\w/!?])|!(?=\[)|#(?=\d)|\bGH-(?=\d)")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
-from patchwright.resolver.summary import clip_line
+from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.text.untrusted import strip_invisible
 
 MAX_SUBJECT = 72  # characters of a commit's subject

@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
+from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.proof.conditions import summarize_conditions
 from patchwright.resolver.settings.server_settings import is_loopback
-from patchwright.resolver.summary import clip_line
 from patchwright.resolver.text import filters, jinja_templates, subjects
 from patchwright.runtime.egress.policy import DENIAL_MESSAGES
 from patchwright.runtime.output_text import clip

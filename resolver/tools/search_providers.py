@@ -13,9 +13,8 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from patchwright.resolver.settings.run_settings import SearchProvider
+from patchwright.resolver.text.template_renderer import render
 from patchwright.resolver.text.untrusted import strip_hidden
-from patchwright.resolver.tools import search_texts
-from patchwright.resolver.tools.search_texts import SearchFailure
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure
 
@@ -23,6 +22,10 @@ MAX_RESULTS = 8  # per search
 MAX_SNIPPET_LENGTH = 600  # characters
 TIMEOUT_SECONDS = 20.0  # seconds for one response, including its body
 MAX_RESPONSE_BYTES = 2 << 20  # bytes of one response
+
+
+SearchFailure = Literal["key", "credit", "busy", "query", "broken", "silent", "unreachable", "unreadable"]
+"""Reason why a provider returned no results."""
 
 
 class SearchResult(FrozenModel):
@@ -290,9 +293,10 @@ class HttpSearchClient:
         )
 
     def _build_failure(self, reason: SearchFailure) -> ActionFailure:
-        return ActionFailure(
-            reason="io", message=search_texts.render_search_failure(self.name, reason, self._timeout)
+        message = render(
+            "prompts/search_failed.md.j2", provider=self.name, reason=reason, seconds=self._timeout
         )
+        return ActionFailure(reason="io", message=message.strip())
 
 
 async def _read_body(response: httpx.Response) -> bytes | None:

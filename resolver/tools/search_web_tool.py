@@ -9,7 +9,7 @@ from patchwright.resolver.events import ToolResult
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.tools import search_texts
+from patchwright.resolver.text.template_renderer import render
 from patchwright.resolver.tools.search_providers import (
     SEARCH_APIS,
     HttpSearchClient,
@@ -38,21 +38,28 @@ class SearchWebTool:
     async def search(self, action: SearchWeb) -> AnyObservation:
         """Returns the search results as text."""
         if (search_count := self._count_searches()) >= self.max_searches:
-            return ActionFailure(
-                reason="refused",
-                message=search_texts.render_search_rejection(self.client.name, self.max_searches),
-            )
+            return self._reject(self.max_searches)
         if self.secrets.mask(action.query) != action.query:
-            return ActionFailure(
-                reason="refused", message=search_texts.render_search_rejection(self.client.name, None)
-            )
+            return self._reject(None)
         results = await self.client.search(action.query)
         if not isinstance(results, SearchResults):
             return results
         return ExternalToolResult(
-            text=search_texts.render_search_results(results, search_count + 1, self.max_searches),
+            text=render(
+                "prompts/found_on_web.md.j2",
+                results=results,
+                used=search_count + 1,
+                max_searches=self.max_searches,
+            ).strip(),
             usd=results.usd,
         )
+
+    def _reject(self, max_searches: int | None) -> ActionFailure:
+        """Tells the agent that the run has reached `max_searches`, or, if that is None, that the query contains a
+        secret.
+        """
+        text = render("prompts/not_searched.md.j2", provider=self.client.name, max_searches=max_searches)
+        return ActionFailure(reason="refused", message=text.strip())
 
     def _count_searches(self) -> int:
         """Returns the number of successful searches. Failed searches are not counted, because they cost

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import ClassVar, Literal
 
 from patchwright.resolver.actions import PlanItem
-from patchwright.resolver.summary import clip_line as one_line
+from patchwright.resolver.descriptions import clip_line as one_line
 from patchwright.runtime.observations import ImageData
 from patchwright.runtime.output_text import clip
 

@@ -21,8 +21,8 @@ from patchwright.resolver.actions import (
     Think,
 )
 from patchwright.resolver.cost import format_usd
+from patchwright.resolver.descriptions import MAX_LINE, clip_line, describe_action, describe_observation
 from patchwright.resolver.messages import render_observation
-from patchwright.resolver.summary import MAX_LINE, clip_line, describe_action, describe_observation
 from patchwright.resolver.text import filters
 from patchwright.resolver.viewer.blocks import (
     Block,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from patchwright.resolver.actions import Finish, Plan
+from patchwright.resolver.descriptions import clip_line, name_thread
 from patchwright.resolver.domain import (
     InputRequired,
     Published,
@@ -25,7 +26,6 @@ from patchwright.resolver.finish_checks import last_finish
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.security.masking import mask_trajectory
-from patchwright.resolver.summary import clip_line, name_thread
 from patchwright.resolver.text import filters, jinja_templates
 from patchwright.resolver.viewer.blocks import (
     ChecklistBlock,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import (
     AgentStopped,
@@ -25,7 +26,6 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.messages import get_images
 from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess, RunConfigured, SubagentSpawned
-from patchwright.resolver.summary import clip_line
 from patchwright.resolver.text import filters
 from patchwright.resolver.viewer.blocks import Block, ImageCollection, build_code_block, build_text_block
 from patchwright.resolver.viewer.call_blocks import (

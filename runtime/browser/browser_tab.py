@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from patchwright.runtime.page.devtools import BidRegistry, DevToolsError
 
 if TYPE_CHECKING:
-    from patchwright.runtime.browser.playwright_browser import VendorPage, VendorRequest, VendorSession
+    from patchwright.runtime.browser.vendor_types import VendorPage, VendorRequest, VendorSession
 
 RESPONSE_TIMEOUT = 2.0  # seconds; a page that does not respond in this time is blocked by a script
 # if the tab shows this many new documents in this many seconds, it is in a loop

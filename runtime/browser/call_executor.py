@@ -14,7 +14,7 @@ from patchwright.runtime.page.page_reader import DevToolsError, find_node, read_
 from patchwright.runtime.path_guard import PathGuard, ToolInputError
 
 if TYPE_CHECKING:
-    from patchwright.runtime.browser.playwright_browser import (
+    from patchwright.runtime.browser.vendor_types import (
         VendorElement,
         VendorFrame,
         VendorPage,

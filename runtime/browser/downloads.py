@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from patchwright.runtime.page.page_reader import DevToolsError
 
 if TYPE_CHECKING:
-    from patchwright.runtime.browser.playwright_browser import VendorDownload
+    from patchwright.runtime.browser.vendor_types import VendorDownload
 
 MAX_IN_PROGRESS_BYTES = 50_000_000  # maximum bytes of all downloads in progress
 MAX_SAVED_BYTES = 200_000_000  # maximum bytes of all saved downloads

@@ -1,7 +1,8 @@
 """Chromium in the sandbox, with one browser context per run. Only this module uses Playwright directly.
 
 Chromium starts when the first browser call runs. Only then is Playwright imported, from the files of the
-`browser` feature. The other browser modules use Playwright's types under the names `Vendor*`.
+`browser` feature. The other browser modules use Playwright's types from
+`vendor_types`.
 """
 
 import asyncio
@@ -36,29 +37,7 @@ from patchwright.runtime.page.page_reader import DevToolsError, PageContent, rea
 from patchwright.runtime.path_guard import PathGuard
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext as VendorContext
-    from playwright.async_api import CDPSession as VendorSession
-    from playwright.async_api import Dialog as VendorDialog
-    from playwright.async_api import Download as VendorDownload
-    from playwright.async_api import ElementHandle as VendorElement
-    from playwright.async_api import Frame as VendorFrame
-    from playwright.async_api import Page as VendorPage
     from playwright.async_api import Playwright
-    from playwright.async_api import Request as VendorRequest
-    from playwright.async_api import Response as VendorResponse
-
-    __all__ = [
-        "Browser",
-        "VendorContext",
-        "VendorDialog",
-        "VendorDownload",
-        "VendorElement",
-        "VendorFrame",
-        "VendorPage",
-        "VendorRequest",
-        "VendorResponse",
-        "VendorSession",
-    ]
 
 WIDTH, HEIGHT = 1280, 720
 _CALLS_TIMEOUT = 90.0  # seconds for all calls of a turn

@@ -12,7 +12,7 @@ from patchwright.runtime.observations import Tab
 from patchwright.runtime.page.devtools import BidRegistry, DevToolsError
 
 if TYPE_CHECKING:
-    from patchwright.runtime.browser.playwright_browser import (
+    from patchwright.runtime.browser.vendor_types import (
         VendorContext,
         VendorDialog,
         VendorDownload,

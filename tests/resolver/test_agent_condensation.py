@@ -13,12 +13,12 @@ from patchwright.resolver.condenser import (
     PipelineCondenser,
     SummarizingCondenser,
     extend_trajectory,
-    max_context_tokens,
 )
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import ContextOverflow, ModelError
 from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, Condensation, ReplyUsage
 from patchwright.resolver.llm.model import ChatMessage, Reply
+from patchwright.resolver.llm.token_estimate import max_context_tokens
 from patchwright.resolver.messages import build_messages
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog

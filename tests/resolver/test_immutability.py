@@ -15,7 +15,7 @@ from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.model import ChatMessage, Model, Reply, ToolMessage, ToolSpec
-from patchwright.resolver.replay import tool_schemas
+from patchwright.resolver.llm.prompt_fingerprint import tool_schemas
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from patchwright.resolver.settings.settings import Settings, build_settings

@@ -2,9 +2,10 @@
 
 import pytest
 
-from patchwright.resolver import prompt_texts, reply_texts
+from patchwright.resolver import prompt_texts
 from patchwright.resolver.domain import Comment, Issue, TestRun, User
 from patchwright.resolver.initial_prompt import BODY_LIMIT, build_initial_prompt, render_tree
+from patchwright.resolver.preparation import setup_texts
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.text.untrusted import quote
@@ -53,7 +54,7 @@ def test_every_line_of_untrusted_text_is_quoted() -> None:
     [
         (
             ("go mod download",),
-            reply_texts.render_setup_missing_programs(["go"]),
+            setup_texts.render_setup_missing_programs(["go"]),
             "so its dependencies may be missing: The image lacks go.",
         ),
         (

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from patchwright.resolver.agent import record_prompts
 from patchwright.resolver.events import Entry, Event, Message, ModelReply, SystemPrompt, Trajectory
 from patchwright.resolver.llm.model import SystemMessage, UserMessage
+from patchwright.resolver.llm.prompt_fingerprint import PromptFingerprinter, fingerprint
 from patchwright.resolver.messages import Conversation, build_messages
-from patchwright.resolver.replay import PromptFingerprinter, fingerprint, messages_at, replay_run
+from patchwright.resolver.replay import messages_at, replay_run
 from patchwright.resolver.run_log import FileRunLog
 from patchwright.runtime.actions import RunShell, ViewFile
 from patchwright.runtime.observations import ImageData

@@ -17,7 +17,7 @@ from patchwright.resolver.actions import (
     SearchWeb,
     Think,
 )
-from patchwright.resolver.summary import MAX_LINE, describe_action
+from patchwright.resolver.descriptions import MAX_LINE, describe_action
 from patchwright.runtime.actions import (
     CreateFile,
     InsertText,

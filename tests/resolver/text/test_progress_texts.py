@@ -16,7 +16,7 @@ from patchwright.resolver.actions import (
     PlanItem,
     Think,
 )
-from patchwright.resolver.domain import JobId, Verdict
+from patchwright.resolver.domain import JobId, SalvagedWork, Verdict
 from patchwright.resolver.events import (
     AgentStopped,
     Message,
@@ -25,7 +25,6 @@ from patchwright.resolver.events import (
     Trajectory,
     VerificationCompleted,
 )
-from patchwright.resolver.salvage import SalvagedWork
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.summary import summarize_run
 from patchwright.resolver.text.activity import get_activity
