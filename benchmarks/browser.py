@@ -29,7 +29,7 @@ from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
 from patchwright.runtime.actions import RunPython, RunShell, UseBrowser, WriteBytes
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
-from patchwright.runtime.executor import Executor
+from patchwright.runtime.execution.executor import Executor
 from patchwright.runtime.features import ALL_FEATURES, SandboxFeatures
 from patchwright.runtime.observations import CellResult, PageSnapshot, ShellResult, SnapshotOptions
 from patchwright.runtime.sandbox import Sandbox, SandboxSpec

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.measure import Result, report
-from patchwright.resolver import prompt_texts
+from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.domain import Issue, User
 from patchwright.resolver.events import (
     Entry,
@@ -27,11 +27,11 @@ from patchwright.resolver.events import (
     ToolResult,
     Trajectory,
 )
-from patchwright.resolver.initial_prompt import build_initial_prompt
 from patchwright.resolver.llm.chat_completions import to_chat_messages
 from patchwright.resolver.llm.model import ChatMessage
 from patchwright.resolver.llm.prompt_fingerprint import tool_schemas
-from patchwright.resolver.messages import build_messages
+from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.prompts.initial_prompt import build_initial_prompt
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry

@@ -29,8 +29,8 @@ import httpx
 
 from benchmarks.context import output
 from benchmarks.measure import Result, report
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_index import SharedRunIndex
 from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.bot.run_summary import RunSummary
@@ -55,7 +55,7 @@ SERVER = """
 import asyncio, os, sys
 from pathlib import Path
 import uvloop
-from patchwright.bot.server import run_server
+from patchwright.bot.web.server import run_server
 from patchwright.resolver.settings.settings import Settings
 settings = Settings(data=Path(sys.argv[1]), redis_url=sys.argv[2], webhook_secret="x" * 20, operator_token=sys.argv[3])
 uvloop.run(run_server(settings, (), os.environ, host="127.0.0.1", port=0))

@@ -32,10 +32,10 @@ from typing import NamedTuple
 import httpx
 
 from benchmarks.measure import Result, report
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.http_server import listener_url, open_listener
 from patchwright.bot.jobs import JobRecord
 from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_job
 from patchwright.demo.github import Delivery, FakeGitHub, GitHubApp
@@ -50,7 +50,7 @@ MENTION, LABEL = "@agent fix it", "fix-me"
 SERVER = """
 import asyncio, os, sys
 from pathlib import Path
-from patchwright.bot.server import run_server
+from patchwright.bot.web.server import run_server
 from patchwright.resolver.settings.settings import Settings
 settings = Settings(data=Path(sys.argv[1]), webhook_secret=sys.argv[2], redis_url=sys.argv[3])
 worker = (sys.executable, "-c", sys.argv[5], *sys.argv[1:4])
@@ -65,7 +65,7 @@ from patchwright.bot.reconcile.reconciler import PollSchedule
 from patchwright.bot.github.auth import AppAuth, RequestPolicy
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.reconcile.reconciler_factory import open_reconciler
-from patchwright.bot.worker_process import run_worker
+from patchwright.bot.worker.worker_process import run_worker
 from patchwright.resolver.domain import Rejected
 from patchwright.resolver.settings.settings import Settings
 

@@ -30,10 +30,10 @@ from patchwright.resolver.events import (
     ToolCall,
     Trajectory,
 )
-from patchwright.resolver.publish import Attempt, publish_attempt
+from patchwright.resolver.git.workspaces import WorkspaceFactory
+from patchwright.resolver.pipeline.publish import Attempt, publish_attempt
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.workspaces import WorkspaceFactory
 
 TIMES = 9
 FILES = {f"src/part{number}.py": f"VALUE = {number}\n" * 40 for number in range(5)}

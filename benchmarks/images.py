@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 import docker
 
 from benchmarks.measure import Result, report
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.repo_setup import install_dependencies
 from patchwright.resolver.settings.settings import RepoConfig
-from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.build_context import BASE_LABEL, Bundle, FeatureBundle, RuntimeLayer
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes

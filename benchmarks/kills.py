@@ -35,9 +35,9 @@ import docker.errors
 
 from benchmarks.killer import HANGS, PROOF, Killer, Point, Relay
 from benchmarks.measure import Result, report
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_log import stream_key
 from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.demo.recorded_model import UNIQUE_TEXT, RecordedModel, RecordedTurn

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.measure import Result, in_a_directory, report
 from benchmarks.reaction import LIMIT, until
-from patchwright.bot.composition_root import read_environment
+from patchwright.bot.composition.composition_root import read_environment
 from patchwright.demo.run import DemoSetup, run_server, set_up
 
 TIMES = 5

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from benchmarks.measure import Result, in_a_directory, report
 from patchwright.resolver.domain import Patch, Verdict
-from patchwright.resolver.preparation.run_start import BASELINE_WAIT
+from patchwright.resolver.git.workspaces import Workspace, WorkspaceFactory
+from patchwright.resolver.pipeline.run_start import BASELINE_WAIT
 from patchwright.resolver.proof.baseline import BaselineRuns
+from patchwright.resolver.proof.verification import verify_patch
 from patchwright.resolver.suites.suite import Suite, Suites
-from patchwright.resolver.verification import verify_patch
-from patchwright.resolver.workspaces import Workspace, WorkspaceFactory
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 
 FILES, TESTS, PAUSE = 100, 20, 0.02  # seconds
 SECONDS = 600

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.measure import Result, in_a_directory, report
-from patchwright.bot.composition_root import read_environment
+from patchwright.bot.composition.composition_root import read_environment
 from patchwright.demo.github import Issue
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.demo.run import DemoSetup, run_server, set_up

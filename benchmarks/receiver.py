@@ -41,7 +41,7 @@ SERVER = """
 import os, sys
 from pathlib import Path
 import uvloop
-from patchwright.bot.server import run_server
+from patchwright.bot.web.server import run_server
 from patchwright.resolver.settings.settings import Settings
 os.sched_setaffinity(0, {0})
 settings = Settings(data=Path(sys.argv[1]), webhook_secret=sys.argv[2])
@@ -51,7 +51,7 @@ uvloop.run(run_server(settings, worker, os.environ, host="127.0.0.1", port=0))
 WORKER = """
 import asyncio, os, sys
 from pathlib import Path
-from patchwright.bot.worker_process import run_worker
+from patchwright.bot.worker.worker_process import run_worker
 from patchwright.resolver.domain import Rejected
 from patchwright.resolver.settings.settings import Settings
 os.sched_setaffinity(0, range(os.cpu_count()))
@@ -66,7 +66,7 @@ FLOOR = """
 import json, os, sys
 from pathlib import Path
 import uvloop
-from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.http_server import HttpServer, listener_url, open_listener
 from patchwright.bot.redis.connection import redis_client
 os.sched_setaffinity(0, {0})

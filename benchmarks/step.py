@@ -24,18 +24,18 @@ from pydantic import SecretStr
 from benchmarks.endpoint import instant
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
-from patchwright.resolver.agent import Agent, record_prompts
+from patchwright.resolver.agent.agent import Agent, record_prompts
+from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.events import ModelReply, ToolResult, Trajectory
 from patchwright.resolver.git.tree_transfer import fingerprint_tree
+from patchwright.resolver.git.workspaces import Workspace, WorkspaceFactory
 from patchwright.resolver.llm.chat_completions import to_chat_messages
 from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
-from patchwright.resolver.messages import build_messages
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileRunLog
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
-from patchwright.resolver.workspaces import Workspace, WorkspaceFactory
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.observations import ShellResult

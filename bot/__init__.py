@@ -1,3 +1,1 @@
-"""Contains the service: webhooks, queue, workers, GitHub and the command line. It may import all other
-packages.
-"""
+"""The service around the resolver. The modules of this package are nouns and protocols that all its subpackages use."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from patchwright.bot.jobs import Cancellation, JobResult
 from patchwright.resolver.domain import Repo
-from patchwright.resolver.text.template_renderer import render_reply
+from patchwright.resolver.rendering.template_renderer import render_reply
 
 DailyLimit = Literal["user_runs_per_day", "repository_runs_per_day", "usd_per_day"]
 """The name of a setting that limits the number or the cost of the runs of one day."""

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from patchwright.bot.errors import QueueDown
+from patchwright.bot.faults import classify_error
 from patchwright.bot.jobs import Cancellation, CancelReason, Failed, JobResult, Retry, current_cancellation
-from patchwright.bot.observe.faults import classify_error
 from patchwright.resolver.domain import Job, Outcome
 from patchwright.resolver.errors import Interrupted, LogLocked, RateLimited, ResolverError
 from patchwright.runtime.errors import SandboxError

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from patchwright.bot.observe.faults import Fault
+from patchwright.bot.faults import Fault
 from patchwright.resolver.domain import InputRequired, Job, JobId, Published, Rejected, Repo, Reported, User
 from patchwright.runtime.frozen_model import FrozenModel
 

@@ -14,15 +14,16 @@ import logging
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import Answered, JobQueue, JobRecord
 from patchwright.bot.write_limiter import Priority, write_priority
-from patchwright.resolver import prompt_texts, reply_texts
+from patchwright.resolver.command_parser import RunOptions, Verb
 from patchwright.resolver.domain import Issue, Job, Rejected
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import Message, Trajectory
 from patchwright.resolver.forge import TRIGGER_PERMISSIONS, Forge, Permission
-from patchwright.resolver.initial_prompt import COMMENT_LIMIT
-from patchwright.resolver.publish import post_comment
-from patchwright.resolver.request.command_parser import RunOptions, Verb
-from patchwright.resolver.request.run_task import get_task
+from patchwright.resolver.pipeline.publish import post_comment
+from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
+from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.run_task import get_task
 from patchwright.resolver.text.untrusted import quote
 
 log = logging.getLogger(__name__)

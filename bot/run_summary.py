@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Literal
 
+from patchwright.bot.faults import Fault
 from patchwright.bot.jobs import Failed, JobRecord, JobResult
-from patchwright.bot.observe.faults import Fault
 from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Job, Published, RunId
 from patchwright.resolver.events import Trajectory

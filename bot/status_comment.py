@@ -7,21 +7,21 @@ import random
 from collections.abc import AsyncIterator
 
 from patchwright.bot.errors import Preempted, QueueDown
+from patchwright.bot.faults import classify_error
 from patchwright.bot.job_runner import JobCanceled, is_retryable
 from patchwright.bot.jobs import current_cancellation
-from patchwright.bot.observe.faults import classify_error
 from patchwright.bot.write_limiter import Priority, write_priority
-from patchwright.resolver import reply_texts
-from patchwright.resolver.dependencies import ProgressReporter, RunDependencies
+from patchwright.resolver.activity.activity import Activity
+from patchwright.resolver.activity.progress_texts import render_progress
 from patchwright.resolver.domain import Job
 from patchwright.resolver.errors import ForgeError, LogError, LogLocked
 from patchwright.resolver.forge import Forge
+from patchwright.resolver.pipeline.salvage import salvage_run
+from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
+from patchwright.resolver.run.dependencies import ProgressReporter, RunDependencies
 from patchwright.resolver.run_log import RunLog
-from patchwright.resolver.salvage import salvage_run
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.text.activity import Activity
-from patchwright.resolver.text.progress_texts import render_progress
-from patchwright.resolver.text.template_renderer import render_reply
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def comment_reporter(
 ) -> ProgressReporter:
     """Returns a reporter that posts a status comment at once, and edits the comment while the run continues.
 
-    The edits stop when the run ends. So they cannot overwrite the final text, which resolver/publish.py or
+    The edits stop when the run ends. So they cannot overwrite the final text, which resolver/pipeline/publish.py or
     `report_failure` posts.
     """
 

@@ -27,9 +27,9 @@ from patchwright.demo.github.asgi import (
     respond,
 )
 from patchwright.demo.loopback_server import LoopbackServer
-from patchwright.resolver import prompt_texts
+from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.messages import render_observation
+from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.proof import proof_texts
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure

@@ -35,8 +35,8 @@ from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.domain import Published, RunId
 from patchwright.resolver.errors import LogError, ResolverError
 from patchwright.resolver.events import Trajectory
+from patchwright.resolver.rendering import filters
 from patchwright.resolver.run_log import FileLogStore, Listener
-from patchwright.resolver.text import filters
 
 MODEL = "openai/recorded"
 # Dollars per million tokens: the prices of a model of the middle price level in docs/models.md.

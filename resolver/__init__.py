@@ -1,3 +1,1 @@
-"""Resolves issues and pull requests with verified patches. No module of this package depends on the API of a
-particular forge.
-"""
+"""Resolves issues. The modules of this package are nouns and protocols that all its subpackages use."""

@@ -6,11 +6,11 @@ from typing import Annotated, Literal, NewType
 
 from pydantic import Field
 
+from patchwright.resolver.command_parser import Request, RunOptions, parse_request
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.cost import Cost, MinimumCost, TokenUsage, known_usd
-from patchwright.resolver.proof.conditions import Condition
-from patchwright.resolver.request.command_parser import Request, RunOptions, parse_request
-from patchwright.resolver.suites.run_results import TestRun as TestRun
-from patchwright.resolver.suites.run_results import TestStatus as TestStatus
+from patchwright.resolver.run_results import TestRun as TestRun
+from patchwright.resolver.run_results import TestStatus as TestStatus
 from patchwright.runtime.frozen_model import FrozenModel
 
 JobId = NewType("JobId", str)

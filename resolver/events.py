@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, TypeAdapter
 
 from patchwright.resolver.actions import Action, AnyObservation, ExternalToolResult, SubagentResult
+from patchwright.resolver.command_parser import RunOptions
 from patchwright.resolver.cost import Cost
 from patchwright.resolver.domain import Job, JobId, Outcome, Patch, StopReason, Thread, Usage, Verdict
-from patchwright.resolver.request.command_parser import RunOptions
 from patchwright.resolver.run_events import (
     BaselinePending,
     EnvironmentPrepared,
@@ -24,7 +24,7 @@ from patchwright.resolver.run_events import (
     SubagentSpawned,
     SubagentStarted,
 )
-from patchwright.runtime.egress.policy import ConnectionSummary, NetworkMode, merge_summaries
+from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode, merge_summaries
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ImageData
 

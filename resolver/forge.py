@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
 
-from patchwright.resolver.ci.checks import Check, PullCommit
+from patchwright.resolver.checks import Check, PullCommit
 from patchwright.resolver.domain import (
     Credentials,
     Job,
@@ -17,7 +17,7 @@ from patchwright.resolver.domain import (
     User,
 )
 from patchwright.resolver.errors import WriteBlocked
-from patchwright.resolver.publishing.pull_request_spec import CheckRunReport, PullRequestSpec
+from patchwright.resolver.forge_writes import CheckRunReport, PullRequestSpec
 from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_BODY = 65_536  # Characters; GitHub answers 422 to a longer comment or pull request body.

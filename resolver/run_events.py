@@ -10,8 +10,8 @@ from pydantic import Field, JsonValue
 
 from patchwright.resolver.actions import OutputField
 from patchwright.resolver.domain import RunId
-from patchwright.resolver.suites.runner_names import Language
-from patchwright.runtime.egress.policy import ConnectionSummary
+from patchwright.resolver.runner_names import Language
+from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.frozen_model import FrozenModel
 
 

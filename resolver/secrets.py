@@ -26,7 +26,7 @@ from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
 SECRET_PLACEHOLDER = "<secret-hidden>"
 _CLIP_MARKER = re.compile("…")
-"""Matches the mark at the end of a line that `resolver/summary.py` has truncated."""
+"""Matches the mark at the end of a line that `resolver/activity/summary.py` has truncated."""
 _OMISSION_MARKER = re.compile(
     r"\n?\[\.\.\. [^\n]{1,99} left out: [\d,]{1,20} characters \.\.\.\]\n"
     r"|\n?\[the first [\d,]{1,20} of [\d,]{1,20} characters\b"

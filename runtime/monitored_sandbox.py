@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 from patchwright.runtime.actions import SandboxAction
-from patchwright.runtime.egress.policy import ConnectionLog, denial_note
+from patchwright.runtime.egress_policy import ConnectionLog, denial_note
 from patchwright.runtime.errors import EngineUnavailable, SandboxDiskFull, SandboxLost
 from patchwright.runtime.observations import Observation, ShellResult
 from patchwright.runtime.remote_sandbox import RemoteSandbox

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from patchwright.runtime.actions import SandboxAction
-from patchwright.runtime.egress.policy import ConnectionSummary, NetworkMode
+from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import Observation

@@ -5,16 +5,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from patchwright.bot import composition_root
+from patchwright.bot.composition import composition_root
 from patchwright.bot.credentials import collect_secrets
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError, SettingsError
 from patchwright.resolver.events import Entry, ModelReply, SystemPrompt, Trajectory
 from patchwright.resolver.llm.prompt_fingerprint import fingerprint
-from patchwright.resolver.replay import messages_at, replay_run
+from patchwright.resolver.masking import mask_trajectory
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
-from patchwright.resolver.security.masking import mask_trajectory
+from patchwright.resolver.viewer.replay import messages_at, replay_run
 
 CAPTURED = Path(__file__).parent / "golden" / "captured"
 

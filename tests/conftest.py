@@ -91,7 +91,7 @@ def missing_for_browser() -> str | None:
 @functools.cache
 def missing_for_redis() -> str | None:
     """Why no test with an embedded Redis can run here; None when they can."""
-    from patchwright.bot.embedded_redis import find_redis_server
+    from patchwright.bot.redis.embedded_redis import find_redis_server
     from patchwright.resolver.errors import SettingsError
 
     try:

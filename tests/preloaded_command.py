@@ -111,7 +111,7 @@ def _preload() -> dict[str, str]:
     from patchwright.resolver.llm.litellm import preload_litellm
 
     before = dict(os.environ)
-    for module in ("cli_commands", "composition_root"):
+    for module in ("cli.cli_commands", "composition.composition_root"):
         importlib.import_module(f"patchwright.bot.{module}")
     asyncio.run(preload_litellm())
     gc.freeze()
@@ -167,7 +167,7 @@ def _run_command(arguments: list[str]) -> NoReturn:
     """Runs the command in this process. Does not free the many modules at its end, which takes longer than most
     commands.
     """
-    from patchwright.bot.cli import main
+    from patchwright.bot.cli.main import main
 
     sys.argv = ["patchwright", *arguments]
     code: object = 1

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from patchwright.bot.cli import build_parser
+from patchwright.bot.cli.main import build_parser
 from patchwright.resolver.settings.model_settings import ModelSettings
 from patchwright.resolver.settings.run_settings import RunSettings
 from patchwright.resolver.settings.sandbox_settings import SandboxSettings

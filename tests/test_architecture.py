@@ -20,15 +20,15 @@ LAYERS = {
 }
 """Our packages, and for each one those that it may import."""
 
-LATE = {"demo": frozenset({"bot/cli_commands.py"})}
+LATE = {"demo": frozenset({"bot/cli/cli_commands.py"})}
 """Packages that only these files may import against the direction, and only inside a function."""
 
 FENCES = {
     "PIL": {"runtime/page/marks.py"},
-    "argcomplete": {"bot/terminal/completion.py"},
+    "argcomplete": {"bot/commands/completion.py"},
     "arq": {"bot/redis/arq_queue.py", "bot/redis/arq_worker.py"},
     "av": {"runtime/documents/video_frames.py"},
-    "defusedxml": {"resolver/suites/runner_report.py", "runtime/documents/office.py"},
+    "defusedxml": {"resolver/suites/reports/runner_report.py", "runtime/documents/office.py"},
     "docker": {"runtime/docker/engine.py"},
     "fsspec": {"bot/observe/archive.py"},
     "git": {"resolver/git/local_repository.py"},
@@ -37,7 +37,7 @@ FENCES = {
     "h11": {"bot/docker_proxy/proxy.py"},
     "hishel": {"bot/github/http_client.py"},
     "ipykernel": {"runtime/kernel/ipykernel_main.py"},
-    "jinja2": {"resolver/text/jinja_templates.py"},
+    "jinja2": {"resolver/rendering/jinja_templates.py"},
     "jsonschema": {"demo/github/openapi_checker.py", "resolver/json_schemas.py"},
     "jupyter_client": {"runtime/kernel/kernel_manager.py"},
     "litellm": {"resolver/llm/litellm.py"},
@@ -70,9 +70,9 @@ FENCES = {
     "tree_sitter": {"resolver/security/shell_parser.py", "runtime/search/grammars.py"},
     "tree_sitter_bash": {"resolver/security/shell_parser.py"},
     "uvicorn": {"bot/http_server.py", "demo/loopback_server.py"},
-    "uvloop": {"bot/cli_commands.py"},
+    "uvloop": {"bot/cli/cli_commands.py"},
     "zmq": {"runtime/kernel/ipykernel_main.py"},
-    "yaml": {"resolver/preparation/skills.py", "resolver/suites/ci_workflows.py"},
+    "yaml": {"resolver/skills/skills.py", "resolver/suites/ci_workflows.py"},
 }
 """Third-party libraries, and the files that may import them."""
 
@@ -80,11 +80,11 @@ IN_THE_CONTAINER = {"pydantic", "pydantic_core", "typing_extensions"}
 """Libraries that all of `runtime/` may import: the container has no others."""
 
 ENVIRONMENT = {
-    "bot/cli.py": "completes words for a shell before anything heavy is imported",
-    "bot/composition_root.py": "the composition root",
+    "bot/cli/main.py": "completes words for a shell before anything heavy is imported",
+    "bot/composition/composition_root.py": "the composition root",
     "resolver/llm/litellm.py": "sets litellm's own variables before its import; it has no other configuration",
     "runtime/kernel/ipykernel_main.py": "starts in the sandbox, and IPython reads its directory only from there",
-    "runtime/action_server.py": "starts in the container, whose environment belongs to the sandbox",
+    "runtime/execution/action_server.py": "starts in the container, whose environment belongs to the sandbox",
 }
 """Files that may read environment variables, and why."""
 
@@ -172,9 +172,9 @@ def reads_of_the_environment(path: str, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name, value=ast.Name(id="os")) if name in names:
-                yield f"{path}:{node.lineno} reads the environment: bot/composition_root.py does that"
+                yield f"{path}:{node.lineno} reads the environment: bot/composition/composition_root.py does that"
             case ast.ImportFrom(module="os", names=aliases) if names & {alias.name for alias in aliases}:
-                yield f"{path}:{node.lineno} reads the environment: bot/composition_root.py does that"
+                yield f"{path}:{node.lineno} reads the environment: bot/composition/composition_root.py does that"
 
 
 def catches_of_anything(path: str, tree: ast.Module) -> Iterator[str]:
@@ -278,16 +278,10 @@ def test_a_module_is_named_after_a_thing() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "bot/told.py",
-        "resolver/pull/seen.py",
-        "bot/beyond.py",
-        "resolver/sandbox/in_time.py",
-        "demo/handed_over.py",
-    ],
+    "bot/told.py resolver/pull/seen.py bot/beyond.py resolver/sandbox/in_time.py demo/handed_over.py".split(),
 )
 def test_a_module_that_is_named_by_a_participle_or_a_preposition_is_found(path: str) -> None:
-    assert unclear_module_names(["bot/server.py", path, "resolver/overlap.py"]) == [
+    assert unclear_module_names(["bot/web/server.py", path, "resolver/overlap.py"]) == [
         f"{path}: name it after the thing that it contains"
     ]
 
@@ -309,13 +303,9 @@ def test_a_module_has_a_name_of_its_own_within_its_layer() -> None:
 
 
 def test_two_modules_with_one_name_in_a_layer_are_found() -> None:
-    paths = [
-        "bot/ci/runner.py",
-        "bot/doctor/runner.py",
-        "resolver/runner.py",
-        "bot/__init__.py",
-        "bot/ci/__init__.py",
-    ]
+    paths = (
+        "bot/ci/runner.py bot/doctor/runner.py resolver/runner.py bot/__init__.py bot/ci/__init__.py".split()
+    )
     assert repeated_module_names(paths) == ["bot/runner is bot/ci/runner.py and bot/doctor/runner.py"]
 
 
@@ -332,26 +322,34 @@ def test_tests_and_benchmarks_are_small_files_too() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("bot/server.py", "import resolver.agent", "import it as patchwright.resolver.agent"),
-        ("runtime/shell.py", "import patchwright.resolver.agent", "runtime may not know resolver"),
+        ("bot/web/server.py", "import resolver.agent.agent", "import it as patchwright.resolver.agent.agent"),
+        ("runtime/shell.py", "import patchwright.resolver.agent.agent", "runtime may not know resolver"),
         ("runtime/shell.py", "def f():\n    from patchwright.bot import cli", "runtime may not know bot"),
         ("runtime/shell.py", "import httpx", "the container does not hold it"),
-        ("resolver/agent.py", "from patchwright.bot.github.forge import GitHub", "resolver may not know bot"),
-        ("bot/server.py", "def f():\n    import patchwright.demo", "bot may not know demo"),
-        ("bot/cli_commands.py", "import patchwright.demo.run", "bot may not know demo"),
-        ("resolver/agent.py", "import docker.errors", "its fence is runtime/docker/engine.py"),
-        ("bot/server.py", "from git import Repo", "its fence is resolver/git/local_repository.py"),
-        ("bot/cli.py", "import litellm", "its fence is resolver/llm/litellm.py"),
-        ("resolver/agent.py", "import os\nos.environ['A']", "reads the environment"),
-        ("resolver/agent.py", "import os\nos.getenv('A')", "reads the environment"),
-        ("resolver/agent.py", "from os import environ", "reads the environment"),
-        ("resolver/agent.py", "try:\n    f()\nexcept Exception:\n    pass", "catches what it cannot name"),
-        ("bot/server.py", "try:\n    f()\nexcept (A, BaseException):\n    pass", "catches what it cannot"),
-        ("resolver/agent.py", "try:\n    f()\nexcept Exception:\n    raise", "catches what it cannot name"),
-        ("resolver/agent.py", "try:\n    f()\nexcept:\n    pass", "catches what it cannot name"),
+        ("resolver/forge.py", "from patchwright.bot.github.forge import GitHub", "resolver may not know bot"),
+        ("bot/web/server.py", "def f():\n    import patchwright.demo", "bot may not know demo"),
+        ("bot/cli/cli_commands.py", "import patchwright.demo.run", "bot may not know demo"),
+        ("resolver/agent/agent.py", "import docker.errors", "its fence is runtime/docker/engine.py"),
+        ("bot/web/server.py", "from git import Repo", "its fence is resolver/git/local_repository.py"),
+        ("bot/cli/main.py", "import litellm", "its fence is resolver/llm/litellm.py"),
+        ("resolver/agent/agent.py", "import os\nos.environ['A']", "reads the environment"),
+        ("resolver/agent/agent.py", "import os\nos.getenv('A')", "reads the environment"),
+        ("resolver/agent/agent.py", "from os import environ", "reads the environment"),
+        ("resolver/forge.py", "try:\n    f()\nexcept Exception:\n    pass", "catches what it cannot name"),
+        (
+            "bot/web/server.py",
+            "try:\n    f()\nexcept (A, BaseException):\n    pass",
+            "catches what it cannot",
+        ),
+        (
+            "resolver/forge.py",
+            "try:\n    f()\nexcept Exception:\n    raise",
+            "catches what it cannot name",
+        ),
+        ("resolver/agent/agent.py", "try:\n    f()\nexcept:\n    pass", "catches what it cannot name"),
         ("runtime/shell.py", "import asyncio\nasyncio.wait_for(f(), 1)", "may lose a cancellation"),
-        ("bot/server.py", "try:\n    f()\nexcept* OSError:\n    raise E", "raises inside except*"),
-        ("resolver/agent.py", "x = 1\n" * 401, "has 401 lines"),
+        ("bot/web/server.py", "try:\n    f()\nexcept* OSError:\n    raise E", "raises inside except*"),
+        ("resolver/agent/agent.py", "x = 1\n" * 401, "has 401 lines"),
     ],
 )
 def test_a_file_that_breaks_a_rule_is_named(path: str, source: str, complaint: str) -> None:
@@ -363,15 +361,15 @@ def test_a_file_that_breaks_a_rule_is_named(path: str, source: str, complaint: s
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("bot/cli_commands.py", "def demo():\n    from patchwright.demo.run import play"),
+        ("bot/cli/cli_commands.py", "def demo():\n    from patchwright.demo.run import play"),
         (
-            "bot/cli.py",
-            "from patchwright.resolver.agent import Agent\nfrom patchwright.runtime.actions import Action",
+            "bot/cli/main.py",
+            "from patchwright.resolver.agent.agent import Agent\nfrom patchwright.runtime.actions import Action",
         ),
         ("runtime/docker/engine.py", "import docker"),
-        ("bot/composition_root.py", "import os\nos.environ"),
-        ("resolver/agent.py", "try:\n    f()\nexcept (ValueError, OSError):\n    pass"),
-        ("resolver/agent.py", "try:\n    f()\nexcept BaseException:\n    close()\n    raise"),
+        ("bot/composition/composition_root.py", "import os\nos.environ"),
+        ("resolver/agent/agent.py", "try:\n    f()\nexcept (ValueError, OSError):\n    pass"),
+        ("resolver/agent/agent.py", "try:\n    f()\nexcept BaseException:\n    close()\n    raise"),
     ],
 )
 def test_a_file_that_follows_the_rules_is_accepted(path: str, source: str) -> None:

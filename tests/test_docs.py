@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from patchwright.bot.cli import build_parser
+from patchwright.bot.cli.main import build_parser
 from patchwright.resolver.settings.settings import RepoConfig, Settings, environment_variable
 
 ROOT = Path(__file__).parent.parent
@@ -155,7 +155,7 @@ def test_every_named_file_exists(page: Path) -> None:
 
 
 def test_a_missing_file_is_detected() -> None:
-    text = "`bot/cli.py` `bot/desk.py` `tests/test_docs.py::test_x` `runtime/` `tests/gone.py::test_x` `src/a.py`"
+    text = "`bot/cli/main.py` `bot/desk.py` `tests/test_docs.py::test_x` `runtime/` `tests/gone.py::test_x` `src/a.py`"
     assert missing_files(text) == ["bot/desk.py", "tests/gone.py"]
 
 

@@ -154,7 +154,7 @@ def test_the_package_metadata_is_correct() -> None:
         "MIT",
         ">=3.11",
     )
-    assert project["scripts"] == {"patchwright": "patchwright.bot.cli:main"}
+    assert project["scripts"] == {"patchwright": "patchwright.bot.cli.main:main"}
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from patchwright.bot import composition_root
+from patchwright.bot.composition import composition_root
 from patchwright.bot.terminal.local_files import read_issue
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.domain import Job, JobId, Patch, Repo
-from patchwright.resolver.resolve import resolve_local
-from patchwright.resolver.text.jinja_templates import set_template_directory
+from patchwright.resolver.pipeline.resolve import resolve_local
+from patchwright.resolver.rendering.jinja_templates import set_template_directory
 from patchwright.runtime.actions import ReplaceText, SandboxAction
 from patchwright.runtime.observations import EditResult, Observation
 from patchwright.runtime.sandbox import Sandbox, Sandboxes, WrapperSandbox

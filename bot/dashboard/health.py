@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from patchwright.bot.dashboard.dependencies import ComponentHealth, DashboardDependencies
 from patchwright.bot.redis.engine_health import EngineStatus
 from patchwright.bot.redis.leader_lease import PollFailure
-from patchwright.resolver.text import filters
+from patchwright.resolver.rendering import filters
 
 STALLED_QUEUE_SECONDS = 300.0  # the queue counts as stalled if its oldest job has waited this long
 

@@ -14,10 +14,10 @@ from patchwright.bot.redis.log_streams import FIRST_ID, LogStreams
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import ENTRY_ADAPTER, Entry, RunStarted, Trajectory
+from patchwright.resolver.masking import mask_model
 from patchwright.resolver.run_events import SubagentSpawned
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
-from patchwright.resolver.security.masking import mask_model
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ImageData
 from patchwright.runtime.output_text import clip

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from pydantic import ValidationError
 
 from patchwright.bot.dashboard.access_control import AccessControl
-from patchwright.bot.observe.faults import EXTERNAL_FAULTS
+from patchwright.bot.faults import EXTERNAL_FAULTS
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.counters import pull_key
 from patchwright.bot.redis.sessions import Session

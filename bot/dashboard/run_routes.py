@@ -25,9 +25,9 @@ from patchwright.bot.dashboard.web_requests import (
     redirect,
     require_session,
 )
-from patchwright.bot.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
 from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary, summarize_job, summarize_record
+from patchwright.bot.triggers.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
 from patchwright.resolver.domain import JobId, Repo, RunId, User
 from patchwright.resolver.errors import ForgeError
 

@@ -14,7 +14,7 @@ from patchwright.bot.dashboard.live_runs import RunPageView
 from patchwright.bot.dashboard.run_list import STATES, VERDICTS, RunListPage, RunStatistics
 from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary
-from patchwright.resolver.text import filters, jinja_templates
+from patchwright.resolver.rendering import filters, jinja_templates
 from patchwright.resolver.viewer.blocks import escape_invisible
 
 RejectionReason = Literal[

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from patchwright.bot import sandbox_factory
+from patchwright.bot.composition import sandbox_factory
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime import ownership

@@ -10,9 +10,9 @@ import httpx
 from pydantic import Field
 
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
+from patchwright.bot.github.repositories import InstallationRepositoriesResponse
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS
 from patchwright.bot.github.schemas import GitHubResponse, InstallationTokenResponse
-from patchwright.bot.reconcile.repositories import InstallationRepositoriesResponse
 from patchwright.bot.setup.app_api import (
     APP_PERMISSIONS,
     SUBSCRIBED_EVENTS,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Coroutine
 from decimal import Decimal
 from typing import Any
 
+from patchwright.bot.commands.probe_command import fitness_line
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
-from patchwright.bot.terminal.probe_command import fitness_line
 from patchwright.resolver.settings.settings import Settings
 
 NAME = "model"
@@ -29,7 +29,7 @@ async def _report_no_model() -> list[CheckResult]:
 
 def _probe_check(name: str, settings: Settings) -> Callable[[], Coroutine[Any, Any, list[CheckResult]]]:
     async def run_probe() -> list[CheckResult]:
-        from patchwright.bot.model_factory import build_retrying_model
+        from patchwright.bot.composition.model_factory import build_retrying_model
         from patchwright.resolver.llm.litellm import preload_litellm
         from patchwright.resolver.llm.probe import probe_model
 

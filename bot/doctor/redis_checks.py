@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
-from patchwright.bot.embedded_redis import find_redis_server, running_redis_url
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.redis.connection import find_redis_problem
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.embedded_redis import find_redis_server, running_redis_url
 from patchwright.bot.redis.heartbeats import Heartbeats
 from patchwright.resolver.settings.settings import Settings
 

@@ -10,10 +10,10 @@ from patchwright.bot.github.schemas import InstallationResponse, RepositoryRespo
 from patchwright.bot.job_runner import JobResolver
 from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.bot.write_limiter import Priority, write_priority
-from patchwright.resolver import reply_texts
 from patchwright.resolver.domain import Job, Outcome, Rejected, Repo
 from patchwright.resolver.errors import BranchMoved, Forbidden, NotFound
 from patchwright.resolver.forge import Forge
+from patchwright.resolver.publishing import reply_texts
 from patchwright.runtime.frozen_model import FrozenModel
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Creates and updates one check run per job and commit, if the token has the permission."""
 
-from patchwright.bot.ci.check_reader import OWN_CHECK_NAME
+from patchwright.bot.github.check_reader import OWN_CHECK_NAME
 from patchwright.bot.github.comments import truncate_body
 from patchwright.bot.github.rest import RestClient, repo_path
 from patchwright.bot.github.reviews import CreateOnce
@@ -8,7 +8,7 @@ from patchwright.bot.github.schemas import GitHubResponse
 from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import Forbidden, NotFound
-from patchwright.resolver.publishing.pull_request_spec import CheckRunReport
+from patchwright.resolver.forge_writes import CheckRunReport
 
 MAX_TITLE = 255  # characters
 MAX_SUMMARY = 65_535  # characters; GitHub returns 422 for longer ones

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from patchwright.bot.comment_tags import parse_tag, render_tag, tag_prefix
 from patchwright.bot.errors import Preempted
-from patchwright.bot.github.comment_tags import parse_tag, render_tag, tag_prefix
 from patchwright.bot.github.rest import RestClient, repo_path
 from patchwright.bot.github.reviews import CreateOnce, GetIdentity
 from patchwright.bot.github.schemas import CommentResponse

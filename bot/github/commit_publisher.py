@@ -16,7 +16,7 @@ from patchwright.bot.github.schemas import (
     CreateCommitResponse,
     RefResponse,
 )
-from patchwright.resolver.ci.checks import parse_run_id
+from patchwright.resolver.checks import parse_run_id
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import (
     BranchMoved,

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from patchwright.bot.ci.check_reader import CheckReader
 from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
 from patchwright.bot.github.attachments import AttachmentDownloader, is_attachment
 from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+from patchwright.bot.github.check_reader import CheckReader
 from patchwright.bot.github.check_runs import CheckRuns
 from patchwright.bot.github.comments import Comments, truncate_body
 from patchwright.bot.github.commit_publisher import CommitPublisher
@@ -37,7 +37,7 @@ from patchwright.bot.github.schemas import (
 from patchwright.bot.github.threads import Threads, as_pull_request, is_by
 from patchwright.bot.github.write_check import WriteCheck
 from patchwright.bot.write_limiter import WriteLimiter
-from patchwright.resolver.ci.checks import Check, PullCommit
+from patchwright.resolver.checks import Check, PullCommit
 from patchwright.resolver.domain import (
     Credentials,
     Issue,
@@ -57,10 +57,10 @@ from patchwright.resolver.forge import (
     RepoFacts,
     ThreadState,
 )
-from patchwright.resolver.publishing.pull_request_spec import CheckRunReport, PullRequestSpec
+from patchwright.resolver.forge_writes import CheckRunReport, PullRequestSpec
 
 if TYPE_CHECKING:
-    from patchwright.bot.reconcile.comment_outbox import CommentOutbox
+    from patchwright.bot.redis.comment_outbox import CommentOutbox
 
 T = TypeVar("T")
 

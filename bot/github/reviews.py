@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from pydantic import AliasPath, Field
 
-from patchwright.bot.github.comment_tags import TAG_PREFIX, render_tag, tag_prefix
+from patchwright.bot.comment_tags import TAG_PREFIX, render_tag, tag_prefix
 from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.github.schemas import GHOST, Account, CommentResponse, GitHubResponse

@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import TypeVar, get_args
 
+from patchwright.bot.comment_tags import TAG_PREFIX, parse_tag
 from patchwright.bot.errors import ForgeUnavailable
 from patchwright.bot.github.cached_lists import CachedLists
-from patchwright.bot.github.comment_tags import TAG_PREFIX, parse_tag
 from patchwright.bot.github.rest import RestClient, repo_path
 from patchwright.bot.github.reviews import GetIdentity, Reviews, is_in_snapshot
 from patchwright.bot.github.schemas import (

@@ -10,10 +10,10 @@ import httpx
 from patchwright.bot.errors import PermissionNotGranted, WriteAccessMissing
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS, RestClient, repo_path
 from patchwright.bot.github.tls import create_ssl_context
-from patchwright.resolver.dependencies import ProgressReporter
+from patchwright.resolver.command_parser import Verb
 from patchwright.resolver.domain import Job, Repo
 from patchwright.resolver.errors import ForgeError
-from patchwright.resolver.request.command_parser import Verb
+from patchwright.resolver.run.dependencies import ProgressReporter
 from patchwright.resolver.run_log import RunLog
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from patchwright.bot.comment_texts import cannot_stop_workflow_text, help_text
 from patchwright.bot.thread_forge import CommentForge
 from patchwright.bot.webhooks.triggers import Triggers
-from patchwright.resolver import reply_texts
 from patchwright.resolver.domain import Job
 from patchwright.resolver.forge import TRIGGER_PERMISSIONS
+from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.request import plan_texts
 
 CommandHandler = Callable[[Job], Awaitable[bool]]

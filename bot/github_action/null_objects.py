@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, NoReturn
 
 from patchwright.resolver.llm.model import ChatMessage, Reply, ToolSpec
-from patchwright.runtime.egress.policy import ConnectionSummary, NetworkMode
+from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.errors import SandboxesDisabled
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.sandbox import Sandbox, Sandboxes

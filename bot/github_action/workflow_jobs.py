@@ -8,7 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from patchwright.bot import composition_root
+from patchwright.bot.commands.inspect_commands import VIEW_FILE, write_view
+from patchwright.bot.composition import composition_root
 from patchwright.bot.credentials import collect_secrets, settings_secrets
 from patchwright.bot.github.write_check import WriteCheck, with_write_check
 from patchwright.bot.github_action.command_replies import build_command_handler
@@ -17,10 +18,8 @@ from patchwright.bot.github_action.scheduled import SCHEDULED_EVENTS, find_misse
 from patchwright.bot.github_action.workflow_step import report_early_error, run_action, write_no_view
 from patchwright.bot.job_runner import JobCanceled
 from patchwright.bot.status_comment import comment_reporter, failure_text, null_reporter, report_failure
-from patchwright.bot.terminal.inspect_commands import VIEW_FILE, write_view
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.bot.webhooks.triggers import Triggers
-from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import Job, Outcome, Repo
 from patchwright.resolver.errors import (
     InvalidArtifact,
@@ -31,13 +30,14 @@ from patchwright.resolver.errors import (
     WriteBlocked,
 )
 from patchwright.resolver.forge import Forge, MaskingForge, ReadOnlyForge
+from patchwright.resolver.git.workspaces import WorkspaceFactory
+from patchwright.resolver.pipeline.resolve import resolve_job
 from patchwright.resolver.publishing import artifact
-from patchwright.resolver.resolve import resolve_job
+from patchwright.resolver.rendering.jinja_templates import set_template_directory
+from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.text.jinja_templates import set_template_directory
-from patchwright.resolver.workspaces import WorkspaceFactory
 
 REPLY_GRACE = timedelta(minutes=30)
 """Maximum time between the end of a run's time limit and the reply to the request. This time is needed to wait

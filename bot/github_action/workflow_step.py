@@ -18,6 +18,7 @@ from patchwright.bot.github_action.operator_messages import annotation, word_for
 from patchwright.bot.job_runner import FailureReporter, JobCanceled, JobResolver, unwrap_exception_group
 from patchwright.bot.webhooks.delivery import Delivery, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_request
+from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.cost import MinimumCost
 from patchwright.resolver.domain import (
     InputRequired,
@@ -41,7 +42,6 @@ from patchwright.resolver.errors import (
 )
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.publishing import publishing_texts
-from patchwright.resolver.summary import summarize_run
 from patchwright.runtime.errors import ImageUnavailable, SandboxError
 
 Writer: TypeAlias = Callable[[str], object]

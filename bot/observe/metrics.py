@@ -12,7 +12,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from patchwright.bot.observe.faults import EXTERNAL_FAULTS, FAULTS
+from patchwright.bot.faults import EXTERNAL_FAULTS, FAULTS
 from patchwright.bot.redis.counters import DURATION_BUCKETS
 from patchwright.runtime.frozen_model import FrozenModel
 

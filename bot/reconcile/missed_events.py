@@ -6,9 +6,9 @@ The events have the same form as events from webhook deliveries.
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeAlias
 
+from patchwright.bot.github.repositories import PolledRepository
 from patchwright.bot.github.schemas import GHOST, Account, GitHubResponse, LabelResponse
 from patchwright.bot.github.valid_entries import ValidEntries
-from patchwright.bot.reconcile.repositories import PolledRepository
 from patchwright.bot.webhooks.delivery import (
     CommentCreated,
     LabelAdded,

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
-from patchwright.bot.github.comment_tags import TAG_PREFIX, parse_tag
+from patchwright.bot.comment_tags import TAG_PREFIX, parse_tag
+from patchwright.bot.github.error_isolation import ErrorIsolation
+from patchwright.bot.github.repositories import MAX_LIST_AGE, PolledRepository, Repositories
 from patchwright.bot.github.rest import PER_PAGE, RestClient
 from patchwright.bot.github.schemas import (
     Account,
     RepositoryResponse,
 )
-from patchwright.bot.reconcile.error_isolation import ErrorIsolation
 from patchwright.bot.reconcile.missed_events import (
     EARLIEST,
     IssueCommentResponse,
@@ -27,7 +28,6 @@ from patchwright.bot.reconcile.missed_events import (
     make_review,
     make_sender,
 )
-from patchwright.bot.reconcile.repositories import MAX_LIST_AGE, PolledRepository, Repositories
 from patchwright.bot.webhooks.delivery import (
     LabelAdded,
     LabelRemoved,

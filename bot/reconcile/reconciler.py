@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from patchwright.bot.errors import ForgeUnavailable, GitHubDown, QueueDown
+from patchwright.bot.github.error_isolation import ErrorIsolation
+from patchwright.bot.github.repositories import PolledRepository
 from patchwright.bot.github.rest import RestClient
-from patchwright.bot.pull_request_outcomes import fetch_closed_pull_requests
-from patchwright.bot.reconcile.comment_outbox import CommentOutbox
-from patchwright.bot.reconcile.error_isolation import ErrorIsolation
 from patchwright.bot.reconcile.missed_events import MissedEvent
 from patchwright.bot.reconcile.poller import GetIdentity, Poller
 from patchwright.bot.reconcile.redelivery import FIRST_WAIT, OwnWebhooks, Redelivery
-from patchwright.bot.reconcile.repositories import PolledRepository
+from patchwright.bot.redis.comment_outbox import CommentOutbox
 from patchwright.bot.redis.leader_lease import LeaderLease, PollFailure
-from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import LabelRemoved, ThreadClosed
+from patchwright.bot.worker.pull_request_outcomes import fetch_closed_pull_requests
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import ForgeError, RateLimited
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from pydantic import ValidationError
 
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.reconcile.comment_outbox import CommentOutbox
 from patchwright.bot.reconcile.reconciler import POLLING_SCHEDULE, PollSchedule, Reconciler
+from patchwright.bot.redis.comment_outbox import CommentOutbox
 from patchwright.bot.redis.leader_lease import LeaderLease
-from patchwright.bot.trigger_handler import TriggerHandler
-from patchwright.bot.worker_process import Watcher, require_redis_url
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
+from patchwright.bot.worker.worker_process import Watcher, require_redis_url
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.settings.settings import Settings
@@ -29,7 +29,7 @@ async def open_reconciler(
     schedule: PollSchedule | None = None,
     outbox: CommentOutbox | None = None,
 ) -> AsyncIterator[Watcher]:
-    """Yields a function that runs the reconciler: the `watcher` for `bot.worker_process.run_worker`. Raises
+    """Yields a function that runs the reconciler: the `watcher` for `bot.worker.worker_process.run_worker`. Raises
     SettingsError.
 
     `github` must be the object that sends all requests of this process, so that they share the same tokens.

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from pydantic import Field
 
+from patchwright.bot.github.error_isolation import ErrorIsolation
 from patchwright.bot.github.rest import Principal, RestClient, repo_path
 from patchwright.bot.github.schemas import GitHubResponse
-from patchwright.bot.reconcile.error_isolation import ErrorIsolation
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import ForgeError

@@ -6,9 +6,9 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from patchwright.bot.jobs import Failed, JobResult
-from patchwright.bot.observe.usage_report import UsageReport
 from patchwright.bot.redis.connection import redis_client, redis_errors
 from patchwright.bot.run_summary import PullOutcome
+from patchwright.bot.usage_report import UsageReport
 from patchwright.resolver.domain import JobId, Published, Repo
 
 # Start of a key; a metrics label follows. Value: hash that maps a metric name and its labels to a number. The

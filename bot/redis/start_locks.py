@@ -5,7 +5,7 @@ from patchwright.resolver.domain import JobId
 
 
 class SharedStartLocks:
-    """Stores the locks of `bot.queue_notice.StartLocks` in Redis."""
+    """Stores the locks of `bot.triggers.queue_notice.StartLocks` in Redis."""
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError if the Redis URL is invalid."""

@@ -33,7 +33,7 @@ APP_PERMISSIONS = {
     "actions": "read",
     "statuses": "read",
 }
-"""The permissions that the App needs for all features (bot/github/rest.py, bot/ci).
+"""The permissions that the App needs for all features (`bot/github/`).
 
 `workflows` is left out, because patches must not change the workflows that CI runs.
 """

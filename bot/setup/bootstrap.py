@@ -10,13 +10,13 @@ from ipaddress import ip_address
 
 from patchwright.bot.http_server import HttpServer, listener_url
 from patchwright.bot.redis.connection import wait_for_redis
-from patchwright.bot.server import RedisStores
 from patchwright.bot.setup import credential_store
 from patchwright.bot.setup.credential_key import key_settings
 from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.model_probe import probe_model
 from patchwright.bot.setup.setup_code import SetupCode, SetupSession
 from patchwright.bot.signals import catch_stop_signals
+from patchwright.bot.web.server import RedisStores
 from patchwright.bot.webhooks.receiver import AsgiApp
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.settings.settings import Settings

@@ -13,9 +13,9 @@ from patchwright.bot.setup.credential_store import RegisteredApp
 from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.model_probe import TIMEOUT_SECONDS, ModelProbeResult
 from patchwright.bot.webhooks.triggers import label_command
+from patchwright.resolver.rendering import jinja_templates
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.text import jinja_templates
 
 SetupProblem = Literal[
     "app_not_saved", "cross_site", "data_not_writable", "expired_code", "github_unavailable", "github_unreachable",

@@ -7,6 +7,7 @@ from typing import Any
 from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.bot.terminal.style import NO_COLOR, Style
 from patchwright.resolver.actions import Action, Plan
+from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.descriptions import clip_line, describe_action, describe_observation, name_thread
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.events import (
@@ -19,11 +20,10 @@ from patchwright.resolver.events import (
     ToolResult,
     VerificationCompleted,
 )
-from patchwright.resolver.messages import render_observation
 from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess
 from patchwright.resolver.viewer.call_blocks import is_failure
 from patchwright.runtime.actions import RunPython, RunShell, UseBrowser
-from patchwright.runtime.egress.policy import DENIAL_MESSAGES
+from patchwright.runtime.egress_policy import DENIAL_MESSAGES
 
 MIN_WIDTH = 30  # Minimum width in cells. A terminal that is narrower wraps the lines itself.
 

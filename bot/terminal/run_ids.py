@@ -15,7 +15,7 @@ from patchwright.resolver.run_log import is_valid_run_id
 
 LAST = "last"
 MAX_SHOWN = 5  # Maximum number of runs that an error message lists.
-# Matches the names that resolver/tools/subagents.py creates.
+# Matches the names that resolver/delegation/subagents.py creates.
 _SUBAGENT_RUN = re.compile(r"(.+)-(?:browse|sub)-\d+")
 
 

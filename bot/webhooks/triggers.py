@@ -8,7 +8,7 @@ import shlex
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, assert_never
 
-from patchwright.bot.github.comment_tags import TAG_PREFIX
+from patchwright.bot.comment_tags import TAG_PREFIX
 from patchwright.bot.webhooks.delivery import (
     ChecksCompleted,
     CommentCreated,
@@ -22,8 +22,8 @@ from patchwright.bot.webhooks.delivery import (
     ThreadClosed,
 )
 from patchwright.bot.webhooks.mentions import find_command, is_only_thanks
+from patchwright.resolver.command_parser import Request, parse_request
 from patchwright.resolver.domain import Job, JobId, Repo, ThreadSnapshot, User
-from patchwright.resolver.request.command_parser import Request, parse_request
 from patchwright.runtime.frozen_model import FrozenModel
 
 LABEL_COLOR, LABEL_DESCRIPTION = "8250df", "Start a Patchwright run"

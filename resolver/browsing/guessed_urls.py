@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
-from patchwright.resolver import messages
+from patchwright.resolver.agent import messages
 from patchwright.resolver.events import Message, ModelReply, ToolResult, Trajectory
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.call_parser import parse_calls

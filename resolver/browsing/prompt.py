@@ -15,7 +15,7 @@ from patchwright.resolver.browsing.structured_output import (
 )
 from patchwright.resolver.events import SystemPrompt, ToolResult, Trajectory
 from patchwright.resolver.llm.model import ChatMessage, SystemMessage, UserMessage
-from patchwright.resolver.text.template_renderer import render
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS, describe_calls
 from patchwright.runtime.frozen_model import FrozenModel

@@ -1,14 +1,14 @@
-"""Renders the texts that subagents read: one typed function per text, as in `resolver/prompt_texts.py`."""
+"""Renders the texts that subagents read: one typed function per text, as in `resolver/prompts/prompt_texts.py`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from patchwright.resolver.text.template_renderer import render
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.text.untrusted import strip_hidden
 
 if TYPE_CHECKING:
-    from patchwright.resolver.preparation.skills import RepoSkill
+    from patchwright.resolver.skills.skills import RepoSkill
     from patchwright.runtime.observations import PageSnapshot
 
 

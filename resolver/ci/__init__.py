@@ -1,1 +1,1 @@
-"""Continuous integration (CI) on the bot's commits: check results, repairs, and commits whose CI waits for a person."""
+"""CI on the bot's commits: commits whose CI waits for a person, and excerpts of logs."""

@@ -3,7 +3,7 @@ access.
 
 CI runs the pushed code and may have access to secrets. Therefore, if untrusted people could have influenced a
 commit, the commit message contains `[skip ci]`. CI then starts only when someone with write access requests
-it (resolver/ci/run_ci.py). Source: docs.github.com/actions/managing-workflow-runs/skipping-workflow-runs
+it (resolver/pipeline/run_ci.py). Source: docs.github.com/actions/managing-workflow-runs/skipping-workflow-runs
 """
 
 import re
@@ -12,18 +12,18 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from patchwright.resolver.actions import Browse, ExternalToolResult
-from patchwright.resolver.ci.checks import RUN_TRAILER
+from patchwright.resolver.branch_names import make_branch_names
+from patchwright.resolver.checks import RUN_TRAILER
 from patchwright.resolver.domain import Comment, PullRequest, Repo, Thread, User
 from patchwright.resolver.events import RunStarted, ToolResult, Trajectory
 from patchwright.resolver.forge import Forge
-from patchwright.resolver.git.branch_names import make_branch_names
 from patchwright.resolver.git.git_process import run_git
-from patchwright.resolver.request.run_task import get_task
+from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.run_task import get_task
 from patchwright.resolver.security.sensitive_files import CI_SERVICES
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.suites import ci_workflows
-from patchwright.resolver.text.template_renderer import render
-from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import PageSnapshot
 

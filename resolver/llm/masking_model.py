@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from patchwright.resolver.llm.model import ChatMessage, Model, RawToolCall, Reply, ToolSpec, WrapperModel
+from patchwright.resolver.masking import mask_value
 from patchwright.resolver.secrets import Secrets
-from patchwright.resolver.security.masking import mask_value
 
 
 class MaskingModel(WrapperModel):

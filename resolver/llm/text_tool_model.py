@@ -15,7 +15,7 @@ from patchwright.resolver.llm.model import (
     WrapperModel,
 )
 from patchwright.resolver.llm.text_tool_calls import RESULT_PREFIX, format_text_call, parse_text_calls
-from patchwright.resolver.text.template_renderer import render
+from patchwright.resolver.rendering.template_renderer import render
 
 
 class TextToolModel(WrapperModel):

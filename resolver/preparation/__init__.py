@@ -1,1 +1,1 @@
-"""Prepares a run: the repository's setup, its instructions, attachments, and the first message."""
+"""Prepares the work: the repository's setup, its packages, its instructions, and attachments."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.repository import FileChange
+from patchwright.resolver.git.workspaces import ABSENT, Workspace
 from patchwright.resolver.preparation.install_steps import (
     PIP,
     REQUIREMENTS_FILES,
@@ -27,10 +28,9 @@ from patchwright.resolver.preparation.install_steps import (
 )
 from patchwright.resolver.preparation.missing_packages import PACKAGE_BY_MODULE
 from patchwright.resolver.preparation.repo_setup import MAX_MANIFEST_BYTES, RepoSetup, run_setup
-from patchwright.resolver.proof.affected_tests import find_mentions
-from patchwright.resolver.proof.file_classifier import is_test_related
+from patchwright.resolver.suites.affected_tests import find_mentions
+from patchwright.resolver.suites.file_classifier import is_test_related
 from patchwright.resolver.suites.project_dir import get_table, parse_json_or_empty, parse_toml_or_empty
-from patchwright.resolver.workspaces import ABSENT, Workspace
 from patchwright.runtime.sandbox import Sandboxes
 
 MAX_PACKAGES = 20  # packages that a patch may add

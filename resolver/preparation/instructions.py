@@ -4,7 +4,7 @@ instructions, up to a limit in tokens. For the remaining instructions, it contai
 
 from patchwright.resolver.domain import Thread
 from patchwright.resolver.llm import token_estimate
-from patchwright.resolver.preparation.skills import RepoSkill, RepoSkills, find_trigger, normalize_text
+from patchwright.resolver.skills.skills import RepoSkill, RepoSkills, find_trigger, normalize_text
 from patchwright.resolver.text.untrusted import QuotedText, quote, strip_hidden
 from patchwright.runtime.frozen_model import FrozenModel
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from patchwright.resolver.errors import ResolverError
+from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.preparation import setup_texts
 from patchwright.resolver.preparation.install_steps import (
     INSTALLERS,
@@ -31,9 +32,8 @@ from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.discovery import find_suites
 from patchwright.resolver.suites.project_dir import parse_json_or_empty, parse_toml_or_empty
 from patchwright.resolver.suites.suite import Suites
-from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.actions import MAX_TIMEOUT, Execute, WriteBytes
-from patchwright.runtime.egress.policy import ConnectionSummary
+from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ExecuteResult, Observation

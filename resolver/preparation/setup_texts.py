@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from patchwright.resolver.text.template_renderer import render_reply
-from patchwright.runtime.egress.policy import DenialReason
+from patchwright.resolver.rendering.template_renderer import render_reply
+from patchwright.runtime.egress_policy import DenialReason
 
 
 def render_setup_failed(

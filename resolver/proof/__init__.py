@@ -1,1 +1,1 @@
-"""Verification of patches: test runs with and without the patch, checks of the patch, and repairs."""
+"""The proof: test runs with and without the patch, the verdict, checks of the patch, and repairs."""

@@ -17,10 +17,10 @@ from typing import Any, Self, TypeVar
 from pydantic import ValidationError
 
 from patchwright.resolver.domain import TestRun
+from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.proof.run_comparison import FAILED_STATUSES
 from patchwright.resolver.suites.execution import run_tests, run_tests_with_report
 from patchwright.resolver.suites.suite import Suite
-from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandboxes
 

@@ -14,8 +14,8 @@ from typing import Self
 from patchwright.resolver.domain import Patch, TestRun, TestStatus
 from patchwright.resolver.git.new_file import add_file
 from patchwright.resolver.proof.canary_sources import CANARY_SOURCES
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.missing_modules import find_missing_modules
-from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.runtime.frozen_model import FrozenModel
 
 # The part of a JavaScript test file's name that makes a runner collect the file, such as `.test.js`

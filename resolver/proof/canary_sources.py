@@ -3,7 +3,7 @@
 The test `$good` must pass, and the test `$bad` must fail. If an assertion accepts everything, `$bad` passes.
 """
 
-from patchwright.resolver.suites.runner_names import RunnerName
+from patchwright.resolver.runner_names import RunnerName
 
 _PURPOSE = "this canary test of Patchwright fails on purpose"
 _PYTHON_CHECKS = """\

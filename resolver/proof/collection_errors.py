@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from patchwright.resolver.domain import Patch, TestRun, TestStatus
-from patchwright.resolver.suites.runner_report import RunnerReport
-from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.suites.reports.runner_report import RunnerReport
 
 MAX_FILES = 200
 

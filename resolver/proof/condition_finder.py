@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.proof.conditions import Condition
 from patchwright.resolver.proof.diff_parser import FileDiff, Hunk, parse_diff
 from patchwright.resolver.proof.run_comparison import get_test_file, get_test_function
-from patchwright.resolver.text.filters import inline_code, list_tests
+from patchwright.resolver.rendering.filters import inline_code, list_tests
 
 MAX_DIFF_LINES = 12  # maximum lines of a change that a condition shows
 MAX_LINE_LENGTH = 160  # maximum characters of such a line

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.proof.diff_parser import FileDiff, parse_diff
-from patchwright.resolver.proof.file_classifier import is_test_related
+from patchwright.resolver.suites.file_classifier import is_test_related
 
 MAX_FINDINGS = 10  # maximum number of sentences
 

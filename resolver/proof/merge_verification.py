@@ -6,14 +6,14 @@ from functools import partial
 
 from patchwright.resolver.domain import Patch, TestRun, Verdict
 from patchwright.resolver.git.merge import MergeResult, find_unresolved
+from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns
 from patchwright.resolver.proof.evidence import Evidence
 from patchwright.resolver.proof.run_comparison import find_pass_to_fail
+from patchwright.resolver.proof.verdict import decide_verdict
+from patchwright.resolver.proof.verification import VerdictCallback, require_all_tests
 from patchwright.resolver.suites.execution import run_tests
 from patchwright.resolver.suites.suite import Suites
-from patchwright.resolver.verdict import decide_verdict
-from patchwright.resolver.verification import VerdictCallback, require_all_tests
-from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.sandbox import Sandboxes
 
 

@@ -1,12 +1,12 @@
 """Renders the texts about verification for the agent and the review model: one typed function per text, as in
-`resolver/prompt_texts.py`.
+`resolver/prompts/prompt_texts.py`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from patchwright.resolver.text.template_renderer import render
+from patchwright.resolver.rendering.template_renderer import render
 
 if TYPE_CHECKING:
     from patchwright.resolver.domain import Verdict

@@ -7,10 +7,10 @@ from itertools import product
 from pathlib import PurePosixPath
 
 from patchwright.resolver.errors import VerificationUnavailable
-from patchwright.resolver.proof.affected_tests import find_mentions
-from patchwright.resolver.proof.file_classifier import is_test_related
+from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.suites.affected_tests import find_mentions
+from patchwright.resolver.suites.file_classifier import is_test_related
 from patchwright.resolver.suites.suite import Suite
-from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 from patchwright.runtime.actions import Execute
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.observations import ExecuteResult

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import get_args
 
 from patchwright.resolver import run_limits
-from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import Issue, Patch, Verdict, VerdictKind
 from patchwright.resolver.events import (
     AgentStopped,
@@ -19,11 +18,12 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.proof import proof_texts
 from patchwright.resolver.proof.diff_parser import parse_diff
-from patchwright.resolver.proof.file_classifier import is_test_related
 from patchwright.resolver.proof.patch_review import review_patch
+from patchwright.resolver.proof.verification import VerdictCallback
+from patchwright.resolver.rendering.subjects import is_document
+from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import RunLog
-from patchwright.resolver.text.subjects import is_document
-from patchwright.resolver.verification import VerdictCallback
+from patchwright.resolver.suites.file_classifier import is_test_related
 
 VERDICT_RANKS = get_args(VerdictKind)
 """Kinds of verdicts, from worst to best."""

@@ -12,12 +12,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from patchwright.resolver.domain import Patch
-from patchwright.resolver.proof.file_classifier import is_runner_config, is_shadowing_runner
+from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
 from patchwright.resolver.proof.python_modules import find_plugin_modules
 from patchwright.resolver.proof.started_files import find_started_files
+from patchwright.resolver.suites.file_classifier import is_runner_config, is_shadowing_runner
 from patchwright.resolver.suites.project_dir import parse_json_or_empty
 from patchwright.resolver.suites.suite import Suite
-from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 
 MAX_MANIFEST_BYTES = 1_000_000  # maximum bytes of a manifest that is parsed
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
-from patchwright.resolver.proof.affected_tests import find_mentions
-from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_related
+from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.suites.affected_tests import find_mentions
+from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_related
 from patchwright.resolver.suites.project_dir import get_table, parse_json_or_empty
 from patchwright.resolver.suites.suite import Suite
-from patchwright.resolver.workspaces import Workspace
 
 MAX_FILES_READ = 60  # files that are searched for further files
 MAX_FILE_BYTES = 500_000  # bytes of one of these files

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from patchwright.resolver.proof.affected_tests import find_mentions
-from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_related
+from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.suites.affected_tests import find_mentions
+from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_related
 from patchwright.resolver.suites.suite import Suite
-from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 
 CODE_SUFFIXES = (".py", ".pyi", ".pyx", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx")
 MANIFESTS = re.compile(r"(.*/)?(pyproject\.toml|setup\.(py|cfg)|package\.json)")

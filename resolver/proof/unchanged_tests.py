@@ -7,8 +7,8 @@ the tests that the patch does not change: their results at base are known.
 import ast
 
 from patchwright.resolver.domain import Patch, TestRun
+from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.proof.run_comparison import get_test_file, get_test_function
-from patchwright.resolver.workspaces import Workspace
 
 MAX_FILE_BYTES = 1_000_000  # maximum bytes of a test file
 

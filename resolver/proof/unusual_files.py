@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
 
 from patchwright.resolver.domain import Patch, TestRun, Verdict
-from patchwright.resolver.proof.file_classifier import is_runner_config
+from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
 from patchwright.resolver.proof.run_comparison import get_test_file
+from patchwright.resolver.suites.file_classifier import is_runner_config
 from patchwright.resolver.suites.suite import Suite
-from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 
 SOURCE_SUFFIXES = frozenset(
     ".c .cc .cjs .cpp .cs .css .cts .cxx .go .groovy .h .hpp .java .js .jsx .kt .kts .m .mjs .mts .php .pl .pm .py "

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from patchwright.resolver.domain import TestRun, Verdict, VerdictKind
-from patchwright.resolver.verdict import apply_conditions
+from patchwright.resolver.proof.verdict import apply_conditions
 
 MAX_OUTPUT = 20_000  # Maximum characters of the merged output of several suites.
 

@@ -1,11 +1,11 @@
 """The reasons of a verdict: one sentence that says why the verdict has its kind and not a better one."""
 
+from patchwright.resolver.conditions import summarize_conditions
 from patchwright.resolver.domain import TestRun, Verdict, VerdictKind
-from patchwright.resolver.proof.conditions import summarize_conditions
 from patchwright.resolver.proof.evidence import Evidence, PatchTests
+from patchwright.resolver.rendering.filters import list_names, list_tests
+from patchwright.resolver.runner_names import NOTHING_COLLECTED
 from patchwright.resolver.suites.missing_modules import INSTALL_ADVICE, find_missing_modules
-from patchwright.resolver.suites.runner_names import NOTHING_COLLECTED
-from patchwright.resolver.text.filters import list_names, list_tests
 
 
 def explain_regression(verdict: Verdict) -> str:

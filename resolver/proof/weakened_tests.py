@@ -9,8 +9,8 @@ import re
 from collections import Counter
 
 from patchwright.resolver.domain import Patch
-from patchwright.resolver.proof.file_classifier import is_test_file
-from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.suites.file_classifier import is_test_file
 
 MAX_FILE_BYTES = 1_000_000  # maximum bytes of a test file
 MAX_FILES = 20  # maximum number of files that are reported

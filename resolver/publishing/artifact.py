@@ -4,7 +4,7 @@ the job with write access reads it.
 The artifact is untrusted, because the agent worked in the workflow job that writes it. Only the run's results
 are taken from the artifact: the change, the test results and the texts about them. Data about users, threads
 and branches comes from GitHub, and the request comes from the trigger. The publishing policy is applied again
-(`resolver/publish.py`, `resolver/security/patch_policy.py`).
+(`resolver/pipeline/publish.py`, `resolver/security/patch_policy.py`).
 """
 
 import json
@@ -17,16 +17,16 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
+from patchwright.resolver.branch_names import is_branch_name
 from patchwright.resolver.domain import Issue, Job, PullRequest, RunId, Thread
 from patchwright.resolver.errors import InvalidArtifact
 from patchwright.resolver.events import Entry, JobCompleted, RunResumed, RunStarted, Trajectory
 from patchwright.resolver.forge import Forge
-from patchwright.resolver.git.branch_names import is_branch_name
+from patchwright.resolver.masking import mask_trajectory
+from patchwright.resolver.run.effective_settings import dump_recorded_settings
 from patchwright.resolver.run_events import RunConfigured, SubagentStarted
 from patchwright.resolver.run_log import parse_trajectory
 from patchwright.resolver.secrets import Secrets
-from patchwright.resolver.security.masking import mask_trajectory
-from patchwright.resolver.settings.effective_settings import dump_recorded_settings
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime import VERSION
 from patchwright.runtime.frozen_model import FrozenModel

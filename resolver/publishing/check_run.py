@@ -2,12 +2,12 @@
 
 import logging
 
+from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Job, Verdict, VerdictKind
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.forge import Forge
+from patchwright.resolver.forge_writes import CheckRunReport, Conclusion
 from patchwright.resolver.publishing.publishing_texts import render_check_summary, render_check_title
-from patchwright.resolver.publishing.pull_request_spec import CheckRunReport, Conclusion
-from patchwright.resolver.summary import Summary
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Renders the texts about publishing that people read. As in `resolver/reply_texts.py`, there is one
+"""Renders the texts about publishing that people read. As in `resolver/publishing/reply_texts.py`, there is one
 function for each text.
 """
 
@@ -6,10 +6,10 @@ import re
 from typing import Literal
 from urllib.parse import quote
 
+from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.summary import Summary
-from patchwright.resolver.text.template_renderer import render, render_reply
+from patchwright.resolver.rendering.template_renderer import render, render_reply
 
 UnsignedReason = Literal["merge", "name", "mode", "files", "size", "refused", "different", "unsigned", "fork"]
 

@@ -1,1 +1,1 @@
-"""Work on existing pull requests: their context for the agent, and pushing and replying."""
+"""Work on existing pull requests: their context for the agent, templates and texts."""

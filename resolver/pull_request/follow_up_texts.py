@@ -1,15 +1,15 @@
 """Renders the texts in which Patchwright tells people about its work on a pull request. As in
-`resolver/reply_texts.py`, there is one function for each text.
+`resolver/publishing/reply_texts.py`, there is one function for each text.
 """
 
 from collections.abc import Sequence
 
 from patchwright.resolver.actions import Finish, ThreadReply
+from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Job, PullRequest, ReviewThread, Verdict
 from patchwright.resolver.git.merge import MergeResult
 from patchwright.resolver.publishing.publish_branch import BranchLocation, CommentLocation
-from patchwright.resolver.summary import Summary
-from patchwright.resolver.text.template_renderer import render, render_reply
+from patchwright.resolver.rendering.template_renderer import render, render_reply
 from patchwright.runtime.frozen_model import FrozenModel
 
 

@@ -4,15 +4,15 @@ import asyncio
 import re
 from collections.abc import Iterable
 
-from patchwright.resolver.ci.checks import FailedChecks
+from patchwright.resolver.activity.finish_checks import last_finish
+from patchwright.resolver.checks import FailedChecks
 from patchwright.resolver.domain import Comment, Issue, Job, JobId, Published, PullRequest, ReviewThread
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import Trajectory
-from patchwright.resolver.finish_checks import last_finish
 from patchwright.resolver.git.git_process import GitFailed, run_git
 from patchwright.resolver.git.merge import MergeResult
 from patchwright.resolver.git.repository import HISTORY_DEPTH, Workspace
-from patchwright.resolver.pull_request.review_threads import list_open_threads, list_waiting_threads
+from patchwright.resolver.review_threads import list_open_threads, list_waiting_threads
 from patchwright.resolver.run_log import LogStore
 from patchwright.resolver.text.untrusted import QuotedText, quote
 from patchwright.runtime.frozen_model import FrozenModel

@@ -3,8 +3,8 @@
 import re
 
 from patchwright.resolver.actions import Finish
-from patchwright.resolver.text.filters import neutralize
-from patchwright.resolver.workspaces import Workspace
+from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.rendering.filters import neutralize
 
 # Source: docs.github.com/communities/using-templates-to-encourage-useful-issues-and-pull-requests
 TEMPLATE_PATHS = re.compile(r"(?:\.github/|docs/)?pull_request_template(?:\.md|\.txt)?", re.IGNORECASE)

@@ -1,1 +1,1 @@
-"""Requests from people: admission, commands, options, base branches and plans."""
+"""Requests from people: plans, and options that exceed limits."""

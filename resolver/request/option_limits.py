@@ -4,9 +4,9 @@ limits.
 
 from dataclasses import replace
 
-from patchwright.resolver.dependencies import RunDependencies
+from patchwright.resolver.command_parser import RunOptions
 from patchwright.resolver.request import plan_texts
-from patchwright.resolver.request.command_parser import RunOptions
+from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.settings.model_settings import ModelSettings
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from patchwright.resolver.rendering.template_renderer import render, render_reply
 from patchwright.resolver.text.markdown import close_code_blocks
-from patchwright.resolver.text.template_renderer import render, render_reply
 
 if TYPE_CHECKING:
     from patchwright.resolver.actions import ProposePlan
+    from patchwright.resolver.activity.summary import Summary
+    from patchwright.resolver.command_parser import CommandError
     from patchwright.resolver.domain import Job
-    from patchwright.resolver.request.command_parser import CommandError
-    from patchwright.resolver.summary import Summary
     from patchwright.resolver.text.untrusted import QuotedText
-    from patchwright.runtime.egress.policy import NetworkMode
+    from patchwright.runtime.egress_policy import NetworkMode
 
 
 def render_explain_system(

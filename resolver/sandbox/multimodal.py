@@ -15,7 +15,7 @@ from typing import Protocol
 from patchwright.resolver.errors import ModelError
 from patchwright.resolver.events import AgentStopped, ReplyUsage
 from patchwright.resolver.llm.model import Model, Reply, SystemMessage, UserMessage
-from patchwright.resolver.text.template_renderer import render
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.runtime.actions import HostReply, Interrupt, ReadBytes, RunPython, SandboxAction, ViewFile
 from patchwright.runtime.documents.media_type import HEADER_BYTES, detect_media
 from patchwright.runtime.observations import (

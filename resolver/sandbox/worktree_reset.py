@@ -5,8 +5,8 @@ import logging
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.events import Checkpoint
 from patchwright.resolver.git.tree_transfer import GIT_ENVIRONMENT
+from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.run_log import RunLog
-from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.actions import Execute
 from patchwright.runtime.observations import ExecuteResult
 from patchwright.runtime.sandbox import Sandbox

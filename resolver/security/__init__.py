@@ -1,1 +1,1 @@
-"""Security checks of actions and patches: risk rating, patch policy, review notes and masking."""
+"""Security checks of actions and patches: risk rating, patch policy and review notes."""

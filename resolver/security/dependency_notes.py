@@ -8,14 +8,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from patchwright.resolver.domain import Patch
+from patchwright.resolver.git.workspaces import FileChange, Workspace
+from patchwright.resolver.rendering.filters import inline_code, list_names
 from patchwright.resolver.suites.project_dir import (
     get_table,
     parse_ini_or_empty,
     parse_json_or_empty,
     parse_toml_or_empty,
 )
-from patchwright.resolver.text.filters import inline_code, list_names
-from patchwright.resolver.workspaces import FileChange, Workspace
 
 MAX_FILES = 20
 MAX_FILE_BYTES = 1_000_000  # bytes per file

@@ -12,14 +12,14 @@ from fnmatch import fnmatchcase
 from pydantic import Field
 
 from patchwright.resolver.domain import Patch
-from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_file
+from patchwright.resolver.git.workspaces import ABSENT, GITLINK, SYMLINK, FileChange, Workspace
+from patchwright.resolver.rendering.filters import list_names
 from patchwright.resolver.security.dependency_notes import find_dependency_notes
 from patchwright.resolver.security.review_notes import find_review_notes
 from patchwright.resolver.security.sensitive_files import find_file_kind
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.text.filters import list_names
+from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_file
 from patchwright.resolver.text.untrusted import is_visible_character, strip_invisible
-from patchwright.resolver.workspaces import ABSENT, GITLINK, SYMLINK, FileChange, Workspace
 from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_SENTENCES = 10  # maximum number of sentences of one kind in a message

@@ -2,7 +2,7 @@
 
 from pydantic import Field, SecretStr, model_validator
 
-from patchwright.runtime.egress.policy import Origin
+from patchwright.runtime.egress_policy import Origin
 from patchwright.runtime.frozen_model import FrozenModel
 
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
-from patchwright.resolver.suites.runner_names import Language
-from patchwright.runtime.egress.policy import (
+from patchwright.resolver.runner_names import Language
+from patchwright.runtime.egress_policy import (
     NetworkMode,
     UpstreamProxy,
     is_host_pattern,

@@ -1,7 +1,7 @@
 """Defines the operator's `Settings` and the repository's `RepoConfig`. Invalid and unknown values are
 rejected.
 
-This module converts mappings to values. Only `bot/composition_root.py` reads the environment and the
+This module converts mappings to values. Only `bot/composition/composition_root.py` reads the environment and the
 operator's settings file.
 """
 
@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 import pydantic_core
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
+from patchwright.resolver.branch_names import is_branch_name, validate_template
 from patchwright.resolver.errors import SettingsError, describe_read_error
-from patchwright.resolver.git.branch_names import is_branch_name, validate_template
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.settings.model_settings import ModelSettings
 from patchwright.resolver.settings.run_settings import PullRequestState, RunSettings
 from patchwright.resolver.settings.sandbox_settings import SandboxSettings
 from patchwright.resolver.settings.server_settings import ServerSettings
-from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.runtime.frozen_model import FrozenModel
 
 VARIABLE_PREFIX = "PATCHWRIGHT_"

@@ -1,0 +1,1 @@
+"""A repository's test suites: discovery, commands, execution and results."""

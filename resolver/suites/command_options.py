@@ -2,7 +2,7 @@
 
 import re
 
-from patchwright.resolver.suites.runner_names import RunnerName
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.runners import MAX_SELECTED, RUNNERS, RunnerSpec
 
 _PACKAGE_MANAGER = re.compile(r"\s*(?P<name>npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?[\w:.-]+\s*")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from patchwright.resolver.errors import VerificationUnavailable
 from patchwright.resolver.suites.command_options import add_report_options, extend_variable
 from patchwright.resolver.suites.reports.report_builder import InvalidReport
-from patchwright.resolver.suites.runner_report import MAX_REPORT_BYTES, RunnerReport
+from patchwright.resolver.suites.reports.runner_report import MAX_REPORT_BYTES, RunnerReport
 from patchwright.resolver.suites.runners import PYTEST_PLUGIN, REPORT_VARIABLE, REPORTER_DIR_VARIABLE, RUNNERS
 from patchwright.resolver.suites.suite import Suite
 from patchwright.runtime.actions import MAX_TIMEOUT, Execute, ReadBytes, WriteBytes

@@ -6,6 +6,8 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.settings.settings import REPO_CONFIG_PATH, ConfiguredSuite, RepoConfig
 from patchwright.resolver.suites import ci_workflows, makefile, ruby
 from patchwright.resolver.suites.compiled_languages import GO, JAVA, RUST
@@ -14,10 +16,8 @@ from patchwright.resolver.suites.makefile import MAKE
 from patchwright.resolver.suites.project_dir import DeclaredCommand, LanguageSupport, ProjectDir
 from patchwright.resolver.suites.python import PYTHON
 from patchwright.resolver.suites.ruby import RUBY
-from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.resolver.suites.runners import detect_runner
 from patchwright.resolver.suites.suite import Suite, Suites
-from patchwright.resolver.workspaces import Workspace
 
 SUPPORTED_LANGUAGES = (PYTHON, JAVASCRIPT, GO, RUST, JAVA, RUBY, MAKE)
 MANIFEST_NAMES = re.compile(

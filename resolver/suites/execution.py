@@ -2,12 +2,12 @@
 
 from patchwright.resolver.domain import Patch, TestRun
 from patchwright.resolver.errors import VerificationUnavailable
+from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.suites.command_options import select_tests
 from patchwright.resolver.suites.command_runner import MAX_OUTPUT_TAIL, CommandRunner
+from patchwright.resolver.suites.reports.runner_report import RunnerReport
 from patchwright.resolver.suites.run_problems import find_problem
-from patchwright.resolver.suites.runner_report import RunnerReport
 from patchwright.resolver.suites.suite import Suite, command_from_root
-from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.actions import Execute
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.observations import ExecuteResult

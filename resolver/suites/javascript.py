@@ -5,6 +5,7 @@ Without such a script, it runs a test runner from the dependencies.
 import re
 from dataclasses import dataclass
 
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.command_options import has_conflicting_option
 from patchwright.resolver.suites.project_dir import (
     MAX_COMMAND_LENGTH,
@@ -14,7 +15,6 @@ from patchwright.resolver.suites.project_dir import (
     parse_json_or_empty,
     summarize_files,
 )
-from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.resolver.suites.runners import RUNNERS, detect_runner
 from patchwright.resolver.suites.suite import Suite
 

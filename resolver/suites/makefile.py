@@ -5,13 +5,13 @@ runner is used. Otherwise, only the exit code is used.
 import re
 from collections.abc import Iterator
 
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.project_dir import (
     MAX_COMMAND_LENGTH,
     DeclaredCommand,
     LanguageSupport,
     ProjectDir,
 )
-from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.resolver.suites.runners import RUNNERS, detect_runner
 from patchwright.resolver.suites.suite import Suite
 

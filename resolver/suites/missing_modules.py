@@ -3,8 +3,8 @@
 import re
 from typing import Literal
 
+from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.settings.settings import REPO_CONFIG_PATH
-from patchwright.resolver.suites.run_results import TestRun
 from patchwright.runtime.frozen_model import FrozenModel
 
 INSTALL_ADVICE = f"install it with `setup` in {REPO_CONFIG_PATH}, or add it to the image"

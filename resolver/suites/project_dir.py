@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from patchwright.resolver.suites.runner_names import RUNNER_LANGUAGES, Language, RunnerName
+from patchwright.resolver.runner_names import RUNNER_LANGUAGES, Language, RunnerName
 from patchwright.resolver.suites.suite import Suite
 
 MAX_COMMAND_LENGTH = 2_000  # maximum characters of a command that is read from a file

@@ -2,8 +2,8 @@
 
 import re
 
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.project_dir import LanguageSupport, ProjectDir, summarize_files
-from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.resolver.suites.suite import Suite
 
 SPEC_FILES = re.compile(r"spec/(?:.*/)?[^/]+_spec\.rb")

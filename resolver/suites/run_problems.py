@@ -4,6 +4,7 @@ import re
 import signal
 
 from patchwright.resolver.domain import TestRun
+from patchwright.resolver.runner_names import NOTHING_COLLECTED
 from patchwright.resolver.settings.settings import REPO_CONFIG_PATH
 from patchwright.resolver.suites.missing_modules import INSTALL_ADVICE, find_missing_modules
 from patchwright.resolver.suites.missing_program import (
@@ -12,8 +13,7 @@ from patchwright.resolver.suites.missing_program import (
     find_missing_program,
     has_failed_to_start,
 )
-from patchwright.resolver.suites.runner_names import NOTHING_COLLECTED
-from patchwright.resolver.suites.runner_report import RunnerReport
+from patchwright.resolver.suites.reports.runner_report import RunnerReport
 from patchwright.resolver.suites.suite import Suite
 
 PYTEST_USAGE_ERROR = 4  # pytest's exit code if its options are invalid or conftest.py cannot be imported

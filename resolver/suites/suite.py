@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from patchwright.resolver.runner_names import Language, RunnerName
 from patchwright.resolver.suites.command_options import can_select_tests
-from patchwright.resolver.suites.runner_names import Language, RunnerName
 from patchwright.runtime.frozen_model import FrozenModel
 
 

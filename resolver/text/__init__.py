@@ -1,1 +1,1 @@
-"""Building blocks of texts: templates, Jinja filters, Markdown and quoted untrusted text."""
+"""Markdown, and quoted untrusted text."""

@@ -13,7 +13,8 @@ import httpx
 
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.docker.socket_dir import SocketDir
-from patchwright.runtime.egress.policy import (
+from patchwright.runtime.egress.proxy import Dialer, EgressConfig, EgressProxy, Resolver
+from patchwright.runtime.egress_policy import (
     DENIAL_MESSAGES,
     ConnectionLog,
     ConnectionSummary,
@@ -22,7 +23,6 @@ from patchwright.runtime.egress.policy import (
     build_origin_policy,
     merge_summaries,
 )
-from patchwright.runtime.egress.proxy import Dialer, EgressConfig, EgressProxy, Resolver
 
 CONNECT_TIMEOUT = 30.0  # seconds to connect, and seconds to send one chunk
 READ_TIMEOUT = 180.0  # seconds without a byte; longer than the 120 seconds that a call may take

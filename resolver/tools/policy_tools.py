@@ -5,8 +5,8 @@ allow is refused.
 from collections import deque
 from typing import Any
 
-from patchwright.resolver import prompt_texts
 from patchwright.resolver.actions import Action, AnyObservation
+from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.security.risk import (
     RISK_LEVELS,
     Risk,

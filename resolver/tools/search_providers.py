@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.settings.run_settings import SearchProvider
-from patchwright.resolver.text.template_renderer import render
 from patchwright.resolver.text.untrusted import strip_hidden
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from patchwright.resolver.actions import AnyObservation, ExternalToolResult, SearchWeb
 from patchwright.resolver.events import ToolResult
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.text.template_renderer import render
 from patchwright.resolver.tools.search_providers import (
     SEARCH_APIS,
     HttpSearchClient,

@@ -9,9 +9,9 @@ import pydantic_core
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from patchwright.resolver import prompt_texts
 from patchwright.resolver.actions import Action, AnyObservation, CallTool, MalformedCall
 from patchwright.resolver.llm.model import RawToolCall, ToolSpec
+from patchwright.resolver.prompts import prompt_texts
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure
 

@@ -20,10 +20,10 @@ from patchwright.resolver.actions import (
     SubagentResult,
     Think,
 )
+from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.cost import format_usd
 from patchwright.resolver.descriptions import MAX_LINE, clip_line, describe_action, describe_observation
-from patchwright.resolver.messages import render_observation
-from patchwright.resolver.text import filters
+from patchwright.resolver.rendering import filters
 from patchwright.resolver.viewer.blocks import (
     Block,
     ChecklistBlock,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from patchwright.resolver.cost import format_usd
 from patchwright.resolver.events import ReplyUsage
+from patchwright.resolver.rendering import filters
 from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured
-from patchwright.resolver.text import filters
 from patchwright.resolver.viewer.call_blocks import ItemKind
 
 KIND_LABELS: dict[ItemKind, str] = {

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from patchwright.resolver.actions import Finish, Plan
+from patchwright.resolver.activity.finish_checks import last_finish
 from patchwright.resolver.descriptions import clip_line, name_thread
 from patchwright.resolver.domain import (
     InputRequired,
@@ -22,11 +23,10 @@ from patchwright.resolver.domain import (
     Verdict,
 )
 from patchwright.resolver.events import Trajectory
-from patchwright.resolver.finish_checks import last_finish
+from patchwright.resolver.masking import mask_trajectory
+from patchwright.resolver.rendering import filters, jinja_templates
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.secrets import Secrets
-from patchwright.resolver.security.masking import mask_trajectory
-from patchwright.resolver.text import filters, jinja_templates
 from patchwright.resolver.viewer.blocks import (
     ChecklistBlock,
     DiffBlock,
@@ -46,7 +46,7 @@ from patchwright.resolver.viewer.cost_curve import HEIGHT, WIDTH, CostCurve, bui
 from patchwright.resolver.viewer.labels import KIND_LABELS
 from patchwright.resolver.viewer.points_to_check import list_points_to_check
 from patchwright.resolver.viewer.timeline import RunReader, TimelineItem, build_timeline
-from patchwright.runtime.egress.policy import DENIAL_MESSAGES, ConnectionSummary
+from patchwright.runtime.egress_policy import DENIAL_MESSAGES, ConnectionSummary
 from patchwright.runtime.output_text import clip as shorten
 
 MAX_FILE_BYTES = 15_000_000  # bytes of the file

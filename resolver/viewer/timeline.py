@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from patchwright.resolver.agent.messages import get_images
 from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import (
@@ -24,9 +25,8 @@ from patchwright.resolver.events import (
     Trajectory,
     VerificationCompleted,
 )
-from patchwright.resolver.messages import get_images
+from patchwright.resolver.rendering import filters
 from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess, RunConfigured, SubagentSpawned
-from patchwright.resolver.text import filters
 from patchwright.resolver.viewer.blocks import Block, ImageCollection, build_code_block, build_text_block
 from patchwright.resolver.viewer.call_blocks import (
     ItemKind,
@@ -46,7 +46,7 @@ from patchwright.resolver.viewer.labels import (
     format_setup_title,
     format_usage,
 )
-from patchwright.runtime.egress.policy import DENIAL_MESSAGES
+from patchwright.runtime.egress_policy import DENIAL_MESSAGES
 from patchwright.runtime.observations import ActionFailure
 
 MAX_DEPTH = 3  # levels of nested subagents

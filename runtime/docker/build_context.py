@@ -43,7 +43,8 @@ HOST_ONLY = frozenset(
         "egress",
         "errors.py",
         "ownership.py",
-        "local_sandboxes.py",
+        "execution/local_sandboxes.py",
+        "egress_policy.py",
         "image_build",
         "remote_sandbox.py",
         "sandbox.py",
@@ -97,9 +98,11 @@ def read_container_code() -> dict[str, bytes]:
     return {
         "new/app/patchwright/__init__.py": b"",
         **{
-            f"new/app/patchwright/runtime/{path.relative_to(RUNTIME_PACKAGE).as_posix()}": path.read_bytes()
-            for path in RUNTIME_PACKAGE.rglob("*.py")
-            if path.relative_to(RUNTIME_PACKAGE).parts[0] not in HOST_ONLY
+            f"new/app/patchwright/runtime/{name}": (RUNTIME_PACKAGE / name).read_bytes()
+            for name in (
+                path.relative_to(RUNTIME_PACKAGE).as_posix() for path in RUNTIME_PACKAGE.rglob("*.py")
+            )
+            if not {name, name.partition("/")[0]} & HOST_ONLY
         },
     }
 

@@ -22,8 +22,8 @@ from patchwright.runtime.docker.repository_layer import build_repository_layer, 
 from patchwright.runtime.docker.runtime_layer import ensure_runtime_layer
 from patchwright.runtime.docker.sandbox_container import ContainerSpec, SandboxContainer, TransportKind
 from patchwright.runtime.docker.warm_pool import WarmPool
-from patchwright.runtime.egress.policy import ConnectionLog, ConnectionSummary, NetworkMode
 from patchwright.runtime.egress.proxy import EgressConfig
+from patchwright.runtime.egress_policy import ConnectionLog, ConnectionSummary, NetworkMode
 from patchwright.runtime.errors import EngineStopped, EngineUnavailable, SandboxLost
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.sandbox import Sandbox, SandboxSpec

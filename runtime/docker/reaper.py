@@ -6,11 +6,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from patchwright.runtime import ownership
-from patchwright.runtime.action_server import HOST_TIMEOUT
 from patchwright.runtime.docker import socket_dir
 from patchwright.runtime.docker.engine import Engine
 from patchwright.runtime.docker.engine_models import ContainerInfo
 from patchwright.runtime.errors import SandboxError
+from patchwright.runtime.execution.action_server import HOST_TIMEOUT
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from patchwright.runtime import ownership
-from patchwright.runtime.action_server import BOOTSTRAP_CODE
 from patchwright.runtime.actions import MAX_TIMEOUT, Execute, Interrupt
 from patchwright.runtime.docker.build_context import APP_DIR, INSTALL_DIR, PYTHON, SCRATCH_DIR, WORKSPACE_DIR
 from patchwright.runtime.docker.egress_bridges import open_bridges
@@ -34,10 +33,11 @@ from patchwright.runtime.docker.reaper import (
     SOCKET_DIR_LABEL,
 )
 from patchwright.runtime.docker.socket_dir import SocketDir
-from patchwright.runtime.egress.policy import ConnectionLog
 from patchwright.runtime.egress.proxy import EgressConfig, EgressProxy
 from patchwright.runtime.egress_forwarder import BRIDGE_SOCKET, EGRESS_SOCKET, PROXY_ENVIRONMENT
+from patchwright.runtime.egress_policy import ConnectionLog
 from patchwright.runtime.errors import EngineUnavailable, OutOfMemory, SandboxError, SandboxLost
+from patchwright.runtime.execution.action_server import BOOTSTRAP_CODE
 from patchwright.runtime.monitored_sandbox import ContainerMonitor, MonitoredSandbox
 from patchwright.runtime.observations import Acknowledgment
 from patchwright.runtime.remote_sandbox import RemoteSandbox, SandboxTransport, SocketTransport

@@ -19,7 +19,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchwright.runtime.egress.policy import (
+from patchwright.runtime.egress.proxy_request import MalformedRequest, ProxyRequest, parse_request
+from patchwright.runtime.egress.sni import MAX_CLIENT_HELLO_BYTES, NotTls, parse_server_name
+from patchwright.runtime.egress_forwarder import CHUNK_SIZE, MAX_CONNECTIONS, StreamPair
+from patchwright.runtime.egress_policy import (
     HTTP_PORT,
     Address,
     ConnectionLog,
@@ -29,9 +32,6 @@ from patchwright.runtime.egress.policy import (
     UpstreamProxy,
     expected_sni,
 )
-from patchwright.runtime.egress.proxy_request import MalformedRequest, ProxyRequest, parse_request
-from patchwright.runtime.egress.sni import MAX_CLIENT_HELLO_BYTES, NotTls, parse_server_name
-from patchwright.runtime.egress_forwarder import CHUNK_SIZE, MAX_CONNECTIONS, StreamPair
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from patchwright.runtime.egress.policy import HTTP_PORT, Origin
+from patchwright.runtime.egress_policy import HTTP_PORT, Origin
 
 
 @dataclass(frozen=True)

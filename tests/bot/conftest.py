@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 
 
 @pytest.fixture

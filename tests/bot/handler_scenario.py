@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 from pydantic import SecretStr
 
+from patchwright.bot.comment_tags import parse_tag
 from patchwright.bot.github.auth import RequestPolicy, TokenAuth
-from patchwright.bot.github.comment_tags import parse_tag
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.queue_notice import LocalStartLocks, QueueNotices
-from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.queue_notice import LocalStartLocks, QueueNotices
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_request
 from patchwright.demo.github import Comment, Delivery, FakeGitHub, Issue, Repository

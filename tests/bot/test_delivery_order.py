@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.jobs import JobQueue, Stopped
 from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.thread_forge import NullForge
-from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import Delivery, parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_job
 from patchwright.resolver.domain import Job, Repo, User

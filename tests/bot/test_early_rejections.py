@@ -3,11 +3,11 @@
 from functools import partial
 from pathlib import Path
 
-from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.domain import Job, Rejected
 from patchwright.resolver.errors import ForgeError
-from patchwright.resolver.request.admission import find_early_rejection
+from patchwright.resolver.pipeline.admission import find_early_rejection
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.handler_scenario import HandlerScenario

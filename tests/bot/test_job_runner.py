@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.bot.faults import classify_error
 from patchwright.bot.job_runner import LOG_TAKEN_RETRY_SECONDS, JobRunner
 from patchwright.bot.jobs import Cancellation, Failed, Retry, Stopped
-from patchwright.bot.observe.faults import classify_error
-from patchwright.resolver.agent import record_prompts
+from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import Job, Outcome, RunId
 from patchwright.resolver.errors import (
     Forbidden,

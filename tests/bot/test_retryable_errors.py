@@ -6,7 +6,7 @@ import patchwright.bot.errors
 import patchwright.resolver.errors
 import patchwright.runtime.errors
 from patchwright.bot.job_runner import JobAbandoned, is_retryable
-from tests.bot.observe.test_faults import errors_of
+from tests.bot.test_faults import errors_of
 
 PASSES = {
     "Preempted",

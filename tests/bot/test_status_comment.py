@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.errors import ForgeUnavailable, QueueDown
 from patchwright.bot.github.auth import RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.job_runner import JobAbandoned, JobCanceled
 from patchwright.bot.jobs import OPERATOR_REQUEST, cancel_handler
 from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_log import SharedLogStore, writer_key
 from patchwright.bot.status_comment import comment_reporter, fault_text, report_failure
 from patchwright.bot.write_limiter import LocalWriteLimiter

@@ -10,7 +10,7 @@ from patchwright.bot.webhooks.triggers import find_job
 from patchwright.demo.github import Comment, Issue
 from patchwright.resolver.domain import Issue as ThreadIssue
 from patchwright.resolver.domain import Job, PullRequest, Rejected
-from patchwright.resolver.request.admission import check_admission
+from patchwright.resolver.pipeline.admission import check_admission
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
 from patchwright.bot.write_limiter import Priority, acquire
 

@@ -16,11 +16,11 @@ from patchwright.bot.github.forge import GitHubForge
 from patchwright.demo.github import FakeGitHub, GitHubApp, Repository
 from patchwright.demo.github.bare_repository import BareRepository
 from patchwright.resolver.secrets import MaskingSandbox, Secrets
-from patchwright.runtime.action_server import BOOTSTRAP_CODE
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.docker.sandbox_container import TransportKind
+from patchwright.runtime.execution.action_server import BOOTSTRAP_CODE
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.features import ALL_FEATURES
-from patchwright.runtime.local_sandboxes import LocalSandboxes
 from patchwright.runtime.remote_sandbox import RemoteSandbox, SocketTransport
 from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 from patchwright.runtime.wire_protocol import KEY_FILE, SOCKET_NAME

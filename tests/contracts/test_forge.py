@@ -20,7 +20,7 @@ from patchwright.resolver.domain import (
 )
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
 from patchwright.resolver.forge import MAX_BODY, DryRunForge, Forge, RepoFacts
-from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
+from patchwright.resolver.forge_writes import PullRequestSpec
 from tests.contracts.forges import FIXED, SAMPLE, published
 
 TAG = "label:1-->2"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.jobs import (
     Answered,
     Cancellation,
@@ -21,6 +20,7 @@ from patchwright.bot.jobs import (
     current_cancellation,
 )
 from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.resolver.domain import Job, JobId, Repo
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, RecordingHandler, job, running_worker, wait_for_state

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.resolver.domain import Patch, RunId
 from patchwright.resolver.errors import LogError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.errors import Preempted
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
 from patchwright.bot.write_limiter import LocalWriteLimiter, Priority, WriteLimiter, acquire, write_priority
 from patchwright.resolver.errors import RateLimited

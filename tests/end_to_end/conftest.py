@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from patchwright.bot import composition_root
+from patchwright.bot.comment_tags import parse_tag
+from patchwright.bot.composition import composition_root
 from patchwright.bot.github.auth import RequestPolicy
-from patchwright.bot.github.comment_tags import parse_tag
 from patchwright.bot.status_comment import EDIT_INTERVAL_SECONDS, comment_reporter
 from patchwright.demo.github import Delivery, FakeGitHub, FakePullRequest, GitHubApp, Issue, Repository
 from patchwright.demo.github.state import APP_PERMISSIONS
@@ -23,7 +23,7 @@ from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Job, JobId, Outcome, Repo, User
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.forge import MaskingForge
-from patchwright.resolver.resolve import resolve_job
+from patchwright.resolver.pipeline.resolve import resolve_job
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.end_to_end.publish_scenario import PublishScenario

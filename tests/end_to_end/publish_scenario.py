@@ -14,6 +14,7 @@ from patchwright.bot.github.forge import GitHubForge
 from patchwright.demo.github import FakeGitHub, GitHubApp, Issue, Repository
 from patchwright.demo.github.bare_repository import BareRepository
 from patchwright.resolver.actions import Finish
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Job, JobId, Outcome, Patch, Repo, TestRun, User, Verdict, VerdictKind
 from patchwright.resolver.events import (
     AgentStopped,
@@ -26,12 +27,11 @@ from patchwright.resolver.events import (
     Trajectory,
 )
 from patchwright.resolver.forge import MaskingForge
-from patchwright.resolver.proof.conditions import Condition
-from patchwright.resolver.publish import Attempt, publish_attempt
-from patchwright.resolver.request.base_branch import clone_at_base
+from patchwright.resolver.git.workspaces import WorkspaceFactory
+from patchwright.resolver.pipeline.base_branch import clone_at_base
+from patchwright.resolver.pipeline.publish import Attempt, publish_attempt
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.workspaces import WorkspaceFactory
 from tests.contracts.forges import FIXED, QUICK, change, file
 
 CALC = Repo(owner="acme", name="calc")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot import composition_root
+from patchwright.bot.composition import composition_root
 from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, Scenario
 from tests.end_to_end.workflow_jobs import WRITE, Workflow
 

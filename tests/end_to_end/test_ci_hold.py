@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from patchwright.bot import composition_root
+from patchwright.bot.composition import composition_root
 from patchwright.bot.github.auth import RequestPolicy
 from patchwright.demo.github import FakePullRequest
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.ci.run_ci import run_ci
 from patchwright.resolver.domain import Published, PullRequest, Rejected, Reported
+from patchwright.resolver.pipeline.run_ci import run_ci
 from tests.end_to_end.conftest import Scenario
 from tests.end_to_end.publish_scenario import PublishScenario
 from tests.end_to_end.review_setup import MUL, THREADS, WIP, finish_with_replies, request_job

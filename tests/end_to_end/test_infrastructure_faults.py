@@ -12,9 +12,9 @@ from pathlib import Path
 import docker
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import JobId, Published
 from patchwright.resolver.events import JobCompleted, Message

@@ -15,9 +15,9 @@ from patchwright.demo.recorded_model import (
     context_overflow,
     find_unpaired_call,
 )
+from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.domain import Published
 from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, Condensation, ModelReply, Trajectory
-from patchwright.resolver.messages import build_messages
 from patchwright.runtime.actions import RunShell, ViewFile
 from tests.end_to_end.conftest import CODE, DONE, FIX, KEY, NEW_TEST, TESTS, Scenario
 

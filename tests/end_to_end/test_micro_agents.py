@@ -13,7 +13,7 @@ from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ActionFailure
 from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
 from tests.end_to_end.multi_agent_model import use_multi_agent_model
-from tests.resolver.tools.test_micro_agents import AGENT, INPUT, OUTPUT, PATH, REPORTED, TASK
+from tests.resolver.delegation.test_micro_agents import AGENT, INPUT, OUTPUT, PATH, REPORTED, TASK
 
 FILES = {
     "calc.py": CODE,

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from patchwright.bot import composition_root
+from patchwright.bot.composition import composition_root
 from patchwright.bot.github.auth import RequestPolicy
 from patchwright.bot.job_runner import JobRunner
 from patchwright.bot.jobs import Failed, JobResult, Stopped
 from patchwright.bot.status_comment import comment_reporter, report_failure
 from patchwright.demo.recorded_model import ModelFault, RecordedTurn
-from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import Job, Outcome, Published, Reported
 from patchwright.resolver.errors import QuotaExceeded
 from patchwright.resolver.events import Message
 from patchwright.resolver.forge import MaskingForge
-from patchwright.resolver.resolve import resolve_job
+from patchwright.resolver.pipeline.resolve import resolve_job
+from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.runtime.actions import CreateFile, RunShell
 from patchwright.runtime.errors import EngineUnavailable
 from patchwright.runtime.sandbox import Sandbox, Sandboxes

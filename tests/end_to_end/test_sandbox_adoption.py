@@ -9,8 +9,8 @@ import docker
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver import prompt_texts
 from patchwright.resolver.events import Message, ModelReply, ToolResult
+from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER
 from patchwright.runtime.actions import RunShell, SendInput
 from patchwright.runtime.docker.reaper import RUN_LABEL as LABEL

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.branch_names import make_branch_names
 from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported
 from patchwright.resolver.events import Message
-from patchwright.resolver.git.branch_names import make_branch_names
 from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell
 from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, Scenario
 

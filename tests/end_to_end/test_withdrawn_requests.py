@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from patchwright.bot import composition_root
+from patchwright.bot.composition import composition_root
 from patchwright.bot.github.auth import RequestPolicy
 from patchwright.bot.job_runner import JobCanceled
 from patchwright.bot.status_comment import report_failure

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.resolver.domain import JobId
 from patchwright.resolver.events import AgentStopped, JobCompleted, Message
 from patchwright.resolver.run_log import FileLogStore

@@ -25,8 +25,8 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.forge import MaskingForge
+from patchwright.resolver.pipeline.resolve import resolve_job
 from patchwright.resolver.publishing import artifact
-from patchwright.resolver.resolve import resolve_job
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings

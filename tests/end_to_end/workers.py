@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.http_server import HttpServer, listener_url, open_listener
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.job_records import OPEN_JOBS_KEY
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.demo.github import Issue

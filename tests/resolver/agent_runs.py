@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from patchwright.resolver.actions import Finish
-from patchwright.resolver.agent import Agent, record_prompts
+from patchwright.resolver.agent.agent import Agent, record_prompts
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.events import ReplyUsage, ToolResult, Trajectory
 from patchwright.resolver.llm.model import Model, RawToolCall, Reply

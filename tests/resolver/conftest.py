@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import SandboxSpec
 from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository
 from tests.resolver.patch_verifier import VerifierFactory, make_verifier_factory

@@ -9,20 +9,20 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from patchwright.resolver.actions import Delegate, Finish, SubagentResult
-from patchwright.resolver.agent import Agent, record_prompts
+from patchwright.resolver.agent.agent import Agent, record_prompts
+from patchwright.resolver.delegation.delegate_tool import DelegateTool
+from patchwright.resolver.delegation.micro_agents import build_micro_agent_tools
+from patchwright.resolver.delegation.subagents import SubagentLauncher
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ModelReply, ToolResult
 from patchwright.resolver.llm.model import ChatMessage, Reply, SystemMessage, ToolSpec, UserMessage
-from patchwright.resolver.preparation.skills import RepoSkill
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog, RunLog
+from patchwright.resolver.skills.skills import RepoSkill
 from patchwright.resolver.tools.control_tools import build_control_tools
-from patchwright.resolver.tools.delegate_tool import DelegateTool
-from patchwright.resolver.tools.micro_agents import build_micro_agent_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
-from patchwright.resolver.tools.subagents import SubagentLauncher
 from patchwright.resolver.tools.tool import Tool, ToolRegistry
-from patchwright.runtime.egress.policy import ConnectionSummary
+from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.observations import ActionFailure
 from patchwright.runtime.sandbox import Sandbox
 from tests.resolver.agent_runs import FakeSandbox

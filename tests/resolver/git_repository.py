@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from patchwright.resolver.domain import Patch
-from patchwright.resolver.workspaces import Workspace
+from patchwright.resolver.git.workspaces import Workspace
 from patchwright.runtime.actions import Execute
 from patchwright.runtime.observations import ExecuteResult
 from patchwright.runtime.sandbox import Sandbox, Sandboxes

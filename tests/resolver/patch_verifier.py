@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from patchwright.resolver.domain import Patch, TestRun, Verdict
+from patchwright.resolver.git.workspaces import Workspace, WorkspaceFactory
 from patchwright.resolver.proof.baseline import BaselineRuns
+from patchwright.resolver.proof.verification import VerdictCallback, require_all_tests, verify_patch
 from patchwright.resolver.suites.execution import run_tests
 from patchwright.resolver.suites.suite import Suite, Suites
-from patchwright.resolver.verification import VerdictCallback, require_all_tests, verify_patch
-from patchwright.resolver.workspaces import Workspace, WorkspaceFactory
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from tests.resolver.git_repository import Repository, make_patch
 
 BUG = "def add(a, b):\n    return a - b\n\n\ndef one():\n    return 1\n"

@@ -54,7 +54,7 @@ from patchwright.resolver.run_events import (
     SubagentStarted,
 )
 from patchwright.runtime.actions import ReplaceText, RunShell, UseBrowser
-from patchwright.runtime.egress.policy import ConnectionSummary
+from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.observations import (
     ActionFailure,
     EditResult,

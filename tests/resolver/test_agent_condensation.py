@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.agent import record_prompts
-from patchwright.resolver.condenser import (
+from patchwright.resolver.agent.agent import record_prompts
+from patchwright.resolver.agent.condenser import (
     ContextPolicy,
     ListingCondenser,
     MaskingCondenser,
@@ -14,17 +14,17 @@ from patchwright.resolver.condenser import (
     SummarizingCondenser,
     extend_trajectory,
 )
+from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import ContextOverflow, ModelError
 from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, Condensation, ReplyUsage
 from patchwright.resolver.llm.model import ChatMessage, Reply
 from patchwright.resolver.llm.token_estimate import max_context_tokens
-from patchwright.resolver.messages import build_messages
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
+from tests.resolver.agent.test_condenser import exchange, run
 from tests.resolver.agent_runs import FINISH, FakeSandbox, create_file, make_agent, run_agent
 from tests.resolver.scripted_model import ScriptedModel, ScriptLine
-from tests.resolver.test_condenser import exchange, run
 
 TOO_LONG = ContextOverflow("Too long.")
 LOOKED = tuple(create_file(f"{n}") for n in range(12))

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.actions import Ask, Finish, Plan, PlanItem
-from patchwright.resolver.agent import record_prompts
+from patchwright.resolver.activity.finish_checks import find_missing_steps
+from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.events import AgentStopped, Message, ToolResult
-from patchwright.resolver.finish_checks import find_missing_steps
 from patchwright.resolver.run_log import FileRunLog
 from patchwright.runtime.actions import RunShell, ViewFile
 from patchwright.runtime.observations import Acknowledgment, ActionFailure

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver import prompt_texts
 from patchwright.resolver.actions import Think
-from patchwright.resolver.agent import record_prompts
+from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import (
     Checkpoint,
@@ -18,6 +17,7 @@ from patchwright.resolver.events import (
     ToolResult,
 )
 from patchwright.resolver.llm.model import AssistantMessage, RawToolCall, Reply, ToolMessage, UserMessage
+from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from patchwright.runtime.actions import RunShell, SandboxAction
 from patchwright.runtime.errors import SandboxLost

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import AgentStopped, Entry, Trajectory
-from patchwright.resolver.replay import replay_run
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
-from patchwright.resolver.summary import summarize_run
+from patchwright.resolver.viewer.replay import replay_run
 from patchwright.resolver.viewer.run_html import render_run_html
 from tests.capture import CAPTURED, capture
 from tests.resolver.test_played_runs import ELSEWHERE, KEPT, run_of

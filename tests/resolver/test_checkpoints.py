@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.agent import Agent, record_prompts
+from patchwright.resolver.agent.agent import Agent, record_prompts
 from patchwright.resolver.domain import Patch, RunId
 from patchwright.resolver.events import Checkpoint
 from patchwright.resolver.git.tree_transfer import fingerprint_tree
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
-from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.sandbox import Sandboxes
 from tests.resolver.agent_runs import FINISH, FakeSandbox, create_file, make_patch

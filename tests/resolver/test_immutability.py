@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from patchwright.resolver.agent import Agent, record_prompts
+from patchwright.resolver.agent.agent import Agent, record_prompts
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import ReplyUsage

@@ -7,10 +7,9 @@ from typing import Literal
 
 import pytest
 
-from patchwright.bot.composition_root import IMAGE_VARIABLES, read_settings, select_variables
+from patchwright.bot.composition.composition_root import IMAGE_VARIABLES, read_settings, select_variables
+from patchwright.bot.composition.sandbox_factory import build_ready_sandboxes
 from patchwright.bot.github_action.null_objects import NullSandboxes
-from patchwright.bot.sandbox_factory import build_ready_sandboxes
-from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import Issue, Job, JobId, Repo, RunId, User
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import (
@@ -22,12 +21,13 @@ from patchwright.resolver.events import (
     Trajectory,
     VerificationCompleted,
 )
-from patchwright.resolver.publish import Attempt
-from patchwright.resolver.resolve import resolve_local
+from patchwright.resolver.git.workspaces import WorkspaceFactory
+from patchwright.resolver.pipeline.publish import Attempt
+from patchwright.resolver.pipeline.resolve import resolve_local
+from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.resolver.agent_runs import FINISH
 from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository

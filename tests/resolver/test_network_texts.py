@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.composition_root import read_settings
-from patchwright.resolver import prompt_texts, reply_texts
+from patchwright.bot.composition.composition_root import read_settings
+from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Issue, Usage, User, Verdict
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import AgentStopped, VerificationCompleted
+from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.run_events import NetworkAccess
 from patchwright.resolver.run_log import FileLogStore
-from patchwright.resolver.summary import Summary
-from patchwright.runtime.egress.policy import ConnectionSummary, NetworkMode
+from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 
 PYPI = ConnectionSummary(host="pypi.org", port=443, count=2, bytes_sent=12_300, bytes_received=3_400_000)
 REFUSED = ConnectionSummary(host="github.com", port=443, denied="unlisted", count=1)

@@ -11,7 +11,7 @@ from patchwright.resolver.browsing import prompt as browsing_prompt
 from patchwright.resolver.browsing.guessed_urls import find_only_url
 from patchwright.resolver.browsing.prompt import list_pages
 from patchwright.resolver.events import AgentStopped, Entry, ModelReply, Trajectory, VerificationCompleted
-from patchwright.resolver.replay import replay_run
+from patchwright.resolver.viewer.replay import replay_run
 
 KEPT = Path(__file__).parent.parent / "golden" / "played"
 PLAYED = sorted(KEPT.glob("*/events.jsonl"))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from patchwright.resolver.secrets import MAX_CUTS, SECRET_PLACEHOLDER, MaskingFilter, MaskingSandbox, Secrets
 from patchwright.resolver.text.untrusted import is_visible_character
 from patchwright.runtime.actions import ReadBytes, RunShell, SandboxAction, SendInput
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import (
     ActionFailure,
     EditResult,

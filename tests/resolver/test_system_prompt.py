@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver import prompt_texts
-from patchwright.resolver.preparation.skills import RepoSkills
+from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.skills.skills import RepoSkills
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.read_skill_tool import build_skill_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools

@@ -5,8 +5,8 @@ import pytest
 from patchwright.resolver.domain import VerdictKind
 from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
 from patchwright.resolver.proof.run_comparison import get_test_file
-from patchwright.resolver.verdict import decide_verdict
-from tests.resolver.test_verdict import ABSENT, HUNG, PATCH, brought, named, run
+from patchwright.resolver.proof.verdict import decide_verdict
+from tests.resolver.proof.test_verdict import ABSENT, HUNG, PATCH, brought, named, run
 
 CONFIG = TestEdits(reverted_test_config=("conftest.py", "tox.ini", "setup.cfg"))
 NOTHING = TestEdits()

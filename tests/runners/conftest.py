@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.workspaces import WorkspaceFactory
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.resolver.git.workspaces import WorkspaceFactory
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository
 from tests.resolver.patch_verifier import VerifierFactory, make_verifier_factory
 from tests.runners.repositories import SAMPLES, Sample

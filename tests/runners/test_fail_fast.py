@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.discovery import find_suites
-from patchwright.resolver.suites.runner_names import RunnerName
 from patchwright.resolver.suites.suite import Suite
 from tests.resolver.patch_verifier import VerifierFactory
 from tests.runners.conftest import skip_without

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from patchwright.runtime.egress.policy import Address, EgressDenied, EgressPolicy, build_policy, is_public
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.egress_forwarder import StreamPair
+from patchwright.runtime.egress_policy import Address, EgressDenied, EgressPolicy, build_policy, is_public
 
 ALLOWED = "allowed.test"
 PUBLIC = "93.184.215.14"  # never dialed: it stands for the test's own server

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.runtime.actions import ProcessExchange, RunShell, StartProcess
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import Acknowledgment, ActionFailure, ProcessOutput, ShellResult
 from patchwright.runtime.sandbox import Sandbox
 

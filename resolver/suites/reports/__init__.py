@@ -1,0 +1,1 @@
+"""Parsers for the reports of test runners."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from patchwright.resolver.run_results import RunnerOutcome, TestStatus
 from patchwright.resolver.suites.reports.report_builder import InvalidReport, LenientModel, ReportBuilder
-from patchwright.resolver.suites.run_results import RunnerOutcome, TestStatus
-from patchwright.resolver.suites.runner_report import MAX_ID, RunnerReport
+from patchwright.resolver.suites.reports.runner_report import MAX_ID, RunnerReport
 
 _JEST_RESULTS: dict[str, TestStatus] = {
     "passed": "passed",

@@ -1,6 +1,6 @@
 """Parses JUnit XML reports: one file, or several files that were concatenated."""
 
-from patchwright.resolver.suites.runner_report import MAX_TESTS, RunnerReport, parse_junit_xml
+from patchwright.resolver.suites.reports.runner_report import MAX_TESTS, RunnerReport, parse_junit_xml
 
 FILE_SEPARATOR = b"\0"
 """Separates two concatenated files. XML cannot contain this character."""

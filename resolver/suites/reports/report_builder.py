@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 
 from pydantic import BaseModel, ConfigDict
 
-from patchwright.resolver.suites.run_results import RunnerOutcome, TestStatus
-from patchwright.resolver.suites.runner_report import (
+from patchwright.resolver.run_results import RunnerOutcome, TestStatus
+from patchwright.resolver.suites.reports.runner_report import (
     MAX_ID,
     MAX_MESSAGE,
     MAX_TESTS,

@@ -2,9 +2,9 @@
 
 import re
 
+from patchwright.resolver.run_results import RunnerOutcome, TestStatus
 from patchwright.resolver.suites.reports.report_builder import InvalidReport, ReportBuilder
-from patchwright.resolver.suites.run_results import RunnerOutcome, TestStatus
-from patchwright.resolver.suites.runner_report import RunnerReport
+from patchwright.resolver.suites.reports.runner_report import RunnerReport
 
 _TEST_POINT = re.compile(r"(?P<indent> *)(?P<bad>not )?ok\b *(?P<number>\d+)? *(?:- )?(?P<name>.*)")
 _DIRECTIVE = re.compile(r"(?P<name>.*?)(?:^|\s)#\s*(?P<what>skip|todo|time=)(?P<why>.*)", re.IGNORECASE)

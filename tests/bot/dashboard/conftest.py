@@ -11,13 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.jobs import JobRecord
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_index import SharedRunIndex
 from patchwright.bot.run_summary import summarize_log
-from patchwright.bot.server import run_server
+from patchwright.bot.web.server import run_server
 from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.demo.github.oauth import OAuthClient
 from patchwright.resolver.domain import Job, JobId, Repo, RunId, User

@@ -7,10 +7,10 @@ import pytest
 
 from patchwright.bot.dashboard.access_control import CACHE_SECONDS, MAX_CHECKED_REPOSITORIES, AccessControl
 from patchwright.bot.dashboard.github_oauth import GitHubOAuth, OAuthConfig
-from patchwright.bot.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
 from patchwright.bot.redis.delivery_inbox import StoredDelivery
 from patchwright.bot.redis.sessions import DashboardUser, Session
 from patchwright.bot.run_summary import RunSummary
+from patchwright.bot.triggers.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
 from patchwright.resolver.domain import JobId, Repo, User
 from tests.bot.dashboard.conftest import DashboardServer
 from tests.resolver.sample_runs import full_run, started

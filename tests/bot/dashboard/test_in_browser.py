@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from patchwright.bot.jobs import Stopped
-from patchwright.bot.run_index import index_result
+from patchwright.bot.observe.run_index import index_result
 from patchwright.resolver.domain import Job
 from patchwright.resolver.events import (
     Event,

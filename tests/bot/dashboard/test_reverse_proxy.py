@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from patchwright.bot.lazy_dashboard import build_lazy_dashboard
-from patchwright.bot.server import run_server
+from patchwright.bot.web.lazy_dashboard import build_lazy_dashboard
+from patchwright.bot.web.server import run_server
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
@@ -106,7 +106,7 @@ def test_incomplete_oauth_settings_are_an_error(tmp_path: Path, left_out: str) -
 @pytest.mark.slow
 def test_the_dashboard_is_imported_on_first_use() -> None:
     program = (
-        "import sys, patchwright.bot.server; "
+        "import sys, patchwright.bot.web.server; "
         "print([n for n in sys.modules if n.startswith(('patchwright.bot.dashboard', 'starlette'))])"
     )
     done = subprocess.run(

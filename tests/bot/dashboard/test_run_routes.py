@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
+from patchwright.bot.faults import Fault
 from patchwright.bot.jobs import Failed
-from patchwright.bot.observe.faults import Fault
 from patchwright.resolver.domain import RunId
 from tests.bot.dashboard.conftest import DashboardServer
 from tests.resolver.sample_runs import full_run, started

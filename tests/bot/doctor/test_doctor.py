@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot import sandbox_factory
+from patchwright.bot.composition import sandbox_factory
 from patchwright.bot.doctor import docker_checks, host_checks, redis_checks
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, ok
-from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.setup import credential_store
 from patchwright.demo.recorded_model import RecordedModel
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.errors import EngineUnavailable
+from tests.bot.commands.test_probe_command import FIT, UNSUITABLE
 from tests.bot.doctor.doctor_server import SECRET, find_result, run_all, server_under_test
-from tests.bot.terminal.test_probe_command import FIT, UNSUITABLE
 from tests.preloaded_command import preloaded_command
 
 # --- the machine and Redis ----------------------------------------------------------------------------------

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.cancellation import CancellationHandler
 from patchwright.bot.comment_texts import missing_permissions_text
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted
 from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.jobs import Stopped
 from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.leader_lease import LeaderLease
+from patchwright.bot.triggers.cancellation import CancellationHandler
 from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.demo.github import FakeGitHub, GitHubApp, Installation, Issue, Repository
 from patchwright.resolver.domain import Job, Outcome, Rejected, Repo

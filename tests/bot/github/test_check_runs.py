@@ -12,7 +12,7 @@ from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.demo.github.state import APP_PERMISSIONS
 from patchwright.resolver.domain import JobId, Repo
 from patchwright.resolver.forge import DryRunForge, MaskingForge
-from patchwright.resolver.publishing.pull_request_spec import CheckRunReport
+from patchwright.resolver.forge_writes import CheckRunReport
 
 SAMPLE = Repo(owner="acme", name="sample")
 QUICK = RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=10)

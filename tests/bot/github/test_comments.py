@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.github.auth import RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
 from patchwright.bot.write_limiter import LocalWriteLimiter, Priority
 from patchwright.demo.github import FakeGitHub

@@ -22,7 +22,7 @@ from patchwright.resolver.errors import (
     SettingsError,
     Unauthorized,
 )
-from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
+from patchwright.resolver.forge_writes import PullRequestSpec
 
 SAMPLE = Repo(owner="acme", name="sample")
 QUICK = RequestPolicy(write_interval=0, initial_backoff=0.01, max_rate_limit_wait=2, timeout=5)

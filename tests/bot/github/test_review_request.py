@@ -6,7 +6,7 @@ from pydantic import SecretStr
 from patchwright.bot.github.auth import TokenAuth
 from patchwright.demo.github import FakeGitHub
 from patchwright.resolver.domain import User
-from patchwright.resolver.publishing.pull_request_spec import PullRequestSpec
+from patchwright.resolver.forge_writes import PullRequestSpec
 from tests.bot.github.test_forge import SAMPLE, create_forge
 
 

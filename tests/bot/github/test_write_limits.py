@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.errors import UnprocessableRequest
 from patchwright.bot.github.auth import AppAuth, RequestPolicy
 from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
 from patchwright.bot.write_limiter import WriteLimiter
 from patchwright.demo.github import FakeGitHub, Issue, Repository

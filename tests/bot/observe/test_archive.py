@@ -20,7 +20,7 @@ from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError, SettingsError
 from patchwright.resolver.events import Message, Trajectory
 from patchwright.resolver.run_log import FileLogStore, parse_trajectory
-from tests.bot.terminal.test_inspect_commands import patchwright
+from tests.bot.commands.test_inspect_commands import patchwright
 from tests.resolver.sample_runs import started
 
 RUN = RunId("acme-7")
@@ -246,7 +246,7 @@ def test_an_unusable_archive_url_is_a_settings_error(url: str, words: str) -> No
 def test_fsspec_is_imported_only_for_an_archive() -> None:
     code = (
         "import patchwright.bot.observe.archive, patchwright.bot.redis.shared_run_log\n"
-        "import patchwright.bot.composition_root, sys\n"
+        "import patchwright.bot.composition.composition_root, sys\n"
         "print('fsspec' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -21,8 +21,8 @@ from patchwright.bot.observe.logging_setup import (
 )
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
 from patchwright.bot.thread_forge import NullForge
-from patchwright.bot.trigger_handler import TriggerHandler
-from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
+from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.domain import Published, Usage, Verdict
 from patchwright.resolver.secrets import MaskingFilter, Secrets
@@ -68,7 +68,7 @@ def configure(*, terminal: bool = False, **settings: Any) -> None:
 
 
 async def test_records_logged_during_a_job_name_the_job(capture: LogCapture) -> None:
-    from patchwright.bot.worker_process import _with_result_logging
+    from patchwright.bot.worker.worker_process import _with_result_logging
 
     configure()
     library = logging.getLogger("library")
@@ -115,7 +115,7 @@ COST_FIELDS = {"cost_usd": 0.25, "seconds": 4.8}
 async def test_a_job_logs_its_start_outcome_and_cost(
     capture: LogCapture, result: JobResult, usage: Usage | None, expected: dict[str, object]
 ) -> None:
-    from patchwright.bot.worker_process import _with_result_logging
+    from patchwright.bot.worker.worker_process import _with_result_logging
 
     configure()
 
@@ -134,7 +134,7 @@ async def test_a_job_logs_its_start_outcome_and_cost(
 
 
 async def test_a_requeued_or_suspended_job_is_logged(capture: LogCapture) -> None:
-    from patchwright.bot.worker_process import _with_result_logging
+    from patchwright.bot.worker.worker_process import _with_result_logging
 
     configure(log_format="text")
 

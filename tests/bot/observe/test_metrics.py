@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from patchwright.bot.faults import FAULTS
 from patchwright.bot.jobs import Failed
-from patchwright.bot.observe.faults import FAULTS
 from patchwright.bot.observe.metrics import MAX_LABEL_VALUES, MetricsSnapshot, render_metrics
-from patchwright.bot.observe.usage_report import UsageReport, build_usage_report
 from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.heartbeats import HEARTBEAT_TIMEOUT_SECONDS, WORKERS_KEY, Heartbeats
+from patchwright.bot.usage_report import UsageReport, build_usage_report
 from patchwright.resolver.domain import JobId, Published, Repo, RunId, Usage, Verdict
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import AgentStopped, Entry, Message, ModelReply, ReplyUsage, Trajectory

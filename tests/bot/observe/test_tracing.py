@@ -239,7 +239,7 @@ def test_an_unsupported_protocol_is_rejected_at_startup() -> None:
 
 def test_opentelemetry_is_imported_only_for_a_collector() -> None:
     code = (
-        "import sys, patchwright.bot.composition_root, patchwright.bot.worker_process\n"
+        "import sys, patchwright.bot.composition.composition_root, patchwright.bot.worker.worker_process\n"
         "import patchwright.bot.observe.tracing\n"
         "patchwright.bot.observe.tracing.build_tracer({}, None, 'x')\n"
         "print([name for name in sys.modules if 'opentelemetry' in name])"

@@ -9,7 +9,6 @@ from typing import cast
 
 from pydantic import SecretStr
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.identity import Identity
@@ -17,9 +16,10 @@ from patchwright.bot.github.rest import RestClient
 from patchwright.bot.reconcile.reconciler import PollSchedule, Reconciler
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.job_records import OPEN_JOBS_KEY
 from patchwright.bot.redis.leader_lease import LeaderLease
-from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_job
 from patchwright.demo.github import Delivery, FakeGitHub, GitHubApp, Repository

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.ci.check_monitor import CheckMonitor
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.reconcile.reconciler import NO_REPOSITORIES_SECONDS, PollSchedule
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
-from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.check_monitor import CheckMonitor
+from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import LabelAdded, parse_delivery
-from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
 from patchwright.bot.webhooks.triggers import TIME_FORMAT, possible_job_ids
 from patchwright.demo.github import FakePullRequest, Issue
-from patchwright.resolver import reply_texts
 from patchwright.resolver.errors import RateLimited
+from patchwright.resolver.publishing import reply_texts
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
 from tests.bot.reconcile.deployments import (
     FAST_POLICY,

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.github.error_isolation import ErrorIsolation
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.http_server import HttpServer, listener_url, open_listener
-from patchwright.bot.reconcile.error_isolation import ErrorIsolation
 from patchwright.bot.reconcile.redelivery import (
     MAX_REDELIVERIES,
     AppWebhook,
@@ -24,7 +23,8 @@ from patchwright.bot.reconcile.redelivery import (
     Webhook,
 )
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
-from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
+from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.demo.github import Delivery, FakeGitHub
 from patchwright.resolver.domain import Job

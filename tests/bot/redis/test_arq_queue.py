@@ -13,12 +13,12 @@ import arq
 import pytest
 from arq.constants import in_progress_key_prefix, job_key_prefix
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import JobRecord, Stopped, thread_key
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.arq_worker import QUEUE_NAME
 from patchwright.bot.redis.connection import can_write
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.job_records import OPEN_JOBS_KEY
 from patchwright.resolver.domain import Job
 from patchwright.resolver.errors import SettingsError

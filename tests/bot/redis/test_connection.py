@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from patchwright.bot.embedded_redis import find_redis_server, run_embedded_redis
 from patchwright.bot.redis.connection import redis_client, wait_for_redis
+from patchwright.bot.redis.embedded_redis import find_redis_server, run_embedded_redis
 from patchwright.resolver.errors import SettingsError
 
 pytestmark = pytest.mark.redis

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_log import SharedLogStore, stream_key
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError

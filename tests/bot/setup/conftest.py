@@ -15,7 +15,7 @@ import pytest
 from patchwright.demo.api_formats import ApiFormat
 from patchwright.demo.github import FakeGitHub, Issue, Repository
 from patchwright.demo.recorded_model import ModelFault, RecordedModel
-from tests.bot.terminal.test_probe_command import FIT, UNSUITABLE
+from tests.bot.commands.test_probe_command import FIT, UNSUITABLE
 from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, TESTS
 from tests.plain_python import PROGRAMS
 from tests.preloaded_command import preloaded_command

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from patchwright.bot import composition_root
+from patchwright.bot.composition import composition_root
 from patchwright.bot.credentials import collect_secrets
 from patchwright.bot.setup import credential_store
 from patchwright.bot.setup.app_form import AppForm, parse_app_form

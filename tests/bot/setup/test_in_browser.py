@@ -5,7 +5,7 @@ import stat
 import pytest
 from playwright.async_api import Page
 
-from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.setup import credential_store
 from tests.bot.dashboard.browsing import NARROW, WIDE, browser_window
 from tests.bot.dashboard.test_in_browser import AxeChecker, axe

@@ -11,15 +11,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.leader_lease import PollFailure
 from patchwright.bot.run_summary import RunState, RunSummary
-from patchwright.bot.server import RedisStores
 from patchwright.bot.setup.credential_store import GitHubServer, RegisteredApp
 from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.setup_code import SetupSession
 from patchwright.bot.setup.welcome import PATH, WelcomePage, create_welcome_apps, find_first_run
 from patchwright.bot.setup.wizard import SESSION_COOKIE
+from patchwright.bot.web.server import RedisStores
 from patchwright.demo.github import FakeGitHub
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.settings.settings import Settings

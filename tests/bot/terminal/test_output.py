@@ -18,7 +18,7 @@ from patchwright.resolver.events import (
 from patchwright.resolver.llm.model import ReplyUsage
 from patchwright.resolver.run_events import BaseImageChoice, EnvironmentPrepared, NetworkAccess
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.egress.policy import ConnectionSummary
+from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.observations import ShellResult
 from tests.resolver.sample_runs import started
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver import reply_texts
+from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.events import AgentStopped
+from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.run_events import RunConfigured
-from patchwright.resolver.summary import summarize_run
-from tests.bot.terminal.test_inspect_commands import patchwright, store_log
+from tests.bot.commands.test_inspect_commands import patchwright, store_log
 from tests.resolver.sample_runs import run_of, started
 
 CONFIGURED = RunConfigured(

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.http_server import HttpServer, listener_url, open_listener
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.webhooks.receiver import MAX_BODY_BYTES, Receiver
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SECRET, SENDER, signed
 from tests.bot.webhooks.test_payloads import processing_inbox, queued_jobs

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from patchwright.bot.webhooks.mentions import find_command, is_only_thanks
-from patchwright.resolver.request.command_parser import parse_request
+from patchwright.resolver.command_parser import parse_request
 
 
 @pytest.mark.parametrize(

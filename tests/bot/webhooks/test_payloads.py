@@ -19,9 +19,9 @@ from patchwright.bot.http_server import HttpServer, listener_url, open_listener
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
 from patchwright.bot.thread_forge import NullForge
-from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS, UnreadableDelivery, parse_delivery
-from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.bot.webhooks.triggers import Triggers, find_request, possible_job_ids
 from patchwright.resolver.domain import Job, Repo, User
@@ -255,7 +255,7 @@ async def test_a_delivery_that_cannot_be_processed_stays_in_the_inbox_if_another
 
     def failures() -> list[logging.LogRecord]:
         warnings = (record for record in caplog.records if record.levelno >= logging.WARNING)
-        return [record for record in warnings if record.name == "patchwright.bot.webhooks.delivery_processor"]
+        return [record for record in warnings if record.name == "patchwright.bot.triggers.delivery_processor"]
 
     queue = ArqQueue(url)
     handler = TriggerHandler(queue, TRIGGERS, Broken())

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.webhooks.receiver import MAX_BODY_BYTES, DeliveryStore, Receiver
 from tests.bot.deliveries import COMMENTED, LABELED, SECRET, signed
 

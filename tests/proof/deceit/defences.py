@@ -7,9 +7,8 @@ from typing import Any
 
 from pytest import MonkeyPatch
 
-from patchwright.resolver import verdict, verification
 from patchwright.resolver.domain import TestRun
-from patchwright.resolver.proof import runner_config
+from patchwright.resolver.proof import runner_config, verdict, verification
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.evidence import PatchTests
 from patchwright.resolver.security import patch_policy

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.actions import SubagentResult
+from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.browsing.challenges import detect_challenge, find_blocking_challenge
 from patchwright.resolver.browsing.prompt import MAX_ANSWER_LENGTH
-from patchwright.resolver.messages import render_observation
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS
 from patchwright.runtime.observations import PageSnapshot

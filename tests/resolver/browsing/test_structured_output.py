@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.actions import Browse, OutputField, SubagentResult
+from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.browsing.structured_output import OutputSchemaError, parse_output
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.llm.model import RawToolCall, ToolMessage
-from patchwright.resolver.messages import render_observation
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.tools.tool import ActionTool, ToolRegistry
 from patchwright.runtime.observations import PageSnapshot

@@ -14,7 +14,7 @@ from patchwright.resolver.events import (
     ToolResult,
     Trajectory,
 )
-from patchwright.runtime.egress.policy import NetworkMode
+from patchwright.runtime.egress_policy import NetworkMode
 from patchwright.runtime.observations import PageSnapshot
 from tests.end_to_end.publish_scenario import build_entries
 from tests.resolver.pull_requests import AUTHOR, comment, job, pull, thread

@@ -1,6 +1,6 @@
 """New files in a work tree that are no part of a patch."""
 
-from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.runtime.sandbox import Sandboxes
 from tests.resolver.git_repository import Repository, make_patch, shell
 

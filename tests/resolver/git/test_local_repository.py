@@ -12,7 +12,7 @@ from patchwright.resolver.git.local_repository import (
     describe_uncommitted_changes,
     read_uncommitted_changes,
 )
-from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from tests.resolver.git_repository import Repository
 
 

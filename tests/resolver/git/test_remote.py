@@ -12,7 +12,7 @@ from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.resolver.domain import Credentials
 from patchwright.resolver.errors import Forbidden, NotFound, ResolverError, Unauthorized, WorkspaceError
 from patchwright.resolver.git.git_process import run_git
-from patchwright.resolver.workspaces import WorkspaceFactory, push
+from patchwright.resolver.git.workspaces import WorkspaceFactory, push
 from tests.resolver.git_repository import make_patch
 
 AUTHOR = ("Ada", "ada@example.org")

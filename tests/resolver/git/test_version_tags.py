@@ -2,7 +2,7 @@
 
 import pytest
 
-from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from tests.resolver.git_repository import shell
 
 

@@ -57,7 +57,7 @@ async def test_a_reply_without_a_secret_does_not_change() -> None:
 
 
 def test_the_log_of_a_run_gets_masked_models(tmp_path: Path) -> None:
-    from patchwright.bot.model_factory import build_models
+    from patchwright.bot.composition.model_factory import build_models
     from patchwright.resolver.settings.settings import Settings
 
     models = build_models(Settings(data=tmp_path, model="openai/m"), secrets=Secrets([KEY]))

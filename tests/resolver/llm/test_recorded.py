@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from patchwright.resolver.actions import Finish, Think
-from patchwright.resolver.agent import record_prompts
+from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ModelReply
 from patchwright.resolver.llm.litellm import LitellmModel

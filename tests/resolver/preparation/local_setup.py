@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import Sandbox
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.domain import Patch, TestRun
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.added_packages import find_added_packages, install_added_packages
 from patchwright.resolver.proof.evidence import Evidence, TestEdits
-from patchwright.resolver.verdict import decide_verdict
-from patchwright.resolver.workspaces import WorkspaceFactory
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.resolver.proof.verdict import decide_verdict
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import Sandbox
 from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository, make_patch
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PatchVerifier

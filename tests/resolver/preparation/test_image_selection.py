@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver import reply_texts
+from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.errors import SettingsError
-from patchwright.resolver.preparation.run_start import select_image
+from patchwright.resolver.git.workspaces import WorkspaceFactory
+from patchwright.resolver.pipeline.run_start import select_image
+from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.run_events import BaseImageChoice, EnvironmentPrepared
+from patchwright.resolver.runner_names import Language
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import RepoConfig, build_settings, parse_environment
 from patchwright.resolver.suites.discovery import detect_suites, find_suites
-from patchwright.resolver.suites.runner_names import Language
 from patchwright.resolver.suites.suite import Suite, Suites
-from patchwright.resolver.summary import summarize_run
 from patchwright.resolver.viewer.run_html import render_run_html
-from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import Sandboxes
 from tests.resolver.git_repository import Repository, shell
 from tests.resolver.sample_runs import RUN, run_of, started

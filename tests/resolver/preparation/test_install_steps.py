@@ -2,9 +2,9 @@
 
 import pytest
 
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.repo_setup import find_setup
 from patchwright.resolver.settings.settings import RepoConfig
-from patchwright.resolver.workspaces import WorkspaceFactory
 from tests.resolver.git_repository import Repository
 
 pytestmark = pytest.mark.slow

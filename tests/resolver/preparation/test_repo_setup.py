@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.resolver.git.workspaces import Workspace, WorkspaceFactory
 from patchwright.resolver.preparation.repo_setup import (
     SETUP_SCRIPT,
     RepoSetup,
     find_setup,
     install_dependencies,
 )
-from patchwright.resolver.settings.repo_config import parse_repo_config
+from patchwright.resolver.run.repo_config import parse_repo_config
 from patchwright.resolver.settings.settings import RepoConfig
-from patchwright.resolver.workspaces import Workspace, WorkspaceFactory
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from tests.resolver.git_repository import Repository
 from tests.resolver.preparation.local_setup import SetupSandboxes
 

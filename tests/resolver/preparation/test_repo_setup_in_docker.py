@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.repo_setup import (
     install_dependencies,
 )
 from patchwright.resolver.proof.baseline import BaselineRuns
+from patchwright.resolver.proof.verification import verify_patch
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.execution import run_tests
 from patchwright.resolver.suites.suite import Suites
-from patchwright.resolver.verification import verify_patch
-from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.sandbox import SandboxSpec
@@ -230,11 +230,12 @@ async def test_a_denied_host_is_named_with_the_setting_to_allow_it(docker_setup:
 async def test_a_setup_that_changes_our_runtime_is_rejected(docker_setup: DockerSetup) -> None:
     docker_setup.repository.commit({"a": ""})
     same, prepared = await docker_setup.set_up(
-        "echo 'import os' >> /opt/patchwright/app/patchwright/runtime/action_server.py"
+        "echo 'import os' >> /opt/patchwright/app/patchwright/runtime/execution/action_server.py"
     )
     assert same is docker_setup.sandboxes
     assert prepared.problem == (
-        "the setup changed /opt/patchwright/app/patchwright/runtime/action_server.py, which belongs to Patchwright"
+        "the setup changed /opt/patchwright/app/patchwright/runtime/execution/action_server.py, "
+        "which belongs to Patchwright"
     )
     _, harmless = await docker_setup.set_up("touch /opt/elsewhere")  # the control
     assert harmless.problem is None

@@ -2,13 +2,13 @@
 
 import pytest
 
-from patchwright.resolver import reply_texts
+from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.preparation import setup_texts
 from patchwright.resolver.preparation.repo_setup import MAX_OUTPUT_TAIL, find_needed_python, tail_lines
+from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.secrets import Secrets
-from patchwright.resolver.summary import summarize_run
 from patchwright.resolver.viewer.run_html import render_run_html
 from tests.resolver.sample_runs import RUN, run_of, started
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import (
     Issue,
     Job,
@@ -32,14 +31,15 @@ from patchwright.resolver.events import (
     RunStarted,
     VerificationCompleted,
 )
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.llm.model import Reply
 from patchwright.resolver.proof.repair_loop import verify_or_continue
+from patchwright.resolver.proof.verification import VerdictCallback
+from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.verification import VerdictCallback
-from patchwright.resolver.workspaces import WorkspaceFactory
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from tests.resolver.scripted_model import ScriptedModel, ScriptLine
 
 SIGNS: dict[str, TestStatus] = {".": "passed", "F": "failed"}

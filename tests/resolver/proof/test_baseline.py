@@ -10,7 +10,7 @@ import pytest
 from patchwright.resolver.domain import TestRun
 from patchwright.resolver.proof.baseline import MAX_ENTRIES, BaselineCache, BaselineRuns, CachedBaseline
 from patchwright.resolver.suites.suite import Suite
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from tests.resolver.git_repository import HOST_ENVIRONMENT
 from tests.resolver.patch_verifier import BUG, FAILING, PYTEST
 

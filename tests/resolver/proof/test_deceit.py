@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import Patch, Verdict
-from patchwright.resolver.reply_texts import render_pull_request_body
+from patchwright.resolver.publishing.reply_texts import render_pull_request_body
 from patchwright.resolver.security.patch_policy import check_patch
 from patchwright.resolver.suites.suite import Suite
-from patchwright.resolver.summary import summarize_run
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from tests.proof.deceit import defences
 from tests.resolver.git_repository import HOST_ENVIRONMENT
 from tests.resolver.patch_verifier import PatchVerifier, VerifierFactory

@@ -6,8 +6,8 @@ import pytest
 
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.run_comparison import find_fail_to_pass
+from patchwright.resolver.proof.verification import verify_patch
 from patchwright.resolver.suites.suite import Suite, Suites
-from patchwright.resolver.verification import verify_patch
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST, TESTS
 
 NETWORK = "import socket\n\n\ndef test_host():\n    socket.create_connection(('127.0.0.1', 1), timeout=1)\n"

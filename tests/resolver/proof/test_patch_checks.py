@@ -2,23 +2,23 @@
 
 import pytest
 
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import TestRun, TestStatus, Verdict
 from patchwright.resolver.proof.collection_errors import (
     AddedSymbols,
     find_added_symbols,
     skip_unrelated_errors,
 )
-from patchwright.resolver.proof.conditions import Condition
-from patchwright.resolver.proof.file_classifier import (
+from patchwright.resolver.proof.verdict_merge import MAX_OUTPUT, merge_verdicts
+from patchwright.resolver.proof.weakened_tests import MAX_FILE_BYTES, compare_test_file, find_weakened_tests
+from patchwright.resolver.suites.file_classifier import (
     is_pytest_file,
     is_runner_config,
     is_shadowing_runner,
     is_test_file,
     is_test_related,
 )
-from patchwright.resolver.proof.verdict_merge import MAX_OUTPUT, merge_verdicts
-from patchwright.resolver.proof.weakened_tests import MAX_FILE_BYTES, compare_test_file, find_weakened_tests
-from patchwright.resolver.suites.runner_report import RunnerReport
+from patchwright.resolver.suites.reports.runner_report import RunnerReport
 from tests.resolver.patch_verifier import VerifierFactory
 
 ONE = "def test_a():\n    assert add(1, 2) == 3\n"

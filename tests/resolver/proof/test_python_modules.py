@@ -2,8 +2,8 @@
 
 import pytest
 
+from patchwright.resolver.git.workspaces import ABSENT, FileChange
 from patchwright.resolver.proof.python_modules import find_plugin_modules, find_shadowing_modules
-from patchwright.resolver.workspaces import ABSENT, FileChange
 from tests.resolver.patch_verifier import PYTEST
 
 

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 from patchwright.resolver.actions import Finish
-from patchwright.resolver.dependencies import RunDependencies
+from patchwright.resolver.activity.finish_checks import last_finish
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import ModelReview, Patch, RunId, TestRun, Verdict
 from patchwright.resolver.events import AgentStopped, Checkpoint, Message, VerificationCompleted
-from patchwright.resolver.finish_checks import last_finish
-from patchwright.resolver.proof.conditions import Condition
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.proof.repair_loop import verify_or_continue
+from patchwright.resolver.proof.verification import VerdictCallback
+from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore, RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.verification import VerdictCallback
-from patchwright.resolver.workspaces import WorkspaceFactory
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import Acknowledgment
+from tests.resolver.activity.test_finish_checks import run as run_of
 from tests.resolver.pull_requests import pull
 from tests.resolver.sample_runs import started
 from tests.resolver.scripted_model import ScriptedModel
-from tests.resolver.test_finish_checks import run as run_of
 
 RUN = TestRun(command="c", results={"t.py::a": "passed"}, exit_code=0, seconds=1.0, output="")
 NO_RUN = RUN.model_copy(update={"problem": "pytest is not installed", "results": {}})

@@ -1,13 +1,13 @@
 """Exit codes that no test explains, suites whose files cannot be loaded, and counts as the runner gives them."""
 
-from patchwright.resolver import reply_texts
 from patchwright.resolver.domain import Patch, TestRun
 from patchwright.resolver.proof.evidence import Evidence
+from patchwright.resolver.proof.verdict import decide_verdict
+from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.filters import compare_outcomes, format_test_run
 from patchwright.resolver.suites.missing_modules import MissingModule, find_modules_without_tests
 from patchwright.resolver.suites.reports.text_reports import parse_tap
-from patchwright.resolver.text.filters import compare_outcomes, format_test_run
-from patchwright.resolver.verdict import decide_verdict
-from tests.resolver.test_reply_texts import STORY, THREAD
+from tests.resolver.publishing.test_reply_texts import STORY, THREAD
 
 PATCH = Patch(base_sha="0" * 40, diff=b"diff --git a/a b/a\n")
 

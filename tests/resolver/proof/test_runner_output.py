@@ -2,9 +2,9 @@
 
 import pytest
 
+from patchwright.resolver.activity.agent_test_runs import describe_missing_test_run, has_run_tests
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.events import Checkpoint
-from patchwright.resolver.proof.agent_test_runs import describe_missing_test_run, has_run_tests
 from patchwright.resolver.proof.runner_output import describe_useless_run
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ShellResult

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.proof.started_files import find_started_files
-from patchwright.resolver.suites.runner_names import RunnerName
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.suite import Suite
-from patchwright.resolver.workspaces import WorkspaceFactory
 from tests.resolver.git_repository import Repository
 
 

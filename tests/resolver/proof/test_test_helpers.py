@@ -2,10 +2,10 @@
 
 import pytest
 
+from patchwright.resolver.git.workspaces import FileChange
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.test_helpers import find_test_helpers
 from patchwright.resolver.suites.suite import Suite
-from patchwright.resolver.workspaces import FileChange
 from tests.resolver.patch_verifier import BUG, PYTEST
 
 ASSERTING = "def check(value):\n    assert value\n"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.proof.conditions import Condition
 from patchwright.resolver.publishing.permalinks import add_permalinks, link_conditions
 from tests.resolver.sample_runs import started
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver import prompt_texts
 from patchwright.resolver.actions import Action, Finish
 from patchwright.resolver.domain import Issue, Job, JobId, Outcome, Published, PullRequest, Verdict
 from patchwright.resolver.events import (
@@ -19,7 +18,10 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.git.merge import merge_commit
-from patchwright.resolver.initial_prompt import build_initial_prompt
+from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.pipeline.resolve_pull_request import requested_merge
+from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.prompts.initial_prompt import build_initial_prompt
 from patchwright.resolver.pull_request.pr_context import (
     DIFF_LIMIT,
     ISSUE_LIMIT,
@@ -29,9 +31,7 @@ from patchwright.resolver.pull_request.pr_context import (
     list_runs,
     load_earlier_runs,
 )
-from patchwright.resolver.resolve_pull_request import requested_merge
 from patchwright.resolver.run_log import FileLogStore
-from patchwright.resolver.workspaces import Workspace
 from tests.resolver.git_repository import Repository
 from tests.resolver.pull_requests import AUTHOR, REPO, comment, job, pull, thread
 

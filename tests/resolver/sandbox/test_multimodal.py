@@ -24,7 +24,7 @@ from patchwright.resolver.sandbox.multimodal import (
     MultimodalSandbox,
 )
 from patchwright.runtime.actions import HostReply, Interrupt, RunPython, SandboxAction, ViewFile
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import (
     Acknowledgment,
     ActionFailure,

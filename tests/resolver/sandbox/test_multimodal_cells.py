@@ -14,7 +14,7 @@ from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.litellm import LitellmModel
 from patchwright.resolver.sandbox.multimodal import MultimodalModels, MultimodalSandbox
 from patchwright.runtime.actions import RunPython
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import CellResult
 from patchwright.runtime.sandbox import Sandbox
 from tests.runtime import sample_documents

@@ -15,7 +15,7 @@ from patchwright.resolver.sandbox.secret_injection import (
 )
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, MaskingSandbox, Secrets
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import ActionFailure, ShellResult
 from patchwright.runtime.sandbox import Sandbox
 

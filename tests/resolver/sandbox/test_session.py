@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.dependencies import RunDependencies
 from patchwright.resolver.domain import Issue, Job, Repo, RunId, User
 from patchwright.resolver.events import Message, RunStarted, ToolResult
-from patchwright.resolver.resolve import resolve_local
+from patchwright.resolver.git.workspaces import WorkspaceFactory
+from patchwright.resolver.pipeline.resolve import resolve_local
+from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.sandbox.session import MAX_REBUILDS, SandboxSession, run_in_sandbox
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import build_settings
-from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.actions import ReplaceText, RunShell, SandboxAction
 from patchwright.runtime.errors import OutOfMemory, ProtocolError, SandboxError, SandboxLost
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import ActionFailure, Observation
 from patchwright.runtime.sandbox import Sandbox
 from tests.resolver.agent_runs import FINISH, count_lost_calls

@@ -7,6 +7,7 @@ import pytest
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import WorkspaceError
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.security.patch_policy import (
     DEFAULT_LIMITS,
     FilteredPatch,
@@ -17,7 +18,6 @@ from patchwright.resolver.security.patch_policy import (
     filter_patch,
 )
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.workspaces import WorkspaceFactory
 from tests.resolver.git_repository import Repository
 
 ZERO, ONE = "0" * 40, "1" * 40

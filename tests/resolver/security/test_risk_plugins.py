@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.agent_setup import apply_policy
 from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.pipeline.agent_setup import apply_policy
 from patchwright.resolver.security.risk import RuleAnalyzer
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.tools.tool import ActionTool

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.composition_root import build_run_dependencies, read_settings
+from patchwright.bot.composition.composition_root import build_run_dependencies, read_settings
 from patchwright.bot.setup.bootstrap import is_setup_needed
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.settings.settings import SENSITIVE_SETTINGS, Settings

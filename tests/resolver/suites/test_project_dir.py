@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from patchwright.resolver.settings.repo_config import parse_repo_config
+from patchwright.resolver.run.repo_config import parse_repo_config
 from patchwright.resolver.settings.settings import RepoConfig
 from tests.resolver.suites.test_discovery import detect, package
 

@@ -8,7 +8,7 @@ import pytest
 from patchwright.resolver.suites.reports import json_reports, text_reports
 from patchwright.resolver.suites.reports.junit_reports import FILE_SEPARATOR, parse_junit_files
 from patchwright.resolver.suites.reports.report_builder import InvalidReport
-from patchwright.resolver.suites.runner_report import RunnerReport
+from patchwright.resolver.suites.reports.runner_report import RunnerReport
 
 # --- gradle: recorded, because it is too large to install for each test run
 # ---------------------------------------

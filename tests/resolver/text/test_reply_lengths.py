@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from patchwright.bot.comment_texts import queued_text
-from patchwright.resolver import reply_texts
 from patchwright.resolver.actions import Finish
+from patchwright.resolver.activity.finish_checks import NOT_DONE, NOT_REPRODUCED
+from patchwright.resolver.activity.summary import StepSummary, Summary
 from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.domain import (
     Issue,
@@ -23,11 +24,9 @@ from patchwright.resolver.domain import (
     Verdict,
 )
 from patchwright.resolver.events import AgentStopped
-from patchwright.resolver.finish_checks import NOT_DONE, NOT_REPRODUCED
 from patchwright.resolver.proof.condition_finder import find_conditions
-from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.publishing import publishing_texts, reply_texts
 from patchwright.resolver.pull_request.pr_context import SUMMARY_SECTION
-from patchwright.resolver.summary import StepSummary, Summary
 from tests.resolver.pull_requests import job, pull
 
 ROOT = Path(__file__).parents[3]

@@ -8,8 +8,7 @@ from typing import get_args
 
 import pytest
 
-from patchwright.resolver import reply_texts
-from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.publishing import publishing_texts, reply_texts
 from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason, UnsignedReason
 from patchwright.resolver.pull_request import follow_up_texts
 from tests.resolver.pull_requests import job, pull

@@ -15,7 +15,7 @@ from patchwright.resolver.llm.model import RawToolCall
 from patchwright.resolver.tools.entry_point_tools import FunctionTool, ToolFailed
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import ActionFailure, ShellResult
 from patchwright.runtime.sandbox import Sandbox
 

@@ -16,7 +16,7 @@ from patchwright.resolver.tools.mcp import connect_mcp_tools
 from patchwright.resolver.tools.mcp_transport import McpConnector
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import ActionFailure, ShellResult
 from patchwright.runtime.sandbox import Sandbox
 from tests.resolver.mcp_http_server import SERVER, call_tool, serve_mcp_over_http

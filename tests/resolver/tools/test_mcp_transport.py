@@ -23,9 +23,9 @@ from patchwright.resolver.settings.settings import build_settings
 from patchwright.resolver.tools.mcp import connect_mcp_tools
 from patchwright.resolver.tools.mcp_transport import MAX_RESPONSE_BYTES, McpConnector
 from patchwright.resolver.tools.tool import ToolRegistry
-from patchwright.runtime.egress.policy import ConnectionSummary
 from patchwright.runtime.egress_forwarder import StreamPair
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.egress_policy import ConnectionSummary
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import Sandbox
 from tests.resolver.mcp_http_server import call_tool, serve_mcp_over_http
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from patchwright.resolver import prompt_texts
+from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
-from patchwright.runtime.egress.policy import NetworkMode
+from patchwright.runtime.egress_policy import NetworkMode
 from patchwright.runtime.features import ALL_FEATURES
 from tests.resolver.agent_runs import FakeSandbox
 

@@ -8,10 +8,10 @@ import pytest
 from pydantic import SecretStr
 
 from patchwright.resolver.actions import SearchWeb
+from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ModelReply, ReplyUsage, ToolCall, ToolResult
 from patchwright.resolver.llm.model import RawToolCall
-from patchwright.resolver.messages import render_observation
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.security.risk import RuleAnalyzer

@@ -23,10 +23,10 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.proof.condition_finder import find_conditions
+from patchwright.resolver.rendering import jinja_templates
+from patchwright.resolver.rendering.filters import format_duration
 from patchwright.resolver.run_events import RunConfigured, SubagentSpawned
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
-from patchwright.resolver.text import jinja_templates
-from patchwright.resolver.text.filters import format_duration
 from patchwright.resolver.viewer.blocks import ImageCollection, build_diff_block, escape_invisible
 from patchwright.resolver.viewer.cost_curve import build_cost_curve
 from patchwright.resolver.viewer.run_html import MAX_FILE_BYTES, count_tool_calls, render_run_html

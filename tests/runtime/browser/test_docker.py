@@ -17,8 +17,8 @@ from patchwright.runtime.actions import RunShell, UseBrowser, WriteBytes
 from patchwright.runtime.docker.build_context import PYTHON
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.docker.sandbox_container import container_name
-from patchwright.runtime.egress.policy import build_policy
 from patchwright.runtime.egress.proxy import EgressConfig
+from patchwright.runtime.egress_policy import build_policy
 from patchwright.runtime.observations import PageSnapshot, ShellResult
 from patchwright.runtime.sandbox import Sandbox
 

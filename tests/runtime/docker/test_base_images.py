@@ -37,7 +37,9 @@ async def test_a_sandbox_works_on_any_base_image(base: str, docker_sandboxes: Ma
     async with sandboxes.open(f"base-{base}-{os.getpid()}") as sandbox:
         assert await sh(sandbox, "cd /tmp; X=1") == (0, "")
         assert await sh(sandbox, "echo $PWD $X; id -u") == (0, "/tmp 1\n10001\n")
-        made = await sandbox.act(CreateFile(path="runtime/action_server.py", content="raise SystemExit(1)\n"))
+        made = await sandbox.act(
+            CreateFile(path="runtime/execution/action_server.py", content="raise SystemExit(1)\n")
+        )
         assert isinstance(made, EditResult)
         result = await sandbox.act(Execute(argv=("sh", "-c", "id -un; echo ~"), cwd="/"))
         assert isinstance(result, ExecuteResult) and result.stdout == b"agent\n/home/agent\n"

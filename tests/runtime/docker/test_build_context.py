@@ -82,7 +82,7 @@ def test_other_content_has_another_tag_and_dependencies_hash(other: RuntimeLayer
 
 
 def test_other_code_has_the_same_dependencies_hash() -> None:
-    code = {**LAYER.code, "new/app/patchwright/runtime/action_server.py": b"#"}
+    code = {**LAYER.code, "new/app/patchwright/runtime/execution/action_server.py": b"#"}
     other = RuntimeLayer(LAYER.base, LAYER.base_id, LAYER.bundle_tag, code=code)
     assert other.content_tag != LAYER.content_tag
     assert (other.dependencies_hash, other.readable_tag) == (LAYER.dependencies_hash, LAYER.readable_tag)
@@ -153,7 +153,7 @@ def test_the_container_gets_its_own_side_of_the_package_and_nothing_else() -> No
     assert {
         "Dockerfile",
         "new/install_layer.py",
-        "new/app/patchwright/runtime/action_server.py",
+        "new/app/patchwright/runtime/execution/action_server.py",
         "new/app/patchwright/runtime/shell.py",
     } <= names
     assert not any(
@@ -177,7 +177,7 @@ def test_the_container_gets_its_own_side_of_the_package_and_nothing_else() -> No
 
 def test_the_container_has_exactly_the_modules_that_its_programs_import() -> None:
     programs = (
-        "action_server.py",
+        "execution/action_server.py",
         "stdio_relay.py",
         "documents/converter.py",
         "kernel/ipykernel_main.py",

@@ -14,7 +14,7 @@ import patchwright.runtime.skills as skills
 from patchwright.runtime.actions import ViewFile
 from patchwright.runtime.documents.document_reader import DocumentReader
 from patchwright.runtime.documents.media_type import MediaFile, detect_media
-from patchwright.runtime.editor import Editor
+from patchwright.runtime.execution.editor import Editor
 from patchwright.runtime.features import SandboxFeatures
 from patchwright.runtime.path_guard import PathGuard, ToolInputError
 from patchwright.runtime.skills import host

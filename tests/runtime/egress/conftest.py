@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.runtime.egress.policy import ConnectionLog
 from patchwright.runtime.egress.proxy import EgressProxy
 from patchwright.runtime.egress_forwarder import StreamPair
+from patchwright.runtime.egress_policy import ConnectionLog
 from tests.runtime.fake_internet import Internet, internet
 
 

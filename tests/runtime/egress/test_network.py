@@ -14,9 +14,9 @@ import pytest
 
 from patchwright.runtime.actions import Execute, RunShell
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
-from patchwright.runtime.egress.policy import ConnectionSummary
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.egress_forwarder import PROXY_PORT
+from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.observations import ExecuteResult, ShellResult
 from patchwright.runtime.sandbox import Sandbox
 from tests.runtime.conftest import CA_BUNDLE
@@ -276,7 +276,7 @@ import asyncio, sys
 sys.path.insert(0, {checkout!r})
 from pathlib import Path
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
-from patchwright.runtime.egress.policy import build_policy
+from patchwright.runtime.egress_policy import build_policy
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.sandbox import SandboxSpec
 

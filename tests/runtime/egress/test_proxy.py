@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchwright.runtime.egress import proxy_request
-from patchwright.runtime.egress.policy import ConnectionSummary, UpstreamProxy
 from patchwright.runtime.egress.proxy import EgressConfig, EgressProxy
+from patchwright.runtime.egress_policy import ConnectionSummary, UpstreamProxy
 from tests.runtime.egress.conftest import Client
 from tests.runtime.fake_internet import ALLOWED, PUBLIC, Internet, UncheckedPolicy, client_hello
 

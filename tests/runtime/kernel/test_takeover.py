@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.runtime.action_server import BOOTSTRAP_CODE
 from patchwright.runtime.actions import RunPython
+from patchwright.runtime.execution.action_server import BOOTSTRAP_CODE
 from patchwright.runtime.observations import CellResult, HostRequest
 from patchwright.runtime.remote_sandbox import RemoteSandbox, SocketTransport
 from patchwright.runtime.wire_protocol import KEY_FILE, SOCKET_NAME

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.runtime.actions import CreateFile, ReplaceText
-from patchwright.runtime.editor import Editor
+from patchwright.runtime.execution.editor import Editor
 from patchwright.runtime.path_guard import PathGuard
 from patchwright.runtime.skills.lint import find_new_syntax_error, find_syntax_error
 

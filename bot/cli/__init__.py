@@ -1,0 +1,1 @@
+"""The command line: parser, and the start of each command."""

@@ -1,0 +1,350 @@
+"""`patchwright resolve`: resolves one issue and shows its progress in the terminal."""
+
+import argparse
+import sys
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from patchwright.bot.commands.confirmation import offer_local_sandbox
+from patchwright.bot.composition import composition_root
+from patchwright.bot.terminal.exit_codes import (
+    ERROR,
+    INPUT_REQUIRED,
+    REJECTED,
+    SUCCESS,
+    UNPROVEN,
+    UNSUCCESSFUL,
+)
+from patchwright.bot.terminal.interrupts import resume_command, save_partial_patch
+from patchwright.bot.terminal.issue_reference import parse_issue_reference
+from patchwright.bot.terminal.live_display import open_display
+from patchwright.bot.terminal.local_files import (
+    absolute_path,
+    apply_command,
+    check_writable,
+    read_issue,
+    write_patch,
+)
+from patchwright.bot.terminal.output import (
+    outcome_json,
+    print_json,
+    print_stderr,
+    strip_control_chars,
+    tests_table,
+    wrap_text,
+)
+from patchwright.bot.terminal.patch_text import hide_binary_hunks, new_binary_files
+from patchwright.bot.terminal.run_ids import create_run_id, find_run, sanitize_name
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.activity.finish_checks import last_finish
+from patchwright.resolver.activity.summary import find_reached_setting
+from patchwright.resolver.domain import (
+    InputRequired,
+    Issue,
+    Job,
+    Outcome,
+    Patch,
+    Published,
+    Rejected,
+    Repo,
+    Reported,
+    Usage,
+    VerdictKind,
+)
+from patchwright.resolver.errors import LogError, SettingsError, UsageError
+from patchwright.resolver.events import AgentStopped, Trajectory
+from patchwright.resolver.forge import DRY_RUN_URL
+from patchwright.resolver.llm.model_check import check_endpoint, check_models
+from patchwright.resolver.rendering import filters
+from patchwright.resolver.run_limits import is_complete
+from patchwright.resolver.run_log import FileLogStore, Listener
+from patchwright.resolver.settings.connection_check import find_connection_problem
+from patchwright.resolver.settings.settings import Settings, environment_variable
+
+
+async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
+    """Resolves an issue or resumes a run, depending on the command-line options. Returns the exit code."""
+    if options.answer and not options.run:
+        raise UsageError("--answer needs --continue RUN, where RUN is the run that asked the question")
+    if options.include_changes and not options.repo:
+        raise UsageError("--include-changes works only with --repo PATH")
+    if options.run:
+        if options.url or options.repo or options.issue:
+            raise UsageError("--continue RUN works on the issue of that run. Do not pass another issue")
+        return await _resume_run(options, settings)
+    if options.url:
+        if options.repo or options.issue or options.out:
+            raise UsageError("Pass the URL of an issue, or --repo with --issue, not both")
+        repo, number = parse_issue_reference(options.url, settings.github_server_url)
+        job = Job(
+            id=create_run_id(f"{repo.owner}-{repo.name}-{number}"), repo=repo, number=number, requester=None
+        )
+        return await _resolve_on_forge(job, options, settings, Trajectory())
+    if options.repo and not options.issue:
+        raise UsageError("--repo also needs --issue FILE, a file that describes the problem")
+    if options.issue and not options.repo:
+        raise UsageError("--issue also needs --repo PATH, a local git repository")
+    if not options.repo:
+        raise UsageError(
+            "Pass the URL of an issue, or --repo PATH with --issue FILE (see patchwright resolve --help)"
+        )
+    path = absolute_path(options.repo)
+    if options.out:
+        check_writable(Path(options.out))
+    job = Job(
+        id=create_run_id(path.name),
+        repo=Repo(owner="local", name=sanitize_name(path.name)),
+        number=1,
+        requester=None,
+    )
+    return await _resolve_on_disk(job, read_issue(Path(options.issue)), path, options, settings, Trajectory())
+
+
+async def _check_model(settings: Settings) -> None:
+    """Checks the configured models before a sandbox is built."""
+    check_models(settings, composition_root.read_environment())
+    await check_endpoint(settings)
+
+
+async def _check_repository(path: Path, settings: Settings, *, include_changes: bool) -> Patch | None:
+    """Checks that the repository is usable before a sandbox is built. Prints a notice that says whether the run
+    includes uncommitted changes. If the run includes these changes, returns them.
+    """
+    from patchwright.resolver.git import local_repository
+    from patchwright.resolver.git.workspaces import WorkspaceFactory
+
+    composition_root.check_data_directory(settings.data)
+    async with WorkspaceFactory(settings.data / "cache", settings.ca_bundle).local(path) as workspace:
+        if notice := await local_repository.describe_uncommitted_changes(
+            workspace, path, is_included=include_changes
+        ):
+            print_stderr(notice)
+        return await local_repository.read_uncommitted_changes(workspace, path) if include_changes else None
+
+
+async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
+    logs = FileLogStore(settings.data / "runs")
+    run = find_run(options.run, settings.data / "runs")
+    try:
+        earlier = logs.read(run)
+    except LogError as exc:
+        raise UsageError(f"Cannot resume {run}: {exc}") from exc
+    if (started := earlier.run_started) is None:
+        raise UsageError(f"The run {run} ended before its work began. Start a new one")
+    if "://" not in started.source:
+        if earlier.agent_stopped and not earlier.replies():
+            raise UsageError(_describe_unstarted_run(run, earlier, earlier.agent_stopped))
+        if is_complete(earlier) and not options.answer:
+            print_stderr(
+                f"NOTICE: The run {run} is complete: nothing is left to continue. This is its result:"
+            )
+        assert isinstance(started.thread, Issue)
+        return await _resolve_on_disk(
+            started.job, started.thread, Path(started.source), options, settings, earlier
+        )
+    if options.out:
+        raise UsageError(f"--out works only with a local repository; the run {run} opens a pull request")
+    if options.answer:
+        raise UsageError(
+            f"The run {run} asked its question in {started.thread.url}. Answer with a comment there "
+            f"that starts with {settings.mention}"
+        )
+    return await _resolve_on_forge(started.job, options, settings, earlier)
+
+
+def _describe_unstarted_run(run: str, earlier: Trajectory, stopped: AgentStopped) -> str:
+    """Returns why a run without a reply of the model cannot be resumed, and what to do instead."""
+    text = f"The run {run} ended before the model replied, so there is nothing to resume. {stopped.detail}"
+    setting = find_reached_setting(earlier)
+    fix = f"Raise {environment_variable(setting)}, and run" if setting else "Run"
+    return f"{text} {fix} the first command again"
+
+
+async def _resolve_on_forge(
+    job: Job, options: argparse.Namespace, settings: Settings, earlier: Trajectory
+) -> int:
+    from patchwright.bot.errors import WriteAccessMissing
+    from patchwright.bot.github.write_check import with_write_check
+    from patchwright.bot.status_comment import null_reporter
+    from patchwright.resolver.forge import DryRunForge, MaskingForge
+    from patchwright.resolver.pipeline.admission import record_operator_resume
+    from patchwright.resolver.pipeline.resolve import resolve_job
+
+    await _check_model(settings)
+    if problem := await find_connection_problem(settings.github_api_url):
+        raise SettingsError(f"GitHub's API at {problem}. Check the network and GITHUB_API_URL.")
+    show = print_stderr if options.json else print
+    async with (
+        _open_display(options, earlier) as listener,
+        # The forge is opened first, so that a missing token is reported before images are built.
+        composition_root.open_forge(settings) as github,
+        composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
+    ):
+        forge = (
+            DryRunForge(
+                github,
+                lambda title, body: show(f"\n--- {strip_control_chars(title)}\n{strip_control_chars(body)}"),
+            )
+            if options.dry_run
+            else github
+        )
+        with save_partial_patch(job, settings, options):
+            if earlier.run_started and earlier.agent_stopped is None:
+                async with deps.logs.open(job.id, deps.listeners) as log:
+                    await record_operator_resume(job, log)
+            reporter = (
+                null_reporter if options.dry_run else with_write_check(null_reporter, github.write_check)
+            )
+            try:
+                outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), reporter)
+            except WriteAccessMissing as exc:
+                advice = "Grant this access, or pass --dry-run to see the result without publishing it"
+                raise UsageError(f"{exc} {advice}") from exc
+    trajectory = FileLogStore(settings.data / "runs").read(job.id)
+    if options.json:
+        verdict = getattr(outcome, "verdict", None)
+        print_json(outcome_json(job.id, outcome, verdict, trajectory.usage()))
+    else:
+        print(strip_control_chars(_outcome_text(outcome)))
+        print(_cost_and_log_text(job, settings, trajectory.usage()))
+    return _exit_code(outcome, trajectory)
+
+
+async def _resolve_on_disk(
+    job: Job,
+    issue: Issue,
+    path: Path,
+    options: argparse.Namespace,
+    settings: Settings,
+    earlier: Trajectory,
+) -> int:
+    from patchwright.resolver.pipeline.resolve import resolve_local
+
+    await _check_model(settings)
+    changes = None
+    if earlier.run_started is None:
+        changes = await _check_repository(path, settings, include_changes=options.include_changes)
+    if not options.json:
+        settings = await offer_local_sandbox(settings, composition_root.read_environment())
+    async with (
+        _open_display(options, earlier) as listener,
+        composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
+    ):
+        with save_partial_patch(job, settings, options):
+            attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "", changes)
+    if attempt.agent_stopped.reason == "input_required":
+        return _print_question(job, attempt.agent_stopped.detail, trajectory, options)
+    error = attempt.agent_stopped.detail if attempt.agent_stopped.reason == "error" else None
+    diff = attempt.patch.diff.decode("utf-8", errors="surrogateescape")
+    binary_files = new_binary_files(diff)
+    patch_file = write_patch(options.out, attempt.patch)
+    finish = last_finish(trajectory)
+    if options.json:
+        text = attempt.patch.diff.decode("utf-8", errors="replace")
+        summary = finish.model_dump(include={"cause", "change", "testing"}) if finish else None
+        extra: dict[str, Any] = {"summary": summary, "patch": text, "patch_file": patch_file, "error": error}
+        extra |= {"excluded_changes": list(attempt.excluded_changes), "new_binary_files": binary_files}
+        extra["open_points"] = list(attempt.open_points)
+        print_json(outcome_json(job.id, None, attempt.verdict, trajectory.usage(), **extra))
+    else:
+        print(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
+        print(tests_table(attempt.verdict))
+        print(
+            wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary"
+        )
+        for sentence in attempt.open_points:
+            print_stderr(f"NOTICE: {strip_control_chars(sentence)}")
+        for sentence in attempt.excluded_changes:
+            print_stderr(f"NOTICE: Left out of the patch: {strip_control_chars(sentence)}")
+        for name in binary_files:
+            print_stderr(f"NOTICE: The patch adds the binary file {strip_control_chars(name)}")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
+        sys.stdout.flush()
+        if patch_file:
+            print_stderr(f"patch: {patch_file}\napply it with: {apply_command(path, patch_file)}")
+        print_stderr(_cost_and_log_text(job, settings, trajectory.usage()))
+    code = _verdict_exit_code(attempt.verdict.kind, trajectory)
+    if code != SUCCESS and attempt.agent_stopped.reason != "finished" and trajectory.replies():
+        print_stderr(f"resume: {resume_command(job, options)}")
+    if error is not None:
+        print_stderr(f"patchwright: {strip_control_chars(error)}")
+    return code
+
+
+def _summary_text(finish: Finish) -> str:
+    lines = [f"cause: {finish.cause}", f"change: {finish.change}", f"testing: {finish.testing}"]
+    return "\n".join([*lines, *(f"please check: {point}" for point in finish.to_check)])
+
+
+def _printable_diff(diff: str) -> str:
+    """Returns the diff for printing. If the output is a terminal, removes control characters and the content of
+    binary files; otherwise changes nothing.
+    """
+    return strip_control_chars(hide_binary_hunks(diff)) if sys.stdout.isatty() else diff
+
+
+def _open_display(options: argparse.Namespace, earlier: Trajectory) -> AbstractAsyncContextManager[Listener]:
+    environ = composition_root.read_environment()
+    return open_display(sys.stderr, environ, quiet=options.quiet, verbose=options.verbose, earlier=earlier)
+
+
+def _cost_and_log_text(job: Job, settings: Settings, usage: Usage) -> str:
+    """Returns a text with the cost of the run and the path of the run's log."""
+    steps = f"{usage.steps} step{'' if usage.steps == 1 else 's'}"
+    duration, cost = filters.format_duration(usage.seconds), filters.format_usage(usage)
+    totals = ", ".join(filter(None, (duration, steps, f"{usage.tokens:,} tokens", cost)))
+    return f"total: {totals}\nlog: {settings.data / 'runs' / job.id}\nview: patchwright view {job.id}"
+
+
+def _print_question(job: Job, question: str, trajectory: Trajectory, options: argparse.Namespace) -> int:
+    """Prints the agent's question and how to answer it."""
+    if options.json:
+        print_json(outcome_json(job.id, InputRequired(url="", question=question), None, trajectory.usage()))
+    else:
+        print(f"question: {strip_control_chars(question)}")
+    print_stderr(f"Answer with: {resume_command(job, options)} --answer TEXT")
+    return INPUT_REQUIRED
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    match outcome:
+        case Published(url=url, draft=draft, verdict=verdict):
+            title = "draft pull request" if draft else "pull request"
+            return f"{title}: {_url_text(url)}\nverdict: {verdict.kind}. {verdict.reason}"
+        case Reported(url=url, reason=reason, branch=branch):
+            saved = f"\nthe changes are on the branch {branch}" if branch else ""
+            return f"no pull request: {reason}{saved}\ncomment: {_url_text(url)}"
+        case InputRequired(url=url, question=question):
+            return f"question: {question}\ncomment: {_url_text(url)}"
+        case Rejected(explanation=explanation):
+            return f"rejected: {explanation}"
+
+
+def _url_text(url: str) -> str:
+    return "none (dry run)" if url == DRY_RUN_URL else url
+
+
+def _exit_code(outcome: Outcome, trajectory: Trajectory) -> int:
+    match outcome:
+        case Published():
+            return SUCCESS
+        case Rejected():
+            return REJECTED
+        case InputRequired():
+            return INPUT_REQUIRED
+        case Reported():
+            return _failure_exit_code(trajectory)
+
+
+def _verdict_exit_code(kind: VerdictKind, trajectory: Trajectory) -> int:
+    if kind == "fixed":
+        return SUCCESS
+    if kind in ("conditional", "unproven", "untested"):
+        return UNPROVEN
+    return _failure_exit_code(trajectory)
+
+
+def _failure_exit_code(trajectory: Trajectory) -> int:
+    return ERROR if trajectory.agent_stopped and trajectory.agent_stopped.reason == "error" else UNSUCCESSFUL

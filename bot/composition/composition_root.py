@@ -1,0 +1,400 @@
+"""The composition root: the only module that reads the environment and chooses implementations."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from patchwright.bot.credentials import collect_secrets, read_private_key
+from patchwright.bot.setup import credential_key, credential_store
+from patchwright.resolver.errors import ForgeError, SettingsError, Unauthorized
+from patchwright.resolver.llm.model_check import check_endpoint, check_models
+from patchwright.resolver.settings.settings import (
+    FALLBACK_VARIABLES,
+    SENSITIVE_SETTINGS,
+    Settings,
+    build_settings,
+    name_sources,
+    parse_environment,
+    read_fallback_variables,
+    read_toml,
+)
+
+if TYPE_CHECKING:  # These slow imports are deferred, so that an invalid setting is reported at once.
+    from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+    from patchwright.bot.github.forge import GitHubForge
+    from patchwright.bot.write_limiter import WriteLimiter
+    from patchwright.resolver.run.dependencies import RunDependencies
+    from patchwright.resolver.run_log import Listener
+
+CONFIG_FILE = "patchwright.toml"
+IMAGE_VARIABLES = (
+    "PATCHWRIGHT_IMAGE",
+    "PATCHWRIGHT_CA_BUNDLE",
+    "PATCHWRIGHT_PACKAGE_INDEX",
+    *FALLBACK_VARIABLES,
+)
+
+
+def select_variables(environ: Mapping[str, str], names: tuple[str, ...]) -> Mapping[str, str]:
+    """Returns the variables with these names."""
+    return {name: environ[name] for name in names if name in environ}
+
+
+def read_environment() -> Mapping[str, str]:
+    """Returns a copy of the process environment."""
+    return dict(os.environ)
+
+
+def read_settings(
+    overrides: Mapping[str, Any], environ: Mapping[str, str], config: Path | None, directory: Path | None
+) -> Settings:
+    """Loads the settings from saved setup data, the settings file, the environment and `overrides`, in this
+    order. Each source overrides the earlier ones.
+
+    `config` is the settings file; None means `patchwright.toml` in `directory`. If `directory` is None, reads
+    neither `patchwright.toml` nor saved setup data. A workflow passes None, because its checkout is not trusted.
+    Raises SettingsError if a value is invalid.
+    """
+    values: dict[str, Any] = {"data": default_data_directory(environ), **read_fallback_variables(environ)}
+    from_file = read_toml(config) if config else _read_config_file(directory) if directory else {}
+    from_environment = parse_environment(environ)
+    from_options = {key: value for key, value in overrides.items() if value is not None}
+    values |= {**from_file, **from_environment, **from_options}
+    file = config or (directory or Path()) / CONFIG_FILE
+    sources = name_sources(str(file), from_file, from_environment, from_options)
+    if directory:
+        values = credential_store.add_saved_settings(values)
+    return build_settings(values, sources)
+
+
+def _read_config_file(directory: Path) -> dict[str, Any]:
+    path = directory / CONFIG_FILE
+    if not path.is_file():
+        return {}
+    values = read_toml(path)
+    inside_repository = any((parent / ".git").exists() for parent in (directory, *directory.parents))
+    if inside_repository and (sensitive := sorted(SENSITIVE_SETTINGS & values.keys())):
+        raise SettingsError(
+            f"{path} is in a git repository and sets {sensitive[0]}, which controls where credentials are sent, "
+            f"what leaves the sandbox, or whether there is one. If you trust the file, pass --config {CONFIG_FILE}"
+        )
+    return values
+
+
+def default_data_directory(environ: Mapping[str, str]) -> Path:
+    """Returns the default directory for runs and caches.
+
+    Source: specifications.freedesktop.org/basedir-spec
+    """
+    base = environ.get("XDG_DATA_HOME") or str(
+        Path(environ.get("HOME") or "~").expanduser() / ".local" / "share"
+    )
+    return Path(base) / "patchwright"
+
+
+def check_data_directory(data: Path, setting_name: str = "PATCHWRIGHT_DATA") -> None:
+    """Creates the data directory and tests that it is writable. Raises SettingsError if this fails."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)  # it contains clones of private repositories
+        with tempfile.TemporaryFile(dir=data):
+            pass
+    except OSError as exc:
+        raise SettingsError(
+            f"Cannot write to {data}, where runs are stored ({exc.strerror}). "
+            f"Make it writable for this user, or set {setting_name} to another directory."
+        ) from exc
+
+
+# --- run dependencies ---------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def build_run_dependencies(
+    settings: Settings,
+    *,
+    notify: Callable[[str], object],
+    listeners: tuple["Listener", ...] = (),
+    prepare_sandboxes: bool = True,
+) -> AsyncIterator["RunDependencies"]:
+    """Yields the RunDependencies of a run, and closes the sandboxes at the end.
+
+    If `prepare_sandboxes` is True, the sandboxes are ready to use. If it is False, the caller must prepare
+    them. `notify` receives messages about slow steps and fallbacks. Raises SettingsError, EngineUnavailable
+    or ImageUnavailable before any work is done.
+    """
+    check_models(settings, read_environment())
+    if prepare_sandboxes:  # A worker prepares its sandboxes before there is a job, so each job checks this.
+        await check_endpoint(settings)
+    check_data_directory(settings.data)
+    from patchwright.bot.composition.model_factory import build_models, build_transcriber
+    from patchwright.bot.composition.sandbox_factory import build_ready_sandboxes, build_sandboxes
+    from patchwright.resolver.git.workspaces import WorkspaceFactory
+    from patchwright.resolver.rendering.jinja_templates import set_template_directory
+    from patchwright.resolver.run.dependencies import RunDependencies
+    from patchwright.resolver.run_log import FileLogStore
+    from patchwright.resolver.sandbox.secret_injection import load_secret_sources, read_secrets_file
+    from patchwright.resolver.secrets import MaskingFilter
+    from patchwright.resolver.security.risk_plugins import check_plugins
+
+    set_template_directory(settings.templates)
+    check_plugins(settings)
+    read_secrets_file(settings.secrets_file)
+    secrets = collect_secrets(settings, read_environment())
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(MaskingFilter(secrets))
+    sandboxes = (
+        await build_ready_sandboxes(settings, read_environment(), notify)
+        if prepare_sandboxes
+        else build_sandboxes(settings, read_environment(), notify)
+    )
+    models = build_models(settings, secrets=secrets)
+    try:
+        yield RunDependencies(
+            settings=settings,
+            model=models.act,
+            purpose_models=models,
+            choose_models=lambda name: build_models(settings, name, secrets),
+            transcription=build_transcriber(settings),
+            get_repo_secrets=lambda repo: load_secret_sources(
+                settings.secrets_file, repo, read_environment()
+            ),
+            sandboxes=sandboxes,
+            workspaces=WorkspaceFactory(settings.data / "cache", settings.ca_bundle),
+            logs=FileLogStore(settings.data / "runs"),
+            secrets=secrets,
+            listeners=listeners,
+        )
+    finally:
+        await sandboxes.close()
+
+
+# --- GitHub -------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def open_forge(
+    settings: Settings, pace: "RequestPolicy | None" = None, write_limiter: "WriteLimiter | None" = None
+) -> AsyncIterator["GitHubForge"]:
+    """Opens the GitHub client. Raises SettingsError if neither an App nor a token is configured."""
+    from patchwright.bot.github.auth import RequestPolicy
+    from patchwright.bot.github.forge import GitHubForge
+
+    async with GitHubForge(
+        _github_access(settings),
+        api_url=settings.github_api_url,
+        graphql_url=settings.github_graphql_url,
+        server_url=settings.github_server_url,
+        ca_bundle=settings.ca_bundle,
+        policy=pace or RequestPolicy(write_interval=settings.github_write_interval),
+        write_limiter=write_limiter,
+    ) as forge:
+        yield forge
+
+
+def _github_access(settings: Settings) -> "AppAuth | TokenAuth":
+    from patchwright.bot.github.auth import AppAuth, TokenAuth
+    from patchwright.resolver.security.patch_policy import allows_workflows
+
+    if settings.app_id and (key := read_private_key(settings)):
+        return AppAuth(settings.app_id, key, allows_workflows(settings.allowed_paths))
+    if settings.app_id:
+        raise SettingsError(
+            "PATCHWRIGHT_APP_ID is set, but PATCHWRIGHT_PRIVATE_KEY and PATCHWRIGHT_PRIVATE_KEY_FILE are not. "
+            "Set one of them to the App's private key (PEM)."
+        )
+    if settings.github_token:
+        return TokenAuth(settings.github_token)
+    raise SettingsError(
+        "GITHUB_TOKEN is not set. Set it to a token that can write contents, issues and pull requests of the "
+        "repository, or set PATCHWRIGHT_APP_ID and PATCHWRIGHT_PRIVATE_KEY_FILE. "
+        "`patchwright serve` can create the App for you."
+    )
+
+
+# --- server and worker --------------------------------------------------------------------------------------
+
+
+async def start_server(
+    settings: Settings,
+    reload_settings: Callable[[], Settings],
+    worker_command: Sequence[str],
+    probe_command: Sequence[str],
+    prepare_command: Sequence[str],
+    host: str,
+    port: int,
+) -> bool:
+    """Runs the receiver and a worker process until a stop signal. Returns True if the signal was Ctrl-C.
+
+    If no GitHub identity is configured, runs the setup pages first. Then `reload_settings` reads the settings
+    that the setup saved. `worker_command` starts a worker, `probe_command` tests a model, and
+    `prepare_command` builds images. Raises WorkerFailed if the first worker does not start.
+    """
+    from patchwright.bot.http_server import open_listener
+    from patchwright.bot.setup.bootstrap import is_setup_needed, run_setup, welcome_routes
+    from patchwright.bot.setup.image_preparation import prepare_images
+    from patchwright.bot.web.server import require_webhook_secret, run_server
+
+    welcome_apps = None
+    credential_store.encrypt_clear_text(settings.data, credential_key.key_settings(settings))
+    if not is_setup_needed(settings):
+        # Checked first, so that a missing setting is reported even if the port is in use.
+        require_webhook_secret(settings)
+        check_data_directory(settings.data)
+    if worker_command and settings.model is not None:
+        check_models(settings, read_environment())
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(open_listener(host, port))
+        if is_setup_needed(settings):
+            images = await stack.enter_async_context(prepare_images(prepare_command, read_environment()))
+            setup_result = await run_setup(settings, listener, probe_command, read_environment(), images)
+            if isinstance(setup_result, signal.Signals):
+                return setup_result == signal.SIGINT
+            settings = reload_settings()
+            welcome_apps = welcome_routes(settings, setup_result, images)
+        worker_environment = {**read_environment(), "PATCHWRIGHT_POLL": "true" if settings.poll else "false"}
+        stop_signal = await run_server(
+            settings,
+            worker_command,
+            worker_environment,
+            host=host,
+            port=port,
+            secrets=collect_secrets(settings, read_environment()),
+            listener=listener,
+            extra_apps=welcome_apps,
+        )
+    return stop_signal == signal.SIGINT
+
+
+async def start_worker(settings: Settings, notify: Callable[[str], object], *, exclusive: bool) -> bool:
+    """Processes jobs from the configured Redis until a stop signal. Returns True if the signal was Ctrl-C.
+    `exclusive` means that no other worker uses this Redis.
+    """
+    from patchwright.bot.composition.sandbox_factory import prepare_sandboxes
+    from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
+    from patchwright.bot.github.start_labels import StartLabels
+    from patchwright.bot.github.write_check import with_write_check
+    from patchwright.bot.jobs import JobResult
+    from patchwright.bot.observe.archive import Archiver, open_archive
+    from patchwright.bot.observe.run_index import index_result, keep_index_complete, with_run_index
+    from patchwright.bot.observe.tracing import build_tracer
+    from patchwright.bot.reconcile.reconciler_factory import open_reconciler
+    from patchwright.bot.redis.arq_queue import ArqQueue
+    from patchwright.bot.redis.comment_outbox import open_outbox
+    from patchwright.bot.redis.connection import wait_for_redis
+    from patchwright.bot.redis.counters import Counters
+    from patchwright.bot.redis.engine_health import EngineHealth, report_after_sweep
+    from patchwright.bot.redis.leader_lease import LeaderLease
+    from patchwright.bot.redis.quotas import Quotas
+    from patchwright.bot.redis.shared_run_index import SharedRunIndex
+    from patchwright.bot.redis.shared_run_log import SharedLogStore, raise_no_archive
+    from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
+    from patchwright.bot.run_messages import RunMessages
+    from patchwright.bot.status_comment import comment_reporter, report_failure
+    from patchwright.bot.usage_report import build_usage_report
+    from patchwright.bot.worker.daily_limits import with_daily_limits
+    from patchwright.bot.worker.pull_request_outcomes import OwnPullRequests
+    from patchwright.bot.worker.worker_process import require_redis_url, run_worker
+    from patchwright.bot.write_limiter import PriorityForge
+    from patchwright.resolver.domain import JobId, Usage
+    from patchwright.resolver.errors import LogError
+    from patchwright.resolver.forge import MaskingForge
+    from patchwright.resolver.llm.litellm import preload_litellm
+    from patchwright.resolver.pipeline.admission import find_early_rejection
+    from patchwright.resolver.pipeline.resolve import resolve_job
+    from patchwright.resolver.run_log import FileLogStore
+    from patchwright.runtime.docker.reaper import sweep_periodically
+
+    redis_url = require_redis_url(settings)
+    async with contextlib.AsyncExitStack() as stack:
+        # The GitHub credentials are checked first, so that missing ones are reported before images are built.
+        write_limiter = SharedWriteLimiter(redis_url)
+        stack.push_async_callback(write_limiter.close)
+        github = await stack.enter_async_context(open_forge(settings, write_limiter=write_limiter))
+        await wait_for_redis(redis_url, notify)
+        await check_github_identity(github, notify)
+        outbox = await stack.enter_async_context(open_outbox(redis_url, github))
+        reconciler = await stack.enter_async_context(open_reconciler(settings, github, outbox=outbox))
+        local_logs, archive = FileLogStore(settings.data / "runs"), open_archive(settings)
+        logs = SharedLogStore(local_logs, redis_url, archive.read if archive else raise_no_archive)
+        counters = Counters(redis_url, settings.metrics_label)
+        quotas, queue = Quotas(redis_url), ArqQueue(redis_url)
+        leader_lease, runs = LeaderLease(redis_url), SharedRunIndex(redis_url)
+        engines = EngineHealth(redis_url)
+        for store in (logs, counters, quotas, queue, leader_lease, runs, engines):
+            stack.push_async_callback(store.close)
+        deps = await stack.enter_async_context(
+            build_run_dependencies(settings, notify=notify, prepare_sandboxes=False)
+        )
+        masked = MaskingForge(github, deps.secrets.mask)
+        deps = replace(deps, logs=logs, get_new_messages=RunMessages(queue, masked).fetch_new)
+        reporter = with_write_check(comment_reporter(masked, settings), github.write_check)
+        reporter = with_run_index(reporter, runs)
+        access = AppPermissions(github.rest, leader_lease)
+        tracer = build_tracer(read_environment(), logs.read, settings.metrics_label)
+        stack.push_async_callback(tracer.close)
+        # Importing LiteLLM takes 2 s. Preloading it spares the first job this delay.
+        preloading = asyncio.create_task(preload_litellm())
+        sweeping = asyncio.create_task(sweep_periodically(report_after_sweep(deps.sandboxes.sweep, engines)))
+        archiving = asyncio.create_task(Archiver(logs, local_logs, archive).run())
+        indexing = asyncio.create_task(keep_index_complete(runs, settings.data / "runs", archive))
+
+        async def prepare() -> None:
+            await prepare_sandboxes(deps.sandboxes, settings)
+            await engines.report()
+
+        def read_usage(job: JobId) -> Usage:
+            try:
+                return logs.read(job).usage()
+            except LogError:  # The job has no log yet.
+                return Usage()
+
+        async def on_result(job: JobId, result: JobResult) -> Usage:
+            tracer.send_trace(job, result)
+            report = await asyncio.to_thread(build_usage_report, job, logs.read)
+            await counters.record_result(job, result, report)
+            await index_result(job, result, runs, queue)
+            return report.usage
+
+        stop_signal = await run_worker(
+            settings,
+            with_daily_limits(
+                require_permissions(
+                    tracer.track_start(lambda job: resolve_job(job, deps, masked, reporter)), access, masked
+                ),
+                *(quotas, masked, settings, read_usage),
+            ),
+            lambda job, error: report_failure(masked, job, error, deps),
+            prepare=prepare,
+            on_result=on_result,
+            watcher=reconciler,
+            pull_requests=OwnPullRequests(github.rest, github, counters, settings.branch_prefix),
+            access=access,
+            forge=PriorityForge(github),
+            checks_forge=github,
+            labels=StartLabels(github.rest, settings, leader_lease),
+            find_rejection=partial(find_early_rejection, forge=masked, logs=logs, settings=settings),
+            exclusive=exclusive,
+        )
+        for background in (sweeping, archiving, indexing):
+            background.cancel()
+        await preloading
+        await asyncio.gather(sweeping, archiving, indexing, return_exceptions=True)
+    return stop_signal == signal.SIGINT
+
+
+async def check_github_identity(github: "GitHubForge", notify: Callable[[str], object]) -> None:
+    """Checks the GitHub credentials. Raises Unauthorized if they are invalid. Reports other failures to `notify`."""
+    try:
+        await github.verify_credentials()
+    except Unauthorized:
+        raise
+    except ForgeError as exc:  # not fatal: GitHub may respond again before the first delivery arrives
+        notify(f"NOTICE: The GitHub credentials could not be checked: {exc}")

@@ -1,0 +1,1 @@
+"""Triggers: who may start, stop or change a job, and what follows from a delivery."""

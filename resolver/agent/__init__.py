@@ -1,0 +1,1 @@
+"""The agent: its loop, its messages, and the shortening of long conversations."""

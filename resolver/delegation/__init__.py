@@ -1,0 +1,1 @@
+"""Tools that start other agents: investigators, micro agents and the browsing agent."""

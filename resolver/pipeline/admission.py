@@ -1,0 +1,338 @@
+"""Decides whether a job may run, and whether it resumes or repeats an earlier run."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Literal
+
+from patchwright.resolver.branch_names import make_branch_names
+from patchwright.resolver.command_parser import Request
+from patchwright.resolver.domain import InputRequired, Issue, Job, JobId, PullRequest, Rejected, Thread
+from patchwright.resolver.errors import LogError
+from patchwright.resolver.events import JobCompleted, Message, Trajectory
+from patchwright.resolver.forge import Forge, RepoFacts, can_trigger
+from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.pipeline.publish import post_comment
+from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
+from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.request import plan_texts
+from patchwright.resolver.request.option_limits import check_options
+from patchwright.resolver.review_threads import list_open_threads
+from patchwright.resolver.run.repo_config import read_repo_config
+from patchwright.resolver.run_limits import was_stopped
+from patchwright.resolver.run_log import LogStore, RunLog
+from patchwright.resolver.run_task import get_proposed_plan, get_task, is_question
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.text.untrusted import quote
+
+logger = logging.getLogger(__name__)
+
+MAX_CLOCK_SKEW = timedelta(seconds=5)  # Maximum difference between GitHub's clock and this machine's clock.
+
+
+async def check_admission(
+    job: Job, thread: Thread, facts: RepoFacts, forge: Forge, settings: Settings
+) -> Rejected | None:
+    """Returns why the job must not run, or None if it may run.
+
+    The requester's permission is looked up by numeric user ID. A label alone proves no write access, because
+    people with triage permission can add labels, too.
+    """
+    is_pull = isinstance(thread, PullRequest)
+    if facts.archived or thread.locked:  # In this case, no reply can be posted.
+        return Rejected(
+            explanation=reply_texts.render_rejection_reason("archived" if facts.archived else "locked", job)
+        )
+    if not thread.open:
+        return Rejected(
+            explanation=reply_texts.render_rejection_reason("closed_pull" if is_pull else "closed", job)
+        )
+    if job.label is not None and thread.labels is not None and not has_label(thread.labels, job.label):
+        return Rejected(explanation=reply_texts.render_rejection_reason("unlabeled", job))
+    if not await can_trigger(job, forge):
+        return Rejected(explanation=reply_texts.render_rejection_reason("permission", job))
+    # A job from the command line has no requester; its operator gets the error from the clone.
+    if facts.empty and job.requester is not None:
+        return Rejected(explanation=reply_texts.render_rejection_reason("empty", job))
+    problem = _find_command_problem(job, thread, settings)
+    return Rejected(explanation=problem) if problem else None
+
+
+def _find_command_problem(job: Job, thread: Thread, settings: Settings) -> str | None:
+    """Returns why the command makes no sense in this thread, or None if it may run."""
+    request = job.request
+    if request.error:
+        return plan_texts.render_invalid_command(request.error)
+    if problem := check_options(request.options, settings):
+        return problem
+    if request.verb in ("rebase", "run-ci") and not isinstance(thread, PullRequest):
+        return reply_texts.render_rejection_reason("pull_only", job)
+    if request.verb == "setup" and isinstance(thread, PullRequest):
+        return reply_texts.render_rejection_reason("issue_only", job)
+    if request.verb == "retry" and isinstance(thread, Issue) and not _has_request(job, thread, settings):
+        return reply_texts.render_rejection_reason("no_run", job)
+    is_empty_request = request.verb == "retry" or (request.verb == "work" and not request.text)
+    if isinstance(thread, PullRequest) and is_empty_request and not list_open_threads(thread):
+        return reply_texts.render_rejection_reason("nothing_asked", job)
+    return None
+
+
+async def find_early_rejection(
+    job: Job, forge: Forge, logs: LogStore, settings: Settings, *, has_active_run: bool
+) -> str | None:
+    """Checks whether a command can be rejected before a worker takes the job. Returns the reason, or None if
+    the command is not rejected yet.
+
+    `has_active_run` is True if the thread has queued or running jobs. In that case, `go`, `resume` and `retry`
+    are not rejected yet, because they refer to the run that ends last. Reads the thread only if the command
+    depends on it. May raise ForgeError.
+    """
+    request = job.request
+    if problem := check_options(request.options, settings):
+        return problem
+    depends_on_runs = request.verb in ("go", "resume", "retry")
+    if request.verb not in ("rebase", "run-ci", "setup") and (has_active_run or not depends_on_runs):
+        return None
+    thread = await forge.get_thread(job)
+    if not thread.open or thread.locked:
+        return None
+    if problem := _find_command_problem(job, thread, settings):
+        return problem
+    found = await find_run_to_resume(job, thread, Trajectory(), logs, settings.plan_expiry_days)
+    return found.explanation if isinstance(found, Rejected) else None
+
+
+async def find_open_pull_request(
+    job: Job, workspace: Workspace, forge: Forge, settings: Settings, title: str
+) -> PullRequest | None:
+    """Returns our open pull request for the issue with this title if a comment requests more work on the issue.
+
+    A new run would start without that pull request, and open another one with the same change. A label, or a
+    comment that names a base branch, starts such a run on purpose.
+    """
+    request = job.request
+    if request.verb != "work" or not request.text or request.options.base:
+        return None
+    template = (await read_repo_config(workspace.config_source)).config.branch or settings.branch
+    branch, _ = make_branch_names(template, settings.branch_prefix, job.number, title, job.id)
+    pull = await forge.find_pull_request(job.repo, branch)
+    return pull if pull and pull.trusted else None
+
+
+def has_label(labels: Iterable[str], name: str) -> bool:
+    """Returns True if the name is among the labels. Ignores letter case, as GitHub does."""
+    return name.casefold() in map(str.casefold, labels)
+
+
+def _has_request(job: Job, issue: Issue, settings: Settings) -> bool:
+    """Returns True if the issue may contain an earlier request that the command `retry` can repeat."""
+    if job.retry_of is not None or issue.reported_runs or issue.labels is None:
+        return True
+    texts = [(issue.body, issue.trusted), *((one.body, one.trusted) for one in issue.comments)]
+    mentions = sum(is_trusted and settings.mention in body for body, is_trusted in texts)
+    return has_label(issue.labels, settings.label) or mentions > 1
+
+
+async def reject_job(
+    job: Job, explanation: str, facts: RepoFacts | None, forge: Forge, log: RunLog
+) -> Rejected:
+    """Posts the rejection once and completes the job. If the requester could not read the reply, the
+    rejection is only logged.
+
+    `facts` is None if the thread no longer exists or is not accessible.
+    """
+    comment_url = ""
+    if facts is not None and await _can_read_reply(job, facts, forge):
+        comment_url = await post_comment(job, forge, reply_texts.render_rejection(explanation))
+    if not comment_url:
+        logger.warning("rejection not posted", extra={"job": job.id, "reason": explanation})
+    await log.append(JobCompleted(outcome=(rejected := Rejected(explanation=explanation))))
+    return rejected
+
+
+async def _can_read_reply(job: Job, facts: RepoFacts, forge: Forge) -> bool:
+    """Returns True if the requester can read a reply."""
+    if job.requester is None or not facts.private:
+        return True
+    return await forge.get_permission(job.repo, job.requester) != "none"
+
+
+async def expand_retry(job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore) -> Job:
+    """Returns the job with its full command. The command `retry` is replaced with the request of the earlier
+    run. The work then starts again from the beginning.
+    """
+    if job.request.verb != "retry":
+        return job
+    if trajectory.run_started:
+        return job.model_copy(update={"command": trajectory.run_started.job.command})
+    retried = await _retried_request(job, thread, logs)
+    if retried is None:
+        return job
+    options = job.request.options.override(retried.options).as_text
+    return job.model_copy(update={"command": f"{options} {retried.text}".strip() or job.command})
+
+
+async def _retried_request(job: Job, thread: Thread, logs: LogStore) -> Request | None:
+    """Returns the request of the run that the command `retry` refers to, or None if there is no such run."""
+    if job.retry_of is not None:
+        with contextlib.suppress(LogError):  # The log is on another machine or was removed.
+            started = (await asyncio.to_thread(logs.read, job.retry_of)).run_started
+            if started is not None and (started.job.number, started.job.repo) == (job.number, job.repo):
+                return started.job.request
+    async for _, _, work in _iter_runs(job, thread, logs):
+        if work.run_started is not None:
+            return work.run_started.job.request
+    return None
+
+
+async def find_run_to_resume(
+    job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore, expiry_days: float
+) -> JobId | Rejected | None:
+    """Returns the earlier run that this trigger continues, or None if the trigger starts a new run. The earlier
+    run is the last run in the thread, if it waits for an answer or for the approval of its plan.
+
+    The command `resume` also continues a run that was stopped. Returns Rejected in two cases:
+
+    - The command `go` approves a plan that is older than `expiry_days`.
+    - The command is `go` or `resume` without further text, and there is no run to continue.
+    """
+    if trajectory.run_resumed:
+        return trajectory.run_resumed.run
+    request = job.request
+    if trajectory.run_started or request.verb not in ("go", "resume", "plan", "work") or not request.text:
+        return None
+    async for name, last, work in _iter_runs(job, thread, logs):
+        if get_task(work) in ("explain", "setup") and request.verb != "resume":
+            continue  # There may be other commands between a plan and its approval.
+        outcome = last.job_completed.outcome if last.job_completed else None
+        if isinstance(outcome, InputRequired) and get_task(work) == "plan":
+            if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=expiry_days):
+                return name
+            return (
+                Rejected(explanation=reply_texts.render_rejection_reason("old_plan", job))
+                if request.verb == "go"
+                else None
+            )
+        is_answer = isinstance(outcome, InputRequired) and request.verb != "plan"
+        if is_answer or (request.verb == "resume" and was_stopped(work)):
+            return name
+        break
+    if request.verb in ("go", "resume") and not request.remainder:
+        return Rejected(
+            explanation=reply_texts.render_rejection_reason(
+                "no_plan" if request.verb == "go" else "not_stopped", job
+            )
+        )
+    return None
+
+
+async def _iter_runs(
+    job: Job, thread: Thread, logs: LogStore
+) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
+    """Yields a tuple for each job that reported in the thread, latest first. The tuple contains the ID of the
+    run, the log of the job, and the log of the run.
+
+    Usually, the run is the job's own. If the job continued an earlier run, it is the earlier run.
+    """
+    for run in reversed(thread.reported_runs):
+        try:
+            last = await asyncio.to_thread(logs.read, JobId(run))
+            # If the job resumed an earlier run, the log of the earlier run contains the work.
+            name = last.run_resumed.run if last.run_resumed else JobId(run)
+            work = await asyncio.to_thread(logs.read, name) if last.run_resumed else last
+        except LogError:
+            continue  # The log is on another machine or was removed.
+        if last.job_completed and isinstance(last.job_completed.outcome, Rejected):
+            continue
+        if work.run_started and (work.run_started.job.number, work.run_started.job.repo) != (
+            job.number,
+            job.repo,
+        ):
+            return
+        yield name, last, work
+
+
+async def find_duplicate(
+    job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore
+) -> Literal["already_read", "already_done"] | None:
+    """Returns how an earlier run has already handled this trigger. Returns None if no run has handled it."""
+    if trajectory.entries or job.id in thread.reported_runs:
+        return None
+    if await _was_delivered_to_run(job, thread, logs):
+        return "already_read"
+    return "already_done" if await _was_covered(job, thread, logs) else None
+
+
+async def _was_delivered_to_run(job: Job, thread: Thread, logs: LogStore) -> bool:
+    """Returns True if a run of this thread got this trigger's comment as a message while the run was in
+    progress.
+
+    The queue also stores this fact. The logs are read because the queue may have been cleared.
+    """
+    if job.request.verb != "work" or not job.command:
+        return False
+    for run in thread.reported_runs:
+        with contextlib.suppress(LogError):  # The log is on another machine or was removed.
+            log = await asyncio.to_thread(logs.read, JobId(run))
+            if any(isinstance(event, Message) and event.trigger_id == job.id for event in log):
+                return True
+    return False
+
+
+async def _was_covered(job: Job, thread: Thread, logs: LogStore) -> bool:
+    """Returns True if the latest run of the thread did the same work and was in progress when this request
+    was made. See `Job.is_covered_by`.
+    """
+    if job.snapshot is None or isinstance(thread, PullRequest):
+        return False
+    async for _, last, work in _iter_runs(job, thread, logs):
+        if work.run_started and not is_question(work):
+            is_covered = (
+                job.is_covered_by(work.run_started.job) and get_task(work) == "work" and not was_stopped(work)
+            )
+            return is_covered and last.entries[-1].timestamp > job.snapshot.taken_at + MAX_CLOCK_SKEW
+    return False
+
+
+async def record_operator_resume(job: Job, log: RunLog, answer: str = "") -> None:
+    """Logs the message of an operator who continues a run on the command line. The message contains the
+    answer to the agent's question, if there is one. If the run was stopped, its limits count only the work
+    after this message.
+
+    Logs nothing if the agent has stopped but its patch must still be verified.
+    """
+    last = log.trajectory
+    is_stopped = was_stopped(last) and (last.agent_stopped is None or last.verdict is not None)
+    if (answer or is_stopped) and (
+        message := build_resume_message(job, last, Request("work", answer, answer))
+    ):
+        await log.append(message)
+
+
+def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> Message | None:
+    """Returns the message with which the agent of an earlier run continues its work.
+
+    Returns None if the agent has nothing more to do, even if the work must still be verified and published.
+    """
+    stopped = trajectory.agent_stopped
+    make_message = partial(Message, trigger_id=job.id, options=request.options)
+    if stopped and stopped.reason == "input_required":
+        if get_task(trajectory) == "plan" and request.verb == "go":
+            comment = quote(request.remainder, COMMENT_LIMIT)
+            return make_message(
+                text=plan_texts.render_plan_approval(job, comment), source="comment", approves_plan=True
+            )
+        comment = quote((request.verb == "plan" and request.remainder) or request.text, COMMENT_LIMIT)
+        render = (
+            plan_texts.render_plan_feedback if get_proposed_plan(trajectory) else prompt_texts.render_answer
+        )
+        return make_message(text=render(job, comment), source="comment")
+    if not was_stopped(trajectory) or (stopped and stopped.reason == "finished"):
+        return None
+    stop_reason = stopped.detail if stopped else "The program was stopped before the work was complete."
+    comment = quote(request.remainder if request.verb == "resume" else request.text, COMMENT_LIMIT)
+    return make_message(text=prompt_texts.render_resumed_by(job, stop_reason, comment), source="resume")

@@ -1,0 +1,290 @@
+"""Builds the agent of a run: its sandbox with all wrappers, its tools with the risk policy, its limits and
+its models.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from patchwright.resolver import run_limits
+from patchwright.resolver.actions import Browse, SubagentResult
+from patchwright.resolver.agent.agent import Agent
+from patchwright.resolver.agent.condenser import (
+    ContextPolicy,
+    MaskingCondenser,
+    PipelineCondenser,
+    SummarizingCondenser,
+)
+from patchwright.resolver.delegation.browse_tool import BrowseTool
+from patchwright.resolver.delegation.delegate_tool import EXCLUDED_TOOLS, DelegateTool, build_report_tools
+from patchwright.resolver.delegation.micro_agents import build_micro_agent_tools
+from patchwright.resolver.delegation.subagents import SubagentLauncher
+from patchwright.resolver.domain import Job, Patch, PullRequest
+from patchwright.resolver.events import AuxiliaryModelCall, Message, ReplyUsage, ToolCall, Trajectory
+from patchwright.resolver.git.tree_transfer import fingerprint_tree
+from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.llm.token_estimate import max_context_tokens
+from patchwright.resolver.run.dependencies import RunDependencies
+from patchwright.resolver.run_events import NetworkAccess
+from patchwright.resolver.run_limits import Limits
+from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.run_task import began_with_plan, get_task
+from patchwright.resolver.sandbox.deadline import DeadlineSandbox, get_remaining_seconds
+from patchwright.resolver.sandbox.multimodal import MultimodalModels, MultimodalSandbox
+from patchwright.resolver.sandbox.secret_injection import SecretInjectingSandbox
+from patchwright.resolver.sandbox.session import SandboxSession
+from patchwright.resolver.secrets import MaskingSandbox
+from patchwright.resolver.security.risk import RiskAnalyzer, RuleAnalyzer, ThresholdPolicy
+from patchwright.resolver.security.risk_plugins import load_analyzer, load_policy
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.skills.skills import RepoSkills
+from patchwright.resolver.tools.control_tools import build_control_tools
+from patchwright.resolver.tools.entry_point_tools import load_entry_point_tools
+from patchwright.resolver.tools.masking_tool import MaskingTool
+from patchwright.resolver.tools.mcp import connect_mcp_tools
+from patchwright.resolver.tools.mcp_transport import McpConnector
+from patchwright.resolver.tools.plan_mode import apply_plan_mode
+from patchwright.resolver.tools.policy_tools import PolicyTool, SelfRatingAnalyzer
+from patchwright.resolver.tools.read_skill_tool import build_skill_tools
+from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.search_web_tool import build_search_tools
+from patchwright.resolver.tools.tool import Tool, ToolRegistry
+from patchwright.runtime.features import SandboxFeature
+from patchwright.runtime.sandbox import Sandbox, Sandboxes
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AgentSetup:
+    """An agent with its sandbox."""
+
+    agent: Agent
+    sandbox: MaskingSandbox
+    secret_names: tuple[str, ...]
+    """Names of the repository's secrets that the agent's commands may use."""
+
+
+@asynccontextmanager
+async def build_agent(
+    job: Job,
+    workspace: Workspace,
+    log: RunLog,
+    deps: RunDependencies,
+    session: SandboxSession,
+    *,
+    sandboxes: Sandboxes,
+    skills: RepoSkills,
+    can_read_skills: bool,
+    finish_checks: Callable[[Trajectory], tuple[str, ...]],
+    get_new_messages: Callable[[], Awaitable[tuple[Message, ...]]],
+) -> AsyncIterator[AgentSetup]:
+    """Builds the agent of a run. The agent can be used until the context exits."""
+    task, started = get_task(log.trajectory), log.trajectory.run_started
+    is_pull_request = started is not None and isinstance(started.thread, PullRequest)
+    secrets, limits, features = (
+        deps.get_repo_secrets(job.repo),
+        limits_from_settings(deps.settings),
+        sandboxes.features,
+    )
+    multimodal = MultimodalSandbox(
+        SecretInjectingSandbox(session.sandbox, secrets, deps.secrets), build_multimodal(deps, log, limits)
+    )
+    with_deadline = DeadlineSandbox(
+        multimodal, lambda: get_remaining_seconds(log.trajectory, deps.settings.timeout)
+    )
+    sandbox = MaskingSandbox(with_deadline, deps.secrets, has_running_command=session.is_adopted)
+    if not session.is_adopted:
+        await workspace.send_to(sandbox, log.trajectory.last_checkpoint())
+    browse_tool = BrowseTool(
+        run=job.id,
+        log=log,
+        logs=deps.logs,
+        model=deps.models.browse,
+        sandbox=sandbox,
+        limits=limits,
+        max_steps=deps.settings.max_browsing_steps,
+        can_search=deps.settings.search_api_key is not None,
+    )
+    delegate_tool = DelegateTool(
+        launcher=SubagentLauncher(run=job.id, log=log, logs=deps.logs, limits=limits),
+        model=deps.model,
+        sandboxes=sandboxes,
+        copy_worktree=lambda target: workspace.send_to(target, log.trajectory.last_checkpoint()),
+        build_investigator=lambda target, run_log, share, reporting: build_investigator(
+            deps, features, target, run_log, share, reporting, workspace.base
+        ),
+        max_steps=deps.settings.max_subagent_steps,
+    )
+
+    async def recover(call: ToolCall) -> SubagentResult | None:
+        tool = browse_tool if isinstance(call.action, Browse) else delegate_tool
+        return await tool.recover(call)
+
+    def log_skipped_server(line: str) -> None:
+        logger.warning("MCP server skipped", extra={"job": job.id, "error": line})
+
+    mcp_connector = McpConnector.from_settings(deps.settings)
+    async with (
+        record_host_visits(mcp_connector, log),
+        connect_mcp_tools(deps.settings.mcp_servers, sandbox, log_skipped_server, mcp_connector) as mcp_tools,
+    ):
+        external_tools = [
+            MaskingTool(tool, deps.secrets) for tool in (*load_entry_point_tools(sandbox), *mcp_tools)
+        ]
+        action_tools = apply_policy(
+            (
+                *build_sandbox_tools(sandbox, features),
+                *external_tools,
+                *build_search_tools(deps.settings, log, deps.secrets),
+            ),
+            deps.settings,
+            RuleAnalyzer(sandbox.root, sandbox.scratch),
+        )
+        if task == "explain":
+            action_tools = tuple(tool for tool in action_tools if tool.kind not in EXCLUDED_TOOLS)
+        tools = (
+            *action_tools,
+            *(browse_tool.tools() if "browser" in features else ()),
+            *(delegate_tool.tools() if deps.settings.max_subagent_steps else ()),
+            *(build_skill_tools(skills) if can_read_skills else ()),
+            *(
+                build_report_tools()
+                if task == "explain"
+                else build_control_tools(has_review_threads=is_pull_request)
+            ),
+        )
+        if began_with_plan(log.trajectory):
+            tools = apply_plan_mode(tools, planning=task == "plan")
+        micro_agents = skills.agents if deps.settings.max_subagent_steps else ()
+        agent = Agent(
+            model=deps.model,
+            tools=ToolRegistry(
+                (
+                    *tools,
+                    *build_micro_agent_tools(micro_agents, delegate_tool, [tool.spec.name for tool in tools]),
+                ),
+            ),
+            limits=limits,
+            take_patch=partial(workspace.take_patch, sandbox)
+            if task == "work"
+            else no_changes(workspace.base),
+            fingerprint_tree=lambda: fingerprint_tree(sandbox),
+            scratch=sandbox.scratch,
+            is_same_sandbox=session.is_adopted,
+            sandbox_loss_reason=session.loss_reason,
+            context_policy=build_context_policy(deps),
+            recover_result=recover,
+            planning_interval=deps.settings.planning_interval if task == "work" else 0,
+            get_new_messages=get_new_messages,
+            final_tool="propose_plan" if task == "plan" else None,
+            finish_checks=finish_checks,
+        )
+        yield AgentSetup(agent, sandbox, tuple(secrets))
+
+
+@asynccontextmanager
+async def record_host_visits(mcp_transport: McpConnector, log: RunLog) -> AsyncIterator[None]:
+    """Logs the connections that the host made for the agent. Logs them when the context exits, even after an
+    error.
+    """
+    try:
+        yield
+    finally:
+        if visits := mcp_transport.get_connections():
+            await log.append(NetworkAccess(visits=visits, origin="host"))
+
+
+def build_investigator(
+    deps: RunDependencies,
+    features: Sequence[SandboxFeature],
+    raw_sandbox: Sandbox,
+    log: RunLog,
+    limits: Limits,
+    report_tools: Sequence[Tool],
+    base_sha: str,
+) -> Agent:
+    """Builds a subagent that investigates a question in its own sandbox and reports the answer. The subagent
+    gets no secrets.
+    """
+    sandbox = MaskingSandbox(
+        MultimodalSandbox(raw_sandbox, build_multimodal(deps, log, limits)), deps.secrets
+    )
+    read_tools = [tool for tool in build_sandbox_tools(sandbox, features) if tool.kind not in EXCLUDED_TOOLS]
+
+    return Agent(
+        model=deps.model,
+        tools=ToolRegistry(
+            (
+                *apply_policy(read_tools, deps.settings, RuleAnalyzer(sandbox.root, sandbox.scratch)),
+                *report_tools,
+            )
+        ),
+        limits=limits,
+        take_patch=no_changes(base_sha),
+        scratch=sandbox.scratch,
+        context_policy=build_context_policy(deps),
+    )
+
+
+def no_changes(base_sha: str) -> Callable[[], Awaitable[Patch]]:
+    """Returns a function that always returns an empty patch. An agent whose changes are discarded uses it as
+    `take_patch`.
+    """
+
+    async def take_empty_patch() -> Patch:
+        return Patch(base_sha=base_sha, diff=b"")
+
+    return take_empty_patch
+
+
+def apply_policy(tools: Sequence[Tool], settings: Settings, analyzer: RiskAnalyzer) -> tuple[Tool, ...]:
+    """Wraps the tools so that the operator's risk policy is applied to each call."""
+    if settings.risk_policy is not None:
+        policy = load_policy(settings.risk_policy)
+    elif settings.risk_threshold == "never":
+        return tuple(tools)
+    else:
+        policy = ThresholdPolicy(threshold=settings.risk_threshold)
+    analyzers = (analyzer, *map(load_analyzer, settings.risk_analyzers))
+    if not settings.model_rates_risk:
+        return tuple(PolicyTool(tool, analyzers, policy) for tool in tools)
+    self_rating = SelfRatingAnalyzer()
+    return tuple(
+        PolicyTool(self_rating.add_risk_field(tool), (*analyzers, self_rating), policy) for tool in tools
+    )
+
+
+def limits_from_settings(settings: Settings) -> Limits:
+    """Returns the limits of one run."""
+    return Limits(
+        steps=settings.max_steps,
+        seconds=settings.timeout,
+        usd=settings.max_usd,
+        tokens=settings.max_tokens,
+    )
+
+
+def build_multimodal(deps: RunDependencies, log: RunLog, limits: Limits) -> MultimodalModels:
+    """Returns the models that process images, audio and video for the agent. Their usage counts toward the
+    run's limits.
+    """
+
+    async def record_usage(usage: ReplyUsage) -> None:
+        await log.append(AuxiliaryModelCall(purpose="vision", usage=usage))
+
+    return MultimodalModels(
+        model=deps.models.vision,
+        transcriber=deps.transcription,
+        transcription_models=deps.settings.transcription_models,
+        record_usage=record_usage,
+        check_limits=lambda: run_limits.check_limits(log.trajectory, limits),
+    )
+
+
+def build_context_policy(deps: RunDependencies) -> ContextPolicy:
+    """Returns a policy that first masks old tool results, and then replaces old replies with a summary."""
+    condenser = PipelineCondenser((MaskingCondenser(), SummarizingCondenser(deps.models.condense)))
+    return ContextPolicy(condenser, deps.settings.max_context_tokens or max_context_tokens(deps.model))

@@ -1,0 +1,1 @@
+"""The prompts of the agent: system prompt, first message, and notes."""

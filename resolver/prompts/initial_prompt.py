@@ -1,0 +1,205 @@
+"""Builds the first message to the agent. It contains the task as quoted data, and facts about the
+repository.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from patchwright.resolver.command_parser import parse_request
+from patchwright.resolver.domain import Comment, TestRun, Thread
+from patchwright.resolver.preparation.attachments import ThreadAttachments
+from patchwright.resolver.preparation.instructions import PromptInstructions
+from patchwright.resolver.pull_request.pr_context import PullRequestContext
+from patchwright.resolver.run_events import EnvironmentPrepared
+from patchwright.resolver.run_task import Task
+from patchwright.resolver.suites.suite import Suite
+from patchwright.resolver.text.untrusted import QuotedText, quote
+from patchwright.runtime.frozen_model import FrozenModel
+
+BODY_LIMIT = 24_000  # Maximum characters of the issue's text; the rest is cut, with a note.
+COMMENT_LIMIT = 4_000  # Maximum characters of one comment.
+MAX_COMMENTS = 20  # Number of latest comments that are shown.
+TREE_CHARACTERS = 3_000
+TREE_LINES = 80
+MIN_COLLAPSED_DIRS = 3  # Minimum number of directories to merge into one line.
+HIDDEN_DIRS = re.compile(r"\.(?!/)")
+
+
+def render_tree(paths: Sequence[str]) -> str:
+    """Lists the repository's files, one line per directory.
+
+    A line contains the names of the files in the directory, or only their number if the directory is hidden.
+    Several subdirectories with only numbers share one line. If the list is too long, the longest lines also get
+    only numbers. If it is still too long, only the first two levels of directories are listed. Lines beyond
+    `TREE_LINES` are left out, and a note says so.
+    """
+    files_by_dir: dict[str, list[str]] = {"./": []}
+    for path in map(_escape_path, paths):
+        directory, slash, name = path.rpartition("/")
+        files_by_dir.setdefault(directory + slash or "./", []).append(name)
+    rows = {
+        directory: _count_row(directory, len(names))
+        if HIDDEN_DIRS.match(directory)
+        else f"{directory}  {', '.join(names)}"
+        for directory, names in files_by_dir.items()
+        if names
+    }
+    excess = sum(map(len, rows.values())) - TREE_CHARACTERS
+    for directory in sorted(rows, key=lambda directory: len(rows[directory]), reverse=True):
+        if excess <= 0:
+            break
+        counted = _count_row(directory, len(files_by_dir[directory]))
+        excess -= max(0, len(rows[directory]) - len(counted))
+        rows[directory] = min(rows[directory], counted, key=len)
+    rows = _collapse_rows(rows, files_by_dir)
+    fits = sum(map(len, rows.values())) <= TREE_CHARACTERS and len(rows) <= TREE_LINES
+    lines = list(rows.values()) if fits else _count_top_levels(files_by_dir)
+    if len(lines) > TREE_LINES:
+        lines = [
+            *lines[:TREE_LINES],
+            f"... and {len(lines) - TREE_LINES} more entries: list them with `git ls-files`",
+        ]
+    return "\n".join(lines)
+
+
+def _collapse_rows(rows: Mapping[str, str], files_by_dir: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Merges subdirectories of the same directory into one row if their rows contain only the number of
+    files.
+    """
+    siblings: dict[str, list[str]] = {}
+    for directory, row in rows.items():
+        parent = directory.rstrip("/").rpartition("/")[0]
+        if parent and row == _count_row(directory, len(files_by_dir[directory])):
+            siblings.setdefault(f"{parent}/", []).append(directory)
+    merged = dict(rows)
+    for parent, children in siblings.items():
+        if len(children) >= MIN_COLLAPSED_DIRS:
+            names = " ".join(directory.removeprefix(parent) for directory in children)
+            merged[children[0]] = (
+                f"{_count_row(parent, sum(len(files_by_dir[directory]) for directory in children))[:-1]} in {names})"
+            )
+            for directory in children[1:]:
+                del merged[directory]
+    return merged
+
+
+def _count_top_levels(files_by_dir: Mapping[str, Sequence[str]]) -> list[str]:
+    counts: dict[str, int] = {}
+    for directory, names in files_by_dir.items():
+        top = "/".join(directory.split("/")[:2]).rstrip("/") + "/"
+        counts[top] = counts.get(top, 0) + len(names)
+    return [_count_row(directory, count) for directory, count in counts.items() if count]
+
+
+def _count_row(directory: str, count: int) -> str:
+    return f"{directory}  ({count} file{'s' if count != 1 else ''})"
+
+
+def _escape_path(path: str) -> str:
+    return path.encode("unicode_escape").decode("ascii") if not path.isprintable() else path
+
+
+class InitialPrompt(FrozenModel):
+    """The values for the template of the first message."""
+
+    task: Task
+    requester: str
+    """Name of the person who requested the work."""
+    thread: Thread
+    title: QuotedText
+    body: QuotedText
+    hides_summary: bool
+    """True if our own summary was removed from the pull request's text. In that case, `pull` contains the
+    same facts, which were read from the log.
+    """
+    comments: tuple[tuple[Comment, QuotedText], ...]
+    omitted_comments: int
+    """Number of older comments that were left out."""
+    command: QuotedText | None
+    """Text that the requester added to the command."""
+    pull: PullRequestContext | None
+    """Context of the pull request; None for an issue."""
+    root: str
+    has_python_session: bool
+    base_sha: str
+    file_count: int
+    tree: str
+    sandbox_facts: str
+    """Interpreters and versions that were found in the sandbox, one per line."""
+    environment: EnvironmentPrepared | None
+    """Result of the environment setup; None if no setup was needed."""
+    suite: Suite | None
+    baseline: TestRun | None
+    """Test results at base; None while the tests still run."""
+    failed_tests: tuple[str, ...]
+    uploaded_attachments: ThreadAttachments
+    """Files that are attached to the thread."""
+    attachments_dir: str
+    """Directory in the sandbox with the attachments."""
+    instructions: PromptInstructions
+    """Instructions that the repository's maintainers wrote for agents."""
+
+
+def build_initial_prompt(
+    thread: Thread,
+    command: str,
+    *,
+    task: Task = "work",
+    requester: str = "The person who started you",
+    root: str,
+    has_python_session: bool = False,
+    base_sha: str,
+    files: Sequence[str],
+    sandbox_facts: str,
+    suite: Suite | None,
+    baseline: TestRun | None,
+    environment: EnvironmentPrepared | None = None,
+    instructions: PromptInstructions | None = None,
+    uploaded_attachments: ThreadAttachments | None = None,
+    attachments_dir: str = "",
+    pull: PullRequestContext | None = None,
+    mention: str = "",
+) -> InitialPrompt:
+    """Collects the values for the agent's first message.
+
+    Leaves out the comment that started the run, because `command` repeats it, and bare commands such as
+    `@agent stop`. `mention` starts such comments.
+    """
+    comments = [one for one in thread.comments if not _is_only_command(one, mention, command)]
+    body = pull.strip_own_summary(thread.body) if pull else thread.body
+    return InitialPrompt(
+        task=task,
+        requester=requester,
+        thread=thread,
+        title=quote(thread.title, 300),
+        body=quote(body, BODY_LIMIT),
+        hides_summary=body != thread.body,
+        comments=tuple((comment, quote(comment.body, COMMENT_LIMIT)) for comment in comments[-MAX_COMMENTS:]),
+        omitted_comments=max(0, len(comments) - MAX_COMMENTS),
+        command=quote(command, COMMENT_LIMIT) if command.strip() else None,
+        pull=pull,
+        root=root,
+        has_python_session=has_python_session,
+        base_sha=base_sha,
+        file_count=len(files),
+        tree=render_tree(files),
+        sandbox_facts=sandbox_facts,
+        environment=environment,
+        suite=suite,
+        baseline=baseline,
+        failed_tests=baseline.failed_tests if baseline else (),
+        instructions=instructions or PromptInstructions(),
+        uploaded_attachments=uploaded_attachments or ThreadAttachments(),
+        attachments_dir=attachments_dir,
+    )
+
+
+def _is_only_command(comment: Comment, mention: str, command: str) -> bool:
+    """Returns True if someone with write access wrote the comment, and it contains only this command or a command
+    without text.
+    """
+    before, _, rest = comment.body.strip().partition(mention) if mention else (comment.body, "", "")
+    if before or not comment.trusted:
+        return False
+    request = parse_request(rest.lstrip(",:;.!? \t\r\n"))
+    return not request.remainder or command.strip() in (request.text, request.remainder)

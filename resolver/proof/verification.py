@@ -1,0 +1,391 @@
+"""Verifies a patch. The repository's tests run with and without the patch, in sandboxes that the agent never
+used.
+
+The patch must not influence its own verification. The base version of the repository's tests runs on the
+patch's code. The tests that the patch adds or changes run separately. The test configuration always comes
+from the base commit.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+
+from patchwright.resolver.domain import Patch, TestRun, Verdict
+from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.preparation.added_packages import install_added_packages
+from patchwright.resolver.proof.baseline import BaselineRuns
+from patchwright.resolver.proof.canaries import Canary
+from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
+from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
+from patchwright.resolver.proof.python_modules import find_shadowing_modules
+from patchwright.resolver.proof.run_comparison import find_fail_to_pass, find_pass_to_fail, get_test_file
+from patchwright.resolver.proof.runner_config import find_reverted_test_config
+from patchwright.resolver.proof.test_helpers import find_test_helpers
+from patchwright.resolver.proof.unchanged_tests import restore_known_results
+from patchwright.resolver.proof.unusual_files import find_unusual_files
+from patchwright.resolver.proof.verdict import decide_verdict
+from patchwright.resolver.proof.verdict_merge import merge_verdicts
+from patchwright.resolver.proof.weakened_tests import find_weakened_tests
+from patchwright.resolver.suites.affected_tests import find_affected_tests, find_mentions
+from patchwright.resolver.suites.execution import run_tests_with_report
+from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_file, is_test_related
+from patchwright.resolver.suites.reports.runner_report import RunnerReport
+from patchwright.resolver.suites.run_problems import require_known_options
+from patchwright.resolver.suites.suite import Suite, Suites
+from patchwright.runtime.sandbox import Sandboxes
+
+MAX_CONFIRMED = 50  # Maximum number of tests that are rerun because they pass only with the patch.
+
+VerdictCallback = Callable[[Verdict], Awaitable[bool]]
+"""Called with the verdict on the tests that ran first. If it returns True, that verdict is final and the
+other tests are skipped.
+"""
+
+
+async def require_all_tests(verdict: Verdict) -> bool:
+    """The default VerdictCallback: it requires that all tests run."""
+    return False
+
+
+async def verify_patch(
+    workspace: Workspace,
+    patch: Patch,
+    suites: Suites,
+    sandboxes: Sandboxes,
+    name: str,
+    seconds: int,
+    baseline_runs: BaselineRuns,
+    on_first_verdict: VerdictCallback = require_all_tests,
+) -> Verdict:
+    """Runs the tests and decides the verdict. Raises VerificationUnavailable or WorkspaceError."""
+    if patch.is_empty:
+        return decide_verdict(patch, None)
+    changes = await workspace.list_changes(patch)
+    affected_suites = suites.select_for_paths(change.path for change in changes)
+    reverted_config = await find_reverted_test_config(workspace, patch, changes, affected_suites)
+    reverted_config |= await find_shadowing_modules(workspace, changes, affected_suites, sandboxes, name)
+    # The repository's tests run with the base version of their helpers.
+    helpers = await find_test_helpers(workspace, changes, affected_suites, baseline_runs.get_read_files)
+    helpers -= reverted_config
+    patched, packages = await install_added_packages(workspace, patch, changes, sandboxes, name)
+    test_edits = TestEdits(
+        weakened_tests=await find_weakened_tests(workspace, patch, changes),
+        deleted_test_files=tuple(
+            change.path for change in changes if change.mode == ABSENT and is_test_file(change.path)
+        ),
+        reverted_test_config=tuple(sorted(reverted_config | helpers)),
+        added_packages=packages,
+    )
+    if not affected_suites:
+        return decide_verdict(patch, None, test_edits)
+    parts = await _split_patch(workspace, patch, changes, reverted_config, helpers)
+    verdicts: list[Verdict] = []
+    for number, suite in enumerate(affected_suites, start=1):
+        role = name if number == 1 else f"{name}-{number}"
+        verification = _SuiteVerification(
+            workspace, patch, parts, test_edits, suite, sandboxes, patched, role, seconds, baseline_runs
+        )
+        verdicts.append(await verification.verdict(on_first_verdict))
+        if verdicts[-1].partial:
+            break
+    return merge_verdicts(tuple(verdicts))
+
+
+@dataclass(frozen=True)
+class _PatchParts:
+    """The parts of a patch, split so that its code and its tests can run separately."""
+
+    code_only: Patch
+    """The patch without its changes to tests and test configuration."""
+    with_tests: Patch
+    """The patch with its changes to tests, but without its changes to the test configuration."""
+    tests_only: Patch
+    """Only the patch's tests and the data that they use."""
+    code_changes: tuple[FileChange, ...]
+    """The changes in `code_only`."""
+    test_changes: tuple[FileChange, ...]
+    """The changes in `tests_only`."""
+
+
+async def _split_patch(
+    workspace: Workspace,
+    patch: Patch,
+    changes: tuple[FileChange, ...],
+    excluded: frozenset[str],
+    helpers: frozenset[str],
+) -> _PatchParts:
+    rest = tuple(change for change in changes if change.path not in excluded)
+    # A package manifest in `rest` counts as product code, because its change does not affect how tests run.
+    tests = tuple(
+        change
+        for change in rest
+        if change.path in helpers or (is_test_related(change.path) and not is_runner_config(change.path))
+    )
+    test_paths = frozenset(change.path for change in tests)
+    code_changes = tuple(change for change in rest if change.path not in test_paths)
+    code_paths = frozenset(change.path for change in code_changes)
+
+    async def without(paths: frozenset[str]) -> Patch:
+        return await workspace.revert_paths(patch, paths) if paths else patch
+
+    return _PatchParts(
+        code_only=await without(excluded | test_paths),
+        with_tests=await without(excluded),
+        tests_only=await without(excluded | code_paths),
+        code_changes=code_changes,
+        test_changes=tests,
+    )
+
+
+@dataclass(frozen=True)
+class _SuiteVerification:
+    """The verification of one patch with one suite."""
+
+    workspace: Workspace
+    patch: Patch
+    parts: _PatchParts
+    test_edits: TestEdits
+    suite: Suite
+    sandboxes: Sandboxes
+    patched: Sandboxes
+    """Sandboxes for the runs with the patch, which also have the packages that it adds."""
+    name: str
+    seconds: int
+    baseline_runs: BaselineRuns
+
+    async def verdict(self, on_first_verdict: VerdictCallback) -> Verdict:
+        """Returns the verdict. If it is known which tests the patch may affect, these tests run first. Then
+        all tests run, unless `on_first_verdict` accepts the first verdict.
+        """
+        patch_tests: PatchTests | None = None
+        if affected_tests := await self._affected_tests():
+            evidence = await self._collect_evidence(affected_tests)
+            if evidence is not None:
+                patch_tests = await self._run_patch_tests(evidence.before)
+                verdict = await self._decide(evidence, patch_tests)
+                if await on_first_verdict(verdict):
+                    return verdict
+        evidence = await self._collect_evidence(())
+        assert evidence is not None, "a run of all tests always gives evidence"
+        if patch_tests is None:
+            patch_tests = await self._run_patch_tests(evidence.before)
+        return await self._decide(evidence, patch_tests)
+
+    async def _decide(self, evidence: Evidence, patch_tests: PatchTests | None) -> Verdict:
+        verdict = decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
+        unusual_files = await find_unusual_files(
+            self.workspace, self.parts.with_tests, self.parts.code_changes, self.suite, verdict, self._run
+        )
+        return verdict.model_copy(update={"unusual_files": unusual_files})
+
+    async def _affected_tests(self) -> tuple[str, ...]:
+        if not self.suite.can_select_files or not self.parts.code_changes:
+            return ()
+        files = frozenset(change.path for change in self.parts.test_changes if is_test_file(change.path))
+        return await find_affected_tests(self.workspace, self.parts.code_changes, files, self.suite)
+
+    async def _collect_evidence(self, only: tuple[str, ...]) -> Evidence | None:
+        """Runs the repository's own tests. If `only` names files, runs only the tests in these files.
+
+        Returns None if the files in `only` yield no test results.
+        """
+        role = "first" if only else "after"
+        before = await self._run_at_base(only)
+        after = before
+        if self.parts.code_changes:
+            canary = self._create_canary((*only, *map(get_test_file, before.results)))
+            after, _ = await self._run_with_canary(role, self.parts.code_only, only, canary)
+        if only and (before.problem or after.problem):
+            return None
+        evidence = Evidence(
+            before=before, after=after, changes_code=bool(self.parts.code_changes), partial=bool(only)
+        )
+        return await self._confirm(evidence, role)
+
+    async def _run_at_base(self, only: tuple[str, ...]) -> TestRun:
+        if not only or self.baseline_runs.is_done(self.suite):
+            run = await self.baseline_runs.start(self.suite)
+            if not only or run.problem:
+                return run
+            results = {test: result for test, result in run.results.items() if get_test_file(test) in only}
+            return run.model_copy(update={"results": results})
+        return await self._run("first-base", None, only)
+
+    async def _confirm(self, evidence: Evidence, role: str) -> Evidence:
+        """Repeats the tests whose results the patch changes, with and without the patch, in new sandboxes.
+
+        If the suite cannot select single tests, the run without the patch is not repeated.
+        """
+        before, after = evidence.before, evidence.after
+        if after.problem or (not after.results and after.exit_code != 0):
+            canary = self._create_canary(map(get_test_file, before.results))
+            after_rerun, _ = await self._run_with_canary(f"{role}-again", self.parts.code_only, (), canary)
+            full_patch = await self._run_full_patch(role, before, ())
+            return replace(evidence, after_rerun=after_rerun, full_patch=full_patch)
+        suspects, candidates = (
+            find_pass_to_fail(before, after),
+            find_fail_to_pass(before, after)[:MAX_CONFIRMED],
+        )
+        differing = (*suspects, *candidates)
+        if differing and self.suite.can_select_tests:
+            after_rerun, before_rerun = await asyncio.gather(
+                self._rerun(f"{role}-again", self.parts.code_only, _selectable(differing, after)),
+                self._rerun(f"{role}-base-again", None, _selectable(differing, before)),
+            )
+            evidence = replace(evidence, after_rerun=after_rerun, before_rerun=before_rerun)
+        elif suspects:
+            evidence = replace(evidence, after_rerun=await self._run(f"{role}-again", self.parts.code_only))
+        has_reverted_config = bool(self.test_edits.reverted_test_config) and not evidence.partial
+        if suspects or has_reverted_config:
+            selected = () if has_reverted_config else suspects
+            evidence = replace(evidence, full_patch=await self._run_full_patch(role, before, selected))
+        return evidence
+
+    async def _run_full_patch(self, role: str, before: TestRun, only: tuple[str, ...]) -> TestRun | None:
+        """Runs the tests with the whole patch. If the patch changes only code, returns None, because the
+        tests have then already run with the whole patch.
+        """
+        if not self.parts.test_changes and not self.test_edits.reverted_test_config:
+            return None
+        canary = self._create_canary(map(get_test_file, before.results))
+        run, _ = await self._run_with_canary(f"{role}-delivered", self.patch, only, canary)
+        return run
+
+    async def _rerun(self, role: str, patch: Patch | None, only: tuple[str, ...]) -> TestRun:
+        run = await self._run(role, patch, only)
+        if run.problem:  # Some runners do not accept the test ids that they report.
+            return await self._run(role, patch)
+        return run
+
+    async def _run_patch_tests(self, before: TestRun) -> PatchTests | None:
+        """Runs the tests that the patch changes, adds or deletes. Returns None if there are none."""
+        if not self.parts.test_changes:
+            return None
+        changed = {change.path: change for change in self.parts.test_changes if is_test_file(change.path)}
+        files = frozenset(path for path in changed if self.suite.contains_path(path))
+        existing_files = tuple(sorted(path for path in files if changed[path].mode != ABSENT))
+        if not files:
+            existing_files = await self._tests_using(self.parts.test_changes)
+            files = frozenset(existing_files)
+        files_only = self.suite.can_select_files
+        if files_only and not existing_files:
+            empty_run = before.model_copy(
+                update={"results": {}, "exit_code": 0, "output": "", "problem": None}
+            )
+            return PatchTests(files=files, files_only=True, after=empty_run) if files else None
+        only = existing_files if files_only else ()
+        canary = self._create_canary(existing_files)
+        after = await self._run_isolated("tests", self.parts.with_tests, only, canary)
+        patch_tests = PatchTests(files=files, files_only=files_only, after=after)
+        if after.problem:
+            return patch_tests
+        if after.failed_tests:
+            failing = after.failed_tests if files_only else ()
+            patch_tests = replace(
+                patch_tests, after_rerun=await self._rerun("tests-again", self.parts.with_tests, failing)
+            )
+        if self.parts.code_changes and after.passed_count:
+            new_tests = frozenset(test for test in after.results if test not in before.results)
+            at_base = await self._run_isolated(
+                "tests-at-base", self.parts.tests_only, only, canary, new_tests=new_tests
+            )
+            at_base = await restore_known_results(self.workspace, self.patch, at_base, before, existing_files)
+            patch_tests = replace(patch_tests, before=at_base)
+            fail_to_pass = find_fail_to_pass(at_base, after)[:MAX_CONFIRMED]
+            if fail_to_pass and not at_base.problem:
+                # The tests are selected by file, because a test that cannot be collected at base has no id
+                # there.
+                patch_tests = replace(
+                    patch_tests,
+                    before_rerun=await self._run("tests-at-base-again", self.parts.tests_only, only),
+                )
+        return patch_tests
+
+    async def _tests_using(self, data: tuple[FileChange, ...]) -> tuple[str, ...]:
+        """Returns the test files at base that mention one of these data files."""
+        if not self.suite.can_select_files:
+            return ()
+        tests = {
+            path
+            for path in await self.workspace.list_files()
+            if is_test_file(path) and self.suite.contains_path(path)
+        }
+        names = {change.path.rpartition("/")[2].partition(".")[0] for change in data}
+        return tuple(await find_mentions(self.workspace, tests, {name for name in names if len(name) > 1}))
+
+    async def _run_isolated(
+        self,
+        role: str,
+        patch: Patch,
+        only: tuple[str, ...],
+        canary: Canary | None,
+        new_tests: frozenset[str] | None = None,
+    ) -> TestRun:
+        """Runs the patch's tests separately from the repository's own tests. If `only` names files, the
+        results of tests in other files are ignored.
+
+        `new_tests` is set only if the patch's tests run on the code at base. It contains the tests that the patch adds.
+        """
+        run, report = await self._run_with_canary(role, patch, only, canary)
+        if new_tests is not None:
+            run = skip_unrelated_errors(
+                run,
+                report,
+                await find_added_symbols(self.workspace, self.patch, self.parts.code_changes),
+                new_tests,
+            )
+        results = {
+            test: result for test, result in run.results.items() if not only or get_test_file(test) in only
+        }
+        return run.model_copy(update={"results": results})
+
+    def _create_canary(self, files: Iterable[str]) -> Canary | None:
+        """Creates a canary next to the first of these files that can have one."""
+        canaries = (Canary.create_for(file, self.suite.runner) for file in files if file)
+        return next((canary for canary in canaries if canary is not None), None)
+
+    async def _run_with_canary(
+        self, role: str, patch: Patch, only: tuple[str, ...], canary: Canary | None
+    ) -> tuple[TestRun, RunnerReport]:
+        """Runs the tests together with canary tests. If the canary tests have wrong results, the run has a
+        problem, except if they also have wrong results on the untouched base commit.
+        """
+        if canary is None:
+            return await self._run_with_report(role, patch, only)
+        run, report = await self._run_with_report(
+            role, canary.add_to(patch), (*only, canary.path) if only else ()
+        )
+        checked = canary.check_run(run)
+        if checked.problem and not run.problem:
+            untouched = canary.add_to(Patch(base_sha=patch.base_sha, diff=b""))
+            # The packages of the patch are left out, because they could make the canary tests fail here, too.
+            at_base, _ = await self._run_in(
+                self.sandboxes, f"{role}-canary", untouched, (canary.path,) if only else ()
+            )
+            if canary.check_run(at_base).problem:  # for example, if the suite does not collect the file
+                return canary.remove_from(run), report
+        return checked, report
+
+    async def _run_with_report(
+        self, role: str, patch: Patch | None, only: tuple[str, ...]
+    ) -> tuple[TestRun, RunnerReport]:
+        return await self._run_in(self.sandboxes if patch is None else self.patched, role, patch, only)
+
+    async def _run_in(
+        self, sandboxes: Sandboxes, role: str, patch: Patch | None, only: tuple[str, ...]
+    ) -> tuple[TestRun, RunnerReport]:
+        run, report = await run_tests_with_report(
+            self.workspace, patch, self.suite, sandboxes, f"{self.name}-{role}", self.seconds, only
+        )
+        if run.ignored_options:  # else there is no need to wait for the baseline
+            run = require_known_options(await self.baseline_runs.start(self.suite), run)
+        return run, report
+
+    async def _run(self, role: str, patch: Patch | None, only: tuple[str, ...] = ()) -> TestRun:
+        run, _ = await self._run_with_report(role, patch, only)
+        return run
+
+
+def _selectable(tests: tuple[str, ...], run: TestRun) -> tuple[str, ...]:
+    """Returns a selector for each test: its id, or its file if the test could not be collected."""
+    return tuple(dict.fromkeys(test if test in run.results else get_test_file(test) for test in tests))

@@ -1,0 +1,1 @@
+"""Renders templates: the Jinja environment, its filters, and subjects of commits and pull requests."""

@@ -1,0 +1,213 @@
+"""The HTTP API for jobs: authorization, responses, and idempotent requests."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.jobs import JobRecord
+from patchwright.bot.run_summary import RunSummary, summarize_job
+from patchwright.bot.web.jobs_api import MAX_BODY_BYTES, JobsApi
+from patchwright.bot.webhooks.receiver import Receiver
+from patchwright.resolver.domain import JobId, RunId
+from tests.bot.inline_queue import InlineQueue
+from tests.bot.jobs import DONE, RecordingHandler, running_worker, wait_for_state
+
+TOKEN = "an operator's own token"
+AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
+REQUEST = {"repository": "acme/sample", "number": 7, "command": "fix it"}
+
+
+class NoSummaries:
+    async def get(self, run: RunId) -> RunSummary | None:
+        return None
+
+
+def client(queue: Any, runs: Any = None) -> httpx.AsyncClient:
+    receiver = Receiver(None, "secret")  # type: ignore[arg-type]
+    receiver.mounted_apps = {"/jobs": JobsApi(queue, runs or NoSummaries(), TOKEN)}
+    transport = httpx.ASGITransport(receiver)  # type: ignore[arg-type]
+    return httpx.AsyncClient(transport=transport, base_url="http://test", headers=AUTHORIZED)
+
+
+@pytest.fixture
+async def queue() -> InlineQueue:
+    return InlineQueue()
+
+
+@pytest.fixture
+async def http(queue: InlineQueue) -> AsyncIterator[httpx.AsyncClient]:
+    async with client(queue) as made:
+        yield made
+
+
+async def test_a_job_is_created_read_and_completes(queue: InlineQueue) -> None:
+    handlers = RecordingHandler()
+    job = JobId("acme-7")
+
+    class CountingSummaries(NoSummaries):
+        async def get(self, run: RunId) -> RunSummary | None:
+            record = await queue.get_record(job)
+            assert record is not None
+            return summarize_job(record.job, datetime.now(UTC)).model_copy(update={"steps": 3})
+
+    async with client(queue, CountingSummaries()) as http, running_worker(queue, handlers):
+        response = await http.post("/jobs", json=REQUEST | {"id": job})
+        assert (response.status_code, response.json()) == (202, {"id": job})
+        await wait_for_state(queue, job, "running")
+        data = (await http.get(f"/jobs/{job}")).json()
+        assert (data["state"], data["tries"], data["result"], data["run"]["steps"]) == ("running", 1, None, 3)
+        assert (data["repository"], data["number"]) == ("acme/sample", 7)
+        handlers.go.set()
+        await wait_for_state(queue, job)
+        ended = (await http.get(f"/jobs/{job}")).json()
+    assert (ended["state"], ended["result"]) == (
+        "completed",
+        {"kind": "rejected", "explanation": DONE.explanation},
+    )
+    record = await queue.get_record(job)
+    assert record is not None and (record.job.requester, record.job.command) == (None, "fix it")
+
+
+async def test_a_repeated_request_is_one_job_and_its_id_cannot_be_reused(
+    http: httpx.AsyncClient, queue: InlineQueue
+) -> None:
+    answers = [await http.post("/jobs", json=REQUEST | {"id": "mine"}) for _ in range(2)]
+    assert [(one.status_code, one.json()) for one in answers] == [
+        (202, {"id": "mine"}),
+        (200, {"id": "mine"}),
+    ]
+    other = await http.post("/jobs", json=REQUEST | {"id": "mine", "number": 8})
+    assert (other.status_code, other.json()) == (409, {"error": "Another job already uses this id."})
+    named = [(await http.post("/jobs", json=REQUEST)).json()["id"] for _ in range(2)]
+    assert len({"mine", *named}) == 3 == len(queue.known)
+    assert all(name.startswith("acme-sample-7-") for name in named)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Basic {TOKEN}",
+        "Bearer \u00e9",
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/jobs"), ("GET", "/jobs/known"), ("GET", "/jobs/none")]
+)
+async def test_a_missing_or_wrong_token_is_unauthorized_and_reveals_nothing(
+    http: httpx.AsyncClient, queue: InlineQueue, header: str | None, method: str, path: str
+) -> None:
+    await http.post("/jobs", json=REQUEST | {"id": "known"})
+    del http.headers["authorization"]
+    headers = {} if header is None else {"authorization": header.encode()}
+    answer = await http.request(method, path, json=REQUEST, headers=headers)
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, 'Bearer realm="patchwright"')
+    assert answer.json() == {"error": "Send the operator's token: Authorization: Bearer TOKEN."}
+    assert queue.known == {"known"}
+
+
+async def test_a_queued_or_running_job_can_be_stopped(http: httpx.AsyncClient, queue: InlineQueue) -> None:
+    await http.post("/jobs", json=REQUEST | {"id": "mine"})
+    assert (await http.delete("/jobs/mine")).json() == {"id": "mine", "stopped": True}
+    assert (await http.get("/jobs/mine")).json()["result"]["kind"] == "stopped"
+    assert (await http.delete("/jobs/mine")).json() == {"id": "mine", "stopped": False}
+
+
+@pytest.mark.parametrize("path", ["/jobs/none", "/jobs/", "/jobs/a/b", "/jobs/..%2f..", "/jobs/" + "a" * 999])
+async def test_an_unknown_job_is_not_found(http: httpx.AsyncClient, path: str) -> None:
+    for method in ("GET", "DELETE"):
+        answer = await http.request(method, path)
+        assert (answer.status_code, answer.json()) == (404, {"error": "Job not found."})
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "The body: Invalid JSON"),
+        (b"[1]", "The body: "),
+        (b'{"number": 7}', "repository: Field required"),
+        (b'{"repository": "acme", "number": 7}', "repository: Value error, must be owner/name"),
+        (b'{"repository": "../x", "number": 7}', "repository"),
+        (b'{"repository": "a/b", "number": 0}', "number: "),
+        (b'{"repository": "a/b", "number": 7, "id": "../x"}', "id: Value error, must have at most"),
+        (b'{"repository": "a/b", "number": 7, "model": "x"}', "model: Extra inputs"),
+        (b"[" * 100_000, "The body: "),
+    ],
+)
+async def test_an_invalid_request_is_explained_in_a_sentence(
+    http: httpx.AsyncClient, queue: InlineQueue, body: bytes, words: str
+) -> None:
+    answer = await http.post("/jobs", content=body)
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith(words)
+    assert queue.known == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("stop", "command: To stop a job, send DELETE /jobs/ID."),
+        ("Stop, please!", "command: To stop a job, send DELETE /jobs/ID."),
+        ("help", "command: The help command is not available here. See docs/commands.md."),
+        (
+            "retyr",
+            "command: `retyr` is not a command. Did you mean `retry`? If you meant a request, describe it in "
+            "a few more words.",
+        ),
+        (
+            "budget=lots fix it",
+            "command: `budget=lots` is not a dollar amount. Write, for example, `budget=1.50`.",
+        ),
+    ],
+)
+async def test_a_command_without_work_starts_no_run(
+    http: httpx.AsyncClient, queue: InlineQueue, command: str, words: str
+) -> None:
+    answer = await http.post("/jobs", json=REQUEST | {"command": command})
+    assert (answer.status_code, answer.json()) == (422, {"error": words})
+    assert queue.known == frozenset()
+    assert (await http.post("/jobs", json=REQUEST | {"command": "stop using tabs"})).status_code == 202
+
+
+async def test_a_large_body_or_a_wrong_method_is_rejected(http: httpx.AsyncClient) -> None:
+    assert (await http.post("/jobs", content=b" " * (MAX_BODY_BYTES + 1))).status_code == 413
+    assert (await http.get("/jobs")).status_code == 405
+    await http.post("/jobs", json=REQUEST | {"id": "mine"})
+    assert (await http.put("/jobs/mine")).status_code == 405
+
+
+async def test_a_request_without_a_path_gets_a_response() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    receiver = Receiver(None, "secret")  # type: ignore[arg-type]
+    receiver.mounted_apps = {"/jobs": JobsApi(InlineQueue(), NoSummaries(), TOKEN)}
+    await receiver({"type": "http", "path": "*", "method": "OPTIONS", "headers": []}, None, send)  # type: ignore[arg-type]
+    assert sent[0]["status"] == 404
+
+
+async def test_an_unavailable_redis_is_reported() -> None:
+    class Unavailable(InlineQueue):
+        async def get_record(self, job: JobId) -> JobRecord | None:
+            raise QueueDown("Redis does not respond: ConnectionError")
+
+    async with client(Unavailable()) as http:
+        answer = await http.get("/jobs/mine")
+    assert (answer.status_code, answer.json()) == (503, {"error": "Redis does not respond: ConnectionError"})
+
+
+async def test_without_a_token_the_api_is_disabled() -> None:
+    transport = httpx.ASGITransport(Receiver(None, "secret"))  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=AUTHORIZED) as http:
+        assert (await http.get("/jobs/mine")).status_code == 404

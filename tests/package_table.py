@@ -1,0 +1,144 @@
+"""The packages of the product, and for each one the packages that it may import.
+
+A package may name only packages above it, so there is no cycle. `tests/test_packages.py` compares the table with the
+imports, and the diagram in `docs/internals/architecture.md` is made from it.
+"""
+
+PACKAGES = {
+    "runtime": "",
+    "runtime.image_build": "",
+    "runtime.egress": "runtime",
+    "runtime.documents": "runtime",
+    "runtime.skills": "",
+    "runtime.kernel": "runtime",
+    "runtime.page": "runtime",
+    "runtime.browser": "runtime runtime.page",
+    "runtime.search": "runtime",
+    "runtime.execution": (
+        "runtime runtime.documents runtime.skills runtime.kernel runtime.browser runtime.search"
+    ),
+    "runtime.docker": "runtime runtime.egress runtime.execution",
+    "resolver.text": "runtime",
+    "resolver": "runtime resolver.text",
+    "resolver.settings": "runtime resolver",
+    "resolver.git": "runtime resolver",
+    "resolver.suites.reports": "runtime resolver",
+    "resolver.suites": "runtime resolver resolver.settings resolver.git resolver.suites.reports",
+    "resolver.rendering": "runtime resolver.text resolver resolver.settings",
+    "resolver.security": (
+        "runtime resolver.text resolver resolver.settings resolver.git resolver.suites resolver.rendering"
+    ),
+    "resolver.llm": "runtime resolver resolver.settings resolver.rendering",
+    "resolver.skills": "runtime resolver resolver.git",
+    "resolver.sandbox": "runtime runtime.documents resolver resolver.git resolver.rendering resolver.llm",
+    "resolver.run": (
+        "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.sandbox"
+    ),
+    "resolver.preparation": (
+        "runtime resolver.text resolver resolver.settings resolver.git resolver.suites resolver.rendering "
+        "resolver.llm resolver.skills"
+    ),
+    "resolver.proof": (
+        "runtime resolver.text resolver resolver.git resolver.suites.reports resolver.suites resolver.rendering "
+        "resolver.llm resolver.run resolver.preparation"
+    ),
+    "resolver.activity": "runtime resolver resolver.settings resolver.suites resolver.rendering resolver.proof",
+    "resolver.request": (
+        "runtime resolver.text resolver resolver.settings resolver.rendering resolver.run resolver.activity"
+    ),
+    "resolver.publishing": (
+        "runtime resolver.text resolver resolver.settings resolver.git resolver.rendering resolver.run "
+        "resolver.activity"
+    ),
+    "resolver.ci": (
+        "runtime resolver resolver.settings resolver.git resolver.suites resolver.rendering resolver.security"
+    ),
+    "resolver.pull_request": (
+        "runtime resolver.text resolver resolver.git resolver.rendering resolver.activity resolver.publishing"
+    ),
+    "resolver.prompts": (
+        "runtime resolver.text resolver resolver.suites resolver.rendering resolver.security resolver.llm "
+        "resolver.skills resolver.preparation resolver.activity resolver.pull_request"
+    ),
+    "resolver.tools": (
+        "runtime runtime.egress runtime.docker resolver.text resolver resolver.settings resolver.rendering "
+        "resolver.security resolver.llm resolver.skills resolver.request resolver.prompts"
+    ),
+    "resolver.agent": "runtime resolver resolver.llm resolver.activity resolver.prompts resolver.tools",
+    "resolver.browsing": (
+        "runtime runtime.browser resolver.text resolver resolver.rendering resolver.llm resolver.skills "
+        "resolver.agent"
+    ),
+    "resolver.delegation": (
+        "runtime resolver resolver.llm resolver.skills resolver.prompts resolver.tools resolver.agent "
+        "resolver.browsing"
+    ),
+    "resolver.viewer": (
+        "runtime resolver resolver.suites resolver.rendering resolver.llm resolver.activity resolver.agent "
+        "resolver.browsing"
+    ),
+    "resolver.pipeline": (
+        "runtime resolver.text resolver resolver.settings resolver.git resolver.suites resolver.rendering "
+        "resolver.security resolver.llm resolver.skills resolver.sandbox resolver.run resolver.preparation "
+        "resolver.proof resolver.activity resolver.request resolver.publishing resolver.ci resolver.pull_request "
+        "resolver.prompts resolver.tools resolver.agent resolver.delegation"
+    ),
+    "bot": (
+        "runtime resolver.text resolver resolver.settings resolver.rendering resolver.run resolver.activity "
+        "resolver.publishing resolver.prompts resolver.pipeline"
+    ),
+    "bot.webhooks": "runtime resolver.text resolver bot",
+    "bot.redis": "runtime resolver bot bot.webhooks",
+    "bot.terminal": (
+        "runtime resolver resolver.settings resolver.rendering resolver.activity resolver.agent resolver.viewer"
+    ),
+    "bot.observe": "runtime resolver resolver.settings resolver.run bot bot.redis bot.terminal",
+    "bot.github": (
+        "runtime resolver resolver.settings resolver.git resolver.run resolver.publishing resolver.ci bot "
+        "bot.webhooks bot.redis"
+    ),
+    "bot.triggers": (
+        "runtime resolver resolver.request resolver.publishing bot bot.webhooks bot.redis bot.observe bot.github"
+    ),
+    "bot.worker": (
+        "resolver resolver.settings resolver.publishing resolver.pipeline bot bot.webhooks bot.redis bot.observe "
+        "bot.github bot.triggers"
+    ),
+    "bot.reconcile": "resolver resolver.settings bot bot.webhooks bot.redis bot.github bot.triggers bot.worker",
+    "bot.dashboard": (
+        "runtime resolver resolver.settings resolver.rendering resolver.viewer bot bot.redis bot.observe bot.github "
+        "bot.triggers"
+    ),
+    "bot.web": (
+        "runtime resolver resolver.settings resolver.request bot bot.webhooks bot.redis bot.terminal bot.observe "
+        "bot.dashboard"
+    ),
+    "bot.setup": (
+        "runtime resolver resolver.settings resolver.rendering bot bot.webhooks bot.redis bot.terminal bot.github "
+        "bot.dashboard bot.web"
+    ),
+    "bot.composition": (
+        "runtime runtime.egress runtime.execution runtime.docker resolver resolver.settings resolver.git "
+        "resolver.rendering resolver.security resolver.llm resolver.sandbox resolver.run resolver.pipeline bot "
+        "bot.redis bot.observe bot.github bot.worker bot.reconcile bot.web bot.setup"
+    ),
+    "bot.docker_proxy": "runtime runtime.docker resolver",
+    "bot.commands": (
+        "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.activity "
+        "resolver.viewer resolver.pipeline bot bot.terminal bot.observe bot.github bot.composition"
+    ),
+    "bot.doctor": (
+        "runtime runtime.docker resolver resolver.settings resolver.llm bot bot.webhooks bot.redis bot.terminal "
+        "bot.github bot.setup bot.composition bot.commands"
+    ),
+    "bot.github_action": (
+        "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.run "
+        "resolver.activity resolver.request resolver.publishing resolver.pipeline bot bot.webhooks bot.terminal "
+        "bot.github bot.reconcile bot.composition bot.commands"
+    ),
+    "bot.cli": (
+        "runtime resolver resolver.settings resolver.rendering bot bot.terminal bot.observe bot.composition "
+        "bot.docker_proxy bot.commands bot.doctor bot.github_action"
+    ),
+}
+"""Imports under TYPE_CHECKING and inside functions count, too. A permission that no import needs is removed."""
