@@ -275,6 +275,9 @@ async def test_plain_http_only_reads(client: Client, net: Internet, request_: st
         *(b"GET ftp://allowed.test/ HTTP/1.1\r\n\r\n", b"GET http://u:p@allowed.test/ HTTP/1.1\r\n\r\n"),
         *(
             b"CONNECT allowed.test:99999 HTTP/1.1\r\n\r\n",
+            b"CONNECT allowed.test:443/path HTTP/1.1\r\n\r\n",
+            b"CONNECT allowed.test:443?query HTTP/1.1\r\n\r\n",
+            b"CONNECT allowed.test:443#fragment HTTP/1.1\r\n\r\n",
             b"GET http://allowed.test/ HTTP/1.1\r\n folded\r\n\r\n",
         ),
         *(
