@@ -215,9 +215,13 @@ async def test_a_package_index_with_an_ip_address_is_reached(net: Internet, shor
 async def test_without_a_resolver_and_a_dialer_the_host_resolves_and_connects(
     net: Internet, short_tmp: Path
 ) -> None:
-    policy = net.egress(trusted_endpoints=frozenset({("localhost", net.port)})).policy
+    endpoints = frozenset({("localhost", net.port), ("127.0.0.2", net.port)})
+    policy = net.egress(trusted_endpoints=endpoints).policy
     async with EgressProxy(EgressConfig(policy)).listen(short_tmp / "e") as connection_log:
-        _, (reader, writer) = await Client(short_tmp / "e", connection_log).tunnel("localhost", net.port)
+        client = Client(short_tmp / "e", connection_log)
+        # The test's server listens only on 127.0.0.1.
+        assert await client.status("127.0.0.2", net.port) == b"502 127.0.0.2: it does not respond"
+        _, (reader, writer) = await client.tunnel("localhost", net.port)
         hello = client_hello("localhost")
         writer.write(hello)
         assert await asyncio.wait_for(reader.readexactly(len(hello)), 10) == hello
