@@ -9,7 +9,7 @@ from tests.resolver.patch_verifier import BUG, FIXED, PYTEST, VerifierFactory
 
 TEST = "tests/test_calc.py::test_add"
 MAKE = Suite(command="make test", runner="none", command_reason="")
-CHANGED = {
+CHANGED: dict[str, str | None] = {
     "calc.py": FIXED, "lib/new.py": "ONE = 1\n", "data.json": "{}", "NOTES.MD": "", "guide.rst": "", "a.adoc": "",
     "VIEW.VUE": "b", "pyproject.toml": "",
 }  # fmt: skip
