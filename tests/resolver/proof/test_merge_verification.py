@@ -58,7 +58,7 @@ async def test_remaining_conflict_markers_are_a_regression(
     ("new", "kind", "reason"),
     [
         (BUG + "\n", "unproven", "All tests that passed on the pull request or on its base branch pass on the merge."),
-        (BUG.replace("return 1", "return 2"), "regressed", "1 test passed without the patch and failed with it, twice."),
+        (BUG.replace("1", "2"), "regressed", "1 test passed without the patch and failed with it, twice."),
     ],
 )  # fmt: skip
 async def test_tests_that_passed_before_the_merge_must_pass_after_it(
