@@ -14,6 +14,7 @@ import pytest
 
 from patchwright.bot.cli.main import build_parser
 from patchwright.resolver.settings.settings import RepoConfig, Settings, environment_variable
+from patchwright.runtime.egress_policy import DEFAULT_HOSTS
 
 ROOT = Path(__file__).parent.parent
 ON_GITHUB = (
@@ -196,3 +197,10 @@ def test_the_recommended_machine_has_room_for_the_default_number_of_jobs() -> No
     assert data == {key: fields[key].default for key in ("max_concurrent_jobs", "memory_mb", "disk_mb")}
     server = 512  # MiB of its processes: "less than half a GB"
     assert memory << 10 >= jobs * data["memory_mb"] + fields["min_free_memory_mb"].default + server
+
+
+def test_the_documented_default_hosts_are_the_allowed_ones() -> None:
+    page = (ROOT / "docs/self-hosting.md").read_text()
+    section = page.partition("These hosts are allowed by default:\n\n")[2].partition("\n\n")[0]
+    lists = [line.partition(": ")[2].split(", ") for line in section.splitlines()]
+    assert sorted(host for hosts in lists for host in hosts) == sorted(DEFAULT_HOSTS)

@@ -267,6 +267,10 @@ def test_the_agent_is_told_the_denied_host_and_the_setting() -> None:
     several = denial_note({"github.com": "unlisted", "slow.test": "unreachable"})
     assert several and "`allowed_hosts`); the sandbox refused" not in several
     assert "; the sandbox refused a connection to slow.test: it does not respond" in several
+    assert denial_note({"slow.test": "unreachable"}) == (
+        "the sandbox refused a connection to slow.test: it does not respond; continue without this connection, and "
+        "say in your report if a check needed it"
+    )
     assert denial_note({"github.com": "unlisted"}) == (
         "the sandbox refused a connection to github.com: it is not on the allowlist (only the operator can "
         "allow this, with the setting `allowed_hosts`); continue without this connection, and say in your report "

@@ -105,7 +105,7 @@ async def test_a_silent_upstream_proxy_is_dropped(net: Internet, short_tmp: Path
 
 @pytest.mark.parametrize("url", ["socks5://x:1", "https://proxy:3128", "http://", "http://proxy/path"])
 def test_a_proxy_that_cannot_be_used_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="write a proxy as"):
+    with pytest.raises(ValueError, match=r"^write a proxy as http://host:port$"):
         UpstreamProxy.from_url(url)
 
 
@@ -212,6 +212,23 @@ async def test_a_package_index_with_an_ip_address_is_reached(net: Internet, shor
         assert (await client.status("10.0.0.5")).startswith(b"403")
 
 
+async def test_without_a_resolver_and_a_dialer_the_host_resolves_and_connects(
+    net: Internet, short_tmp: Path
+) -> None:
+    endpoints = frozenset({("localhost", net.port), ("127.0.0.2", net.port)})
+    policy = net.egress(trusted_endpoints=endpoints).policy
+    async with EgressProxy(EgressConfig(policy)).listen(short_tmp / "e") as connection_log:
+        client = Client(short_tmp / "e", connection_log)
+        # The test's server listens only on 127.0.0.1.
+        assert await client.status("127.0.0.2", net.port) == b"502 127.0.0.2: it does not respond"
+        _, (reader, writer) = await client.tunnel("localhost", net.port)
+        hello = client_hello("localhost")
+        writer.write(hello)
+        assert await asyncio.wait_for(reader.readexactly(len(hello)), 10) == hello
+        writer.close()
+    assert bytes(net.received) == hello
+
+
 async def test_many_denials_are_slow_and_logged_once(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -220,7 +237,10 @@ async def test_many_denials_are_slow_and_logged_once(
     for _ in range(3):
         assert (await client.status("github.com")).startswith(b"403")
     assert time.monotonic() - start > 0.25
-    assert [record.getMessage() for record in caplog.records] == ["egress denied"]
+    [record] = caplog.records
+    assert (record.getMessage(), vars(record)["host"], vars(record)["port"], vars(record)["reason"]) == (
+        *("egress denied", "github.com", 443, "unlisted"),
+    )
     assert client.connection_log.take() == (
         ConnectionSummary(host="github.com", port=443, denied="unlisted", count=3),
     )
@@ -259,6 +279,9 @@ async def test_plain_http_only_reads(client: Client, net: Internet, request_: st
         *(b"GET ftp://allowed.test/ HTTP/1.1\r\n\r\n", b"GET http://u:p@allowed.test/ HTTP/1.1\r\n\r\n"),
         *(
             b"CONNECT allowed.test:99999 HTTP/1.1\r\n\r\n",
+            b"CONNECT allowed.test:443/path HTTP/1.1\r\n\r\n",
+            b"CONNECT allowed.test:443?query HTTP/1.1\r\n\r\n",
+            b"CONNECT allowed.test:443#fragment HTTP/1.1\r\n\r\n",
             b"GET http://allowed.test/ HTTP/1.1\r\n folded\r\n\r\n",
         ),
         *(
@@ -271,7 +294,10 @@ async def test_plain_http_only_reads(client: Client, net: Internet, request_: st
 async def test_malformed_requests_are_rejected_cheaply(
     client: Client, net: Internet, request_: bytes
 ) -> None:
-    assert (await client.ask(request_)).startswith(b"HTTP/1.1 400 ")
+    assert await client.ask(request_) == (
+        b"HTTP/1.1 400 not a valid proxy request\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
+        b"Connection: close\r\n\r\nnot a valid proxy request\n"
+    )
     assert net.dialed == []
 
 

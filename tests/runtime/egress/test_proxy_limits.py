@@ -18,7 +18,7 @@ async def test_connections_at_a_time_are_limited(net: Internet, short_tmp: Path)
         held = [await client.dial() for _ in range(3)]
         while busy._connection_count < 3:
             await asyncio.sleep(0.01)
-        assert (await client.ask(b"")).startswith(b"HTTP/1.1 503 ")
+        assert (await client.ask(b"")).startswith(b"HTTP/1.1 503 too many concurrent connections\r\n")
         for _, writer in held:
             writer.close()
         while busy._connection_count:
