@@ -124,7 +124,7 @@ def test_an_import_in_a_circle_is_found() -> None:
     ],
 )
 def test_every_form_of_an_import_is_found(source: str) -> None:
-    files = {"bot.__init__": "", "bot.web.__init__": "", "bot.web.server": "", "bot.cli.main": source}
+    files = {"bot.__init__": "", "bot.web.__init__": "", "bot.web.server": "", "bot.cli": source}
     assert package_imports(files) == {"bot": {"bot.web"}, "bot.web": set()}
 
 

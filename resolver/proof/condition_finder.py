@@ -106,15 +106,19 @@ def _find_hunk(file: FileDiff, tests: tuple[str, ...]) -> tuple[Hunk | None, int
 def _changed_line_numbers(
     hunk: Hunk, start: int, version: Literal["base", "patch"]
 ) -> tuple[int, int] | None:
-    """Returns the numbers of the first and last changed line, from the line with index `start` on."""
+    """Returns the numbers of the first and last changed line, from the line with index `start` on. If no changed
+    line is in this version, returns the number of the line after the change.
+    """
     own = "-" if version == "base" else "+"
     number = hunk.old_start if version == "base" else hunk.new_start
     changed: list[int] = []
+    elsewhere: list[int] = []
     for index, line in enumerate(hunk.lines):
         if index >= start and line.startswith(("+", "-")):
-            changed.append(number)
+            (changed if line.startswith(own) else elsewhere).append(number)
         number += line.startswith((own, " "))
-    return (changed[0], changed[-1]) if changed else None
+    numbers = changed or elsewhere
+    return (numbers[0], numbers[-1]) if numbers else None
 
 
 def _format_change(lines: list[str]) -> str:

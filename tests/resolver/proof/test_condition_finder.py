@@ -36,7 +36,7 @@ def run(results: dict[str, TestStatus]) -> TestRun:
     [
         ("test_a.py::test_one", (12, 12), "-    assert 1\n+    assert 2"),
         ("test_a.py::TestB::test_two", (22, 22), "-        assert 1\n-        assert 3\n+        assert 2"),
-        ("test_a.py::TestB::test_x", (21, 22), "-    y = 2\n-        assert 1\n-        assert 3\n+        assert 2"),
+        ("test_a.py::TestB::test_x", (22, 22), "-    y = 2\n-        assert 1\n-        assert 3\n+        assert 2"),
         ("test_a.py::test_x", (1, 1), "+import re"),
     ],
 )  # fmt: skip
@@ -48,6 +48,13 @@ def test_a_condition_names_the_changed_lines_of_its_test(
     assert (condition.path, condition.version, condition.lines, condition.diff) == (
         *("test_a.py", "patch", lines, diff),
     )
+
+
+def test_added_lines_do_not_extend_the_lines_of_the_version_at_base() -> None:
+    test = "test_a.py::TestB::test_two"
+    verdict = Verdict(kind="fixed", reason="", modified_tests_failing=(test,), after=run({"b": "passed"}))
+    [condition] = find_conditions(verdict, DIFF)
+    assert (condition.version, condition.lines) == ("base", (22, 23))
 
 
 def test_a_removed_test_is_shown_in_the_version_at_base() -> None:

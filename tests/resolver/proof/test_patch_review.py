@@ -16,6 +16,8 @@ from patchwright.resolver.proof.patch_review import MAX_REVIEW_LENGTH, parse_rev
         ("**REJECT:**", False, ""),
         ("# `Approve`", True, ""),
         ("Approve. Fine.", True, "Fine."),
+        ("APPROVE, fine.", True, "fine."),
+        ("*APPROVE* : it works", True, "it works"),
         ("<!-- REJECT -->APPROVE", True, ""),
         ("REJECT\n" + "x" * (MAX_REVIEW_LENGTH + 1), False, "x" * MAX_REVIEW_LENGTH),
     ],
