@@ -24,6 +24,7 @@ from patchwright.resolver.git.workspaces import Workspace, WorkspaceFactory
 from patchwright.resolver.pipeline.run_start import BASELINE_WAIT
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.verification import verify_patch
+from patchwright.resolver.suites.execution import TestSetup
 from patchwright.resolver.suites.suite import Suite, Suites
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 
@@ -78,7 +79,7 @@ async def _first(workspace: Workspace, patch: Patch, sandboxes: LocalSandboxes, 
         return True
 
     started_at = time.perf_counter()
-    await verify_patch(workspace, patch, SUITES, sandboxes, "proof", SECONDS, bases, enough)
+    await verify_patch(workspace, patch, TestSetup(SUITES, sandboxes, "proof", SECONDS), bases, enough)
     elapsed = time.perf_counter() - started_at
     (verdict,) = verdicts
     assert (verdict.kind, verdict.partial, len(verdict.fail_to_pass)) == ("fixed", True, 1), verdict

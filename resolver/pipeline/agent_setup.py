@@ -3,7 +3,7 @@ its models.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,7 @@ from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.run_task import began_with_plan, get_task
 from patchwright.resolver.sandbox.deadline import DeadlineSandbox, get_remaining_seconds
 from patchwright.resolver.sandbox.multimodal import MultimodalModels, MultimodalSandbox
-from patchwright.resolver.sandbox.secret_injection import SecretInjectingSandbox
+from patchwright.resolver.sandbox.secret_injection import SecretInjectingSandbox, SecretSource
 from patchwright.resolver.sandbox.session import SandboxSession
 from patchwright.resolver.secrets import MaskingSandbox
 from patchwright.resolver.security.risk import RiskAnalyzer, RuleAnalyzer, ThresholdPolicy
@@ -67,122 +67,151 @@ class AgentSetup:
     """Names of the repository's secrets that the agent's commands may use."""
 
 
-@asynccontextmanager
-async def build_agent(
-    job: Job,
-    workspace: Workspace,
-    log: RunLog,
-    deps: RunDependencies,
-    session: SandboxSession,
-    *,
-    sandboxes: Sandboxes,
-    skills: RepoSkills,
-    can_read_skills: bool,
-    finish_checks: Callable[[Trajectory], tuple[str, ...]],
-    get_new_messages: Callable[[], Awaitable[tuple[Message, ...]]],
-) -> AsyncIterator[AgentSetup]:
-    """Builds the agent of a run. The agent can be used until the context exits."""
-    task, started = get_task(log.trajectory), log.trajectory.run_started
-    is_pull_request = started is not None and isinstance(started.thread, PullRequest)
-    secrets, limits, features = (
-        deps.get_repo_secrets(job.repo),
-        limits_from_settings(deps.settings),
-        sandboxes.features,
-    )
-    multimodal = MultimodalSandbox(
-        SecretInjectingSandbox(session.sandbox, secrets, deps.secrets), build_multimodal(deps, log, limits)
-    )
-    with_deadline = DeadlineSandbox(
-        multimodal, lambda: get_remaining_seconds(log.trajectory, deps.settings.timeout)
-    )
-    sandbox = MaskingSandbox(with_deadline, deps.secrets, has_running_command=session.is_adopted)
-    if not session.is_adopted:
-        await workspace.send_to(sandbox, log.trajectory.last_checkpoint())
-    browse_tool = BrowseTool(
-        run=job.id,
-        log=log,
-        logs=deps.logs,
-        model=deps.models.browse,
-        sandbox=sandbox,
-        limits=limits,
-        max_steps=deps.settings.max_browsing_steps,
-        can_search=deps.settings.search_api_key is not None,
-    )
-    delegate_tool = DelegateTool(
-        launcher=SubagentLauncher(run=job.id, log=log, logs=deps.logs, limits=limits),
-        model=deps.model,
-        sandboxes=sandboxes,
-        copy_worktree=lambda target: workspace.send_to(target, log.trajectory.last_checkpoint()),
-        build_investigator=lambda target, run_log, share, reporting: build_investigator(
-            deps, features, target, run_log, share, reporting, workspace.base
-        ),
-        max_steps=deps.settings.max_subagent_steps,
-    )
+@dataclass(frozen=True)
+class AgentBuilder:
+    """Builds the agent of a run, with its sandbox and its tools."""
 
-    async def recover(call: ToolCall) -> SubagentResult | None:
-        tool = browse_tool if isinstance(call.action, Browse) else delegate_tool
-        return await tool.recover(call)
+    job: Job
+    workspace: Workspace
+    log: RunLog
+    deps: RunDependencies
+    session: SandboxSession
+    sandboxes: Sandboxes
+    skills: RepoSkills
+    can_read_skills: bool
+    """True if the agent gets a tool that returns the skills that its first message omits."""
 
-    def log_skipped_server(line: str) -> None:
-        logger.warning("MCP server skipped", extra={"job": job.id, "error": line})
+    @asynccontextmanager
+    async def build(
+        self,
+        finish_checks: Callable[[Trajectory], tuple[str, ...]],
+        get_new_messages: Callable[[], Awaitable[tuple[Message, ...]]],
+    ) -> AsyncIterator[AgentSetup]:
+        """Builds the agent. It can be used until the context exits."""
+        secrets = self.deps.get_repo_secrets(self.job.repo)
+        sandbox = await self._open_sandbox(secrets)
+        browse_tool, delegate_tool = self._make_browse_tool(sandbox), self._make_delegate_tool()
 
-    mcp_connector = McpConnector.from_settings(deps.settings)
-    async with (
-        record_host_visits(mcp_connector, log),
-        connect_mcp_tools(deps.settings.mcp_servers, sandbox, log_skipped_server, mcp_connector) as mcp_tools,
-    ):
-        external_tools = [
-            MaskingTool(tool, deps.secrets) for tool in (*load_entry_point_tools(sandbox), *mcp_tools)
-        ]
-        action_tools = apply_policy(
-            (
-                *build_sandbox_tools(sandbox, features),
-                *external_tools,
-                *build_search_tools(deps.settings, log, deps.secrets),
+        async def recover(call: ToolCall) -> SubagentResult | None:
+            tool = browse_tool if isinstance(call.action, Browse) else delegate_tool
+            return await tool.recover(call)
+
+        async with self._connect_external_tools(sandbox) as external_tools:
+            tools = self._build_tools(sandbox, external_tools, browse_tool, delegate_tool)
+            task = get_task(self.log.trajectory)
+            can_change = task == "work"
+            agent = Agent(
+                model=self.deps.model,
+                tools=tools,
+                limits=self._limits,
+                take_patch=partial(self.workspace.take_patch, sandbox)
+                if can_change
+                else no_changes(self.workspace.base),
+                fingerprint_tree=lambda: fingerprint_tree(sandbox),
+                scratch=sandbox.scratch,
+                is_same_sandbox=self.session.is_adopted,
+                sandbox_loss_reason=self.session.loss_reason,
+                context_policy=build_context_policy(self.deps),
+                recover_result=recover,
+                planning_interval=self.deps.settings.planning_interval if can_change else 0,
+                get_new_messages=get_new_messages,
+                final_tool="propose_plan" if task == "plan" else None,
+                finish_checks=finish_checks,
+            )
+            yield AgentSetup(agent, sandbox, tuple(secrets))
+
+    @property
+    def _limits(self) -> Limits:
+        return limits_from_settings(self.deps.settings)
+
+    async def _open_sandbox(self, secrets: Mapping[str, SecretSource]) -> MaskingSandbox:
+        """Returns the sandbox with all its wrappers. Sends the work tree, unless the sandbox already has it."""
+        injecting = SecretInjectingSandbox(self.session.sandbox, secrets, self.deps.secrets)
+        multimodal = MultimodalSandbox(injecting, build_multimodal(self.deps, self.log, self._limits))
+        with_deadline = DeadlineSandbox(
+            multimodal, lambda: get_remaining_seconds(self.log.trajectory, self.deps.settings.timeout)
+        )
+        is_adopted = self.session.is_adopted
+        sandbox = MaskingSandbox(with_deadline, self.deps.secrets, has_running_command=is_adopted)
+        if not is_adopted:
+            await self.workspace.send_to(sandbox, self.log.trajectory.last_checkpoint())
+        return sandbox
+
+    def _make_browse_tool(self, sandbox: MaskingSandbox) -> BrowseTool:
+        return BrowseTool(
+            run=self.job.id,
+            log=self.log,
+            logs=self.deps.logs,
+            model=self.deps.models.browse,
+            sandbox=sandbox,
+            limits=self._limits,
+            max_steps=self.deps.settings.max_browsing_steps,
+            can_search=self.deps.settings.search_api_key is not None,
+        )
+
+    def _make_delegate_tool(self) -> DelegateTool:
+        workspace, log, deps, features = self.workspace, self.log, self.deps, self.sandboxes.features
+        return DelegateTool(
+            launcher=SubagentLauncher(run=self.job.id, log=log, logs=deps.logs, limits=self._limits),
+            model=deps.model,
+            sandboxes=self.sandboxes,
+            copy_worktree=lambda target: workspace.send_to(target, log.trajectory.last_checkpoint()),
+            build_investigator=lambda target, run_log, share, reporting: build_investigator(
+                deps, features, target, run_log, share, reporting, workspace.base
             ),
-            deps.settings,
+            max_steps=deps.settings.max_subagent_steps,
+        )
+
+    @asynccontextmanager
+    async def _connect_external_tools(self, sandbox: MaskingSandbox) -> AsyncIterator[list[Tool]]:
+        """Connects the MCP servers and loads the operator's own tools. Their results are masked."""
+
+        def log_skipped_server(line: str) -> None:
+            logger.warning("MCP server skipped", extra={"job": self.job.id, "error": line})
+
+        settings = self.deps.settings
+        connector = McpConnector.from_settings(settings)
+        async with (
+            record_host_visits(connector, self.log),
+            connect_mcp_tools(settings.mcp_servers, sandbox, log_skipped_server, connector) as mcp_tools,
+        ):
+            yield [
+                MaskingTool(tool, self.deps.secrets)
+                for tool in (*load_entry_point_tools(sandbox), *mcp_tools)
+            ]
+
+    def _build_tools(
+        self,
+        sandbox: MaskingSandbox,
+        external_tools: Sequence[Tool],
+        browse_tool: BrowseTool,
+        delegate_tool: DelegateTool,
+    ) -> ToolRegistry:
+        settings, features, trajectory = self.deps.settings, self.sandboxes.features, self.log.trajectory
+        task, started = get_task(trajectory), trajectory.run_started
+        is_pull_request = started is not None and isinstance(started.thread, PullRequest)
+        search_tools = build_search_tools(settings, self.log, self.deps.secrets)
+        action_tools = apply_policy(
+            (*build_sandbox_tools(sandbox, features), *external_tools, *search_tools),
+            settings,
             RuleAnalyzer(sandbox.root, sandbox.scratch),
         )
+        control_tools = build_control_tools(has_review_threads=is_pull_request)
         if task == "explain":
             action_tools = tuple(tool for tool in action_tools if tool.kind not in EXCLUDED_TOOLS)
+            control_tools = build_report_tools()
         tools = (
             *action_tools,
             *(browse_tool.tools() if "browser" in features else ()),
-            *(delegate_tool.tools() if deps.settings.max_subagent_steps else ()),
-            *(build_skill_tools(skills) if can_read_skills else ()),
-            *(
-                build_report_tools()
-                if task == "explain"
-                else build_control_tools(has_review_threads=is_pull_request)
-            ),
+            *(delegate_tool.tools() if settings.max_subagent_steps else ()),
+            *(build_skill_tools(self.skills) if self.can_read_skills else ()),
+            *control_tools,
         )
-        if began_with_plan(log.trajectory):
+        if began_with_plan(trajectory):
             tools = apply_plan_mode(tools, planning=task == "plan")
-        micro_agents = skills.agents if deps.settings.max_subagent_steps else ()
-        agent = Agent(
-            model=deps.model,
-            tools=ToolRegistry(
-                (
-                    *tools,
-                    *build_micro_agent_tools(micro_agents, delegate_tool, [tool.spec.name for tool in tools]),
-                ),
-            ),
-            limits=limits,
-            take_patch=partial(workspace.take_patch, sandbox)
-            if task == "work"
-            else no_changes(workspace.base),
-            fingerprint_tree=lambda: fingerprint_tree(sandbox),
-            scratch=sandbox.scratch,
-            is_same_sandbox=session.is_adopted,
-            sandbox_loss_reason=session.loss_reason,
-            context_policy=build_context_policy(deps),
-            recover_result=recover,
-            planning_interval=deps.settings.planning_interval if task == "work" else 0,
-            get_new_messages=get_new_messages,
-            final_tool="propose_plan" if task == "plan" else None,
-            finish_checks=finish_checks,
-        )
-        yield AgentSetup(agent, sandbox, tuple(secrets))
+        micro_agents = self.skills.agents if settings.max_subagent_steps else ()
+        names = [tool.spec.name for tool in tools]
+        return ToolRegistry((*tools, *build_micro_agent_tools(micro_agents, delegate_tool, names)))
 
 
 @asynccontextmanager

@@ -8,16 +8,16 @@ import logging
 
 from patchwright.resolver.checks import Check, FailedCheck, FailedChecks, count_consecutive_repairs
 from patchwright.resolver.ci.log_excerpt import MAX_EXCERPT
-from patchwright.resolver.domain import Job, Outcome, PullRequest, Rejected, Reported, Thread, Verdict
+from patchwright.resolver.domain import Job, Outcome, PullRequest, Rejected, Reported, Verdict
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, RateLimited, Unauthorized
 from patchwright.resolver.events import JobCompleted
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.pipeline.publish import post_comment
-from patchwright.resolver.pipeline.resolve_pull_request import AttemptFunction, resolve_pull_request
+from patchwright.resolver.pipeline.resolve_pull_request import resolve_pull_request
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.rendering.filters import inline_code
 from patchwright.resolver.rendering.template_renderer import render_reply
-from patchwright.resolver.run.dependencies import ProgressReporter, RunDependencies
+from patchwright.resolver.run.dependencies import Run, RunDependencies
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.text.untrusted import quote_output
 
@@ -33,27 +33,18 @@ class NoRepairNotice(str):
     """A text for the pull request that says why there is no repair."""
 
 
-async def repair_failed_checks(
-    job: Job,
-    thread: Thread,
-    facts: RepoFacts,
-    log: RunLog,
-    deps: RunDependencies,
-    forge: Forge,
-    reporting: ProgressReporter,
-    attempt: AttemptFunction,
-) -> Outcome:
+async def repair_failed_checks(run: Run) -> Outcome:
     """Repairs the failed checks of the job's commit if the bot made the commit. If no repair is possible and
     people need to know why, posts the reason.
     """
-    assert isinstance(thread, PullRequest), "an issue has no checks to repair"
+    assert isinstance(run.thread, PullRequest), "an issue has no checks to repair"
     failing = None
-    if not log.trajectory.replies():
-        result = await _find_failed_checks(job, thread, facts, deps, forge)
+    if not run.log.trajectory.replies():
+        result = await _find_failed_checks(run.job, run.thread, run.facts, run.deps, run.forge)
         if not isinstance(result, FailedChecks):
-            return await _complete_without_repair(job, result, log, forge)
+            return await _complete_without_repair(run.job, result, run.log, run.forge)
         failing = result
-    return await resolve_pull_request(job, thread, facts, log, deps, forge, reporting, attempt, failing)
+    return await resolve_pull_request(run, failing)
 
 
 async def _complete_without_repair(

@@ -14,12 +14,11 @@ from patchwright.resolver.domain import (
     Published,
     Reported,
     TestRun,
-    Thread,
     Verdict,
 )
 from patchwright.resolver.errors import Forbidden, ForgeError, Unauthorized
 from patchwright.resolver.events import JobCompleted, VerificationCompleted
-from patchwright.resolver.forge import Forge, RepoFacts, can_trigger
+from patchwright.resolver.forge import Forge, can_trigger
 from patchwright.resolver.forge_writes import PullRequestSpec
 from patchwright.resolver.git.new_file import add_file
 from patchwright.resolver.git.workspaces import Workspace
@@ -39,7 +38,7 @@ from patchwright.resolver.publishing.publish_branch import (
 )
 from patchwright.resolver.publishing.publishing_texts import render_no_pull_request_reason
 from patchwright.resolver.rendering.template_renderer import render, render_reply
-from patchwright.resolver.run.dependencies import ProgressReporter, RunDependencies
+from patchwright.resolver.run.dependencies import Run, RunDependencies
 from patchwright.resolver.run.repo_config import parse_repo_config
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.run_log import RunLog
@@ -86,40 +85,25 @@ class TriedCommand(NamedTuple):
         return not run.problem and (run.passed_count > 0 if run.results else run.exit_code == 0)
 
 
-async def propose_config(
-    job: Job,
-    thread: Thread,
-    facts: RepoFacts,
-    log: RunLog,
-    deps: RunDependencies,
-    forge: Forge,
-    reporter: ProgressReporter,
-) -> Outcome:
+async def propose_config(run: Run) -> Outcome:
     """Opens the pull request with `.github/patchwright.toml`, and posts the result in the thread. Opens no pull
     request if the file exists, or if an earlier pull request with this file is open or was declined.
 
     If the job runs again, it does not repeat test runs and opens no second pull request.
     """
-    outcome = await _propose(job, thread, facts, log, deps, forge, reporter)
-    await log.append(JobCompleted(outcome=outcome))
+    outcome = await _propose(run)
+    await run.log.append(JobCompleted(outcome=outcome))
     return outcome
 
 
-async def _propose(
-    job: Job,
-    thread: Thread,
-    facts: RepoFacts,
-    log: RunLog,
-    deps: RunDependencies,
-    forge: Forge,
-    reporter: ProgressReporter,
-) -> Outcome:
+async def _propose(run: Run) -> Outcome:
+    job, facts, log, deps, forge = run.job, run.facts, run.log, run.deps, run.forge
     branch = _branch(deps.settings)
     if (pull := await forge.find_pull_request(job.repo, branch)) is not None:
         return await _report(job, forge, "open", pull=pull)
     if (pull := await forge.find_declined_pull_request(job.repo, branch)) is not None:
         return await _report(job, forge, "declined", pull=pull)
-    async with reporter(job, log):
+    async with run.reporter(job, log):
         credentials = await forge.get_credentials(job.repo)
         deps.secrets.add(credentials.token)
         started = log.trajectory.run_started
@@ -132,7 +116,7 @@ async def _propose(
                 return await _report(job, forge, "no_tests")
             if started is None:
                 await log.append(
-                    build_run_started(job, thread, workspace, facts.clone_url, facts.default_branch, deps)
+                    build_run_started(job, run.thread, workspace, facts.clone_url, facts.default_branch, deps)
                 )
             tried = await _try_commands(job, workspace, candidates, log, deps)
             if not any(one.is_proven for one in tried):

@@ -50,7 +50,7 @@ from patchwright.resolver.review_threads import (
     list_open_threads,
     list_waiting_threads,
 )
-from patchwright.resolver.run.dependencies import RunDependencies
+from patchwright.resolver.run.dependencies import Run, RunDependencies
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.secrets import mask_secrets
 from patchwright.resolver.security.patch_policy import build_patch_limits, check_patch
@@ -101,25 +101,16 @@ class PushResult:
 
 
 async def publish_follow_up(
-    job: Job,
-    pull: PullRequest,
-    attempt: Attempt,
-    work: VerifiedChange,
-    facts: RepoFacts,
-    log: RunLog,
-    deps: RunDependencies,
-    forge: Forge,
-    verify: VerifyFunction,
+    run: Run, pull: PullRequest, attempt: Attempt, work: VerifiedChange, verify: VerifyFunction
 ) -> Outcome:
     """Publishes the change if its verdict and GitHub allow it. Then replies to the review threads and posts
-    the status comment.
+    the status comment. `pull` is the pull request as the agent knows it.
 
     Each step first checks whether it was already done. Publishing can therefore be repeated after a crash.
     """
-    summary = summarize_run(log.trajectory)
-    if (
-        rejected := await report_without_patch(job, attempt.agent_stopped, log.trajectory, forge)
-    ) is not None:
+    job, log, deps, forge = run.job, run.log, run.deps, run.forge
+    rejected = await report_without_patch(job, attempt.agent_stopped, log.trajectory, forge)
+    if rejected is not None:
         return rejected
     content = await check_patch(work.workspace, work.patch, build_patch_limits(deps.settings))
     violations = content.violations or await find_secret_leaks(
@@ -133,37 +124,41 @@ async def publish_follow_up(
         )
         result = PushResult(work, reason=excluded or follow_up_texts.render_not_pushed_reason("empty"))
     else:
-        result = await _push_change(job, pull, work, facts, log, deps, forge, verify)
+        result = await _push_change(run, pull, work, verify)
+    return await _report_change(run, pull, attempt, result, content.notes)
+
+
+async def _report_change(
+    run: Run, pull: PullRequest, attempt: Attempt, result: PushResult, notes: tuple[str, ...]
+) -> Outcome:
+    """Replies to the review threads, and posts the status comment and the check run."""
+    job, log, deps, forge = run.job, run.log, run.deps, run.forge
     thread_results, unresolved = await _reply_to_threads(job, pull, result, log, forge)
     ci = await _get_ci_hold(job, result.change, log, deps, forge)
-    started = log.trajectory.run_started
+    started, verdict = log.trajectory.run_started, result.change.verdict
     assert started is not None
-    verdict = (
-        link_conditions(result.change.verdict, started, result.sha) if result.sha else result.change.verdict
+    if result.sha:
+        verdict = link_conditions(verdict, started, result.sha)
+    report = follow_up_texts.FollowUpReport(
+        pull=pull,
+        location=result.location,
+        verdict=verdict,
+        summary=summarize_run(log.trajectory),
+        is_on_head=result.sha is not None,
+        reason=result.reason,
+        has_moved=result.has_moved,
+        thread_results=thread_results,
+        unresolved=unresolved,
+        notes=notes,
+        excluded_changes=attempt.excluded_changes,
+        open_points=attempt.open_points,
+        merge=result.change.merge,
+        ci=ci.render_notice(deps.settings.mention) if result.sha is not None else "",
+        failed_checks_commit=job.failed_checks_commit,
     )
-    url = await post_comment(
-        job,
-        forge,
-        follow_up_texts.render_follow_up(
-            pull,
-            result.location,
-            verdict,
-            summary,
-            is_on_head=result.sha is not None,
-            reason=result.reason,
-            has_moved=result.has_moved,
-            thread_results=thread_results,
-            unresolved=unresolved,
-            notes=content.notes,
-            excluded_changes=attempt.excluded_changes,
-            open_points=attempt.open_points,
-            merge=work.merge,
-            ci=ci.render_notice(deps.settings.mention) if result.sha is not None else "",
-            failed_checks_commit=job.failed_checks_commit,
-        ),
-    )
+    url = await post_comment(job, forge, follow_up_texts.render_follow_up(report))
     if result.sha is not None:
-        await publish_check_run(job, result.sha, verdict, summary, forge)
+        await publish_check_run(job, result.sha, verdict, report.summary, forge)
         return Published(
             url=pull.url,
             number=pull.number,
@@ -180,21 +175,15 @@ async def publish_follow_up(
 
 
 async def _push_change(
-    job: Job,
-    pull: PullRequest,
-    work: VerifiedChange,
-    facts: RepoFacts,
-    log: RunLog,
-    deps: RunDependencies,
-    forge: Forge,
-    verify: VerifyFunction,
+    run: Run, pull: PullRequest, work: VerifiedChange, verify: VerifyFunction
 ) -> PushResult:
     """Pushes the change to the pull request's own branch. If this is not possible, publishes the change on
     one of the bot's branches or in a comment. The result contains the reason.
     """
+    job, log, deps, forge = run.job, run.log, run.deps, run.forge
     result = PushResult(work)
     for rebases_left in reversed(range(MAX_REBASES + 1)):
-        if reason := await _push_objection(job, pull, result.change, facts, forge):
+        if reason := await _push_objection(job, pull, result.change, run.facts, forge):
             return await _push_to_own_branch(job, replace(result, reason=reason), log, deps, forge)
         commit = await _create_commit(job, pull, result.change, log, deps, forge)
         into = None if pull.is_same_repository else pull.head_repo
@@ -203,9 +192,7 @@ async def _push_change(
             published = await forge.push_commit(job.repo, git_dir, commit, pull.head_branch, parent, into)
             return replace(result, location=BranchLocation(pull.head_branch, published))
         except BranchMoved:
-            result = await _rebase_change(
-                job, pull, result, facts, log, deps, forge, verify, last=not rebases_left
-            )
+            result = await _rebase_change(run, pull, result, verify, last=not rebases_left)
             if result.location is not None:
                 return result
         except Unauthorized:
@@ -246,24 +233,16 @@ async def _push_objection(
 
 
 async def _rebase_change(
-    job: Job,
-    pull: PullRequest,
-    result: PushResult,
-    facts: RepoFacts,
-    log: RunLog,
-    deps: RunDependencies,
-    forge: Forge,
-    verify: VerifyFunction,
-    *,
-    last: bool,
+    run: Run, pull: PullRequest, result: PushResult, verify: VerifyFunction, *, last: bool
 ) -> PushResult:
     """Applies the change to the current head and verifies it again. If the change cannot be pushed to that
     head, the result contains the reason.
     """
+    job, log, deps, forge = run.job, run.log, run.deps, run.forge
     head = (await forge.get_head_state(job.repo, job.number)).head_sha
     credentials = await forge.get_credentials(job.repo)
     deps.secrets.add(credentials.token)
-    workspace = await deps.workspaces.fetch(result.change.workspace, facts.clone_url, head, credentials)
+    workspace = await deps.workspaces.fetch(result.change.workspace, run.facts.clone_url, head, credentials)
     if own_commit := await _find_own_commit(workspace, pull.head_sha, head, job):
         # An earlier process pushed this commit. Other people may have pushed commits before it or after it.
         return replace(

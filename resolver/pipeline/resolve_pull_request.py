@@ -3,17 +3,16 @@ on the pull request's branch.
 """
 
 import re
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from patchwright.resolver.checks import FailedChecks
 from patchwright.resolver.domain import Issue, Job, Outcome, Patch, PullRequest, Reported, Verdict
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import AgentStopped, JobCompleted, VerificationCompleted
-from patchwright.resolver.forge import Forge, RepoFacts
+from patchwright.resolver.forge import Forge
 from patchwright.resolver.git.merge import MergeResult, merge_commit
 from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.pipeline.attempt import AgentTask, attempt_patch
 from patchwright.resolver.pipeline.publish import Attempt
 from patchwright.resolver.pipeline.push import VerifiedChange, publish_follow_up
 from patchwright.resolver.pipeline.run_start import build_run_started, prepare_environment
@@ -30,17 +29,11 @@ from patchwright.resolver.pull_request.pr_context import (
     load_earlier_runs,
 )
 from patchwright.resolver.run import effective_settings
-from patchwright.resolver.run.dependencies import ProgressReporter, RunDependencies
+from patchwright.resolver.run.dependencies import Run, RunDependencies
 from patchwright.resolver.run.repo_config import read_repo_config, report_problems
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.suites.discovery import find_suites
-from patchwright.resolver.suites.suite import Suites
-from patchwright.runtime.sandbox import Sandboxes
-
-AttemptFunction = Callable[..., Awaitable[Attempt]]
-"""The type of the function `resolve.attempt_patch`. The function is passed as an argument to avoid an import
-cycle.
-"""
+from patchwright.resolver.suites.execution import TestSetup
 
 MERGED_BY_GIT = "Git merged the base branch without conflicts, so no agent was needed."
 
@@ -60,61 +53,54 @@ _FILLER_WORDS = re.compile(
 """Words that may accompany a request to merge. They do not request other work."""
 
 
-async def resolve_pull_request(
-    job: Job,
-    thread: PullRequest,
-    facts: RepoFacts,
-    log: RunLog,
-    deps: RunDependencies,
-    forge: Forge,
-    reporter: ProgressReporter,
-    attempt: AttemptFunction,
-    failing_checks: FailedChecks | None = None,
-) -> Outcome:
+async def resolve_pull_request(run: Run, failing_checks: FailedChecks | None = None) -> Outcome:
     """Resolves a job on a pull request and publishes the result. The job has passed the admission checks.
 
     The run works on the commit that was the pull request's head when the run started. Settings come from the
-    base branch. `failing_checks` are the failed checks that the job must repair; None for other jobs.
+    base branch. `failing_checks` are the failed checks that the job must repair; None for other jobs. Can be
+    repeated: each step reads in the log or on the forge what is done already.
     """
-    async with reporter(job, log):
+    job, log, deps, forge = run.job, run.log, run.deps, run.forge
+    async with run.reporter(job, log):
         credentials = await forge.get_credentials(job.repo)
         deps.secrets.add(credentials.token)
-        if log.trajectory.run_started is not None:
-            assert isinstance(log.trajectory.run_started.thread, PullRequest)
-            thread = log.trajectory.run_started.thread
+        thread = log.trajectory.run_started.thread if log.trajectory.run_started else run.thread
+        assert isinstance(thread, PullRequest)
         config_ref = thread.base_sha or thread.base_branch
         async with deps.workspaces.clone(
-            facts.clone_url, thread.head_sha, credentials, config_ref
+            run.facts.clone_url, thread.head_sha, credentials, config_ref
         ) as workspace:
             if log.trajectory.run_started is None:
                 thread = _take_snapshot(job, thread, workspace)
                 await log.append(
-                    build_run_started(job, thread, workspace, facts.clone_url, thread.base_branch, deps)
+                    build_run_started(job, thread, workspace, run.facts.clone_url, thread.base_branch, deps)
                 )
-            assert log.trajectory.run_started is not None
             await report_problems(job, workspace, forge)
-            merge_request = requested_merge(log.trajectory.run_started.job, thread)
-            merge = await merge_commit(workspace, workspace.config_source.base) if merge_request else None
-            if merge_request == "alone" and merge is None:
-                outcome: Outcome = await _report_up_to_date(job, thread, forge)
-            else:
-                if merge_request == "alone" and merge is not None and not merge.conflicts:
-                    result = await _attempt_clean_merge(job, workspace, merge, log, deps)
-                else:
-                    result = await _attempt_with_agent(
-                        job, thread, workspace, merge, log, deps, forge, attempt, failing_checks
-                    )
-                head = workspace.with_base(merge.commit) if merge else workspace
-                change = VerifiedChange(head, result.patch, result.verdict, merge)
-
-                async def verify_again(head: Workspace, patch: Patch) -> Verdict:
-                    return await _verify_again(job, head, patch, log, deps)
-
-                outcome = await publish_follow_up(
-                    job, thread, result, change, facts, log, deps, forge, verify_again
-                )
+            outcome = await _work_on_pull_request(run, thread, workspace, failing_checks)
     await log.append(JobCompleted(outcome=outcome))
     return outcome
+
+
+async def _work_on_pull_request(
+    run: Run, thread: PullRequest, workspace: Workspace, failing_checks: FailedChecks | None
+) -> Outcome:
+    job, log, deps = run.job, run.log, run.deps
+    assert log.trajectory.run_started is not None
+    merge_request = requested_merge(log.trajectory.run_started.job, thread)
+    merge = await merge_commit(workspace, workspace.config_source.base) if merge_request else None
+    if merge_request == "alone" and merge is None:
+        return await _report_up_to_date(job, thread, run.forge)
+    if merge_request == "alone" and merge is not None and not merge.conflicts:
+        result = await _attempt_clean_merge(job, workspace, merge, log, deps)
+    else:
+        result = await _attempt_with_agent(run, thread, workspace, merge, failing_checks)
+    head = workspace.with_base(merge.commit) if merge else workspace
+    change = VerifiedChange(head, result.patch, result.verdict, merge)
+
+    async def verify_again(head: Workspace, patch: Patch) -> Verdict:
+        return await _verify_again(job, head, patch, log, deps)
+
+    return await publish_follow_up(run, thread, result, change, verify_again)
 
 
 def requested_merge(job: Job, pull: PullRequest) -> Literal["", "too", "alone"]:
@@ -150,45 +136,38 @@ def _take_snapshot(job: Job, pull: PullRequest, workspace: Workspace) -> PullReq
 
 
 async def _attempt_with_agent(
-    job: Job,
+    run: Run,
     pull: PullRequest,
     workspace: Workspace,
     merge: MergeResult | None,
-    log: RunLog,
-    deps: RunDependencies,
-    forge: Forge,
-    attempt: AttemptFunction,
     failing_checks: FailedChecks | None,
 ) -> Attempt:
     head = workspace.with_base(merge.commit) if merge else workspace
-    attachments = await fetch_attachments(pull, job.repo, forge)
-    context = (
-        None
-        if log.trajectory.replies()
-        else await _pull_request_context(job, pull, workspace, merge, deps, forge, failing_checks)
-    )
-    return await attempt(job, head, log, deps, attachments, context, merge)
+    attachments = await fetch_attachments(pull, run.job.repo, run.forge)
+    context = None
+    if not run.log.trajectory.replies():
+        context = await _build_context(run, pull, workspace, merge, failing_checks)
+    return await attempt_patch(AgentTask(run.job, head, run.log, run.deps, attachments, context, merge))
 
 
-async def _pull_request_context(
-    job: Job,
+async def _build_context(
+    run: Run,
     pull: PullRequest,
     workspace: Workspace,
     merge: MergeResult | None,
-    deps: RunDependencies,
-    forge: Forge,
     failing_checks: FailedChecks | None,
 ) -> PullRequestContext:
     """Collects the context for the agent: the pull request, its issue and the earlier runs on it."""
     issue: Issue | None = None
     if references := CLOSING_REFERENCE.findall(pull.body):
         try:
-            thread = await forge.get_thread(job.model_copy(update={"number": int(references[-1])}))
+            thread = await run.forge.get_thread(run.job.model_copy(update={"number": int(references[-1])}))
             issue = thread if isinstance(thread, Issue) else None
         except ForgeError as exc:
             if exc.retryable:
                 raise
-    earlier = await load_earlier_runs(job, list_runs(pull, issue.reported_runs if issue else ()), deps.logs)
+    reported = list_runs(pull, issue.reported_runs if issue else ())
+    earlier = await load_earlier_runs(run.job, reported, run.deps.logs)
     return await build_pr_context(pull, workspace, earlier, merge, failing_checks, issue)
 
 
@@ -201,28 +180,17 @@ async def _report_up_to_date(job: Job, pull: PullRequest, forge: Forge) -> Repor
 # --- work without an agent ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _VerificationSetup:
-    """The data that is needed to test the repository. The test suites are those of the base branch."""
-
-    suites: Suites
-    sandboxes: Sandboxes
-    seconds: int
-    baseline_cache: BaselineCache
-
-
-async def _prepare_verification(
-    job: Job, workspace: Workspace, log: RunLog, deps: RunDependencies
-) -> _VerificationSetup:
+async def _prepare_tests(
+    job: Job, workspace: Workspace, log: RunLog, deps: RunDependencies, name: str
+) -> tuple[TestSetup, BaselineCache]:
+    """Returns what the tests need. The test suites are those of the base branch."""
     config = (await read_repo_config(workspace.config_source)).config
     await effective_settings.record_settings(log, deps, config)
     suites = await find_suites(workspace.config_source, config)
-    return _VerificationSetup(
-        suites=suites,
-        sandboxes=await prepare_environment(job, workspace, config, suites, log, deps),
-        seconds=config.test_timeout or deps.settings.test_timeout,
-        baseline_cache=BaselineCache(deps.settings.data / "cache" / "baselines"),
-    )
+    sandboxes = await prepare_environment(job, workspace, config, suites, log, deps)
+    seconds = config.test_timeout or deps.settings.test_timeout
+    cache = BaselineCache(deps.settings.data / "cache" / "baselines")
+    return TestSetup(suites, sandboxes, name, seconds), cache
 
 
 async def _attempt_clean_merge(
@@ -237,21 +205,9 @@ async def _attempt_clean_merge(
     if verdict := log.trajectory.verdict:
         return Attempt(stopped, empty_patch, verdict)
     merged = workspace.with_base(merge.commit)
-    setup = await _prepare_verification(job, merged, log, deps)
-    async with BaselineRuns(
-        workspace, setup.sandboxes, job.id, setup.seconds, setup.baseline_cache
-    ) as baseline_runs:
-        verdict = await verify_merge(
-            merge,
-            setup.baseline_cache,
-            merged,
-            empty_patch,
-            setup.suites,
-            setup.sandboxes,
-            job.id,
-            setup.seconds,
-            baseline_runs,
-        )
+    tests, cache = await _prepare_tests(job, merged, log, deps, job.id)
+    async with BaselineRuns(workspace, tests.sandboxes, job.id, tests.seconds, cache) as head_runs:
+        verdict = await verify_merge(merge, cache, merged, empty_patch, tests, head_runs)
     await log.append(VerificationCompleted(verdict=verdict))
     return Attempt(stopped, empty_patch, verdict)
 
@@ -260,10 +216,6 @@ async def _verify_again(
     job: Job, workspace: Workspace, patch: Patch, log: RunLog, deps: RunDependencies
 ) -> Verdict:
     """Verifies a patch again after it was applied to a new head."""
-    setup, name = await _prepare_verification(job, workspace, log, deps), f"{job.id}-moved"
-    async with BaselineRuns(
-        workspace, setup.sandboxes, name, setup.seconds, setup.baseline_cache
-    ) as baseline_runs:
-        return await verify_patch(
-            workspace, patch, setup.suites, setup.sandboxes, name, setup.seconds, baseline_runs
-        )
+    tests, cache = await _prepare_tests(job, workspace, log, deps, f"{job.id}-moved")
+    async with BaselineRuns(workspace, tests.sandboxes, tests.name, tests.seconds, cache) as base_runs:
+        return await verify_patch(workspace, patch, tests, base_runs)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from patchwright.resolver.domain import Job, PullRequest, TestRun, Thread
 from patchwright.resolver.events import RunStarted
@@ -118,24 +119,31 @@ def mask_visits(visits: tuple[ConnectionSummary, ...], secrets: Secrets) -> tupl
     return tuple(visit.model_copy(update={"host": secrets.mask(visit.host)}) for visit in visits)
 
 
+@dataclass(frozen=True)
+class FirstMessageFacts:
+    """What the preparation found out, for the first message."""
+
+    sandbox: Sandbox
+    suite: Suite | None
+    instructions: PromptInstructions
+    attachments: ThreadAttachments
+    features: Collection[SandboxFeature]
+
+
 async def compose_initial_message(
     job: Job,
     workspace: Workspace,
-    sandbox: Sandbox,
     log: RunLog,
-    suite: Suite | None,
     baseline: asyncio.Task[TestRun | None],
-    instructions: PromptInstructions,
-    attachments: ThreadAttachments,
+    facts: FirstMessageFacts,
     pull: PullRequestContext | None = None,
-    features: Collection[SandboxFeature] = (),
 ) -> str:
-    """Returns the first message. It contains the task and the facts that the preparation found out about the
-    repository.
+    """Returns the first message. It contains the task and the facts about the repository. Waits a short time for the
+    test results at base.
     """
     done, _ = await asyncio.wait({baseline}, timeout=BASELINE_WAIT)
     assert log.trajectory.run_started is not None
-    if suite is not None and not done and not log.trajectory.is_baseline_pending:
+    if facts.suite is not None and not done and not log.trajectory.is_baseline_pending:
         await log.append(BaselinePending())
     task, request, configured = get_task(log.trajectory), job.request, log.trajectory.run_configured
     return prompt_texts.render_initial_prompt(
@@ -144,17 +152,17 @@ async def compose_initial_message(
             request.text if task == "work" else request.remainder,
             task=task,
             requester=plan_texts.describe_requester(job),
-            root=sandbox.root,
-            has_python_session="kernel" in features,
+            root=facts.sandbox.root,
+            has_python_session="kernel" in facts.features,
             base_sha=workspace.base,
             files=await workspace.list_files(),
-            sandbox_facts=await _detect_toolchain(sandbox),
-            suite=suite,
+            sandbox_facts=await _detect_toolchain(facts.sandbox),
+            suite=facts.suite,
             baseline=baseline.result() if done else None,
             environment=log.trajectory.environment_prepared,
-            instructions=instructions,
-            uploaded_attachments=attachments,
-            attachments_dir=attachments_directory(sandbox),
+            instructions=facts.instructions,
+            uploaded_attachments=facts.attachments,
+            attachments_dir=attachments_directory(facts.sandbox),
             pull=pull,
             mention=str(configured.settings.get("mention", "")) if configured else "",
         )

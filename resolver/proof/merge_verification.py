@@ -11,10 +11,7 @@ from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns
 from patchwright.resolver.proof.evidence import Evidence
 from patchwright.resolver.proof.run_comparison import find_pass_to_fail
 from patchwright.resolver.proof.verdict import decide_verdict
-from patchwright.resolver.proof.verification import VerdictCallback, require_all_tests
-from patchwright.resolver.suites.execution import run_tests
-from patchwright.resolver.suites.suite import Suites
-from patchwright.runtime.sandbox import Sandboxes
+from patchwright.resolver.suites.execution import TestSetup, run_tests
 
 
 async def verify_merge(
@@ -22,12 +19,8 @@ async def verify_merge(
     cache: BaselineCache,
     workspace: Workspace,
     patch: Patch,
-    suites: Suites,
-    sandboxes: Sandboxes,
-    name: str,
-    timeout: int,
+    setup: TestSetup,
     head_runs: BaselineRuns,
-    _on_partial_verdict: VerdictCallback = require_all_tests,
 ) -> Verdict:
     """Returns the verdict on a merge. The base of `workspace` is the merge commit. `patch` contains the
     agent's changes to that commit.
@@ -43,8 +36,9 @@ async def verify_merge(
     # The diff must not be empty: `decide_verdict` would treat an empty diff as no change, but a merge is a
     # change.
     change = Patch(base_sha=merge.head, diff=merge.commit.encode())
-    if (suite := suites.primary) is None:
+    if (suite := setup.suites.primary) is None:
         return decide_verdict(change, None)
+    sandboxes, name, timeout = setup.sandboxes, setup.name, setup.seconds
     async with BaselineRuns(workspace.with_base(merge.base), sandboxes, f"{name}-of", timeout, cache) as base:
         before = combine_runs(await head_runs.start(suite), await base.start(suite))
     run = partial(run_tests, workspace, patch, suite, sandboxes)

@@ -27,11 +27,11 @@ from patchwright.resolver.proof.verdict import decide_verdict
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
 from patchwright.resolver.suites.affected_tests import find_affected_tests, find_mentions
-from patchwright.resolver.suites.execution import run_tests_with_report
+from patchwright.resolver.suites.execution import TestSetup, run_tests_with_report
 from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_file, is_test_related
 from patchwright.resolver.suites.reports.runner_report import RunnerReport
 from patchwright.resolver.suites.run_problems import require_known_options
-from patchwright.resolver.suites.suite import Suite, Suites
+from patchwright.resolver.suites.suite import Suite
 from patchwright.runtime.sandbox import Sandboxes
 
 MAX_CONFIRMED = 50  # Maximum number of tests that are rerun because they pass only with the patch.
@@ -50,18 +50,16 @@ async def require_all_tests(verdict: Verdict) -> bool:
 async def verify_patch(
     workspace: Workspace,
     patch: Patch,
-    suites: Suites,
-    sandboxes: Sandboxes,
-    name: str,
-    seconds: int,
+    setup: TestSetup,
     baseline_runs: BaselineRuns,
     on_first_verdict: VerdictCallback = require_all_tests,
 ) -> Verdict:
     """Runs the tests and decides the verdict. Raises VerificationUnavailable or WorkspaceError."""
+    sandboxes, name = setup.sandboxes, setup.name
     if patch.is_empty:
         return decide_verdict(patch, None)
     changes = await workspace.list_changes(patch)
-    affected_suites = suites.select_for_paths(change.path for change in changes)
+    affected_suites = setup.suites.select_for_paths(change.path for change in changes)
     reverted_config = await find_reverted_test_config(workspace, patch, changes, affected_suites)
     reverted_config |= await find_shadowing_modules(workspace, changes, affected_suites, sandboxes, name)
     # The repository's tests run with the base version of their helpers.
@@ -83,7 +81,7 @@ async def verify_patch(
     for number, suite in enumerate(affected_suites, start=1):
         role = name if number == 1 else f"{name}-{number}"
         verification = _SuiteVerification(
-            workspace, patch, parts, test_edits, suite, sandboxes, patched, role, seconds, baseline_runs
+            workspace, patch, parts, test_edits, suite, sandboxes, patched, role, setup.seconds, baseline_runs
         )
         verdicts.append(await verification.verdict(on_first_verdict))
         if verdicts[-1].partial:

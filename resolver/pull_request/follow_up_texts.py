@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from patchwright.resolver.actions import Finish, ThreadReply
 from patchwright.resolver.activity.summary import Summary
@@ -42,50 +43,38 @@ def render_thread_reply(result: ThreadResult, sha: str | None, reason: str) -> s
     return render_reply("thread_reply.md.j2", result=result, sha=sha, reason=reason)
 
 
-def render_follow_up(
-    pull: PullRequest,
-    location: BranchLocation | CommentLocation | None,
-    verdict: Verdict,
-    summary: Summary,
-    *,
-    is_on_head: bool,
-    reason: str,
-    has_moved: bool,
-    thread_results: Sequence[ThreadResult],
-    unresolved: bool,
-    notes: Sequence[str],
-    excluded_changes: Sequence[str],
-    open_points: Sequence[str],
-    merge: MergeResult | None,
-    ci: str = "",
-    failed_checks_commit: str = "",
-) -> str:
+@dataclass(frozen=True)
+class FollowUpReport:
+    """The values for the final status comment on a pull request."""
+
+    pull: PullRequest
+    location: BranchLocation | CommentLocation | None
+    verdict: Verdict
+    summary: Summary
+    is_on_head: bool
+    """True if the change is on the pull request."""
+    reason: str
+    """Why the change is not on the pull request; empty if it is."""
+    has_moved: bool
+    """True if someone else pushed to the branch during the run."""
+    thread_results: Sequence[ThreadResult]
+    unresolved: bool
+    """True if the token cannot resolve threads."""
+    notes: Sequence[str]
+    excluded_changes: Sequence[str]
+    open_points: Sequence[str]
+    merge: MergeResult | None
+    ci: str = ""
+    """Why continuous integration does not start automatically."""
+    failed_checks_commit: str = ""
+    """The commit whose failed checks the run repairs, if any."""
+
+
+def render_follow_up(report: FollowUpReport) -> str:
     """Renders the final status comment: where the change is, the test results, and the result for each
     thread.
-
-    `is_on_head` is True if the change is on the pull request. If it is False, `reason` says why the change is
-    not there. `has_moved` is True if someone else pushed to the branch during the run. `unresolved` is True
-    if the token cannot resolve threads. `ci` says why continuous integration does not start automatically.
-    `failed_checks_commit` is the commit whose failed checks the run repairs, if any.
     """
-    return render_reply(
-        "follow_up.md.j2",
-        pull=pull,
-        location=location,
-        verdict=verdict,
-        summary=summary,
-        is_on_head=is_on_head,
-        reason=reason,
-        has_moved=has_moved,
-        thread_results=thread_results,
-        unresolved=unresolved,
-        notes=notes,
-        excluded_changes=excluded_changes,
-        open_points=open_points,
-        merge=merge,
-        ci=ci,
-        failed_checks_commit=failed_checks_commit,
-    )
+    return render_reply("follow_up.md.j2", **vars(report))
 
 
 def render_up_to_date(pull: PullRequest) -> str:

@@ -1,13 +1,14 @@
-"""Defines the dependencies of a run, such as its model and its sandboxes. `bot/composition/composition_root.py`
-creates them and passes them to the resolver.
+"""Defines a run and its dependencies, such as its model and its sandboxes. `bot/composition/composition_root.py`
+creates the dependencies and passes them to the resolver.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from patchwright.resolver.domain import Job, Repo
+from patchwright.resolver.domain import Job, Repo, Thread
 from patchwright.resolver.events import Message, Trajectory
+from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.llm.model import Model
 from patchwright.resolver.llm.router import RunModels
@@ -61,3 +62,17 @@ class RunDependencies:
     def models(self) -> RunModels:
         """Models by purpose."""
         return self.purpose_models or RunModels.with_default(self.model, {})
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every step of a run on the forge needs."""
+
+    job: Job
+    thread: Thread
+    """The thread as it was read for this job. `RunStarted` in the log has the thread that the agent works on."""
+    facts: RepoFacts
+    log: RunLog
+    deps: RunDependencies
+    forge: Forge
+    reporter: ProgressReporter

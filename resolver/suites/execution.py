@@ -1,5 +1,7 @@
 """Runs a test suite in a clean sandbox and parses the result."""
 
+from dataclasses import dataclass
+
 from patchwright.resolver.domain import Patch, TestRun
 from patchwright.resolver.errors import VerificationUnavailable
 from patchwright.resolver.git.workspaces import Workspace
@@ -7,7 +9,7 @@ from patchwright.resolver.suites.command_options import select_tests
 from patchwright.resolver.suites.command_runner import MAX_OUTPUT_TAIL, CommandRunner
 from patchwright.resolver.suites.reports.runner_report import RunnerReport
 from patchwright.resolver.suites.run_problems import find_problem
-from patchwright.resolver.suites.suite import Suite, command_from_root
+from patchwright.resolver.suites.suite import Suite, Suites, command_from_root
 from patchwright.runtime.actions import Execute
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.observations import ExecuteResult
@@ -20,6 +22,20 @@ _LIST_ACCESS_TIMES = (
     r"find . \( -name .git -o -name node_modules \) -prune -o -type f -printf '%A@ %T@ %P\n' | "
     "awk '$1 > $2' | cut -d' ' -f3-"
 )
+
+
+@dataclass(frozen=True)
+class TestSetup:
+    """Where and how the tests of a repository run."""
+
+    __test__ = False  # not a test for pytest
+
+    suites: Suites
+    sandboxes: Sandboxes
+    name: str
+    """The sandboxes' names begin with this."""
+    seconds: int
+    """Limit of one test run."""
 
 
 async def run_tests(

@@ -7,7 +7,7 @@ from patchwright.resolver.domain import Patch, TestRun, Verdict
 from patchwright.resolver.git.workspaces import Workspace, WorkspaceFactory
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.verification import VerdictCallback, require_all_tests, verify_patch
-from patchwright.resolver.suites.execution import run_tests
+from patchwright.resolver.suites.execution import TestSetup, run_tests
 from patchwright.resolver.suites.suite import Suite, Suites
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from tests.resolver.git_repository import Repository, make_patch
@@ -55,9 +55,8 @@ class PatchVerifier:
         async with BaselineRuns(self.workspace, self.sandboxes, "proof", seconds) as bases:
             if suite:
                 await bases.start(suite)
-            return await verify_patch(
-                self.workspace, patch, suites, self.sandboxes, "proof", seconds, bases, listener
-            )
+            setup = TestSetup(suites, self.sandboxes, "proof", seconds)
+            return await verify_patch(self.workspace, patch, setup, bases, listener)
 
 
 VerifierFactory = Callable[[Mapping[str, str | bytes]], AbstractAsyncContextManager[PatchVerifier]]

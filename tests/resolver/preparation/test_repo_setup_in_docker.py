@@ -15,7 +15,7 @@ from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.verification import verify_patch
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.settings.settings import RepoConfig
-from patchwright.resolver.suites.execution import run_tests
+from patchwright.resolver.suites.execution import TestSetup, run_tests
 from patchwright.resolver.suites.suite import Suites
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
@@ -113,7 +113,7 @@ async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup:
         patch = await make_patch(workspace, made, {"pad.py": fixed})
         async with BaselineRuns(workspace, made, "proof", 60) as bases:
             suites = Suites(all=(PYTEST,), primary=PYTEST)
-            verdict = await verify_patch(workspace, patch, suites, made, "proof", 60, bases)
+            verdict = await verify_patch(workspace, patch, TestSetup(suites, made, "proof", 60), bases)
         assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("test_pad.py::test_wide",))
 
     repository.commit({"README.md": "another issue\n"})

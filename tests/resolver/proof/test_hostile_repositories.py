@@ -7,6 +7,7 @@ import pytest
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.run_comparison import find_fail_to_pass
 from patchwright.resolver.proof.verification import verify_patch
+from patchwright.resolver.suites.execution import TestSetup
 from patchwright.resolver.suites.suite import Suite, Suites
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST, TESTS
 
@@ -284,8 +285,9 @@ async def test_several_suites_are_verified_together(open_verifier) -> None:
         suites = Suites(all=(a, b), primary=a)
         both = await verifier.patch({"a/calc.py": FIXED, "b/calc.py": FIXED.replace("return 1", "return 2")})
         one = await verifier.patch({"b/calc.py": FIXED})
-        broken = await verify_patch(verifier.workspace, both, suites, verifier.sandboxes, "proof", 60, bases)
-        fixes = await verify_patch(verifier.workspace, one, suites, verifier.sandboxes, "proof", 60, bases)
+        setup = TestSetup(suites, verifier.sandboxes, "proof", 60)
+        broken = await verify_patch(verifier.workspace, both, setup, bases)
+        fixes = await verify_patch(verifier.workspace, one, setup, bases)
     assert (broken.kind, broken.pass_to_fail) == ("regressed", ("b/test_calc.py::test_one",))
     assert set(broken.fail_to_pass) == {"a/test_calc.py::test_add", "b/test_calc.py::test_add"}
     assert broken.before and len(broken.before.results) == 4

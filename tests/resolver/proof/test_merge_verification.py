@@ -8,6 +8,7 @@ from patchwright.resolver.domain import Patch, TestRun, TestStatus
 from patchwright.resolver.git.merge import MergeResult
 from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns
 from patchwright.resolver.proof.merge_verification import combine_runs, verify_merge
+from patchwright.resolver.suites.execution import TestSetup
 from patchwright.resolver.suites.suite import Suites
 from tests.resolver.patch_verifier import BUG, PYTEST, TESTS, VerifierFactory
 
@@ -46,8 +47,8 @@ async def test_remaining_conflict_markers_are_a_regression(
         merge = MergeResult(head="a" * 40, base="b" * 40, commit=workspace.base, conflicts=tuple(paths))
         async with BaselineRuns(workspace, verifier.sandboxes, "head", 60) as runs:
             verdict = await verify_merge(
-                merge, BaselineCache(tmp_path), workspace, Patch(base_sha=workspace.base, diff=b""), Suites(),
-                verifier.sandboxes, "merge", 60, runs,
+                merge, BaselineCache(tmp_path), workspace, Patch(base_sha=workspace.base, diff=b""),
+                TestSetup(Suites(), verifier.sandboxes, "merge", 60), runs,
             )  # fmt: skip
     assert (verdict.kind, verdict.reason) == (
         *("regressed", f"Git's conflict markers are still in {named}."),
@@ -70,7 +71,7 @@ async def test_tests_that_passed_before_the_merge_must_pass_after_it(
         patch = await verifier.patch({"calc.py": new})
         async with BaselineRuns(workspace, verifier.sandboxes, "head", 60) as runs:
             verdict = await verify_merge(
-                merge, BaselineCache(tmp_path), workspace, patch, Suites(all=(PYTEST,), primary=PYTEST),
-                verifier.sandboxes, "merge", 60, runs,
+                merge, BaselineCache(tmp_path), workspace, patch,
+                TestSetup(Suites(all=(PYTEST,), primary=PYTEST), verifier.sandboxes, "merge", 60), runs,
             )  # fmt: skip
     assert (verdict.kind, verdict.reason) == (kind, reason)

@@ -328,8 +328,9 @@ def test_a_follow_up_without_a_failing_test_is_worded_neutrally(verdict: Verdict
     story = Summary(
         finish=None, stop_detail="", steps=(), usage=Usage(steps=0, seconds=0), model="m", sandbox="local"
     )
-    text = follow_up_texts.render_follow_up(
+    report = follow_up_texts.FollowUpReport(
         pull(), None, verdict, story, is_on_head=False, reason="No.", has_moved=False, thread_results=(),
         unresolved=False, notes=(), excluded_changes=(), open_points=(), merge=None,
     )  # fmt: skip
+    text = follow_up_texts.render_follow_up(report)
     assert f"\n\n{begins}" in text

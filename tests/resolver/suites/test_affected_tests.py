@@ -7,6 +7,7 @@ from patchwright.resolver.git.workspaces import FileChange
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.verification import verify_patch
 from patchwright.resolver.suites.affected_tests import find_affected_tests
+from patchwright.resolver.suites.execution import TestSetup
 from patchwright.resolver.suites.suite import Suites
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST
 
@@ -123,8 +124,7 @@ async def test_a_fast_agent_does_not_wait_for_the_baseline(open_verifier) -> Non
         async with BaselineRuns(verifier.workspace, verifier.sandboxes, "proof", 60) as bases:
             under_way = bases.start(PYTEST)
             suites = Suites(all=(PYTEST,), primary=PYTEST)
-            verdict = await verify_patch(
-                verifier.workspace, patch, suites, verifier.sandboxes, "proof", 60, bases, listener
-            )
+            setup = TestSetup(suites, verifier.sandboxes, "proof", 60)
+            verdict = await verify_patch(verifier.workspace, patch, setup, bases, listener)
             assert not under_way.done()
     assert (verdict.kind, verdict.partial) == ("fixed", True)
