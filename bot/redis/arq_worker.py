@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from datetime import timedelta
 from typing import Any, cast
 
@@ -120,6 +121,8 @@ def to_json(value: dict[str, Any]) -> bytes:
     return json.dumps(value, default=str).encode()
 
 
-async def end_pause(redis: arq.ArqRedis, job: str) -> None:
-    """Ends the pause of a job, so that a worker can start the job. Does nothing if the job is not paused."""
+async def start_now(redis: arq.ArqRedis, job: str, offset: timedelta) -> None:
+    """Makes a queued job due at the current time plus `offset`, and ends its pause."""
+    due_at = time.time() + offset.total_seconds()
+    await redis.zadd(QUEUE_NAME, {job: int(due_at * 1000)}, xx=True)
     await cast("Any", redis.eval(RELEASE_LOCK_SCRIPT, 1, in_progress_key_prefix + job, PAUSE_MARKER.decode()))
