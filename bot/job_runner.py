@@ -89,6 +89,7 @@ class JobRunner:
         max_tries: int = MAX_TRIES,
         first_retry_seconds: float = FIRST_RETRY_SECONDS,
         timeout_seconds: float = TRY_TIMEOUT_SECONDS,
+        max_outage_seconds: float = MAX_OUTAGE_SECONDS,
         get_record: RecordReader | None = None,
     ) -> None:
         """`get_record` reads the record of a job, which says how long the job has waited for GitHub. Without it,
@@ -99,6 +100,7 @@ class JobRunner:
         self._max_tries = max_tries
         self._first_retry_seconds = first_retry_seconds
         self._timeout_seconds = timeout_seconds
+        self._max_outage_seconds = max_outage_seconds
         self._get_record = get_record
 
     async def run(self, job: Job, tries: int) -> JobResult | Retry:
@@ -171,10 +173,10 @@ class JobRunner:
         is_new = time.monotonic() - started_at > MAX_OUTAGE_TRY_SECONDS
         since = record.github_wait.since if record and record.github_wait and not is_new else now
         elapsed = (now - since).total_seconds()
-        if elapsed >= MAX_OUTAGE_SECONDS:
+        if elapsed >= self._max_outage_seconds:
             return None
         delay = min(max(elapsed, self._first_retry_seconds), MAX_GITHUB_WAIT_SECONDS)
-        delay = min(delay, MAX_OUTAGE_SECONDS - elapsed)
+        delay = min(delay, self._max_outage_seconds - elapsed)
         if isinstance(error, RateLimited):
             delay = max(delay, (error.until - now).total_seconds())
         wait = GitHubWait(since=since, next_try=now + timedelta(seconds=delay))
