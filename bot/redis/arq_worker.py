@@ -125,4 +125,9 @@ async def start_now(redis: arq.ArqRedis, job: str, offset: timedelta) -> None:
     """Makes a queued job due at the current time plus `offset`, and ends its pause."""
     due_at = time.time() + offset.total_seconds()
     await redis.zadd(QUEUE_NAME, {job: int(due_at * 1000)}, xx=True)
+    await end_pause(redis, job)
+
+
+async def end_pause(redis: arq.ArqRedis, job: str) -> None:
+    """Ends the pause of a job, so that a worker can start the job. Does nothing if the job is not paused."""
     await cast("Any", redis.eval(RELEASE_LOCK_SCRIPT, 1, in_progress_key_prefix + job, PAUSE_MARKER.decode()))

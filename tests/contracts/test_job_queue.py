@@ -1,10 +1,8 @@
 """The contract of all job queues. For more tests of the Redis queue, see tests/bot/redis/test_arq_queue.py."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,6 @@ from patchwright.bot.jobs import (
     Answered,
     Cancellation,
     Failed,
-    GitHubWait,
     JobQueue,
     JobRecord,
     JobResult,
@@ -23,22 +20,10 @@ from patchwright.bot.jobs import (
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.resolver.domain import Job, JobId, Repo
-from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, RecordingHandler, job, running_worker, wait_for_state
 
 NOON, SECOND = datetime(2026, 11, 20, 12, tzinfo=UTC), timedelta(seconds=1)
 UNLABELED = Cancellation(reason="unlabeled", by="triager")
-
-
-@pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.redis), "inline"])
-async def queue(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterator[JobQueue]:
-    if request.param == "inline":
-        yield InlineQueue()
-        return
-    async with run_embedded_redis(short_tmp) as url:
-        arq_queue = ArqQueue(url, is_only_worker=True)
-        yield arq_queue
-        await arq_queue.close()
 
 
 @pytest.fixture
@@ -275,59 +260,6 @@ async def test_a_job_canceled_between_two_tries_cleans_up(queue: JobQueue) -> No
                 1,
             ):
                 await asyncio.sleep(0.02)
-        assert await queue.cancel(job().id, Cancellation(reason="closed"))
-        assert (await wait_for_state(queue, job().id)).result == Stopped(reason="closed")
-    assert cancellations == [Cancellation(reason="closed")]
-
-
-async def test_a_job_that_waits_for_github_keeps_its_tries_and_starts_when_the_wait_ends(
-    queue: JobQueue,
-) -> None:
-    tries_seen: list[int] = []
-    wait = GitHubWait(since=NOON, next_try=NOON + 600 * SECOND)
-
-    async def handler(job: Job, tries: int) -> JobResult | Retry:
-        tries_seen.append(tries)
-        if len(tries_seen) < 3:
-            return Retry(delay_seconds=600, counts_as_try=False, github_wait=wait)
-        return DONE
-
-    await queue.put(job())
-    async with running_worker(queue, handler):
-        for failed in (1, 2):
-            async with asyncio.timeout(20):
-                while (known := await queue.get_record(job().id)) is None or known.outage_tries < failed:
-                    await asyncio.sleep(0.02)
-            assert (known.state, known.github_wait) == ("queued", wait)
-            assert known in await queue.all_active_jobs()
-            await asyncio.sleep(0.5)
-            assert len(tries_seen) == failed  # the control: it waits
-            await queue.end_github_waits()
-        assert (await wait_for_state(queue, job().id)).result == DONE
-    assert tries_seen == [1, 1, 1]
-
-
-async def test_a_job_that_waits_for_github_cleans_up_when_it_is_canceled(queue: JobQueue) -> None:
-    cancellations: list[object] = []
-    wait = GitHubWait(since=NOON, next_try=NOON + 600 * SECOND)
-
-    async def handler(job: Job, tries: int) -> JobResult | Retry:
-        known = await queue.get_record(job.id)
-        if known is None or known.github_wait is None:
-            return Retry(delay_seconds=600, counts_as_try=False, github_wait=wait)
-        try:
-            await asyncio.sleep(600)
-        except asyncio.CancelledError:
-            cancellations.append(current_cancellation())
-            raise
-        return DONE
-
-    await queue.put(job())
-    async with running_worker(queue, handler):
-        async with asyncio.timeout(20):
-            while (known := await queue.get_record(job().id)) is None or not known.outage_tries:
-                await asyncio.sleep(0.02)
-        await asyncio.sleep(0.5)  # the Redis queue pauses the job after it stores the record
         assert await queue.cancel(job().id, Cancellation(reason="closed"))
         assert (await wait_for_state(queue, job().id)).result == Stopped(reason="closed")
     assert cancellations == [Cancellation(reason="closed")]

@@ -208,14 +208,14 @@ async def test_a_queued_job_is_listed(server: DashboardServer) -> None:
 async def test_a_job_that_waits_for_github_says_since_when_and_when_it_tries_again(
     server: DashboardServer,
 ) -> None:
-    """The first run has begun and is in the index. The second has not, and is only in the queue."""
+    """The first run has running and is in the index. The second has not, and is only in the queue."""
     now = datetime.now(UTC).replace(hour=12, minute=3)
     wait = GitHubWait(since=now, next_try=now + timedelta(minutes=7))
-    begun, other = server.job("acme-calc-1", number=1), server.job("acme-calc-9-waiting", number=9)
+    running, other = server.job("acme-calc-1", number=1), server.job("acme-calc-9-waiting", number=9)
     await server.runs.put(run_summary(1, state="running"))
     browser = await server.operator()
     sentence = "waits for GitHub since 12:03 UTC; next try 12:10"
-    for job in (begun, other):
+    for job in (running, other):
         await server.queue.put(job)
         assert sentence not in (await browser.get(f"/runs/{job.id}")).text
         retry = Retry(delay_seconds=600, counts_as_try=False, github_wait=wait)

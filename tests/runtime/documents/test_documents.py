@@ -272,7 +272,7 @@ def test_a_part_that_unpacks_to_too_much_is_refused_after_the_limit() -> None:
             return Endless()
 
     package = office.OfficePackage(cast("zipfile.ZipFile", Bomb()))
-    with pytest.raises(office.UnreadableDocument, match="the part a.xml has more than"):
+    with pytest.raises(office.UnreadableDocument, match=r"the part a\.xml has more than"):
         package.read_part("a.xml")
 
 
