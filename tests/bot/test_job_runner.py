@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.errors import ForgeUnavailable
+from patchwright.bot.faults import classify_error
 from patchwright.bot.job_runner import LOG_TAKEN_RETRY_SECONDS, JobRunner
 from patchwright.bot.jobs import Cancellation, Failed, GitHubWait, JobRecord, Retry, Stopped
-from patchwright.bot.faults import classify_error
-from patchwright.resolver.agent import record_prompts
+from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import Job, JobId, Outcome, RunId
 from patchwright.resolver.errors import (
     Forbidden,

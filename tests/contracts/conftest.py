@@ -11,11 +11,11 @@ import pytest
 from pydantic import SecretStr
 
 from patchwright.bot.docker_proxy.proxy import DockerProxy
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.github.auth import AppAuth, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.jobs import JobQueue
 from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.demo.github import FakeGitHub, GitHubApp, Repository
 from patchwright.demo.github.bare_repository import BareRepository
 from patchwright.resolver.secrets import MaskingSandbox, Secrets

@@ -18,7 +18,6 @@ from patchwright.bot.jobs import (
     current_cancellation,
 )
 from patchwright.bot.redis.arq_queue import ArqQueue
-from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.resolver.domain import Job, JobId, Repo
 from tests.bot.jobs import DONE, RecordingHandler, job, running_worker, wait_for_state
 

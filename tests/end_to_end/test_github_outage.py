@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot import composition_root
-from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.bot.github.auth import RequestPolicy
 from patchwright.bot.job_runner import JobRunner
 from patchwright.bot.jobs import Failed, JobRecord
 from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.run_summary import summarize_record
 from patchwright.bot.status_comment import comment_reporter, report_failure
 from patchwright.resolver.domain import Job, Outcome, Published
 from patchwright.resolver.forge import MaskingForge
-from patchwright.resolver.resolve import resolve_job
+from patchwright.resolver.pipeline.resolve import resolve_job
 from tests.bot.dashboard.browsing import UnreliableProxy
 from tests.bot.jobs import running_worker, wait_for_state
 from tests.end_to_end.conftest import FIX_TURNS, Scenario

@@ -9,7 +9,7 @@ import pytest
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.egress.proxy import EgressConfig
-from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import SandboxSpec
 from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository
 from tests.resolver.patch_verifier import VerifierFactory, make_verifier_factory

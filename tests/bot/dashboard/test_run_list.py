@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from patchwright.bot.dashboard.run_list import MAX_QUERY_FIELDS, RunStatistics
-from patchwright.bot.jobs import Failed, GitHubWait, JobRecord, Retry
 from patchwright.bot.faults import EXTERNAL_FAULTS
+from patchwright.bot.jobs import Failed, GitHubWait, JobRecord, Retry
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.engine_health import EngineHealth, report_after_sweep

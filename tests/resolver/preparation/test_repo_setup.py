@@ -12,8 +12,8 @@ from patchwright.resolver.preparation.repo_setup import (
     find_setup,
     install_dependencies,
 )
+from patchwright.resolver.run.repo_config import parse_repo_config
 from patchwright.resolver.run_events import EnvironmentPrepared
-from patchwright.resolver.settings.repo_config import parse_repo_config
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from tests.resolver.git_repository import Repository

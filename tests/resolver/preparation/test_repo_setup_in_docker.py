@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.repo_setup import install_dependencies
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.verification import verify_patch
 from patchwright.resolver.run_events import EnvironmentPrepared
+from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.execution import run_tests
-from patchwright.resolver.suites.run_results import TestRun
 from patchwright.resolver.suites.suite import Suites
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
