@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot import composition_root
+from patchwright.bot.composition import composition_root
 from patchwright.bot.github.auth import RequestPolicy
 from patchwright.bot.job_runner import JobRunner
 from patchwright.bot.jobs import Failed, JobRecord
