@@ -3,16 +3,27 @@ requests.
 """
 
 import asyncio
+import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from patchwright.bot.errors import QueueDown
+from patchwright.bot.errors import ForgeUnavailable, QueueDown
 from patchwright.bot.faults import classify_error
-from patchwright.bot.jobs import Cancellation, CancelReason, Failed, JobResult, Retry, current_cancellation
-from patchwright.resolver.domain import Job, Outcome
-from patchwright.resolver.errors import Interrupted, LogLocked, RateLimited, ResolverError
+from patchwright.bot.jobs import (
+    Cancellation,
+    CancelReason,
+    Failed,
+    GitHubWait,
+    JobRecord,
+    JobResult,
+    Retry,
+    current_cancellation,
+)
+from patchwright.resolver.domain import Job, JobId, Outcome
+from patchwright.resolver.errors import Interrupted, LogLocked, RateLimited, RemoteUnavailable, ResolverError
 from patchwright.runtime.errors import SandboxError
 
 log = logging.getLogger(__name__)
@@ -20,6 +31,11 @@ log = logging.getLogger(__name__)
 MAX_TRIES = 5
 FIRST_RETRY_SECONDS = 10.0  # Doubled after every try.
 MAX_RETRY_SECONDS = 300.0
+# During an outage of GitHub, the wait before the next try is as long as the outage so far, within these limits.
+MAX_GITHUB_WAIT_SECONDS = 3600.0
+MAX_OUTAGE_SECONDS = 24 * 3600.0  # After an outage of this length, the job fails.
+# A try that lasted longer got responses from GitHub. If it fails all the same, a new outage has begun.
+MAX_OUTAGE_TRY_SECONDS = 600.0
 LOG_TAKEN_RETRY_SECONDS = 60.0  # Pause before the next try if another worker holds the job's log.
 # Time limit of one try. Runs have shorter limits of their own. This limit only frees the worker if a try
 # hangs.
@@ -28,6 +44,7 @@ MAX_ERROR_CHARS = 500  # Maximum length of the error message in a job record.
 
 JobResolver: TypeAlias = Callable[[Job], Awaitable[Outcome]]
 FailureReporter: TypeAlias = Callable[[Job, Exception], Awaitable[object]]
+RecordReader: TypeAlias = Callable[[JobId], Awaitable[JobRecord | None]]
 
 
 FAILURE_REPORT_TIMEOUT_SECONDS = 300.0  # Enough for a clone, a push and a comment.
@@ -72,12 +89,19 @@ class JobRunner:
         max_tries: int = MAX_TRIES,
         first_retry_seconds: float = FIRST_RETRY_SECONDS,
         timeout_seconds: float = TRY_TIMEOUT_SECONDS,
+        max_outage_seconds: float = MAX_OUTAGE_SECONDS,
+        get_record: RecordReader | None = None,
     ) -> None:
+        """`get_record` reads the record of a job, which says how long the job has waited for GitHub. Without it,
+        the job waits without an end.
+        """
         self._resolve = resolve
         self._on_failure = report_failure
         self._max_tries = max_tries
         self._first_retry_seconds = first_retry_seconds
         self._timeout_seconds = timeout_seconds
+        self._max_outage_seconds = max_outage_seconds
+        self._get_record = get_record
 
     async def run(self, job: Job, tries: int) -> JobResult | Retry:
         """Runs one try of the job. Returns the result of the job, or a Retry if the job needs another try.
@@ -85,6 +109,7 @@ class JobRunner:
         Raises only CancelledError. If the job was canceled, first reports the cancellation in its issue or pull
         request.
         """
+        started_at = time.monotonic()
         try:
             if tries > self._max_tries:
                 raise JobAbandoned(
@@ -114,8 +139,10 @@ class JobRunner:
                 log.warning("job taken over", extra={"job": job.id, "reason": str(error)})
                 return Retry(delay_seconds=LOG_TAKEN_RETRY_SECONDS, counts_as_try=False)
             _log_failure(job, tries, error)
+            if is_outage(error) and (retry := await self._wait_for_github(job, error, started_at)):
+                return retry
             if is_retryable(error) and tries < self._max_tries:
-                return Retry(delay_seconds=self._retry_delay(error, tries))
+                return Retry(delay_seconds=self._retry_delay(tries))
             await self._report_failure(job, error)
             return Failed(
                 error=f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS], fault=classify_error(error)
@@ -133,9 +160,29 @@ class JobRunner:
         ) as exc:  # The job may have failed because the forge is unavailable.
             log.error("failure not reported", extra={"job": job.id, "error": type(exc).__name__})
 
-    def _retry_delay(self, error: Exception, tries: int) -> float:
+    async def _wait_for_github(self, job: Job, error: Exception, started_at: float) -> Retry | None:
+        """Returns when to try again during an outage of GitHub, or None if the outage is too long.
+
+        `started_at` is the start of the failed try on the monotonic clock.
+        """
+        record = None
+        if self._get_record is not None:
+            with contextlib.suppress(QueueDown):
+                record = await self._get_record(job.id)
+        now = datetime.now(UTC)
+        is_new = time.monotonic() - started_at > MAX_OUTAGE_TRY_SECONDS
+        since = record.github_wait.since if record and record.github_wait and not is_new else now
+        elapsed = (now - since).total_seconds()
+        if elapsed >= self._max_outage_seconds:
+            return None
+        delay = min(max(elapsed, self._first_retry_seconds), MAX_GITHUB_WAIT_SECONDS)
+        delay = min(delay, self._max_outage_seconds - elapsed)
         if isinstance(error, RateLimited):
-            return max(self._first_retry_seconds, (error.until - datetime.now(UTC)).total_seconds())
+            delay = max(delay, (error.until - now).total_seconds())
+        wait = GitHubWait(since=since, next_try=now + timedelta(seconds=delay))
+        return Retry(delay_seconds=delay, counts_as_try=False, github_wait=wait)
+
+    def _retry_delay(self, tries: int) -> float:
         return min(self._first_retry_seconds * 2.0 ** (tries - 1), MAX_RETRY_SECONDS)
 
 
@@ -157,6 +204,11 @@ def is_retryable(error: Exception) -> bool:
     return isinstance(error, Interrupted | QueueDown) or (
         isinstance(error, ResolverError | SandboxError) and error.retryable
     )
+
+
+def is_outage(error: Exception) -> bool:
+    """Returns True if GitHub did not respond, or accepts no requests at the moment."""
+    return isinstance(error, ForgeUnavailable | RateLimited | RemoteUnavailable)
 
 
 def unwrap_exception_group(error: Exception) -> Exception:

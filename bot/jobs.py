@@ -81,6 +81,14 @@ class Answered(FrozenModel):
 JobResult: TypeAlias = Published | Reported | Rejected | InputRequired | Failed | Stopped | Answered
 
 
+class GitHubWait(FrozenModel):
+    """A job's wait for the end of an outage of GitHub. Times are in UTC."""
+
+    since: datetime
+    """The time of the first try that failed because of the outage."""
+    next_try: datetime
+
+
 class Retry(FrozenModel):
     """This try did not complete the job, so the queue must retry it."""
 
@@ -89,6 +97,8 @@ class Retry(FrozenModel):
     """Seconds to wait before the next try."""
     counts_as_try: bool = True
     """False if the job did not cause the failure of the try, for example because the worker shut down."""
+    github_wait: GitHubWait | None = None
+    """Set if the job waits for the end of an outage of GitHub. Such a try does not count either."""
 
 
 class JobRecord(FrozenModel):
@@ -104,14 +114,29 @@ class JobRecord(FrozenModel):
     """True if a person is waiting for the job. Urgent jobs run before other jobs."""
     requested_at: datetime | None = None
     """The time when a person or an event requested the job; None if unknown."""
+    github_wait: GitHubWait | None = None
+    """Set while the last try failed because of an outage of GitHub."""
+    outage_tries: int = 0
+    """Number of tries that failed because of an outage of GitHub. `tries` includes them."""
+
+    @property
+    def counted_tries(self) -> int:
+        """The number of tries that the limit for tries applies to."""
+        return self.tries - self.outage_tries
 
     def with_next_try(self) -> "JobRecord":
         return self.model_copy(update={"state": "running", "tries": self.tries + 1})
 
     def with_result(self, result: JobResult | Retry) -> "JobRecord":
         if isinstance(result, Retry):
-            tries = self.tries if result.counts_as_try else self.tries - 1
-            return self.model_copy(update={"state": "queued", "tries": tries})
+            if result.github_wait:
+                tries = self.outage_tries + 1
+                return self.model_copy(
+                    update={"state": "queued", "github_wait": result.github_wait, "outage_tries": tries}
+                )
+            if not result.counts_as_try:  # an outage that the job waited for may continue
+                return self.model_copy(update={"state": "queued", "tries": self.tries - 1})
+            return self.model_copy(update={"state": "queued", "github_wait": None})
         return self.model_copy(update={"state": "completed", "result": result})
 
     def is_requested_before(self, time: datetime) -> bool:
@@ -138,7 +163,7 @@ UnreadableJobListener: TypeAlias = Callable[[UnreadableJob], Coroutine[Any, Any,
 
 JobHandler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, JobResult | Retry]]
 """A function that runs a job. Its second argument is the number of the try, counted from 1. A try whose worker
-was killed counts, too.
+was killed counts, too. A try that failed because of an outage of GitHub does not count.
 """
 
 
@@ -194,6 +219,9 @@ class JobQueue(Protocol):
         """Requests the cancellation of the job, which takes up to a few seconds. Returns False if the job is
         unknown or completed.
         """
+
+    async def end_github_waits(self) -> None:
+        """Starts the jobs that wait for the end of an outage of GitHub, because GitHub responds again."""
 
     async def should_continue(self, job: JobId) -> bool:
         """Returns False if the running job was canceled. The job may then only save its work."""

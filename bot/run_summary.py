@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from patchwright.bot.faults import Fault
-from patchwright.bot.jobs import Failed, JobRecord, JobResult
+from patchwright.bot.jobs import Failed, GitHubWait, JobRecord, JobResult
 from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Job, Published, RunId
 from patchwright.resolver.events import Trajectory
@@ -64,6 +64,15 @@ class RunSummary(FrozenModel):
     request.
     """
 
+    github_wait: GitHubWait | None = None
+    """Set if the run waits for the end of an outage of GitHub."""
+
+    def with_record(self, record: JobRecord) -> "RunSummary":
+        """Returns a copy that shows that the job is queued because it waits for GitHub, if this is so."""
+        if record.state != "queued" or record.github_wait is None:
+            return self
+        return self.model_copy(update={"state": "queued", "github_wait": record.github_wait})
+
     def with_result(self, result: JobResult) -> "RunSummary":
         """Returns a copy that contains the result of the job. If the job failed, the verdict stays the
         same.
@@ -102,7 +111,7 @@ def summarize_record(record: JobRecord) -> RunSummary:
     """Summarizes a job from its record in the queue."""
     requested_at = record.requested_at or datetime.now(UTC)
     summary = summarize_job(record.job, requested_at, "running" if record.state == "running" else "queued")
-    return summary.with_result(record.result) if record.result else summary
+    return summary.with_result(record.result) if record.result else summary.with_record(record)
 
 
 def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunSummary:

@@ -22,6 +22,7 @@ ResolverError
 │   └── InvalidArtifact    the artifact of an earlier workflow job is missing or invalid
 ├── WorkspaceError         clone, apply, commit or push failed
 │   ├── RepositoryUnusable no repository, or one without commits
+│   ├── RemoteUnavailable  the Git server did not respond or failed; the queue may retry
 │   ├── BranchNotFound     no such base branch; carries `branch`
 │   └── ChangeTooLarge     the change is too large to leave the sandbox
 ├── VerificationUnavailable the test sandbox could not be used: a failure of the machine, not of the tests
@@ -188,6 +189,12 @@ class BranchNotFound(WorkspaceError):
     def __init__(self, message: str, branch: str) -> None:
         super().__init__(message)
         self.branch = branch
+
+
+class RemoteUnavailable(WorkspaceError):
+    """The Git server did not respond, or failed with a server error."""
+
+    retryable = True
 
 
 class ChangeTooLarge(WorkspaceError):

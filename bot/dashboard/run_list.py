@@ -138,9 +138,10 @@ class RunListPage:
 async def list_runs(runs: SharedRunIndex, queue: ArqQueue) -> list[RunSummary]:
     """Returns all runs, queued jobs first. Raises QueueDown."""
     listed = await runs.list_newest()
-    listed_ids = {run.run for run in listed}
-    waiting = [summarize_record(one) for one in await queue.all_active_jobs() if one.job.id not in listed_ids]
-    return [*sorted(waiting, key=lambda run: -run.started_at), *listed]
+    active = {record.job.id: record for record in await queue.all_active_jobs()}
+    known = [run.with_record(active.pop(run.run)) if run.run in active else run for run in listed]
+    waiting = map(summarize_record, active.values())
+    return [*sorted(waiting, key=lambda run: -run.started_at), *known]
 
 
 async def load_run_list(

@@ -83,7 +83,12 @@ async def _load_run(
     person may not see it.
     """
     run = RunId(request.path_params["run"])
-    summary = await deps.runs.get(run) or await _find_unlisted(deps, run)
+    record = await deps.queue.get_record(run)
+    summary = await deps.runs.get(run)
+    if record is not None:
+        summary = summary.with_record(record) if summary else summarize_record(record)
+    elif summary is None:
+        summary = await _find_unlisted(deps, run)
     level = (
         await deps.access_control.get_level(session, summary.repository, bypass_cache=bypass_cache)
         if summary
@@ -95,9 +100,7 @@ async def _load_run(
 
 
 async def _find_unlisted(deps: DashboardDependencies, run: RunId) -> RunSummary | None:
-    """Returns a run that is not in the index, because the run is still queued or its index entry was lost."""
-    if (record := await deps.queue.get_record(run)) is not None:
-        return summarize_record(record)
+    """Returns a run that is neither in the index nor in the queue, because Redis lost its entries."""
     started = await deps.live_runs.read_start(run)
     return summarize_job(started.job, datetime.now(UTC), "stopped") if started else None
 

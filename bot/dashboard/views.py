@@ -12,6 +12,7 @@ from markupsafe import Markup
 from patchwright.bot.dashboard.dependencies import ComponentHealth
 from patchwright.bot.dashboard.live_runs import RunPageView
 from patchwright.bot.dashboard.run_list import STATES, VERDICTS, RunListPage, RunStatistics
+from patchwright.bot.jobs import GitHubWait
 from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary
 from patchwright.resolver.rendering import filters, jinja_templates
@@ -176,6 +177,7 @@ def render_page(template: str, context: PageContext, **values: object) -> str:
         viewer_script=_static_url("viewer.js"),
         dashboard_script=_static_url("dashboard.js"),
         welcome_script=_static_url("welcome.js"),
+        describe_wait=_describe_wait,
         format_age=_format_age,
         format_time=_format_time,
         format_duration=filters.format_duration,
@@ -187,6 +189,16 @@ def render_page(template: str, context: PageContext, **values: object) -> str:
 
 def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _describe_wait(wait: GitHubWait) -> str:
+    """Describes a run's wait for GitHub. Times are in UTC, with the date if it is not today's date."""
+    today = datetime.now(UTC).date()
+    since, next_try = (
+        f"{time:%H:%M}" if time.date() == today else f"{time:%Y-%m-%d %H:%M}"
+        for time in (wait.since.astimezone(UTC), wait.next_try.astimezone(UTC))
+    )
+    return f"waits for GitHub since {since} UTC; next try {next_try}"
 
 
 def _format_age(seconds: float) -> str:

@@ -139,6 +139,8 @@ class Reconciler:
         """True if there are failed deliveries whose redelivery has not been requested yet."""
         self._failure: PollFailure | None = None
         """The failure of the last poll; None if the last poll succeeded."""
+        self._may_have_waiting_jobs = True
+        """True until a poll succeeds. Jobs may have waited for GitHub since before this process started."""
 
     async def run(self) -> None:
         """Polls until canceled."""
@@ -198,6 +200,9 @@ class Reconciler:
         )
         with contextlib.suppress(QueueDown):
             await self._lease.record_failure(self._failure)
+            if not reason and self._may_have_waiting_jobs:
+                await self._handler.resume_waiting_jobs()
+            self._may_have_waiting_jobs = bool(reason)
         # The change is logged last, so that the stored status already agrees with the log.
         if previous is None and reason:
             log.warning("polling github failed", extra={"reason": reason, "retry_seconds": round(wait)})

@@ -41,10 +41,10 @@ from patchwright.bot.redis.arq_worker import (
     QueueWorker,
     RetryLater,
     arq_client,
-    end_pause,
+    start_now,
 )
 from patchwright.bot.redis.connection import redis_errors
-from patchwright.bot.redis.job_records import JobRecords, cancellation_key
+from patchwright.bot.redis.job_records import JobRecords, cancellation_key, parse_cancellation
 from patchwright.bot.redis.thread_stops import ThreadStops
 from patchwright.resolver.domain import Job, JobId, Repo
 
@@ -105,10 +105,15 @@ class ArqQueue:
                     record.with_result(cancellation.as_result()), keep_cancellation=True
                 )
             elif record.state == "queued":  # a try that starts at once, only to handle the cancellation
-                due_at = time.time() + (URGENT_OFFSET.total_seconds() if record.urgent else 0)
-                await self._redis.zadd(QUEUE_NAME, {job: int(due_at * 1000)}, xx=True)
-                await end_pause(self._redis, job)
+                await start_now(self._redis, job, URGENT_OFFSET if record.urgent else timedelta())
             return True
+
+    async def end_github_waits(self) -> None:
+        with redis_errors():
+            for record in await self._records.list_open():
+                if record.state == "queued" and record.github_wait:
+                    offset = URGENT_OFFSET if record.urgent else timedelta()
+                    await start_now(self._redis, record.job.id, offset)
 
     async def should_continue(self, job: JobId) -> bool:
         with redis_errors():
@@ -269,7 +274,7 @@ class ArqQueue:
             return
         record = open_record.with_next_try()
         await self._records.write(record)
-        task = asyncio.create_task(handler(job, record.tries))
+        task = asyncio.create_task(handler(job, record.counted_tries))
         supervisor = asyncio.create_task(self._supervise(record, task))
         try:
             await asyncio.wait((task,))
@@ -341,7 +346,7 @@ class ArqQueue:
             except (RedisError, OSError):
                 stored = None  # the job continues while Redis is down
             if stored:
-                cancellation = _parse_stop(stored)
+                cancellation = parse_cancellation(stored)
                 cancel_handler(task, cancellation)
                 return cancellation
             await asyncio.sleep(SUPERVISE_SECONDS)
@@ -391,10 +396,3 @@ class ArqQueue:
 
 def _thread_lock_key(job: Job) -> str:
     return f"patchwright:thread_lock:{thread_key(job.repo, job.number)}"
-
-
-def _parse_stop(stored: bytes) -> Cancellation:
-    try:
-        return Cancellation.model_validate_json(stored)
-    except ValidationError:  # written by an incompatible version
-        return OPERATOR_REQUEST

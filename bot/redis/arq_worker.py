@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from datetime import timedelta
 from typing import Any, cast
 
@@ -118,6 +119,13 @@ def arq_client(url: str) -> ArqRedis:
 def to_json(value: dict[str, Any]) -> bytes:
     # arq stores the exception of a failed job in the job's result. The text of the exception is enough.
     return json.dumps(value, default=str).encode()
+
+
+async def start_now(redis: arq.ArqRedis, job: str, offset: timedelta) -> None:
+    """Makes a queued job due at the current time plus `offset`, and ends its pause."""
+    due_at = time.time() + offset.total_seconds()
+    await redis.zadd(QUEUE_NAME, {job: int(due_at * 1000)}, xx=True)
+    await end_pause(redis, job)
 
 
 async def end_pause(redis: arq.ArqRedis, job: str) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from patchwright.bot.jobs import JobRecord, UnreadableJob
+from patchwright.bot.jobs import OPERATOR_REQUEST, Cancellation, JobRecord, UnreadableJob
 from patchwright.resolver.domain import JobId
 
 log = logging.getLogger(__name__)
@@ -129,3 +129,11 @@ def record_key(job: JobId) -> str:
 def cancellation_key(job: JobId) -> str:
     """Returns the Redis key of the request to cancel a job."""
     return f"patchwright:cancellation:{job}"
+
+
+def parse_cancellation(stored: bytes) -> Cancellation:
+    """Parses the stored request to cancel a job."""
+    try:
+        return Cancellation.model_validate_json(stored)
+    except ValidationError:  # written by an incompatible version
+        return OPERATOR_REQUEST

@@ -149,6 +149,10 @@ class TriggerHandler:
                 return job_id if record is None else None
         return None
 
+    async def resume_waiting_jobs(self) -> None:
+        """Starts the jobs that wait for GitHub, because GitHub responds. Raises QueueDown."""
+        await self._queue.end_github_waits()
+
     async def active_jobs(self, repo: Repo) -> tuple[Job, ...]:
         """Returns the queued and running jobs of all issues and pull requests in the repository. Raises
         QueueDown.

@@ -186,6 +186,9 @@ def _job_json(record: JobRecord, summary: RunSummary | None) -> dict[str, Any]:
         "number": record.job.number,
         "requested_at": record.requested_at.isoformat() if record.requested_at else None,
         "tries": record.tries,
+        "github_wait": record.github_wait.model_dump(mode="json")
+        if record.state == "queued" and record.github_wait
+        else None,
         "result": result,
         "run": summary.model_dump(mode="json", exclude={"run", "repository", "number", "requester"})
         if summary

@@ -129,7 +129,10 @@ async def run_worker(
             await prepare()
         announce(f"{WORKER_READY_PREFIX} as {name}")
         job_handler = _with_result_logging(
-            JobRunner(wait_for_start_lock(resolve, start_locks), report_failure).run, on_result
+            JobRunner(
+                wait_for_start_lock(resolve, start_locks), report_failure, get_record=queue.get_record
+            ).run,
+            on_result,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(heartbeats.keep_beating(name))

@@ -4,7 +4,7 @@ from base64 import b64encode
 from pathlib import Path
 
 from patchwright.resolver.domain import Credentials
-from patchwright.resolver.errors import Forbidden, NotFound, Unauthorized, WorkspaceError
+from patchwright.resolver.errors import Forbidden, NotFound, RemoteUnavailable, Unauthorized, WorkspaceError
 from patchwright.resolver.git.git_process import GitFailed, run_git
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -38,10 +38,12 @@ async def push(
             *("push", "--porcelain", "--no-verify", f"--force-with-lease={reference}:{expected or ''}"),
             *(url, f"{commit}:{reference}"),
         )
-    except GitFailed as exc:
+    except (GitFailed, RemoteUnavailable) as exc:
         # An earlier push may have succeeded even if its response was lost.
         if parse_remote_refs(await network("ls-remote", url, reference)).commits.get(reference) == commit:
             return
+        if isinstance(exc, RemoteUnavailable):
+            raise
         if "stale info" in exc.output:
             raise Forbidden(
                 f"Someone else moved the branch {branch} of {url}, so it was not changed."
@@ -58,6 +60,17 @@ class RemoteRefs(FrozenModel):
     """Commit IDs by ref, including HEAD."""
     default_branch: str | None
     """The branch that HEAD refers to."""
+
+
+# How git and curl report a server error or a lost connection.
+_OUTAGE_SIGNS = (
+    "error: 5",
+    "connection reset",
+    "connection timed out",
+    "empty reply from server",
+    "rpc failed; curl",
+    "hung up unexpectedly",
+)
 
 
 def parse_remote_refs(output: bytes) -> RemoteRefs:
@@ -118,5 +131,7 @@ def _explain_failure(exc: GitFailed, url: str, credentials: Credentials | None) 
             f"The certificate of {url} is not trusted. Set PATCHWRIGHT_CA_BUNDLE to your CA certificates."
         )
     if "could not resolve host" in stderr or "failed to connect" in stderr or "couldn't connect" in stderr:
-        return WorkspaceError(f"{url} cannot be reached. Check the network and the proxy.")
+        return RemoteUnavailable(f"{url} cannot be reached. Check the network and the proxy.")
+    if exc.exit_code is None or any(sign in stderr for sign in _OUTAGE_SIGNS):
+        return RemoteUnavailable(str(exc))
     return exc

@@ -1,5 +1,7 @@
 """Parses a shell command into the programs that it would start, without running it."""
 
+import re
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, takewhile
@@ -19,7 +21,7 @@ EXPANSION = "\0"
 _WRAPPERS: dict[str, frozenset[str]] = {
     "sudo": frozenset({"-u", "-g", "-C", "-h", "-p"}),
     "doas": frozenset({"-u"}),
-    "env": frozenset({"-u", "-C", "-S"}),
+    "env": frozenset({"-u", "-C"}),
     "timeout": frozenset({"-s", "-k"}),
     "nice": frozenset({"-n"}),
     "xargs": frozenset({"-I", "-n", "-P", "-L", "-d", "-a", "-s"}),
@@ -28,6 +30,9 @@ _WRAPPERS: dict[str, frozenset[str]] = {
         ("nohup", "time", "exec", "command", "builtin", "setsid", "ionice", "busybox"), frozenset[str]()
     ),
 }
+# `env -S "git push"` splits the value into words and runs them. GNU env accepts the option in groups of short
+# options, and as an abbreviated long option.
+_SPLIT_OPTION = re.compile(r"(?:-[i0v]*S|--s[a-z-]*=?)(?P<value>.*)", re.DOTALL)
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})
 
 
@@ -99,7 +104,7 @@ def _parse_command(node: "Node", depth: int) -> list[ShellProgram] | None:
     launchers: list[str] = []
     while len(words) > 1 and (name := _get_basename(words[0])) in _WRAPPERS:
         launchers.append(name)
-        words = _strip_wrapper(words[1:], _WRAPPERS[name], has_duration=name == "timeout")
+        words = _strip_wrapper(words[1:], name)
     if not words:
         return [ShellProgram(name=launchers[-1], arguments=())]
     name, arguments = _get_basename(words[0]), tuple(words[1:])
@@ -122,13 +127,25 @@ def _parse_command(node: "Node", depth: int) -> list[ShellProgram] | None:
     ]
 
 
-def _strip_wrapper(words: list[str], options_with_value: frozenset[str], *, has_duration: bool) -> list[str]:
+def _strip_wrapper(words: list[str], wrapper: str) -> list[str]:
     """Returns the command that a wrapper program such as `env` or `timeout` runs. The wrapper's own options,
     variables and duration are left out.
     """
     while words and (words[0].startswith("-") or "=" in words[0].partition("/")[0]):
-        words = words[2:] if words[0] in options_with_value else words[1:]
-    return words[1:] if has_duration else words
+        if wrapper == "env" and (split := _SPLIT_OPTION.fullmatch(words[0])):
+            values = [split["value"]] if split["value"] else words[1:2]
+            words = [*_split_words("".join(values)), *words[1 if split["value"] else 2 :]]
+        else:
+            words = words[2:] if words[0] in _WRAPPERS[wrapper] else words[1:]
+    return words[1:] if wrapper == "timeout" else words
+
+
+def _split_words(text: str) -> list[str]:
+    """Splits a string as `env -S` does. Its `\\_` is a space, and `${NAME}` is a variable."""
+    try:
+        return shlex.split(re.sub(r"\$\{\w*\}", EXPANSION, text.replace("\\_", " ")), comments=True)
+    except ValueError:  # for example an unclosed quote
+        return [EXPANSION]
 
 
 def _get_inline_script(name: str, arguments: tuple[str, ...]) -> str | None:

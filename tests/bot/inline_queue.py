@@ -102,6 +102,11 @@ class InlineQueue:
             cancel_handler(self._running[job], cancellation)
         return True
 
+    async def end_github_waits(self) -> None:
+        for job, record in self._records.items():
+            if record.state == "queued" and record.github_wait:
+                self._enqueue(job)
+
     async def should_continue(self, job: JobId) -> bool:
         known = self._records.get(job)
         return job not in self._unwanted and (known is None or known.state != "completed")
@@ -118,7 +123,7 @@ class InlineQueue:
     async def _run(self, handler: JobHandler, record: JobRecord) -> None:
         job = record.job.id
         self._records[job] = record
-        task = self._running[job] = asyncio.create_task(handler(record.job, record.tries))
+        task = self._running[job] = asyncio.create_task(handler(record.job, record.counted_tries))
         if why := self._unwanted.pop(job, None):
             await asyncio.sleep(0)  # The task must start before it can be canceled.
             self._records[job] = record.with_result(why.as_result())

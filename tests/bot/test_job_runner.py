@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.bot.errors import ForgeUnavailable
 from patchwright.bot.faults import classify_error
 from patchwright.bot.job_runner import LOG_TAKEN_RETRY_SECONDS, JobRunner
-from patchwright.bot.jobs import Cancellation, Failed, Retry, Stopped
+from patchwright.bot.jobs import Cancellation, Failed, GitHubWait, JobRecord, Retry, Stopped
 from patchwright.resolver.agent.agent import record_prompts
-from patchwright.resolver.domain import Job, Outcome, RunId
+from patchwright.resolver.domain import Job, JobId, Outcome, RunId
 from patchwright.resolver.errors import (
     Forbidden,
     ForgeError,
@@ -20,6 +21,7 @@ from patchwright.resolver.errors import (
     ModelAccessDenied,
     ModelError,
     RateLimited,
+    RemoteUnavailable,
     SettingsError,
     Unauthorized,
 )
@@ -37,9 +39,17 @@ class RunnerSetup:
         self.endings = list(endings)
         self.failures: list[tuple[str, str]] = []
         self.speechless: Exception | None = None
+        self.record = JobRecord(job=job())
         self.worker = JobRunner(
-            self.resolve, self.report_failure, max_tries=3, first_retry_seconds=10, timeout_seconds=0.2
+            *(self.resolve, self.report_failure),
+            max_tries=3,
+            first_retry_seconds=10,
+            timeout_seconds=0.2,
+            get_record=self.get_record,
         )
+
+    async def get_record(self, job: JobId) -> JobRecord | None:
+        return self.record
 
     async def resolve(self, job: Job) -> Outcome:
         if not self.endings:
@@ -124,6 +134,31 @@ async def test_a_rate_limit_delays_the_retry() -> None:
     ).worker.run(job(), 1)
     assert isinstance(again, Retry)
     assert 890 < again.delay_seconds <= 900
+
+
+@pytest.mark.parametrize("error", [ForgeUnavailable("502"), RemoteUnavailable("502")], ids=repr)
+@pytest.mark.parametrize(
+    ("minutes", "wait_seconds"),
+    [(0, 10), (2, 120), (30, 1800), (300, 3600), (24 * 60 - 10, 600), (24 * 60, None)],
+)
+async def test_a_job_waits_for_github_as_long_as_the_outage_for_a_day(
+    error: Exception, minutes: int, wait_seconds: float | None
+) -> None:
+    runner = RunnerSetup(error)
+    since = datetime.now(UTC) - timedelta(minutes=minutes)
+    if minutes:
+        runner.record = JobRecord(job=job(), github_wait=GitHubWait(since=since, next_try=since))
+    retry = await runner.worker.run(job(), 3)
+    if wait_seconds is None:
+        assert isinstance(retry, Failed) and retry.fault in ("forge", "repository")
+        assert len(runner.failures) == 1
+        return
+    assert isinstance(retry, Retry) and retry.github_wait is not None
+    assert (retry.delay_seconds, retry.counts_as_try) == (pytest.approx(wait_seconds, abs=5), False)
+    assert abs(retry.github_wait.since - since) < timedelta(seconds=5)
+    wait = retry.github_wait.next_try - datetime.now(UTC)
+    assert wait.total_seconds() == pytest.approx(wait_seconds, abs=5)
+    assert runner.failures == []
 
 
 async def test_a_job_that_always_kills_its_worker_is_abandoned() -> None:

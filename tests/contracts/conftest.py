@@ -13,6 +13,9 @@ from pydantic import SecretStr
 from patchwright.bot.docker_proxy.proxy import DockerProxy
 from patchwright.bot.github.auth import AppAuth, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.jobs import JobQueue
+from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.demo.github import FakeGitHub, GitHubApp, Repository
 from patchwright.demo.github.bare_repository import BareRepository
 from patchwright.resolver.secrets import MaskingSandbox, Secrets
@@ -24,6 +27,7 @@ from patchwright.runtime.features import ALL_FEATURES
 from patchwright.runtime.remote_sandbox import RemoteSandbox, SocketTransport
 from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 from patchwright.runtime.wire_protocol import KEY_FILE, SOCKET_NAME
+from tests.bot.inline_queue import InlineQueue
 from tests.contracts.forges import QUICK
 
 CHECKOUT = Path(__file__).parents[2]
@@ -168,3 +172,14 @@ def clone(repo: Repository, tmp_path: Path) -> BareRepository:
     clone.git("remote", "add", "origin", str(repo.bare.path))
     clone.git("branch", "fix", "main")
     return clone
+
+
+@pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.redis), "inline"])
+async def queue(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterator[JobQueue]:
+    if request.param == "inline":
+        yield InlineQueue()
+        return
+    async with run_embedded_redis(short_tmp) as url:
+        arq_queue = ArqQueue(url, is_only_worker=True)
+        yield arq_queue
+        await arq_queue.close()

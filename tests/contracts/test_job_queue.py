@@ -1,10 +1,8 @@
 """The contract of all job queues. For more tests of the Redis queue, see tests/bot/redis/test_arq_queue.py."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -20,24 +18,11 @@ from patchwright.bot.jobs import (
     current_cancellation,
 )
 from patchwright.bot.redis.arq_queue import ArqQueue
-from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.resolver.domain import Job, JobId, Repo
-from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, RecordingHandler, job, running_worker, wait_for_state
 
 NOON, SECOND = datetime(2026, 11, 20, 12, tzinfo=UTC), timedelta(seconds=1)
 UNLABELED = Cancellation(reason="unlabeled", by="triager")
-
-
-@pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.redis), "inline"])
-async def queue(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterator[JobQueue]:
-    if request.param == "inline":
-        yield InlineQueue()
-        return
-    async with run_embedded_redis(short_tmp) as url:
-        arq_queue = ArqQueue(url, is_only_worker=True)
-        yield arq_queue
-        await arq_queue.close()
 
 
 @pytest.fixture

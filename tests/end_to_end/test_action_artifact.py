@@ -87,7 +87,6 @@ async def test_a_log_with_another_pull_request_branch_is_rejected(
     assert repo.read("release", "VERSION") == "2\n"
 
 
-@pytest.mark.slow
 async def test_a_base_that_is_not_on_the_base_branch_is_rejected(
     upload: UploadedArtifact,
 ) -> None:
@@ -172,7 +171,6 @@ async def test_a_log_cannot_claim_to_be_published_already(upload: UploadedArtifa
         await upload.publish([*await upload.events(), last])
 
 
-@pytest.mark.slow
 async def test_forbidden_files_are_removed_from_a_patch_marked_as_proven(
     upload: UploadedArtifact,
 ) -> None:

@@ -73,7 +73,6 @@ async def test_a_failing_check_is_repaired_and_verified_on_the_same_branch(
     assert "lint" not in text.partition("# Failed checks")[2]
 
 
-@pytest.mark.slow
 async def test_after_the_maximum_of_repairs_the_failure_is_reported_once(untested_scenario: Scenario) -> None:
     scenario = untested_scenario
     pull = open_pull_request(scenario, {"calc.py": WIP})

@@ -35,6 +35,7 @@ from tests.end_to_end.scripted_models import (
     resolve_to_report,
     use_ordered_model,
 )
+from tests.end_to_end.test_agent_questions import comment
 
 TURNS = (RecordedTurn("Look.", SHOW_FAILURE), *FIX_TURNS)
 PASSING = (rate_limited(1), server_error(503), html_page(), truncated_reply(), reply_without_choices())
@@ -127,6 +128,30 @@ async def test_a_permanent_error_ends_the_run_and_its_work_is_offered_with_the_r
     assert isinstance(ended, AgentStopped) and ended.reason == "error"
     assert ended.detail in body and reason in ended.detail
     assert body.startswith("**Stopped early:**") and "The agent stopped before it described its work." in body
+    assert "**To ask for changes,** mention `@agent` in a review or a comment." in body
+
+
+@pytest.mark.slow
+async def test_a_run_that_outlasted_its_provider_keeps_its_log_and_is_resumed_by_a_comment(
+    scenario: Scenario,
+) -> None:
+    faults = [server_error(503)] * 9
+
+    def fail(turn: int, body: dict[str, Any]) -> None:
+        if turn == 1 and faults:
+            endpoint.add_faults(faults.pop())
+
+    endpoint = await use_ordered_model(scenario, *TURNS, on_request=fail, model_retry_timeout=1.5)
+    report = await resolve_to_report(scenario)
+    assert "comment `@agent resume`" in report and "Tried 2 times" in report
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
+    requested = await comment(scenario, "@agent resume")
+    faults.clear()
+    outcome = await scenario.resolve(requested)
+    assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
+    assert len(scenario.repo.pulls) == 1
+    replies = [event for event in scenario.trajectory(scenario.job().id) if isinstance(event, ModelReply)]
+    assert [reply.thought for reply in replies[:2]] == ["Look.", "Fix it."]  # no reply is paid twice
 
 
 @pytest.mark.slow

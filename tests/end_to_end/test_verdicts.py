@@ -219,7 +219,6 @@ async def test_a_change_to_only_a_workflow_is_only_reported(scenario: Scenario) 
     assert "Only maintainers may change .github/workflows/ci.yml, because this file runs in CI." in comment
 
 
-@pytest.mark.slow
 async def test_a_requester_without_write_access_gets_only_a_reply(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     outcome = await scenario.resolve(scenario.job(requester="triager"))

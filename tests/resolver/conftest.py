@@ -8,6 +8,7 @@ import pytest
 
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import SandboxSpec
 from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository
@@ -36,14 +37,19 @@ def open_verifier(
     return make_verifier_factory(repository, workspaces, sandboxes)
 
 
-@pytest.fixture
-async def docker_sandboxes() -> AsyncIterator[DockerSandboxes]:
-    """Only for tests that are marked `docker`."""
+def build_docker_sandboxes(egress: EgressConfig | None = None) -> DockerSandboxes:
     bundle = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
-    sandboxes = DockerSandboxes(
+    return DockerSandboxes(
         SandboxSpec(memory_mb=1024),
         ca_bundle=bundle if bundle.exists() else None,
         package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
+        egress=egress,
     )
+
+
+@pytest.fixture
+async def docker_sandboxes() -> AsyncIterator[DockerSandboxes]:
+    """Only for tests that are marked `docker`."""
+    sandboxes = build_docker_sandboxes()
     yield sandboxes
     await sandboxes.close()

@@ -10,7 +10,7 @@ import pytest
 
 from patchwright.bot.dashboard.run_list import MAX_QUERY_FIELDS, RunStatistics
 from patchwright.bot.faults import EXTERNAL_FAULTS
-from patchwright.bot.jobs import Failed
+from patchwright.bot.jobs import Failed, GitHubWait, JobRecord, Retry
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.engine_health import EngineHealth, report_after_sweep
@@ -203,6 +203,27 @@ async def test_a_queued_job_is_listed(server: DashboardServer) -> None:
     await server.queue.put(server.job("acme-calc-9-waiting", number=9))
     page = (await (await server.operator()).get("/?state=queued")).text
     assert "/runs/acme-calc-9-waiting" in page
+
+
+async def test_a_job_that_waits_for_github_says_since_when_and_when_it_tries_again(
+    server: DashboardServer,
+) -> None:
+    """The first run has running and is in the index. The second has not, and is only in the queue."""
+    now = datetime.now(UTC).replace(hour=12, minute=3)
+    wait = GitHubWait(since=now, next_try=now + timedelta(minutes=7))
+    running, other = server.job("acme-calc-1", number=1), server.job("acme-calc-9-waiting", number=9)
+    await server.runs.put(run_summary(1, state="running"))
+    browser = await server.operator()
+    sentence = "waits for GitHub since 12:03 UTC; next try 12:10"
+    for job in (running, other):
+        await server.queue.put(job)
+        assert sentence not in (await browser.get(f"/runs/{job.id}")).text
+        retry = Retry(delay_seconds=600, counts_as_try=False, github_wait=wait)
+        await server.queue._records.write(JobRecord(job=job).with_next_try().with_result(retry))
+        page = (await browser.get(f"/runs/{job.id}")).text
+        assert sentence in page and 'class="mark queued">queued<' in page
+    found = (await browser.get("/?state=queued")).text
+    assert found.count(sentence) == 2
 
 
 async def test_only_the_operator_sees_the_details_of_component_health(server: DashboardServer) -> None:

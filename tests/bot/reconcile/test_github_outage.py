@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,12 @@ from pydantic import SecretStr
 
 from patchwright.bot.github.auth import TokenAuth
 from patchwright.bot.github.rest import RestClient
+from patchwright.bot.jobs import GitHubWait, JobResult, Retry
 from patchwright.bot.reconcile.reconciler import Reconciler
 from patchwright.demo.github import Issue
+from patchwright.resolver.domain import Job
 from tests.bot.dashboard.browsing import UnreliableProxy
+from tests.bot.jobs import DONE, job, running_worker
 from tests.bot.reconcile.deployments import (
     DEAD_WEBHOOK_URL,
     FAST_POLICY,
@@ -79,6 +82,40 @@ async def test_an_outage_and_its_end_are_logged_once_each(
     assert [len(records(event)) for event in EVENTS] == [1, 1]
     assert vars(records(EVENTS[0])[0])["retry_seconds"] == 0
     assert "skipped after an error" not in caplog.messages
+
+
+async def test_jobs_that_wait_for_github_start_as_soon_as_github_responds(short_tmp: Path) -> None:
+    has_started = asyncio.Event()
+
+    async def handler(job: Job, tries: int) -> JobResult | Retry:
+        known = await deployment.queue.get_record(job.id)
+        if known is not None and known.github_wait is not None:
+            has_started.set()
+            return DONE
+        now = datetime.now(UTC)
+        wait = GitHubWait(since=now, next_try=now + timedelta(hours=1))
+        return Retry(delay_seconds=3600, counts_as_try=False, github_wait=wait)
+
+    async with (
+        open_deployment(short_tmp) as deployment,
+        UnreliableProxy(deployment.fake_github.server_url) as proxy,
+        open_token_reconciler(deployment, proxy, timedelta) as reconciler,
+    ):
+        reconciler._has_webhook = False
+        await proxy.cut()
+        await deployment.queue.put(job())
+        async with running_worker(deployment.queue, handler):
+            async with asyncio.timeout(10):
+                while not (known := await deployment.queue.get_record(job().id)) or not known.outage_tries:
+                    await asyncio.sleep(0.02)
+            await reconciler._run_once()
+            await asyncio.sleep(0.5)
+            assert not has_started.is_set()  # the control: GitHub is still down
+            await proxy.restore()
+            async with asyncio.timeout(20):
+                while not has_started.is_set():
+                    await reconciler._run_once()
+                    await asyncio.sleep(0.1)
 
 
 async def test_one_failing_repository_is_not_an_outage(

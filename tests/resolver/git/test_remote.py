@@ -10,7 +10,14 @@ import pytest
 
 from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.resolver.domain import Credentials
-from patchwright.resolver.errors import Forbidden, NotFound, ResolverError, Unauthorized, WorkspaceError
+from patchwright.resolver.errors import (
+    Forbidden,
+    NotFound,
+    RemoteUnavailable,
+    ResolverError,
+    Unauthorized,
+    WorkspaceError,
+)
 from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.git.workspaces import WorkspaceFactory, push
 from tests.resolver.git_repository import make_patch
@@ -154,10 +161,17 @@ async def test_a_failed_clone_says_why(
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/a/b.git", "http://no-such-host.invalid/a/b.git"])
 async def test_an_unreachable_server_is_reported_in_one_sentence(workspaces, url: str) -> None:
-    with pytest.raises(WorkspaceError) as raised:
+    with pytest.raises(RemoteUnavailable) as raised:
         async with workspaces.clone(url, "main", None):
             pass
     assert str(raised.value) == f"{url} cannot be reached. Check the network and the proxy."
+
+
+async def test_a_server_error_is_an_outage(fake_github, repo, workspaces) -> None:
+    fake_github.fail_next_request("GET", "/info/refs", status=503, times=4)
+    with pytest.raises(RemoteUnavailable, match="503"):
+        async with workspaces.clone(repository_url(fake_github), "main", create_credentials(fake_github)):
+            pass
 
 
 @pytest.mark.parametrize("url", ["ext::sh -c touch% /tmp/pw-ext", "file:///etc", "/etc", "ssh://x/y"])

@@ -6,6 +6,8 @@ from typing import Self
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import Sandbox
 
+INSTALL = "python3 -m pip install --quiet"
+
 
 class SetupSandboxes(LocalSandboxes):
     """Local sandboxes that run a setup; its result is not kept."""

@@ -6,12 +6,12 @@ from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.repo_setup import find_setup
 from patchwright.resolver.settings.settings import RepoConfig
 from tests.resolver.git_repository import Repository
+from tests.resolver.preparation.local_setup import INSTALL
 
 pytestmark = pytest.mark.slow
 
 PROJECT = '[project]\nname = "x"\nversion = "1"\n'
 JEST = '{"scripts": {"test": "jest"}}'
-INSTALL = "python3 -m pip install --quiet"
 UV = f"command -v uv >/dev/null || {INSTALL} uv"
 ENVIRONMENT = "VIRTUAL_ENV=\"$(python3 -c 'import sys; print(sys.prefix)')\""
 USUAL = "-e '.[test,tests,testing,dev]'"

@@ -13,14 +13,13 @@ from patchwright.resolver.preparation.repo_setup import (
     install_dependencies,
 )
 from patchwright.resolver.run.repo_config import parse_repo_config
+from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from tests.resolver.git_repository import Repository
-from tests.resolver.preparation.local_setup import SetupSandboxes
+from tests.resolver.preparation.local_setup import INSTALL, SetupSandboxes
 
 pytestmark = pytest.mark.slow
-
-INSTALL = "python3 -m pip install --quiet"
 
 
 async def find_setup_for(
@@ -110,6 +109,23 @@ async def test_the_local_sandbox_cannot_run_a_setup(
     assert prepared and prepared.problem and "the local sandbox stores no layers" in prepared.problem
 
 
+async def set_up_with(
+    programs: Path, repository: Repository, workspaces: WorkspaceFactory, **contents: str
+) -> EnvironmentPrepared:
+    """Sets up the repository with these programs, and with no other Python."""
+    programs.mkdir()
+    for name, content in contents.items():
+        (programs / name).write_text(content)
+        (programs / name).chmod(0o755)
+    sandboxes = SetupSandboxes(programs.parent / "boxes", {"PATH": f"{programs}:/usr/bin:/bin"})
+    async with workspaces.local(repository.path) as workspace:
+        _, prepared, _ = await install_dependencies(
+            workspace, RepoConfig(), sandboxes, name="x", source="x", timeout=60
+        )
+    assert prepared is not None
+    return prepared
+
+
 # A fake interpreter whose pip cannot install requirements-test.txt, and records what it installs.
 PYTHON = """#!/bin/sh
 for each; do case $each in *-test.txt) echo "ERROR: No matching distribution found for x"; exit 1;; esac; done
@@ -142,18 +158,10 @@ async def test_a_step_that_fails_is_reported_and_the_others_run(
     tmp_path: Path,
 ) -> None:
     repository.commit({"setup.py": "", **dict.fromkeys(files, "")})
-    python, uv = tmp_path / "bin" / "python3", tmp_path / "bin" / "uv"
-    python.parent.mkdir()
-    for program, content in ((python, PYTHON), (uv, "#!/bin/sh\necho no tox\nexit 3\n")):
-        program.write_text(content)
-        program.chmod(0o755)
-    sandboxes = SetupSandboxes(tmp_path / "boxes", {"PATH": f"{python.parent}:/usr/bin:/bin"})
-    async with workspaces.local(repository.path) as workspace:
-        _, prepared, _ = await install_dependencies(
-            workspace, RepoConfig(), sandboxes, name="x", source="x", timeout=60
-        )
-    assert Path(f"{python}.had").read_text().splitlines() == had
-    assert prepared is not None and prepared.problem is None
+    uv = "#!/bin/sh\necho no tox\nexit 3\n"
+    prepared = await set_up_with(tmp_path / "bin", repository, workspaces, python3=PYTHON, uv=uv)
+    assert (tmp_path / "bin/python3.had").read_text().splitlines() == had
+    assert prepared.problem is None
     assert [warning.partition("` ")[2] for warning in prepared.warnings] == warnings
 
 
@@ -161,17 +169,8 @@ async def test_a_missing_package_that_does_not_exist_stops_no_other_one(
     repository: Repository, workspaces: WorkspaceFactory, tmp_path: Path
 ) -> None:
     repository.commit({"setup.py": "", "test_a.py": "", "tox.ini": "[x]\ndeps = internal\n"})
-    python = tmp_path / "bin" / "python3"
-    python.parent.mkdir()
     missing = "echo No module named internal; echo No module named yaml"
-    python.write_text(
-        PYTHON.replace("*-test.txt", "internal").replace("|| exit 0", f"|| {{ {missing}; exit 1; }}")
-    )
-    python.chmod(0o755)
-    sandboxes = SetupSandboxes(tmp_path / "boxes", {"PATH": f"{python.parent}:/usr/bin:/bin"})
-    async with workspaces.local(repository.path) as workspace:
-        _, prepared, _ = await install_dependencies(
-            workspace, RepoConfig(), sandboxes, name="x", source="x", timeout=60
-        )
-    assert Path(f"{python}.had").read_text().splitlines() == [ALL_EXTRAS, "PyYAML"]
-    assert prepared is not None and len(prepared.warnings) == 1
+    python = PYTHON.replace("*-test.txt", "internal").replace("|| exit 0", f"|| {{ {missing}; exit 1; }}")
+    prepared = await set_up_with(tmp_path / "bin", repository, workspaces, python3=python)
+    assert (tmp_path / "bin/python3.had").read_text().splitlines() == [ALL_EXTRAS, "PyYAML"]
+    assert len(prepared.warnings) == 1

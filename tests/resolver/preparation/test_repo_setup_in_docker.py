@@ -3,43 +3,34 @@
 import os
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from patchwright.resolver.git.workspaces import WorkspaceFactory
-from patchwright.resolver.preparation.repo_setup import (
-    install_dependencies,
-)
+from patchwright.resolver.preparation.repo_setup import install_dependencies
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.verification import verify_patch
 from patchwright.resolver.run_events import EnvironmentPrepared
+from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.execution import TestSetup, run_tests
 from patchwright.resolver.suites.suite import Suites
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
-from patchwright.runtime.sandbox import SandboxSpec
+from tests.resolver.conftest import build_docker_sandboxes
 from tests.resolver.git_repository import Repository, make_patch, shell
 from tests.resolver.patch_verifier import PYTEST
+from tests.resolver.preparation.local_setup import INSTALL
 from tests.runtime.fake_internet import package_index_egress
 from tests.runtime.repository_layers import remove_layers_of
 
-pytestmark = pytest.mark.slow
-
-INSTALL = "python3 -m pip install --quiet"
+pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
 
 @pytest.fixture
 async def online() -> AsyncIterator[DockerSandboxes]:
     """Docker sandboxes that can reach the default hosts."""
-    bundle = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
-    made = DockerSandboxes(
-        SandboxSpec(memory_mb=1024),
-        ca_bundle=bundle if bundle.exists() else None,
-        package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
-        egress=package_index_egress(),
-    )
+    made = build_docker_sandboxes(package_index_egress())
     yield made
     await made.close()
 
@@ -70,6 +61,16 @@ class DockerSetup:
         assert isinstance(made, DockerSandboxes) and prepared is not None
         return made, prepared
 
+    async def fail_to_set_up(self, setup: str | None = None, seconds: int = 120) -> str:
+        """Runs a setup that fails, so that the sandboxes stay the same. Returns the reason."""
+        made, prepared = await self.set_up(setup, seconds)
+        assert made is self.sandboxes and prepared.problem is not None
+        return prepared.problem
+
+    async def run_tests(self, sandboxes: DockerSandboxes) -> TestRun:
+        async with self.workspaces.local(self.repository.path) as workspace:
+            return await run_tests(workspace, None, PYTEST, sandboxes, "base", 60)
+
     async def says(self, sandboxes: DockerSandboxes, command: str, sent: bool = False) -> str:
         async with sandboxes.open(f"look-{os.getpid()}") as sandbox:
             if sent:
@@ -87,7 +88,6 @@ async def docker_setup(
     await remove_layers_of(made.source)
 
 
-@pytest.mark.docker
 async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup: DockerSetup) -> None:
     """The package comes from the index through the egress proxy; verification sandboxes have no network."""
     repository = docker_setup.repository
@@ -101,14 +101,14 @@ async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup:
         }
     )
     async with docker_setup.workspaces.local(repository.path) as workspace:
-        bare = await run_tests(workspace, None, PYTEST, docker_setup.sandboxes, "bare", 60)
+        bare = await docker_setup.run_tests(docker_setup.sandboxes)
         assert (
             bare.results.get("test_pad.py::test_ascii") != "passed"
         )  # without the package the tests cannot run
 
         made, prepared = await docker_setup.set_up()
         assert (prepared.problem, prepared.was_cached) == (None, False)
-        before = await run_tests(workspace, None, PYTEST, made, "base", 60)
+        before = await docker_setup.run_tests(made)
         assert (before.passed_count, before.failed_count) == (1, 1)
         patch = await make_patch(workspace, made, {"pad.py": fixed})
         async with BaselineRuns(workspace, made, "proof", 60) as bases:
@@ -123,7 +123,6 @@ async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup:
     assert (second.problem, second.was_cached) == (None, True)
 
 
-@pytest.mark.docker
 async def test_tests_run_with_what_tox_and_pytest_say_they_need(docker_setup: DockerSetup) -> None:
     """tox installs one package, and pytest's own errors name the other two. The tests run without network."""
     docker_setup.repository.commit(
@@ -138,12 +137,10 @@ async def test_tests_run_with_what_tox_and_pytest_say_they_need(docker_setup: Do
     made, prepared = await docker_setup.set_up(seconds=400)
     assert (prepared.problem, prepared.warnings) == (None, ())
     assert prepared.commands[2:] == (f"{INSTALL} toolz", f"{INSTALL} pytest-mock")
-    async with docker_setup.workspaces.local(docker_setup.repository.path) as workspace:
-        run = await run_tests(workspace, None, PYTEST, made, "base", 60)
+    run = await docker_setup.run_tests(made)
     assert run.results == {"test_pad.py::test_versions": "passed"}
 
 
-@pytest.mark.docker
 async def test_tests_run_although_their_project_cannot_be_installed(docker_setup: DockerSetup) -> None:
     docker_setup.repository.commit(
         {
@@ -155,29 +152,24 @@ async def test_tests_run_although_their_project_cannot_be_installed(docker_setup
     made, prepared = await docker_setup.set_up(seconds=400)
     assert prepared.problem is None
     assert "not with this Python" in prepared.warnings[0]
-    async with docker_setup.workspaces.local(docker_setup.repository.path) as workspace:
-        run = await run_tests(workspace, None, PYTEST, made, "base", 60)
+    run = await docker_setup.run_tests(made)
     assert run.results == {"test_a.py::test_a": "passed"}
 
 
-@pytest.mark.docker
 async def test_an_unsuitable_python_is_named_with_what_an_operator_can_do(docker_setup: DockerSetup) -> None:
     docker_setup.repository.commit(
         {
             "pyproject.toml": '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.99"\nscripts.x = "x:x"\n'
         }
     )
-    same, prepared = await docker_setup.set_up()
-    assert same is docker_setup.sandboxes
-    assert prepared.problem is not None
+    problem = await docker_setup.fail_to_set_up()
     assert re.fullmatch(
         r"The project needs Python >=3\.99, but the image has Python 3\.[\d.]+\. "
         r"Set `image` or `language_images\.python` to an image with a matching version\.",
-        prepared.problem,
+        problem,
     )
 
 
-@pytest.mark.docker
 async def test_setup_files_belong_to_the_agent_and_are_not_in_the_patch(docker_setup: DockerSetup) -> None:
     docker_setup.repository.commit({".gitignore": "ignored/\n", "a.txt": "old\n", "sub/b.txt": "b\n"})
     made, prepared = await docker_setup.set_up(
@@ -195,7 +187,6 @@ async def test_setup_files_belong_to_the_agent_and_are_not_in_the_patch(docker_s
         assert (await make_patch(workspace, made, {})).is_empty
 
 
-@pytest.mark.docker
 async def test_a_setup_runs_as_root_with_five_capabilities(docker_setup: DockerSetup) -> None:
     docker_setup.repository.commit({"a": ""})
     made, prepared = await docker_setup.set_up(
@@ -212,45 +203,35 @@ async def test_a_setup_runs_as_root_with_five_capabilities(docker_setup: DockerS
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
 
 
-@pytest.mark.docker
 async def test_a_denied_host_is_named_with_the_setting_to_allow_it(docker_setup: DockerSetup) -> None:
     docker_setup.repository.commit({"a": ""})
     fetch = "import urllib.request as r; r.urlopen('https://example.org/x', timeout=9)"
-    same, prepared = await docker_setup.set_up(f'python3 -c "{fetch}"')
-    assert same is docker_setup.sandboxes
-    assert prepared.problem is not None
+    problem = await docker_setup.fail_to_set_up(f'python3 -c "{fetch}"')
     assert re.fullmatch(
         r"`python3 .*` failed with exit code 1 \(.*\)\. The sandbox refused a connection to example\.org: "
         r"it is not on the allowlist \(setting `allowed_hosts`\)\.",
-        prepared.problem,
+        problem,
     )
 
 
-@pytest.mark.docker
 async def test_a_setup_that_changes_our_runtime_is_rejected(docker_setup: DockerSetup) -> None:
     docker_setup.repository.commit({"a": ""})
-    same, prepared = await docker_setup.set_up(
-        "echo 'import os' >> /opt/patchwright/app/patchwright/runtime/execution/action_server.py"
+    problem = await docker_setup.fail_to_set_up(
+        "echo 'import os' >> /opt/patchwright/app/patchwright/runtime/action_server.py"
     )
-    assert same is docker_setup.sandboxes
-    assert prepared.problem == (
-        "the setup changed /opt/patchwright/app/patchwright/runtime/execution/action_server.py, "
-        "which belongs to Patchwright"
+    assert problem == (
+        "the setup changed /opt/patchwright/app/patchwright/runtime/action_server.py, which belongs to Patchwright"
     )
     _, harmless = await docker_setup.set_up("touch /opt/elsewhere")  # the control
     assert harmless.problem is None
 
 
-@pytest.mark.docker
 async def test_a_hanging_setup_is_stopped(docker_setup: DockerSetup) -> None:
     docker_setup.repository.commit({"a": ""})
-    same, prepared = await docker_setup.set_up("sleep 60", seconds=2)
-    assert (same is docker_setup.sandboxes, prepared.problem) == (True, "`sleep 60` timed out.")
+    assert await docker_setup.fail_to_set_up("sleep 60", seconds=2) == "`sleep 60` timed out."
 
 
-@pytest.mark.docker
 async def test_steps_with_missing_programs_are_skipped_and_reported(docker_setup: DockerSetup) -> None:
     docker_setup.repository.commit({"go.mod": "module x\n"})
-    same, prepared = await docker_setup.set_up()
-    assert same is docker_setup.sandboxes
-    assert prepared.problem == "The image lacks go. Set `image` to one that includes it."
+    problem = await docker_setup.fail_to_set_up()
+    assert problem == "The image lacks go. Set `image` to one that includes it."

@@ -133,6 +133,28 @@ async def test_a_protocol_violation_is_not_retried(path: Path, tmp_path: Path) -
     assert count_lost_calls(FileLogStore(tmp_path / "runs").read(RunId("run"))) == 0
 
 
+@pytest.mark.parametrize("losses", [0, 1, MAX_REBUILDS, MAX_REBUILDS + 1])
+async def test_a_lost_sandbox_is_replaced_a_few_times_and_the_work_learns_why(
+    tmp_path: Path, losses: int
+) -> None:
+    reasons: list[str | None] = []
+
+    async def work(session: SandboxSession) -> str:
+        reasons.append(session.loss_reason)
+        if len(reasons) <= losses:
+            raise SandboxLost(f"loss {len(reasons)}")
+        return "done"
+
+    working = run_in_sandbox(LocalSandboxes(tmp_path, HOST_ENVIRONMENT), "a", work, resumed=False)
+    if losses > MAX_REBUILDS:
+        with pytest.raises(SandboxLost):
+            await working
+    else:
+        assert await working == "done"
+    replaced = min(losses, MAX_REBUILDS)
+    assert reasons == [None, *(f"loss {number}" for number in range(1, replaced + 1))]
+
+
 async def test_an_abandoned_sandbox_is_adopted_only_by_a_resumed_run(tmp_path: Path) -> None:
     received: list[str] = []
 

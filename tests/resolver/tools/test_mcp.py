@@ -57,7 +57,9 @@ async def test_a_servers_tools_are_listed_validated_and_called(sandbox: Sandbox,
 
 
 async def test_a_command_runs_in_the_sandbox_with_its_environment_and_no_other(sandbox: Sandbox) -> None:
-    async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
+    server = BY_COMMAND.model_copy(update={"tools": ("where", "absent")})
+    async with connect_mcp_tools({"numbers": server}, sandbox, print, McpConnector()) as found:
+        assert [tool.spec.name for tool in found] == ["numbers_where"]  # the others are not configured
         result = await call_tool(ToolRegistry(found), "numbers_where")
         assert result == ExternalToolResult(text=f"{sandbox.root} something False")
         ran = await sandbox.act(RunShell(command="echo the shell is free"))

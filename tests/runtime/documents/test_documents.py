@@ -1,17 +1,20 @@
 """Documents as Markdown, in view_file and in skills, including hostile files."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import cast
 
 import openpyxl
 import pytest
 
 import patchwright.runtime.skills as skills
 from patchwright.runtime.actions import ViewFile
+from patchwright.runtime.documents import office
 from patchwright.runtime.documents.document_reader import DocumentReader
 from patchwright.runtime.documents.media_type import MediaFile, detect_media
 from patchwright.runtime.execution.editor import Editor
@@ -256,6 +259,21 @@ def test_a_zip_bomb_is_refused(root: Path, editor: Editor) -> None:
         "bomb.docx looks like docx, but the file cannot be read: the part word/document.xml has more than"
         in (refused(editor, "bomb.docx"))
     )
+
+
+def test_a_part_that_unpacks_to_too_much_is_refused_after_the_limit() -> None:
+    class Endless(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            assert 0 < size <= office.MAX_PART_BYTES + 1
+            return bytes(size)
+
+    class Bomb:
+        def open(self, name: str) -> Endless:
+            return Endless()
+
+    package = office.OfficePackage(cast("zipfile.ZipFile", Bomb()))
+    with pytest.raises(office.UnreadableDocument, match=r"the part a\.xml has more than"):
+        package.read_part("a.xml")
 
 
 def test_xml_with_entities_is_rejected(root: Path, editor: Editor) -> None:
