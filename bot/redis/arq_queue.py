@@ -41,6 +41,7 @@ from patchwright.bot.redis.arq_worker import (
     QueueWorker,
     RetryLater,
     arq_client,
+    forget_start_now,
     start_now,
 )
 from patchwright.bot.redis.connection import redis_errors
@@ -274,6 +275,7 @@ class ArqQueue:
             return
         record = open_record.with_next_try()
         await self._records.write(record)
+        await forget_start_now(self._redis, job.id)
         task = asyncio.create_task(handler(job, record.counted_tries))
         supervisor = asyncio.create_task(self._supervise(record, task))
         try:

@@ -26,6 +26,9 @@ EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000  # arq's default would drop a job after
 PAUSE_MARKER = b"paused"
 """The value of a job's lease while the job is paused. A paused job must not start, and no worker is running it.
 """
+WAKE_KEY_PREFIX = "patchwright:wake:"
+"""Prefix of the keys of jobs that shall start at once."""
+WAKE_MS = 60_000  # longer than a worker needs to return a job to the queue
 QUEUE_READ_LIMIT = 1_000_000  # with arq's default of 100, running jobs could hide jobs that wait
 
 
@@ -101,6 +104,9 @@ class QueueWorker(ArqWorker):
             incr_score,
             keep_in_progress,
         )
+        # The record says that the job waits before the pause begins. `start_now` may have come in between.
+        if pause and await self.pool.getdel(WAKE_KEY_PREFIX + job_id):
+            await _make_due(self.pool, job_id, timedelta())
 
 
 def arq_client(url: str) -> ArqRedis:
@@ -122,7 +128,19 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 async def start_now(redis: arq.ArqRedis, job: str, offset: timedelta) -> None:
-    """Makes a queued job due at the current time plus `offset`, and ends its pause."""
+    """Makes a queued job due at the current time plus `offset`, and ends its pause, even if the pause has yet to
+    begin.
+    """
+    await redis.set(WAKE_KEY_PREFIX + job, 1, px=WAKE_MS)
+    await _make_due(redis, job, offset)
+
+
+async def forget_start_now(redis: arq.ArqRedis, job: str) -> None:
+    """Called when the job starts, so that its next pause is not cut short."""
+    await redis.delete(WAKE_KEY_PREFIX + job)
+
+
+async def _make_due(redis: arq.ArqRedis, job: str, offset: timedelta) -> None:
     due_at = time.time() + offset.total_seconds()
     await redis.zadd(QUEUE_NAME, {job: int(due_at * 1000)}, xx=True)
     await end_pause(redis, job)

@@ -102,11 +102,13 @@ async def test_jobs_that_wait_for_github_start_as_soon_as_github_responds(short_
         open_token_reconciler(deployment, proxy, timedelta) as reconciler,
     ):
         reconciler._has_webhook = False
+        issue = deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
+        waiting = job().model_copy(update={"number": issue.number})
         await proxy.cut()
-        await deployment.queue.put(job())
+        await deployment.queue.put(waiting)
         async with running_worker(deployment.queue, handler):
             async with asyncio.timeout(10):
-                while not (known := await deployment.queue.get_record(job().id)) or not known.outage_tries:
+                while not (known := await deployment.queue.get_record(waiting.id)) or not known.outage_tries:
                     await asyncio.sleep(0.02)
             await reconciler._run_once()
             await asyncio.sleep(0.5)
