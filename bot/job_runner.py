@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -74,6 +75,21 @@ def cancel_message(cancellation: Cancellation) -> str:
     return CANCEL_MESSAGES[cancellation.reason].format(person=person)
 
 
+@dataclass(frozen=True)
+class TryLimits:
+    """How often and how long a job is tried."""
+
+    max_tries: int = MAX_TRIES
+    first_retry_seconds: float = FIRST_RETRY_SECONDS
+    timeout_seconds: float = TRY_TIMEOUT_SECONDS
+    """Limit of one try."""
+    max_outage_seconds: float = MAX_OUTAGE_SECONDS
+    """How long a job waits for GitHub."""
+
+
+DEFAULT_LIMITS = TryLimits()
+
+
 class JobRunner:
     """Runs jobs through `resolve`. `JobRunner.run` is the handler for `JobQueue.process_jobs`.
 
@@ -86,10 +102,7 @@ class JobRunner:
         resolve: JobResolver,
         report_failure: FailureReporter,
         *,
-        max_tries: int = MAX_TRIES,
-        first_retry_seconds: float = FIRST_RETRY_SECONDS,
-        timeout_seconds: float = TRY_TIMEOUT_SECONDS,
-        max_outage_seconds: float = MAX_OUTAGE_SECONDS,
+        limits: TryLimits = DEFAULT_LIMITS,
         get_record: RecordReader | None = None,
     ) -> None:
         """`get_record` reads the record of a job, which says how long the job has waited for GitHub. Without it,
@@ -97,10 +110,7 @@ class JobRunner:
         """
         self._resolve = resolve
         self._on_failure = report_failure
-        self._max_tries = max_tries
-        self._first_retry_seconds = first_retry_seconds
-        self._timeout_seconds = timeout_seconds
-        self._max_outage_seconds = max_outage_seconds
+        self._limits = limits
         self._get_record = get_record
 
     async def run(self, job: Job, tries: int) -> JobResult | Retry:
@@ -111,11 +121,11 @@ class JobRunner:
         """
         started_at = time.monotonic()
         try:
-            if tries > self._max_tries:
+            if tries > self._limits.max_tries:
                 raise JobAbandoned(
-                    f"The job was started {self._max_tries} times, and its worker died each time."
+                    f"The job was started {self._limits.max_tries} times, and its worker died each time."
                 )
-            async with asyncio.timeout(self._timeout_seconds) as limit:
+            async with asyncio.timeout(self._limits.timeout_seconds) as limit:
                 return await self._resolve(job)
         except asyncio.CancelledError:
             if cancellation := current_cancellation():
@@ -132,7 +142,7 @@ class JobRunner:
         except Exception as exc:
             error = unwrap_exception_group(exc)
             if isinstance(error, TimeoutError) and limit.expired():
-                error = JobAbandoned(f"The job took longer than {self._timeout_seconds:g} s.")
+                error = JobAbandoned(f"The job took longer than {self._limits.timeout_seconds:g} s.")
             # Another worker took over the job because it considered this worker dead. That worker reports the
             # result.
             if isinstance(error, LogLocked):
@@ -141,7 +151,7 @@ class JobRunner:
             _log_failure(job, tries, error)
             if is_outage(error) and (retry := await self._wait_for_github(job, error, started_at)):
                 return retry
-            if is_retryable(error) and tries < self._max_tries:
+            if is_retryable(error) and tries < self._limits.max_tries:
                 return Retry(delay_seconds=self._retry_delay(tries))
             await self._report_failure(job, error)
             return Failed(
@@ -173,17 +183,17 @@ class JobRunner:
         is_new = time.monotonic() - started_at > MAX_OUTAGE_TRY_SECONDS
         since = record.github_wait.since if record and record.github_wait and not is_new else now
         elapsed = (now - since).total_seconds()
-        if elapsed >= self._max_outage_seconds:
+        if elapsed >= self._limits.max_outage_seconds:
             return None
-        delay = min(max(elapsed, self._first_retry_seconds), MAX_GITHUB_WAIT_SECONDS)
-        delay = min(delay, self._max_outage_seconds - elapsed)
+        delay = min(max(elapsed, self._limits.first_retry_seconds), MAX_GITHUB_WAIT_SECONDS)
+        delay = min(delay, self._limits.max_outage_seconds - elapsed)
         if isinstance(error, RateLimited):
             delay = max(delay, (error.until - now).total_seconds())
         wait = GitHubWait(since=since, next_try=now + timedelta(seconds=delay))
         return Retry(delay_seconds=delay, counts_as_try=False, github_wait=wait)
 
     def _retry_delay(self, tries: int) -> float:
-        return min(self._first_retry_seconds * 2.0 ** (tries - 1), MAX_RETRY_SECONDS)
+        return min(self._limits.first_retry_seconds * 2.0 ** (tries - 1), MAX_RETRY_SECONDS)
 
 
 def _log_failure(job: Job, tries: int, error: Exception) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from patchwright.bot.errors import ForgeUnavailable
 from patchwright.bot.faults import classify_error
-from patchwright.bot.job_runner import LOG_TAKEN_RETRY_SECONDS, JobRunner
+from patchwright.bot.job_runner import LOG_TAKEN_RETRY_SECONDS, JobRunner, TryLimits
 from patchwright.bot.jobs import Cancellation, Failed, GitHubWait, JobRecord, Retry, Stopped
 from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import Job, JobId, Outcome, RunId
@@ -42,9 +42,7 @@ class RunnerSetup:
         self.record = JobRecord(job=job())
         self.worker = JobRunner(
             *(self.resolve, self.report_failure),
-            max_tries=3,
-            first_retry_seconds=10,
-            timeout_seconds=0.2,
+            limits=TryLimits(max_tries=3, first_retry_seconds=10, timeout_seconds=0.2),
             get_record=self.get_record,
         )
 

@@ -21,6 +21,7 @@ PASSES = {
     "VerificationUnavailable",
     "QueueDown",
     "RateLimited",
+    "RemoteUnavailable",
     "SandboxLost",
     "ForgeUnavailable",
 }

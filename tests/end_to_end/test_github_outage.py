@@ -9,7 +9,7 @@ import pytest
 
 from patchwright.bot.composition import composition_root
 from patchwright.bot.github.auth import RequestPolicy
-from patchwright.bot.job_runner import JobRunner
+from patchwright.bot.job_runner import JobRunner, TryLimits
 from patchwright.bot.jobs import Failed, JobRecord
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
@@ -57,9 +57,8 @@ async def run_worker(scenario: Scenario, url: str, **limits: float) -> AsyncIter
         runner = JobRunner(
             resolve,
             lambda job, error: report_failure(masked, job, error, dependencies),
-            first_retry_seconds=FIRST_RETRY_SECONDS,
+            limits=TryLimits(first_retry_seconds=FIRST_RETRY_SECONDS, **limits),  # type: ignore[arg-type]
             get_record=queue.get_record,
-            **limits,  # type: ignore[arg-type]
         )
         async with running_worker(queue, runner.run):
             yield queue

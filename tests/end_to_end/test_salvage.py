@@ -13,7 +13,7 @@ import pytest
 
 from patchwright.bot.composition import composition_root
 from patchwright.bot.github.auth import RequestPolicy
-from patchwright.bot.job_runner import JobRunner
+from patchwright.bot.job_runner import JobRunner, TryLimits
 from patchwright.bot.jobs import Failed, JobResult, Stopped
 from patchwright.bot.status_comment import comment_reporter, report_failure
 from patchwright.demo.recorded_model import ModelFault, RecordedTurn
@@ -78,7 +78,9 @@ async def service(
             return await resolve_job(job, dependencies, forge, comment_reporter(forge, settings))
 
         worker = JobRunner(
-            work, lambda job, error: report_failure(forge, job, error, dependencies), max_tries=1
+            work,
+            lambda job, error: report_failure(forge, job, error, dependencies),
+            limits=TryLimits(max_tries=1),
         )
         queue = InlineQueue()
         task = asyncio.create_task(queue.process_jobs(worker.run))
