@@ -159,6 +159,14 @@ async def test_notes_for_reviewers_are_listed(check, repository: Repository) -> 
     )
 
 
+async def test_a_file_that_is_too_large_to_scan_is_noted(check, repository: Repository) -> None:
+    repository.write("data.csv", "1\n" * 600_000)
+    assert (await check()).notes == (
+        "1 changed file was not scanned for code that can deceive test runs, because the change has too many files "
+        "or too large ones.",
+    )
+
+
 async def test_many_files_with_such_lines_are_named_in_one_sentence(check, repository: Repository) -> None:
     for name in "bcdef":
         repository.write(f"{name}.py", "import atexit\n")
