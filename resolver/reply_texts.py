@@ -46,7 +46,6 @@ def render_pull_request_body(
     automatically. `is_draft` is None if only the verdict decides whether the pull request is a draft.
     """
     is_partial = bool(excluded_changes) or any(point.startswith(NOT_DONE) for point in open_points)
-    config_notes = [f"{path} can change how the tests run." for path in verdict.reverted_test_config]
     heading = choose_heading(thread.title, files)
     if verdict.kind == "fixed" or heading == "Docs":
         open_points = tuple(point for point in open_points if point != NOT_REPRODUCED)
@@ -57,7 +56,7 @@ def render_pull_request_body(
         summary=summary,
         is_partial=is_partial,
         heading=heading,
-        notes=tuple(note for note in notes if note not in config_notes),
+        notes=notes,
         open_points=open_points,
         excluded_changes=excluded_changes,
         unsigned_reason=unsigned_reason,

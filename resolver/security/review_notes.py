@@ -83,9 +83,7 @@ OUTPUT = re.compile(
 CLOCK = re.compile(
     r"(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\)|\bDate\(\)).*(?<![-=])[<>]|(?<![-=])[<>].*(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\))"
 )
-NETWORK = re.compile(
-    r"\bsocket\.(?:create_connection|getaddrinfo|gethostby\w+)|\bdns\.(?:lookup|resolve)\w*"
-)
+NETWORK = re.compile(r"\bsocket\.(?:create_connection|getaddrinfo|gethostby\w+)|\bdns\.(?:lookup|resolve)\w*")
 MACHINE = re.compile(
     r"\bsocket\.gethostname\b|\bplatform\.(?:node|uname)\b|\bos\.uname\b|\bos\.hostname\(|\bos\.get(?:e?uid|login)\b"
     r"|\bgetpass\.getuser\b"

@@ -31,8 +31,8 @@ async def test_a_commit_for_an_outsiders_issue_is_held_and_the_pull_request_says
         "Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted."
     )
     assert (
-        "CI is on hold (`[skip ci]`): reporter, whose text the agent read, has no write access here. "
-        "Review the change, then comment `@agent run-ci`." in pull.body
+        "CI is on hold (`[skip ci]`): the agent read text by reporter, who has no write access. "
+        "After your review, comment `@agent run-ci`." in pull.body
     )
 
 

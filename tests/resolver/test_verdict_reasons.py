@@ -30,7 +30,7 @@ def exits(before: int, after: int, **more: object) -> Evidence:
         ("unproven", Evidence(run(".."), run(". ")), NOTHING,
          "No test shows the fix, and 1 test that passed before is not run now: `b`."),
         ("unproven", Evidence(run(".."), run("FF"), full_patch=run("..")), NOTHING,
-         "No test shows the fix, and the patch changes what 2 existing tests expect: `a`, `b`."),
+         "No test shows the fix, and the patch changes what 2 existing tests expect: `a` and `b`."),
         ("conditional", Evidence(run("...F"), run("ss .")), NOTHING,
          "1 test failed without the patch and passed with it, and the patch also removes or skips 3 existing tests."),
         ("unproven", Evidence(run(".."), run("s.")), NOTHING,

@@ -91,17 +91,22 @@ def add_conditions(verdict: Verdict, diff: bytes = b"", **update: Any) -> Verdic
     return changed.model_copy(update={"conditions": find_conditions(changed, diff)})
 
 
+def demo_summary() -> Summary:
+    """The summary of the demo's run."""
+    steps = (StepSummary(number=1, action="$ python3 -m pytest -q", result="exit code 1: 1 failed"),)
+    usage = Usage(steps=10, seconds=62, unpriced=True)
+    return Summary(
+        finish=demo_finish(), stop_detail="The agent finished the work.", steps=steps, usage=usage,
+        model="openai/recorded", sandbox="docker",
+    )  # fmt: skip
+
+
 def render_all() -> dict[str, str]:
     """Renders each typical outcome of the demo's run."""
     title = (ROOT / "demo/sample/issue.md").read_text().partition("\n")[0].lstrip("# ")
     author = User(id=1, login="reporter")
     issue = Issue(number=1, title=title, body="", author=author, trusted=False, open=True, url="")
-    steps = (StepSummary(number=1, action="$ python3 -m pytest -q", result="exit code 1: 1 failed"),)
-    usage = Usage(steps=10, seconds=62, unpriced=True)
-    summary = Summary(
-        finish=demo_finish(), stop_detail="The agent finished the work.", steps=steps, usage=usage,
-        model="openai/recorded", sandbox="docker",
-    )  # fmt: skip
+    summary = demo_summary()
     verdict = demo_verdict()
     unproven = Verdict(
         kind="unproven", before=verdict.before, after=verdict.after,
@@ -182,7 +187,7 @@ def test_every_comment_has_a_limit() -> None:
 
 def test_a_pull_request_says_the_verdict_then_the_change_then_what_is_asked() -> None:
     parts = [
-        "**Fixed:**", "**What was wrong:**", "**What changed:**", "**Please check:**",
+        "**Fixed:**", "**What was wrong:**", "**What changed:**", "**Please check, then merge:**",
         "**To ask for changes,** mention `@agent` in a review or a comment.", "<summary>Test evidence",
         "<summary>How the agent worked", "<summary>Limits and cost", "Fixes #1",
     ]  # fmt: skip
@@ -211,7 +216,10 @@ def render_body(verdict: Verdict, finish: Finish | None = None, title: str = "t"
 def test_what_the_agent_leaves_to_a_person_is_asked_first() -> None:
     points = ("Is one day right? I chose it.", "Old @links stop working.")
     body = render_body(demo_verdict(), demo_finish().model_copy(update={"to_check": points}), ci="CI waits.")
-    assert "**Please check:**\n- Is one day right?\n- Old @\u200blinks stop working.\n- CI waits.\n" in body
+    assert (
+        "**Please check, then merge:**\n- Is one day right?\n- Old @\u200blinks stop working.\n- CI waits.\n"
+        in body
+    )
 
 
 TWO = ("a.py::test_a", "a.py::test_b")
@@ -223,17 +231,17 @@ TWO = ("a.py::test_a", "a.py::test_b")
         (
             {"modified_tests_failing": TWO},
             "changes what 2 existing tests expect; please check these.",
-            [f"`test_{name}` is removed; its original version fails now." for name in "ab"],
+            [f"`test_{name}` is removed; it fails with this change." for name in "ab"],
         ),
         (
             {"replaced_failing_tests": TWO[:1]},
             "changes what 1 existing test expects; please check this.",
-            ["`test_a` is removed; its original version still fails."],
+            ["`test_a` is removed; it still fails with this change."],
         ),
         (
             {"missing": TWO},
             "removes or skips 2 existing tests; please check this.",
-            ["`test_a`, `test_b` passed before and are not run now."],
+            ["`test_a` and `test_b` passed before and are not run now."],
         ),
         (
             {
@@ -262,14 +270,13 @@ def test_a_conditional_fix_says_what_a_person_has_to_check(
     verdict = add_conditions(demo_verdict(), kind="conditional", **update)
     body = render_body(verdict, demo_finish())
     proof = "3 new tests fail without this change and pass with it"
-    assert body.startswith(f"**Fixed:** {proof}. It also {summary}\n")
+    question = "the new dependencies" if "added_packages" in update else "the changes to the tests"
+    assert body.startswith(f"**Fixed, if you agree to {question}:** {proof}.\n")
+    comment = reply_texts.render_published(pull(number=2), verdict, demo_summary())
+    assert f"**Fixed:** {proof}. It also {summary}\n" in comment
     assert "**Please check:**\n" + "".join(f"- {line}\n" for line in lines) in body
-    question = (
-        "Do you want the new dependencies?"
-        if "added_packages" in update
-        else "Are the changes to the tests right?"
-    )
-    assert f"\n\n**To accept it:** {question} If so, mark this draft as ready.\n\n" in body
+    request = f"Do you agree to {question}? If so, mark this draft as ready and merge it."
+    assert f"\n\n**To accept it:** {request}\n\n" in body
 
 
 def test_more_than_five_conditions_are_counted_above_the_fold_and_listed_below() -> None:
@@ -283,7 +290,7 @@ def test_a_draft_without_evidence_asks_whether_it_fixes_the_issue() -> None:
     body = render_body(
         demo_verdict().model_copy(update={"kind": "unproven", "fail_to_pass": ()}), demo_finish()
     )
-    question = "Does this fix the issue? If so, mark this draft as ready."
+    question = "Does this fix the issue? If so, mark this draft as ready and merge it."
     assert f"\n\n**To accept it:** {question}\n\n" in body
 
 
@@ -300,7 +307,7 @@ def test_a_shortened_report_is_complete_below_the_fold() -> None:
 def test_a_run_without_a_report_asks_whether_the_change_is_complete() -> None:
     body = render_body(demo_verdict())
     line = "- The agent stopped before it described its work. Check that the change is complete."
-    assert f"\n\n**Please check:**\n{line}\n\n**To ask for changes,** mention" in body
+    assert f"\n\n**Please check, then merge:**\n{line}\n\n**To ask for changes,** mention" in body
 
 
 def test_a_merge_closes_the_issue_only_if_nothing_was_left_out() -> None:
@@ -332,12 +339,42 @@ def test_the_objection_of_the_second_model_is_quoted() -> None:
     assert "- A second model (`m`) does **not** approve this change: It breaks `a`.\n" in body
 
 
-def test_a_draft_names_a_changed_test_configuration_and_its_effect_once() -> None:
-    verdict = demo_verdict().model_copy(update={"kind": "unproven", "reverted_test_config": ("tox.ini",)})
-    body = render_body(
-        verdict, demo_finish(), notes=("tox.ini can change how the tests run.", "a is a link.")
+def test_each_fact_about_the_tests_is_told_once_above_the_fold() -> None:
+    """The verdict and the list below it do not say the same."""
+    skips = add_conditions(
+        demo_verdict(), kind="conditional", missing=("b.py::test_b",), weakened_tests=("b.py has 1 skip more.",),
+        after=demo_verdict().after.model_copy(update={"results": {"b.py::test_b": "skipped"}}),  # type: ignore[union-attr]
+    )  # fmt: skip
+    body = above_the_fold(render_body(skips, demo_finish()))
+    assert (body.count("skip"), body.count("test_b")) == (1, 1)
+    deleted = add_conditions(
+        demo_verdict(), kind="conditional", modified_tests_failing=TWO, deleted_test_files=("a.py",)
     )
-    assert "tox.ini can change how" not in body and "- a is a link.\n" in body
+    body = above_the_fold(render_body(deleted, demo_finish()))
+    line = "- `a.py` is deleted; its tests `test_a` and `test_b` fail with this change.\n"
+    assert line in body and (body.count("a.py"), body.count("delete"), body.count("remove")) == (1, 1, 0)
+    reason = "No test shows the fix, and 1 test that passed before is not run now: `test_a`."
+    unproven = add_conditions(demo_verdict(), kind="unproven", missing=TWO[:1], reason=reason)
+    body = above_the_fold(render_body(unproven, demo_finish()))
+    assert body.startswith("**Unproven:** No test shows the fix.\n") and body.count("test_a") == 1
+
+
+@pytest.mark.parametrize("more", ["b.py has 2 skips more.", "b.py has 1 check fewer and 1 skip more."])
+def test_a_skip_that_no_named_test_explains_is_told(more: str) -> None:
+    after = demo_verdict().after.model_copy(update={"results": {"b.py::test_b": "skipped"}})  # type: ignore[union-attr]
+    verdict = add_conditions(
+        demo_verdict(), kind="conditional", missing=("b.py::test_b",), weakened_tests=(more,), after=after
+    )
+    assert f"- {more}\n" in above_the_fold(render_body(verdict, demo_finish()))
+
+
+def test_several_parameters_of_a_changed_test_are_told_in_the_plural() -> None:
+    cases = ("a.py::test_a[1]", "a.py::test_a[2]")
+    verdict = demo_verdict()
+    after = verdict.after.model_copy(update={"results": dict.fromkeys(cases, "passed")})  # type: ignore[union-attr]
+    body = render_body(add_conditions(verdict, kind="conditional", modified_tests_failing=cases, after=after))
+    line = "`test_a[1]` and `test_a[2]` now expect something else; their old versions fail with this change."
+    assert f"- {line}\n" in above_the_fold(body)
 
 
 def test_the_agents_own_points_crowd_out_no_note_about_the_change() -> None:
