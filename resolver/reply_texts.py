@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from patchwright.resolver.domain import Job, PullRequest, Thread, Verdict
 from patchwright.resolver.events import AgentStopped
-from patchwright.resolver.finish_checks import NOT_DONE, NOT_REPRODUCED
+from patchwright.resolver.finish_checks import NOT_REPRODUCED, has_left_out
 from patchwright.resolver.summary import Summary
 from patchwright.resolver.text.subjects import MAX_PULL_REQUEST_TITLE, build_subject, choose_heading
 from patchwright.resolver.text.template_renderer import render_reply
@@ -45,7 +45,7 @@ def render_pull_request_body(
     `unsigned_reason` says why the commit is not signed. `ci` says why continuous integration does not start
     automatically. `is_draft` is None if only the verdict decides whether the pull request is a draft.
     """
-    is_partial = bool(excluded_changes) or any(point.startswith(NOT_DONE) for point in open_points)
+    is_partial = bool(excluded_changes) or has_left_out(summary.finish)
     heading = choose_heading(thread.title, files)
     if verdict.kind == "fixed" or heading == "Docs":
         open_points = tuple(point for point in open_points if point != NOT_REPRODUCED)

@@ -10,6 +10,7 @@ from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Plan, PlanItem
 from patchwright.resolver.events import Message
+from patchwright.resolver.finish_checks import NOT_DONE
 from patchwright.runtime.actions import UndoEdit
 from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scenario
 from tests.end_to_end.scripted_models import (
@@ -55,6 +56,7 @@ async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenari
     assert "Nothing shows the failure: " in refused
     assert "The repository's tests were not run after the last edit (`replace_text calc.py`)." in refused
     assert "Do what is missing, then call finish again, alone." in refused
+    assert f"in a sentence that starts with `{NOT_DONE}`" in refused
     assert granted == "granted"
     assert "The agent reproduced the failure before its last edit." in body
     assert "not run after the last edit" not in body

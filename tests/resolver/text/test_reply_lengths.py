@@ -14,7 +14,7 @@ from patchwright.resolver.actions import Finish
 from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.domain import Issue, ModelReview, TestRun, TestStatus, Usage, User, Verdict
 from patchwright.resolver.events import AgentStopped
-from patchwright.resolver.finish_checks import NOT_DONE, NOT_REPRODUCED
+from patchwright.resolver.finish_checks import NOT_DONE, NOT_MARKED, NOT_REPRODUCED
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import publishing_texts
 from patchwright.resolver.pull_request.pr_context import SUMMARY_SECTION
@@ -310,10 +310,15 @@ def test_a_run_without_a_report_asks_whether_the_change_is_complete() -> None:
     assert f"\n\n**Please check, then merge:**\n{line}\n\n**To ask for changes,** mention" in body
 
 
+LEFT_OUT = demo_finish().model_copy(
+    update={"to_check": (f"{NOT_DONE} the audit log, which needs a database.",)}
+)
+
+
 def test_a_merge_closes_the_issue_only_if_nothing_was_left_out() -> None:
     assert render_body(demo_verdict()).endswith("\nFixes #1\n")
     changes: tuple[dict[str, Any], ...] = (
-        {"open_points": ('Not done: "the docs".',)},
+        {"finish": LEFT_OUT},
         {"excluded_changes": ("a.yml runs in CI.",)},
     )
     for partial in changes:
@@ -423,7 +428,13 @@ def test_a_proven_fix_without_conditions_asks_only_for_a_review() -> None:
     assert request not in render_body(demo_verdict().model_copy(update={"kind": "unproven"}), demo_finish())
 
 
-def test_a_fix_that_leaves_a_point_open_says_so_first() -> None:
-    body = render_body(demo_verdict(), demo_finish(), open_points=(f"{NOT_DONE}The audit log.",))
+def test_a_fix_that_leaves_out_a_part_of_the_issue_says_so_first() -> None:
+    body = render_body(demo_verdict(), LEFT_OUT)
     assert body.startswith("**Fixed in part:** ") and "Part of #" in body
-    assert "Fixed in part" not in render_body(demo_verdict(), demo_finish())
+    assert f"- {LEFT_OUT.to_check[0]}\n" in above_the_fold(body)
+
+
+def test_a_point_that_the_agent_did_not_mark_as_done_is_not_said_to_be_left_out() -> None:
+    body = render_body(demo_verdict(), demo_finish(), open_points=(f'{NOT_MARKED}"The audit log".',))
+    assert body.startswith("**Fixed:** ") and body.endswith("\nFixes #1\n") and NOT_DONE not in body
+    assert '- Not marked as done by the agent: "The audit log".\n' in above_the_fold(body)
