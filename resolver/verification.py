@@ -16,6 +16,7 @@ from patchwright.resolver.proof.affected_tests import find_affected_tests, find_
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
+from patchwright.resolver.proof.documentation import mark_documentation
 from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
 from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_file, is_test_related
 from patchwright.resolver.proof.python_modules import find_shadowing_modules
@@ -77,7 +78,7 @@ async def verify_patch(
         added_packages=packages,
     )
     if not affected_suites:
-        return decide_verdict(patch, None, test_edits)
+        return await mark_documentation(decide_verdict(patch, None, test_edits), workspace, changes)
     parts = await _split_patch(workspace, patch, changes, reverted_config, helpers)
     verdicts: list[Verdict] = []
     for number, suite in enumerate(affected_suites, start=1):
@@ -88,7 +89,7 @@ async def verify_patch(
         verdicts.append(await verification.verdict(on_first_verdict))
         if verdicts[-1].partial:
             break
-    return merge_verdicts(tuple(verdicts))
+    return await mark_documentation(merge_verdicts(tuple(verdicts)), workspace, changes)
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,14 @@ def explain_unchanged_code(verdict: Verdict) -> str:
     return "The patch changes only tests, so no test can show that the code is fixed."
 
 
+def explain_documentation(*, has_tests: bool, is_partial: bool) -> str:
+    """Says that a patch changes only documentation. `is_partial` means that only some tests ran."""
+    if not has_tests:
+        return "The patch changes only documentation, so there is nothing to test."
+    tests = "the tests that it may affect" if is_partial else "all tests"
+    return f"The patch changes only documentation, and {tests} still pass."
+
+
 def explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:
     """Decides the kind of verdict if the tests could not be run, either with the patch or without it."""
     before, after, after_rerun = evidence.before, evidence.after, evidence.after_rerun

@@ -389,20 +389,27 @@ def test_the_agents_own_points_crowd_out_no_note_about_the_change() -> None:
     assert [note for note in notes if f"- {note}\n" not in above_the_fold(body)] == []
 
 
-def test_a_change_to_documentation_has_its_own_headline_unless_a_test_fails() -> None:
-    verdict = demo_verdict().model_copy(update={"kind": "unproven", "fail_to_pass": ()})
-    assert render_body(verdict, files=("README.md",)).startswith(
-        "**Documentation only.** All tests still pass.\n"
-    )
-    partial = render_body(verdict.model_copy(update={"partial": True}), files=("README.md",))
-    assert partial.startswith("**Documentation only.** The tests that it may affect still pass.\n")
-    assert verdict.after
-    failing = verdict.after.model_copy(update={"results": {"a.py::test_a": "failed"}})
-    for other in (
-        render_body(verdict, files=("README.md", "a.py")),
-        render_body(verdict.model_copy(update={"after": failing}), files=("README.md",)),
-    ):
-        assert other.startswith("**Unproven:**")
+@pytest.mark.parametrize(
+    ("has_tests", "partial", "result"),
+    [
+        (True, False, "All tests still pass."),
+        (True, True, "The tests that it may affect still pass."),
+        (False, False, "There is nothing to test."),
+    ],
+)
+def test_a_change_to_documentation_is_called_so(result: str, *, has_tests: bool, partial: bool) -> None:
+    run = demo_verdict().before if has_tests else None
+    verdict = Verdict(
+        kind="unproven" if has_tests else "untested", documentation_only=True, partial=partial, before=run,
+        after=run, reason="The patch changes only documentation, so there is nothing to test.",
+    )  # fmt: skip
+    body = render_body(verdict, demo_finish(), files=("README.md",))
+    assert body.startswith(f"**Documentation only.** {result}\n")
+    assert "**To accept it:** Read the change: does it resolve the issue? If so, mark this draft" in body
+    assert "ntested" not in body and "could not run" not in body and "did not reproduce" not in body
+    comment = reply_texts.render_published(pull(number=2), verdict, demo_summary())
+    assert comment.startswith(f"I opened pull request #2. **Documentation only.** {result}\n")
+    assert publishing_texts.render_check_title(verdict) == f"Documentation only. {result}"
 
 
 def test_the_advice_for_a_failed_setup_is_folded() -> None:
