@@ -20,6 +20,7 @@ from patchwright.resolver.proof.documentation import mark_documentation
 from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
 from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_file, is_test_related
 from patchwright.resolver.proof.python_modules import find_shadowing_modules
+from patchwright.resolver.proof.renumbered_tests import find_renumbered_tests
 from patchwright.resolver.proof.run_comparison import find_fail_to_pass, find_pass_to_fail, get_test_file
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.test_helpers import find_test_helpers
@@ -277,7 +278,8 @@ class _SuiteVerification:
         only = existing_files if files_only else ()
         canary = self._create_canary(existing_files)
         after = await self._run_isolated("tests", self.parts.with_tests, only, canary)
-        patch_tests = PatchTests(files=files, files_only=files_only, after=after)
+        renumbered = await find_renumbered_tests(self.workspace, self.patch, before, after)
+        patch_tests = PatchTests(files=files, files_only=files_only, after=after, renumbered=renumbered)
         if after.problem:
             return patch_tests
         if after.failed_tests:
