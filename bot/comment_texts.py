@@ -17,9 +17,9 @@ def over_limit_text(reason: DailyLimit, limit: int | Decimal) -> str:
     return render_reply("over_limit.md.j2", reason=reason, limit=limit).strip().replace("\n", " ")
 
 
-def help_text(mention: str, label: str) -> str:
-    """Lists the commands and how to use them."""
-    return render_reply("help.md.j2", mention=mention, label=label)
+def help_text(mention: str, label: str, *, in_workflow: bool = False) -> str:
+    """Lists the commands and how to use them. In a workflow, nothing can stop or continue a run."""
+    return render_reply("help.md.j2", mention=mention, label=label, in_workflow=in_workflow)
 
 
 def stop_text(mention: str, *, has_unreadable: bool) -> str:

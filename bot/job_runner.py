@@ -62,7 +62,7 @@ class JobCanceled(Exception):
 CANCEL_MESSAGES: Mapping[CancelReason, str] = {
     "requested": "{person} stopped this run.",
     "unlabeled": "{person} removed the label.",
-    "closed": "{person} closed the thread.",
+    "closed": "{person} closed this conversation.",
     "access_lost": "My access to this repository was revoked.",
 }
 """Maps the reason of a cancellation to the sentence that the bot posts on GitHub."""
@@ -70,7 +70,7 @@ CANCEL_MESSAGES: Mapping[CancelReason, str] = {
 
 def cancel_message(cancellation: Cancellation) -> str:
     """Returns the sentence about a cancellation that is posted in the thread."""
-    unknown = "The operator" if cancellation.reason == "requested" else "Somebody"
+    unknown = "The operator" if cancellation.reason == "requested" else "Someone"
     person = f"@{cancellation.by}" if cancellation.by else unknown
     return CANCEL_MESSAGES[cancellation.reason].format(person=person)
 

@@ -248,6 +248,8 @@ class Verdict(FrozenModel):
     """Changed files that are neither source code of the base commit nor tests, if the fix cannot be shown without
     their changes.
     """
+    documentation_only: bool = False
+    """True if the patch changes only documentation and no test fails, so that there is nothing to test."""
     partial: bool = False
     """True if only the tests that the patch may affect have run. The whole suite runs later if needed."""
     review: ModelReview | None = None

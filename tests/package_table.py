@@ -40,7 +40,7 @@ PACKAGES = {
     ),
     "resolver.proof": (
         "runtime resolver.text resolver resolver.git resolver.suites.reports resolver.suites resolver.rendering "
-        "resolver.llm resolver.run resolver.preparation"
+        "resolver.security resolver.llm resolver.run resolver.preparation"
     ),
     "resolver.activity": "runtime resolver resolver.settings resolver.suites resolver.rendering resolver.proof",
     "resolver.request": (

@@ -25,9 +25,8 @@ def build_command_handler(forge: CommentForge, triggers: Triggers, server_url: s
     async def reply(job: Job) -> bool:
         request = job.request
         if request.verb == "help":
-            await forge.upsert_comment(
-                job.repo, job.number, job.id, help_text(triggers.mention, triggers.label)
-            )
+            text = help_text(triggers.mention, triggers.label, in_workflow=True)
+            await forge.upsert_comment(job.repo, job.number, job.id, text)
             return True
         if request.error:
             text = reply_texts.render_rejection(plan_texts.render_invalid_command(request.error))

@@ -4,6 +4,7 @@ run.
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-commands
 """
 
+import copy
 import re
 from collections.abc import Mapping
 from typing import Literal
@@ -52,15 +53,8 @@ def word_for_workflow(error: Exception) -> Exception:
     names of the action's inputs, and says which lines are missing under `permissions:`. Returns other errors unchanged.
     """
     text = str(error)
-    if isinstance(error, SettingsError):
-        if "PATCHWRIGHT_MODEL_API_KEY" in text:
-            return SettingsError(text.partition(". ")[0].rstrip(".") + "." + CREATE_SECRET)
-        named = re.sub(
-            r"\b[A-Z]+_[A-Z_]+\b",
-            lambda match: f"input `{INPUTS[match[0]]}`" if match[0] in INPUTS else match[0],
-            text.replace(" or pass --model", ""),
-        )
-        return SettingsError(named)
+    if isinstance(error, SettingsError) and "PATCHWRIGHT_MODEL_API_KEY" in text:
+        return SettingsError(text.partition(". ")[0].rstrip(".") + "." + CREATE_SECRET)
     if isinstance(error, WriteAccessMissing):
         lines = ", ".join(f"`{name.replace('_', '-')}: write`" for name in REQUEST_PATHS)
         return Forbidden(
@@ -68,7 +62,16 @@ def word_for_workflow(error: Exception) -> Exception:
         )
     if isinstance(error, Forbidden) and NO_PERMISSION in text.lower():
         return Forbidden(f"{text.rstrip('.')}. {_permissions_hint(text)}")
-    return error
+    named = re.sub(
+        r"\b[A-Z]+_[A-Z_]+\b",
+        lambda match: f"input `{INPUTS[match[0]]}`" if match[0] in INPUTS else match[0],
+        text.replace(" or pass --model", ""),
+    )
+    if named == text:
+        return error
+    reworded = copy.copy(error)
+    reworded.args = (named,)
+    return reworded
 
 
 def _permissions_hint(text: str) -> str:

@@ -31,11 +31,13 @@ from patchwright.runtime.actions import RunPython, RunShell, SendInput
 from patchwright.runtime.observations import ActionFailure, CellResult, ShellResult
 
 MAX_SHOWN_POINTS = 5  # Maximum number of points that one sentence lists.
-NOT_DONE = "Not done: "
-"""Start of the sentence that lists the open points of the plan or the issue."""
+NOT_MARKED = "Not marked as done by the agent: "
+"""Start of the sentence that lists the open points of the plan or the issue. They may be done all the same."""
+NOT_DONE = "Not done:"
+"""Start of a sentence in `to_check`, with which the agent says that it left out a part of the issue."""
 NOT_REPRODUCED = (
     "Nothing shows the failure: no command failed before the last edit, "
-    "and none was run before and after the edits with different output."
+    "and no command had different output before and after the edits."
 )
 
 # Programs that run no code of the repository, so their failures say nothing about that code.
@@ -84,7 +86,7 @@ def find_missing_steps(
     if can_run_tests and not has_run_tests(trajectory, test_command):
         found.append(describe_missing_test_run(trajectory, test_command))
     if open_points := _open_points(trajectory):
-        found.append(f"{NOT_DONE}{_format_points(open_points)}.")
+        found.append(f"{NOT_MARKED}{_format_points(open_points)}.")
     return (*found, *lint_diff(patch))
 
 
@@ -133,6 +135,15 @@ def was_sent_back(trajectory: Trajectory) -> bool:
             case _:
                 continue
     return was_rejected
+
+
+def has_left_out(finish: Finish | None) -> bool:
+    """Returns True if the agent says that it left out a part of the issue.
+
+    A point of its plan that is still open does not say so: agents often forget to mark it as done.
+    """
+    points = finish.to_check if finish else ()
+    return any(point.lstrip().casefold().startswith(NOT_DONE.casefold()) for point in points)
 
 
 def parse_requirements(thread: Thread) -> tuple[str, ...]:

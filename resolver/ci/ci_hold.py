@@ -90,7 +90,9 @@ async def decide_ci_hold(
     if bot_user is not None and bot_user.login == ACTIONS_BOT_LOGIN:
         events = _HELD_EVENTS | {"pull_request_target"}
         has_workflows = await _has_workflows(workspace.config_source, started, settings, events)
-        return CiHold(state="silent" if has_workflows else "starts")
+        if not has_workflows:
+            return CiHold(state="starts")
+        return CiHold(state="silent", outsiders=find_outsiders(started.thread, bot_user))
     has_ci = await _has_workflows(
         workspace.config_source, started, settings, _HELD_EVENTS
     ) or await _has_ci_service(workspace.config_source)

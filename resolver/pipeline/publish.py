@@ -97,7 +97,7 @@ async def publish_attempt(
         is_answer = job.command and not attempt.excluded_changes
         advice = reply_texts.render_question_advice(settings.mention) if is_answer else ""
         return await report_no_pull_request(job, reason, None, verdict, summary, forge, advice)
-    content = await check_patch(workspace, attempt.patch, build_patch_limits(settings))
+    content = await check_patch(workspace, attempt.patch, build_patch_limits(settings), verdict.conditions)
     violations = content.violations or await find_secret_leaks(
         attempt.patch, content.files, workspace, secrets
     )

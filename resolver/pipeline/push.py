@@ -112,7 +112,9 @@ async def publish_follow_up(
     rejected = await report_without_patch(job, attempt.agent_stopped, log.trajectory, forge)
     if rejected is not None:
         return rejected
-    content = await check_patch(work.workspace, work.patch, build_patch_limits(deps.settings))
+    content = await check_patch(
+        work.workspace, work.patch, build_patch_limits(deps.settings), work.verdict.conditions
+    )
     violations = content.violations or await find_secret_leaks(
         work.patch, content.files, work.workspace, deps.secrets
     )

@@ -69,7 +69,8 @@ def _find_run(job: Job, deps: RunDependencies) -> tuple[str, Trajectory]:
         run = own.run_resumed.run if own.run_resumed else job.id
         return run, deps.logs.read(run) if own.run_resumed else own
     except LogError as exc:
-        logger.warning("log not readable", extra={"job": job.id, "error": str(exc)})
+        # Usually, the job failed before its run started.
+        logger.info("no log to save", extra={"job": job.id, "error": str(exc)})
         return job.id, Trajectory()
 
 

@@ -1,5 +1,6 @@
 """Finds the conditions of a verdict: the changes to tests that a person has to agree to."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
@@ -7,10 +8,12 @@ from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.proof.diff_parser import FileDiff, Hunk, parse_diff
 from patchwright.resolver.proof.run_comparison import get_test_file, get_test_function
-from patchwright.resolver.rendering.filters import inline_code, list_tests
+from patchwright.resolver.rendering.filters import inline_code, list_names, list_tests
 
 MAX_DIFF_LINES = 12  # maximum lines of a change that a condition shows
 MAX_LINE_LENGTH = 160  # maximum characters of such a line
+
+_SKIPS_ONLY = re.compile(r" has (\d+) skips? more\.")  # of `find_weakened_tests`
 
 
 def find_conditions(verdict: Verdict, diff: bytes) -> tuple[Condition, ...]:
@@ -23,49 +26,103 @@ def find_conditions(verdict: Verdict, diff: bytes) -> tuple[Condition, ...]:
 
 def _iter_conditions(verdict: Verdict, files: Iterable[str]) -> Iterator[Condition]:
     """Yields the conditions without their lines. `files` are the changed files."""
+    deleted = frozenset(verdict.deleted_test_files)
+    yield from _iter_changed_expectations(verdict, deleted)
     after = verdict.after.results if verdict.after else {}
-    for names, effect in (
-        (verdict.modified_tests_failing, "fails now"),
-        (verdict.replaced_failing_tests, "still fails"),
-    ):
-        for tests in _group(names, get_test_function):
-            is_removed = bool(after) and not any(test in after for test in tests)
-            yield Condition(
-                kind="changed_expectations",
-                sentence=f"{list_tests(tests)} {'is removed' if is_removed else 'expects something else'}; "
-                f"its original version {effect}.",
-                tests=tests,
-                path=get_test_file(tests[0]),
-                version="base" if is_removed else "patch",
-            )
+    skipped: dict[str, int] = {}
     for tests in _group(verdict.missing, get_test_file):
-        if (path := get_test_file(tests[0])) in verdict.deleted_test_files:
+        if (path := get_test_file(tests[0])) in deleted:
             continue
-        state = "skipped" if all(after.get(test) == "skipped" for test in tests) else "not run"
+        is_skipped = all(after.get(test) == "skipped" for test in tests)
+        if is_skipped:
+            skipped[path] = len({get_test_function(test) for test in tests})
         yield Condition(
             kind="tests_not_run",
-            sentence=f"{list_tests(tests)} passed before and {'is' if len(tests) == 1 else 'are'} {state} now.",
+            sentence=f"{list_tests(tests)} passed before and {'is' if len(tests) == 1 else 'are'} "
+            f"{'skipped' if is_skipped else 'not run'} now.",
             tests=tests,
             path=path,
         )
-    for path in verdict.deleted_test_files:
-        tests = tuple(test for test in verdict.missing if get_test_file(test) == path)
-        sentence = f"{inline_code(path)} is deleted."
-        yield Condition(kind="deleted_test_file", sentence=sentence, tests=tests, path=path, version="base")
+    yield from (_describe_deletion(path, verdict) for path in verdict.deleted_test_files)
     for sentence in verdict.weakened_tests:
-        path = next((path for path in files if sentence.startswith(f"{path} ")), "")
-        yield Condition(kind="weakened_tests", sentence=sentence, path=path)
+        path = next((path for path in (*files, *skipped) if sentence.startswith(f"{path} ")), "")
+        if not _is_about_skips(sentence.removeprefix(path), skipped.get(path, 0)):
+            yield Condition(kind="weakened_tests", sentence=sentence, path=path)
     for path in verdict.reverted_test_config:
         sentence = f"The tests ran without the change to {inline_code(path)}."
         yield Condition(kind="changed_test_config", sentence=sentence, path=path)
     if packages := verdict.added_packages:
+        names = list_names([inline_code(package) for package in packages], 10)
         noun = "a package" if len(packages) == 1 else "packages"
-        sentence = f"The tests with the change ran with {noun} that it adds: {', '.join(map(inline_code, packages))}."
+        sentence = f"The tests with the change ran with {noun} that it adds: {names}."
         yield Condition(kind="added_packages", sentence=sentence)
     code = verdict.after.unexplained_exit_code if verdict.after else None
     if code and verdict.before and not verdict.before.unexplained_exit_code:
         sentence = f"The test command exits with {code} with this change, although no test fails."
         yield Condition(kind="failing_command", sentence=sentence)
+
+
+def _iter_changed_expectations(verdict: Verdict, deleted: frozenset[str]) -> Iterator[Condition]:
+    """Yields the conditions for existing tests that the patch changes or removes, outside of `deleted` files."""
+    after = verdict.after.results if verdict.after else {}
+    for names, effect in (
+        (verdict.modified_tests_failing, "fail"),
+        (verdict.replaced_failing_tests, "still fail"),
+    ):
+        remaining = [test for test in names if get_test_file(test) not in deleted]
+        for tests in _group(remaining, get_test_function):
+            is_single = len(tests) == 1
+            is_removed = bool(after) and not any(test in after for test in tests)
+            verb = f"{effect}s" if is_single else effect
+            yield Condition(
+                kind="changed_expectations",
+                sentence=f"{list_tests(tests)} {'is' if is_single else 'are'} removed; "
+                f"{'it' if is_single else 'they'} {verb} with this change."
+                if is_removed
+                else f"{list_tests(tests)} now {'expects' if is_single else 'expect'} something else; "
+                f"{'its old version' if is_single else 'their old versions'} {verb} with this change.",
+                tests=tests,
+                path=get_test_file(tests[0]),
+                version="base" if is_removed else "patch",
+            )
+
+
+def _describe_deletion(path: str, verdict: Verdict) -> Condition:
+    """Returns the condition for a deleted test file. It names the tests of the file that fail with the patch."""
+
+    def in_file(tests: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(test for test in tests if get_test_file(test) == path)
+
+    sentence = f"{inline_code(path)} is deleted"
+    groups = (
+        (in_file(verdict.modified_tests_failing), "fail"),
+        (
+            in_file(verdict.replaced_failing_tests),
+            "still fail",
+        ),
+    )
+    for tests, verb in groups:
+        if tests:
+            noun, verb = ("test", f"{verb}s") if len(tests) == 1 else ("tests", verb)
+            sentence += f"; its {noun} {list_tests(tests)} {verb} with this change"
+    tests = (*in_file(verdict.missing), *groups[0][0], *groups[1][0])
+    return Condition(
+        kind="deleted_test_file",
+        sentence=f"{sentence}.",
+        tests=tuple(dict.fromkeys(tests)),
+        path=path,
+        version="base",
+    )
+
+
+def _is_about_skips(predicate: str, skipped_functions: int) -> bool:
+    """Returns True if the predicate of a sentence about weakened tests says only that there are more skips, and if
+    the skipped tests are already named.
+
+    One skip can apply to several tests. If there are several skips, each of them must belong to a named test.
+    """
+    match = _SKIPS_ONLY.fullmatch(predicate)
+    return match is not None and skipped_functions > 0 and int(match[1]) in (1, skipped_functions)
 
 
 def _group(tests: Iterable[str], key: Callable[[str], str]) -> list[tuple[str, ...]]:

@@ -27,6 +27,9 @@ class PatchTests:
     if there are no such tests.
     """
 
+    renumbered: frozenset[str] = frozenset()
+    """Tests of the base version that have another id in `after`, because the patch adds parameters."""
+
     def covers(self, test: str) -> bool:
         """Returns True if the test was selected for these runs, even if the test no longer exists."""
         return not self.files_only or get_test_file(test) in self.files

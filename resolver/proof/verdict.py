@@ -130,6 +130,7 @@ def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
             patch_tests
             and not patch_tests.after.problem
             and patch_tests.covers(test)
+            and test not in patch_tests.renumbered
             and get_test_status(patch_tests.after, test) in not_run
         )
     )

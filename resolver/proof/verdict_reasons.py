@@ -50,7 +50,7 @@ def explain_missing_evidence(verdict: Verdict, evidence: Evidence) -> str:
     if before.failed_count and not before.passed_count and not evidence.after.passed_count:
         cause = "they may need something that the sandbox lacks, such as a network or a service"
         return f"All tests fail without the patch and with it: {cause}."
-    return "No test changed from failing to passing with the patch, so no test shows the fix."
+    return "No test fails without the patch and passes with it, so no test shows the fix."
 
 
 def explain_unloaded_tests(before: TestRun) -> str:
@@ -67,6 +67,14 @@ def explain_unchanged_code(verdict: Verdict) -> str:
         files = list_names(verdict.reverted_test_config, 1)
         return f"The tests were run without the change to {files}, which can affect how tests run."
     return "The patch changes only tests, so no test can show that the code is fixed."
+
+
+def explain_documentation(*, has_tests: bool, is_partial: bool) -> str:
+    """Says that a patch changes only documentation. `is_partial` means that only some tests ran."""
+    if not has_tests:
+        return "The patch changes only documentation, so there is nothing to test."
+    tests = "the tests that it may affect" if is_partial else "all tests"
+    return f"The patch changes only documentation, and {tests} still pass."
 
 
 def explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:

@@ -16,8 +16,10 @@ from patchwright.resolver.preparation.added_packages import install_added_packag
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
+from patchwright.resolver.proof.documentation import mark_documentation
 from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
 from patchwright.resolver.proof.python_modules import find_shadowing_modules
+from patchwright.resolver.proof.renumbered_tests import find_renumbered_tests
 from patchwright.resolver.proof.run_comparison import find_fail_to_pass, find_pass_to_fail, get_test_file
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.test_helpers import find_test_helpers
@@ -75,7 +77,7 @@ async def verify_patch(
         added_packages=packages,
     )
     if not affected_suites:
-        return decide_verdict(patch, None, test_edits)
+        return await mark_documentation(decide_verdict(patch, None, test_edits), workspace, changes)
     parts = await _split_patch(workspace, patch, changes, reverted_config, helpers)
     verdicts: list[Verdict] = []
     for number, suite in enumerate(affected_suites, start=1):
@@ -86,7 +88,7 @@ async def verify_patch(
         verdicts.append(await verification.verdict(on_first_verdict))
         if verdicts[-1].partial:
             break
-    return merge_verdicts(tuple(verdicts))
+    return await mark_documentation(merge_verdicts(tuple(verdicts)), workspace, changes)
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,8 @@ class _SuiteVerification:
         only = existing_files if files_only else ()
         canary = self._create_canary(existing_files)
         after = await self._run_isolated("tests", self.parts.with_tests, only, canary)
-        patch_tests = PatchTests(files=files, files_only=files_only, after=after)
+        renumbered = await find_renumbered_tests(self.workspace, self.patch, before, after)
+        patch_tests = PatchTests(files=files, files_only=files_only, after=after, renumbered=renumbered)
         if after.problem:
             return patch_tests
         if after.failed_tests:

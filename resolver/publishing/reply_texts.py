@@ -3,7 +3,7 @@
 from typing import Literal
 
 from patchwright.resolver.actions import Finish
-from patchwright.resolver.activity.finish_checks import NOT_DONE, NOT_REPRODUCED
+from patchwright.resolver.activity.finish_checks import NOT_REPRODUCED, has_left_out
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Job, PullRequest, SalvagedWork, Thread, Verdict
 from patchwright.resolver.events import AgentStopped
@@ -38,8 +38,7 @@ def render_pull_request_body(
     `unsigned_reason` says why the commit is not signed. `ci` says why continuous integration does not start
     automatically. `is_draft` is None if only the verdict decides whether the pull request is a draft.
     """
-    is_partial = bool(excluded_changes) or any(point.startswith(NOT_DONE) for point in open_points)
-    config_notes = [f"{path} can change how the tests run." for path in verdict.reverted_test_config]
+    is_partial = bool(excluded_changes) or has_left_out(summary.finish)
     heading = choose_heading(thread.title, files)
     if verdict.kind == "fixed" or heading == "Docs":
         open_points = tuple(point for point in open_points if point != NOT_REPRODUCED)
@@ -50,7 +49,7 @@ def render_pull_request_body(
         summary=summary,
         is_partial=is_partial,
         heading=heading,
-        notes=tuple(note for note in notes if note not in config_notes),
+        notes=notes,
         open_points=open_points,
         excluded_changes=excluded_changes,
         unsigned_reason=unsigned_reason,

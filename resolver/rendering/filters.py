@@ -103,13 +103,16 @@ def is_shortened(text: str, limit: int = 1) -> bool:
 
 
 def list_names(names: Sequence[str], limit: int = 3) -> str:
-    """Lists the first names and counts the others: `a, b, c and 2 more`."""
-    shown = ", ".join(names[:limit])
-    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
+    """Lists the first names and counts the others: `a and b`, `a, b, and c`, `a, b, c and 2 more`."""
+    if len(names) > limit:
+        return f"{', '.join(names[:limit])} and {len(names) - limit} more"
+    if len(names) < 3:
+        return " and ".join(names)
+    return f"{', '.join(names[:-1])}, and {names[-1]}"
 
 
 def list_tests(tests: Iterable[str]) -> str:
-    """Lists the first tests in Markdown, without their files and classes: "`test_a`, `test_b`"."""
+    """Lists the first tests in Markdown, without their files and classes: "`test_a` and `test_b`"."""
     return list_names([inline_code(clip_line(test.rpartition("::")[2] or test, 80)) for test in tests])
 
 
@@ -123,8 +126,12 @@ def describe_condition(condition: Condition) -> str:
     else:
         place = inline_code(":".join(filter(None, (condition.path, numbers))))
     if not condition.url:
-        return f"{sentence} ({place})" if condition.path and numbers else sentence
-    return f"{sentence} ([{place}]({condition.url}))"
+        return _insert_place(sentence, place) if condition.path and numbers else sentence
+    return _insert_place(sentence, f"[{place}]({condition.url})")
+
+
+def _insert_place(sentence: str, place: str) -> str:
+    return f"{sentence.removesuffix('.')} ({place})."
 
 
 def format_usage(usage: Usage) -> str:

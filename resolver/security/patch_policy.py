@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from pydantic import Field
 
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import ABSENT, GITLINK, SYMLINK, FileChange, Workspace
 from patchwright.resolver.rendering.filters import list_names
@@ -109,19 +110,28 @@ def allows_workflows(allowed_paths: tuple[str, ...]) -> bool:
     )
 
 
-async def check_patch(workspace: Workspace, patch: Patch, limits: PatchLimits = DEFAULT_LIMITS) -> PatchCheck:
-    """Checks a patch against the policy. Raises WorkspaceError if git cannot apply it."""
+async def check_patch(
+    workspace: Workspace,
+    patch: Patch,
+    limits: PatchLimits = DEFAULT_LIMITS,
+    conditions: tuple[Condition, ...] = (),
+) -> PatchCheck:
+    """Checks a patch against the policy. The notes repeat none of the verdict's `conditions`. Raises WorkspaceError
+    if git cannot apply the patch.
+    """
     changes = await workspace.list_changes(patch)
     violations = [sentence for change in changes if (sentence := _find_violation(change, limits))]
     dependency_notes = await find_dependency_notes(workspace, patch, changes)
     others = tuple(change for change in changes if change.path not in dependency_notes)
+    known_kinds = ("deleted_test_file", "changed_test_config")
+    known = frozenset(condition.path for condition in conditions if condition.kind in known_kinds)
     return PatchCheck(
         files=tuple(change.path for change in changes),
         violations=_limit_sentences([*_find_size_violations(changes, len(patch.diff), limits), *violations]),
         notes=(
             *await find_review_notes(workspace, patch, changes),
             *_limit_sentences(list(dependency_notes.values())),
-            *_describe_changes(others),
+            *_describe_changes(others, known),
         ),
     )
 
@@ -158,13 +168,13 @@ def _find_violation(change: FileChange, limits: PatchLimits) -> str | None:
     return None
 
 
-def _describe_changes(changes: tuple[FileChange, ...]) -> list[str]:
+def _describe_changes(changes: tuple[FileChange, ...], known: frozenset[str]) -> list[str]:
     """Returns one sentence for all files that a reviewer should look at for the same reason. A long list of
-    harmless files therefore hides no other file.
+    harmless files therefore hides no other file. The reader already knows what `known` paths mean for the tests.
     """
     paths: dict[str, list[str]] = {}
     for change in changes:
-        if predicate := _get_note(change):
+        if predicate := _get_note(change, known):
             paths.setdefault(predicate, []).append(change.path)
     return [_join_sentence(names, predicate) for predicate, names in paths.items()]
 
@@ -173,17 +183,17 @@ def _join_sentence(names: list[str], predicate: str) -> str:
     if len(names) > 1:
         verb, _, rest = predicate.partition(" ")
         verb = {"was": "were", "is": "are"}.get(verb) or verb.removesuffix("s")
-        predicate = f"{verb} {rest}"
+        predicate = f"{verb} {rest}".replace(" its ", " their ")
     return f"{list_names(names, MAX_NAMES)} {predicate}."
 
 
-def _get_note(change: FileChange) -> str | None:
+def _get_note(change: FileChange, known: frozenset[str]) -> str | None:
     """Returns the predicate of a sentence that a reviewer should read about this change, or None if there is
     nothing to say about it.
     """
     if is_test_file(change.path) and change.mode == ABSENT:
-        return "was deleted with its tests"
-    if is_runner_config(change.path):
+        return None if change.path in known else "was deleted with its tests"
+    if is_runner_config(change.path) and change.path not in known:
         return "can change how the tests run"
     if kind := find_file_kind(change.path):
         return kind.reason

@@ -80,12 +80,13 @@ OUTPUT = re.compile(
     # Every language
     r"|/dev/(?:stdout|stderr|fd)\b|/proc/(?:self|\d|\$|\{)"
 )
-ENVIRONMENT = re.compile(
-    # A comparison with the clock
+CLOCK = re.compile(
     r"(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\)|\bDate\(\)).*(?<![-=])[<>]|(?<![-=])[<>].*(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\))"
-    # The network, and the name of the machine
-    r"|\bsocket\.(?:create_connection|getaddrinfo|gethostby\w+|gethostname)|\bplatform\.(?:node|uname)\b|\bos\.uname\b"
-    r"|\bos\.get(?:e?uid|login)\b|\bgetpass\.getuser\b|\bdns\.(?:lookup|resolve)\w*|\bos\.hostname\("
+)
+NETWORK = re.compile(r"\bsocket\.(?:create_connection|getaddrinfo|gethostby\w+)|\bdns\.(?:lookup|resolve)\w*")
+MACHINE = re.compile(
+    r"\bsocket\.gethostname\b|\bplatform\.(?:node|uname)\b|\bos\.uname\b|\bos\.hostname\(|\bos\.get(?:e?uid|login)\b"
+    r"|\bgetpass\.getuser\b"
 )
 COMPUTED_NAMES = re.compile(
     # Python
@@ -103,7 +104,9 @@ PATTERNS = (
     (TEST_DETECTION, False, "can find out whether it is being tested"),
     (CHECKS, False, "can change what the checks in tests accept"),
     (OUTPUT, False, "can change what a test runner seems to print"),
-    (ENVIRONMENT, False, "depends on the clock, the network, or the machine, which differ during tests"),
+    (CLOCK, False, "depends on the clock, which differs during tests"),
+    (NETWORK, False, "depends on the network, which differs during tests"),
+    (MACHINE, False, "depends on the machine or its user, which differ during tests"),
     (COMPUTED_NAMES, False, "computes what it runs, so this search may miss something"),
 )
 """Tuples of three values: a pattern, whether the pattern also applies to tests and documentation (which may
@@ -136,9 +139,10 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
             notes[note][change.path] = sentence
     sentences = [sentence for by_path in notes.values() for sentence in _limit_notes(by_path)]
     if skipped_count := len(files) - len(scanned):
+        verb = "file was" if skipped_count == 1 else "files were"
         sentences.append(
-            f"{skipped_count} changed files were not scanned for code that can deceive test runs, "
-            "because they are too many or too large."
+            f"{skipped_count} changed {verb} not scanned for code that can deceive test runs, because the change has "
+            "too many files or too large ones."
         )
     return sentences
 

@@ -50,8 +50,8 @@ async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_
     pull = await open_pull_request(server, server.issue("foreign", by="reporter", files=WITH_CI))
     assert is_held(pull)
     assert (
-        "CI is on hold (`[skip ci]`): reporter, whose text the agent read, has no write access here. "
-        "Review the change, then comment `@agent run-ci`."
+        "CI is on hold (`[skip ci]`): the agent read text by reporter, who has no write access. "
+        "After your review, comment `@agent run-ci`."
     ) in str(pull.body)
     await server.fake_github.add_comment(pull, "@agent run-ci", by="reporter")
     await server.wait_until_idle()

@@ -96,7 +96,7 @@ async def test_the_commit_for_an_outsiders_issue_is_held_until_a_writer_releases
         pull = scenario.pull
         held = pull.head.sha
         assert "\n\n[skip ci]\n\n" in commit_message(scenario, pull)
-        assert "reporter, whose text the agent read, has no write access here." in (pull.body or "")
+        assert "the agent read text by reporter, who has no write access." in (pull.body or "")
         await scenario.fake_github.add_comment(pull, "@agent run-ci", by="reporter")
         await until(lambda: len(own_comments(pull)) == 1)
         assert pull.head.sha == held

@@ -31,8 +31,8 @@ async def test_a_commit_for_an_outsiders_issue_is_held_and_the_pull_request_says
         "Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted."
     )
     assert (
-        "CI is on hold (`[skip ci]`): reporter, whose text the agent read, has no write access here. "
-        "Review the change, then comment `@agent run-ci`." in pull.body
+        "CI is on hold (`[skip ci]`): the agent read text by reporter, who has no write access. "
+        "After your review, comment `@agent run-ci`." in pull.body
     )
 
 
@@ -280,11 +280,7 @@ async def test_a_push_with_the_workflow_token_reports_that_ci_does_not_start(
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
     assert "[skip ci]" not in message(publish_scenario, pull)
-    notice = (
-        "GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`. To run the workflows, close "
-        "and reopen this pull request, or push a commit to its branch. If I use the token of a GitHub App "
-        "or a personal access token, workflows start automatically."
-    )
+    notice = "GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`. "
     assert (notice in pull.body) == workflows
 
 

@@ -9,6 +9,7 @@ import pytest
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Plan, PlanItem
+from patchwright.resolver.activity.finish_checks import NOT_DONE
 from patchwright.resolver.events import Message
 from patchwright.runtime.actions import UndoEdit
 from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scenario
@@ -55,8 +56,9 @@ async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenari
     assert "Nothing shows the failure: " in refused
     assert "The repository's tests were not run after the last edit (`replace_text calc.py`)." in refused
     assert "Do what is missing, then call finish again, alone." in refused
+    assert f"in a sentence that starts with `{NOT_DONE}`" in refused
     assert granted == "granted"
-    assert "The agent reproduced the failure before its last edit: yes." in body
+    assert "The agent reproduced the failure before its last edit." in body
     assert "not run after the last edit" not in body
 
 
@@ -76,7 +78,7 @@ async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_fini
     _, _, left = body.partition("**Please check:**\n")
     left, _, _ = left.partition("\n\n")
     assert '"there is a sub()"' in left and "not run after the last edit" in left
-    assert "The agent reproduced the failure before its last edit: no." in body
+    assert "The agent did not reproduce the failure before its last edit." in body
 
 
 @pytest.mark.slow

@@ -130,7 +130,8 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert configured is not None and str(configured.usd) == "1.50"  # the approval contained nothing else
 
     assert await rejection_text(scenario, "@agent go") == (
-        "I found no plan here that waits for approval. Ask me for one with `plan`, or tell me what to do."
+        "I found no plan here that waits for approval. Plans of GitHub Actions workflows are not kept. "
+        "Tell me what to do, or ask me for a plan with `plan`."
     )
 
 

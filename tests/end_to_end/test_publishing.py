@@ -32,13 +32,12 @@ async def test_a_conditional_fix_is_a_draft_that_links_its_conditions(
     assert isinstance(outcome, Published) and outcome.draft
     (pull,) = publish_scenario.pulls
     assert pull.draft and pull.body.startswith(
-        "**Fixed:** 1 test that failed before passes now. It also changes what 1 existing test expects; please "
-        "check this.\n"
+        "**Fixed, if you agree to the changes to the tests:** 1 test that failed before passes now.\n"
     )
     place = f"/acme/calc/blob/{pull.head.sha}/tests/test%20calc.py#L4-L6"
     url = f"{publish_scenario.fake_github.server_url}{place}"
-    assert f"- `test_one` expects something else. ([`tests/test calc.py:4-6`]({url}))\n" in pull.body
-    assert "**To accept it:** Are the changes to the tests right?" in pull.body
+    assert f"- `test_one` expects something else ([`tests/test calc.py:4-6`]({url})).\n" in pull.body
+    assert "**To accept it:** Do you agree to the changes to the tests?" in pull.body
     (condition,) = outcome.verdict.conditions
     assert condition.url == url
 

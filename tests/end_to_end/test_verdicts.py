@@ -130,11 +130,12 @@ async def test_an_existing_test_that_now_expects_something_else_makes_a_draft(sc
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and (outcome.verdict.kind, outcome.draft) == ("conditional", True)
     assert scenario.pull.body is not None
-    assert "It also changes what 1 existing test expects; please check this." in scenario.pull.body
-    assert "`test_double` expects something else; its original version fails now. ([" in scenario.pull.body
+    assert scenario.pull.body.startswith("**Fixed, if you agree to the changes to the tests:**")
+    text = "`test_double` now expects something else; its old version fails with this change ([`"
+    assert scenario.pull.body.count(text) == 2  # above the fold, and in the test evidence
     assert "  -    assert double(4) == 8\n  +    assert double(4) == 12\n" in scenario.pull.body
     (text,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "verification"]
-    assert "- `test_double` expects something else; its original version fails now." in text
+    assert "- `test_double` now expects something else; its old version fails with this change." in text
 
 
 @pytest.mark.slow

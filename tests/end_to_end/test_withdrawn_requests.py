@@ -36,7 +36,7 @@ async def test_a_run_ends_when_its_issue_is_closed(scenario: Scenario) -> None:
     async with scenario.serve() as served:
         await wait_until_requested(scenario, served, requested)
         closed = await scenario.fake_github.close_thread(scenario.issue, by="reporter")
-        await _is_stopped(scenario, "Somebody closed the thread.", closed)
+        await _is_stopped(scenario, "Someone closed this conversation.", closed)
 
 
 @pytest.mark.redis
@@ -66,7 +66,7 @@ async def test_a_stop_just_after_a_run_changes_nothing(
         await report_failure(
             MaskingForge(forge, dependencies.secrets.mask),
             scenario.job(),
-            JobCanceled("Somebody closed the thread."),
+            JobCanceled("Someone closed this conversation."),
             dependencies,
         )
     assert answers(scenario) == before
@@ -80,6 +80,8 @@ async def test_a_stop_before_a_run_began_is_not_reported_as_unfinished_work(scen
         composition_root.build_run_dependencies(settings, notify=print) as dependencies,
         composition_root.open_forge(settings) as forge,
     ):
-        await report_failure(forge, scenario.job(), JobCanceled("Somebody closed the thread."), dependencies)
+        await report_failure(
+            forge, scenario.job(), JobCanceled("Someone closed this conversation."), dependencies
+        )
     (comment,) = scenario.comments
-    assert comment.startswith("**Not done.** Somebody closed the thread.\n")
+    assert comment.startswith("**Not done.** Someone closed this conversation.\n")

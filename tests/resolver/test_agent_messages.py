@@ -58,7 +58,7 @@ async def test_after_a_rejected_finish_call_the_missing_steps_can_be_done(tmp_pa
     assert len(refusals(log)) == 1
     assert find_missing_steps(log.trajectory, None) == (
         "Nothing shows the failure: no command failed before the last edit, "
-        "and none was run before and after the edits with different output.",
+        "and no command had different output before and after the edits.",
     )
 
 

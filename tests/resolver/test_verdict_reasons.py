@@ -30,7 +30,7 @@ def exits(before: int, after: int, **more: object) -> Evidence:
         ("unproven", Evidence(run(".."), run(". ")), NOTHING,
          "No test shows the fix, and 1 test that passed before is not run now: `b`."),
         ("unproven", Evidence(run(".."), run("FF"), full_patch=run("..")), NOTHING,
-         "No test shows the fix, and the patch changes what 2 existing tests expect: `a`, `b`."),
+         "No test shows the fix, and the patch changes what 2 existing tests expect: `a` and `b`."),
         ("conditional", Evidence(run("...F"), run("ss .")), NOTHING,
          "1 test failed without the patch and passed with it, and the patch also removes or skips 3 existing tests."),
         ("unproven", Evidence(run(".."), run("s.")), NOTHING,
@@ -52,7 +52,7 @@ def exits(before: int, after: int, **more: object) -> Evidence:
          "network or a service."),
         *(
             ("unproven", Evidence(run(before), run(after), patch_tests=theirs), NOTHING,
-             "No test changed from failing to passing with the patch, so no test shows the fix.")
+             "No test fails without the patch and passes with it, so no test shows the fix.")
             for before, after, theirs in (
                 (".", ".", None), (".F", ".F", None), ("s", "s", None), ("Fs", "F.", None),
                 (".", ".", brought("..", ".s")), ("..", "..", brought("..", "..")),

@@ -40,7 +40,7 @@ FIX_DIFF = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1
 EDIT = Checkpoint(patch=Patch(base_sha="b" * 40, diff=FIX_DIFF))
 NOT_REPRODUCED = (
     "Nothing shows the failure: no command failed before the last edit, "
-    "and none was run before and after the edits with different output."
+    "and no command had different output before and after the edits."
 )
 NOT_TESTED = "The repository's tests were not run after the last edit."
 
@@ -290,14 +290,18 @@ def test_open_points_of_the_last_plan_are_named() -> None:
         return Plan(items=items), ShellResult(output="", exit_code=0, cwd="/", seconds=0)
 
     before = (shell("pytest", 1), EDIT, shell("pytest"))
-    assert find_missing_steps(run(*before, plan("done", "open", "dropped")), None) == ('Not done: "part 1".',)
+    assert find_missing_steps(run(*before, plan("done", "open", "dropped")), None) == (
+        'Not marked as done by the agent: "part 1".',
+    )
     assert find_missing_steps(run(*before, plan("open", "open"), plan("done", "dropped")), None) == ()
 
 
 def test_an_issue_with_two_points_requires_a_plan() -> None:
     body = "It fails.\n\nAcceptance:\n- add takes floats\n- sub takes floats\n\nVersions:\n- 1.2\n- 1.3\n"
     trajectory = run(started(body), shell("pytest", 1), EDIT, shell("pytest"))
-    assert find_missing_steps(trajectory, None) == ('Not done: "add takes floats"; "sub takes floats".',)
+    assert find_missing_steps(trajectory, None) == (
+        'Not marked as done by the agent: "add takes floats"; "sub takes floats".',
+    )
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,8 @@ def test_outsiders_are_authors_without_write_access() -> None:
 
 def test_the_notice_names_a_few_outsiders_and_counts_the_rest() -> None:
     hold = CiHold(state="held", outsiders=tuple(f"u{number}" for number in range(5)))
-    assert (
-        "u0, u1, u2 and 2 more, whose text the agent read, have no write access here."
-        in hold.render_notice("@bot")
+    assert "the agent read text by u0, u1, u2 and 2 more, who have no write access." in hold.render_notice(
+        "@bot"
     )
     assert "I read web pages or used external services." in CiHold(
         state="held", read_external_content=True

@@ -63,7 +63,7 @@ def test_a_removed_test_is_shown_in_the_version_at_base() -> None:
     [condition] = find_conditions(verdict, DIFF.replace(b"+        assert 2\n", b""))
     assert condition == Condition(
         kind="changed_expectations",
-        sentence="`test_two` is removed; its original version fails now.",
+        sentence="`test_two` is removed; it fails with this change.",
         tests=(test,),
         path="test_a.py",
         version="base",

@@ -227,7 +227,9 @@ async def test_a_modified_test_is_run_in_both_versions(open_verifier) -> None:
         ("tests/test_calc.py::test_one",),
     )
     (condition,) = verdict.conditions
-    assert condition.sentence == ("`test_one` expects something else; its original version fails now.")
+    assert condition.sentence == (
+        "`test_one` now expects something else; its old version fails with this change."
+    )
     assert (condition.path, condition.lines) == ("tests/test_calc.py", (5, 5))
     assert condition.diff == "-    assert one() == 1\n+    assert one() == 2"
 

@@ -299,7 +299,7 @@ def test_test_edits_are_listed_with_the_verdict() -> None:
         "\nWhy this command: ci.yml (step @\u200bx) runs it.\n",
         "Added or modified by this change, failing:\n- `t::new`",
         "Changes to what the tests check:\n"
-        "- `a` expects something else; its original version fails now.\n"
+        "- `a` now expects something else; its old version fails with this change.\n"
         "- `test_old.py` is deleted.\n- `test_a.py` asks less.\n"
         "- The tests ran without the change to `conftest.py`.\n",
         "A second model (`second`) reviewed the issue and the change and does **not** approve the "

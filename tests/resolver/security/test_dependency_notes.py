@@ -19,8 +19,8 @@ def test_added_changed_and_removed_dependencies_are_named() -> None:
         "1.0", '"HTTPX>=0.28", "requests[socks]>=2.31; python_version>\'3\'"', '"pytest==8.4"'
     )
     assert describe_dependency_changes("pyproject.toml", old, new) == (
-        "Dependencies in pyproject.toml: added `requests >=2.31`; changed `httpx` from `>=0.27` to `>=0.28`, "
-        "`pytest` from any version to `==8.4`; removed `attrs`."
+        "Dependencies in pyproject.toml: added `requests >=2.31`; changed `httpx` from `>=0.27` to `>=0.28` "
+        "and `pytest` from any version to `==8.4`; removed `attrs`."
     )
 
 
@@ -47,15 +47,15 @@ def test_a_change_of_other_data_names_no_dependency() -> None:
         ("requirements-dev.txt", "# tools\n-r base.txt\nTyped_Ast ~= 1.5  # old\n", "`typed-ast ~= 1.5`"),
         ("requirements/test.in", "x==1 \\\n    --hash=sha256:abc\n", "`x ==1`"),
         ("setup.cfg", "[options]\ninstall_requires =\n  six>=1\n[options.extras_require]\nt = nose",
-         "`six >=1`, `nose`"),
+         "`six >=1` and `nose`"),
         ("a/pyproject.toml", '[tool.poetry.group.dev.dependencies]\nx = "^1"\ny = {git = "https://g/y"}',
-         "`x ^1`, `y https://g/y`"),
+         "`x ^1` and `y https://g/y`"),
         ("Pipfile", '[packages]\nx = "*"', "`x *`"),
         ("package.json", '{"devDependencies": {"@types/node": "^20"}}', "`@types/node ^20`"),
         ("Cargo.toml", '[target.\'cfg(unix)\'.dependencies]\nlibc = {version = "0.2"}', "`libc 0.2`"),
         ("go.mod", "module a.b/c\ngo 1.22\nrequire (\n\tgithub.com/x/y v1.2.3 // indirect\n)\n",
          "`github.com/x/y v1.2.3`"),
-        ("Gemfile", "gem 'rails', '~> 7'\ngem \"rake\"\n", "`rails ~> 7`, `rake`"),
+        ("Gemfile", "gem 'rails', '~> 7'\ngem \"rake\"\n", "`rails ~> 7` and `rake`"),
         ("composer.json", '{"require": {"php": ">=8"}}', "`php >=8`"),
         ("uv.lock", '[[package]]\nname = "x"\nversion = "1"\n[[package]]\nname = "x"\nversion = "2"', "`x 1, 2`"),
         ("package-lock.json", '{"packages": {"": {}, "node_modules/a/node_modules/b": {"version": "1"}}}', "`b 1`"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.resolver.git.workspaces import WorkspaceFactory
@@ -28,12 +29,12 @@ def check(repository: Repository, workspaces: WorkspaceFactory):
     """Returns the policy's check of a patch, given as bytes or taken from the repository's work tree."""
     base = repository.commit({"a.py": "x = 1\n", "tests/test_a.py": "", "docs/page.md": "", "old.yml": ""})
 
-    async def judge(diff: bytes | None = None) -> PatchCheck:
+    async def judge(diff: bytes | None = None, conditions: tuple[Condition, ...] = ()) -> PatchCheck:
         if diff is None:
             repository.git("add", "--all", "--force")
             diff = raw_diff(repository)
         async with workspaces.local(repository.path) as workspace:
-            return await check_patch(workspace, Patch(base_sha=base, diff=diff))
+            return await check_patch(workspace, Patch(base_sha=base, diff=diff), conditions=conditions)
 
     return judge
 
@@ -159,11 +160,30 @@ async def test_notes_for_reviewers_are_listed(check, repository: Repository) -> 
     )
 
 
+async def test_a_condition_of_the_verdict_is_not_repeated(check, repository: Repository) -> None:
+    repository.write("conftest.py", "")
+    repository.write("tox.ini", "")
+    (repository.path / "tests/test_a.py").unlink()
+    conditions = (
+        Condition(kind="deleted_test_file", sentence="It is deleted.", path="tests/test_a.py"),
+        Condition(kind="changed_test_config", sentence="It was left out.", path="tox.ini"),
+    )
+    assert (await check(conditions=conditions)).notes == ("conftest.py can change how the tests run.",)
+
+
+async def test_a_file_that_is_too_large_to_scan_is_noted(check, repository: Repository) -> None:
+    repository.write("data.csv", "1\n" * 600_000)
+    assert (await check()).notes == (
+        "1 changed file was not scanned for code that can deceive test runs, because the change has too many files "
+        "or too large ones.",
+    )
+
+
 async def test_many_files_with_such_lines_are_named_in_one_sentence(check, repository: Repository) -> None:
     for name in "bcdef":
         repository.write(f"{name}.py", "import atexit\n")
     *_, last = (await check()).notes
-    assert last == "There are more such lines in e.py, f.py."
+    assert last == "There are more such lines in e.py and f.py."
 
 
 async def test_many_harmless_files_hide_no_other_note(check, repository: Repository) -> None:

@@ -60,14 +60,11 @@ from patchwright.resolver.security.review_notes import scan_added_lines
         ),
         ("    def __eq__(self, other):", "can change what the checks in tests accept"),
         ("math.isclose = lambda a, b: True", "can change what the checks in tests accept"),
-        *(
-            (line, "depends on the clock, the network, or the machine, which differ during tests")
-            for line in (
-                "if time.time() < 2_000_000_000:",
-                "return limit > datetime.now(UTC)",
-                "socket.create_connection((host, 443))",
-            )
-        ),
+        ("if time.time() < 2_000_000_000:", "depends on the clock, which differs during tests"),
+        ("return limit > datetime.now(UTC)", "depends on the clock, which differs during tests"),
+        ("socket.create_connection((host, 443))", "depends on the network, which differs during tests"),
+        ("if socket.gethostname():", "depends on the machine or its user, which differ during tests"),
+        ("if getpass.getuser():", "depends on the machine or its user, which differ during tests"),
         ("eval(atob(text));", "computes what it runs, so this search may miss something"),
     ],
 )

@@ -10,12 +10,10 @@ import pytest
 
 from patchwright.bot.comment_texts import queued_text
 from patchwright.resolver.actions import Finish
-from patchwright.resolver.activity.finish_checks import NOT_DONE, NOT_REPRODUCED
 from patchwright.resolver.activity.summary import StepSummary, Summary
 from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.domain import (
     Issue,
-    ModelReview,
     SalvagedWork,
     TestRun,
     TestStatus,
@@ -26,7 +24,6 @@ from patchwright.resolver.domain import (
 from patchwright.resolver.events import AgentStopped
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import publishing_texts, reply_texts
-from patchwright.resolver.pull_request.pr_context import SUMMARY_SECTION
 from tests.resolver.pull_requests import job, pull
 
 ROOT = Path(__file__).parents[3]
@@ -98,21 +95,26 @@ def add_conditions(verdict: Verdict, diff: bytes = b"", **update: Any) -> Verdic
     return changed.model_copy(update={"conditions": find_conditions(changed, diff)})
 
 
+def demo_summary() -> Summary:
+    """The summary of the demo's run."""
+    steps = (StepSummary(number=1, action="$ python3 -m pytest -q", result="exit code 1: 1 failed"),)
+    usage = Usage(steps=10, seconds=62, unpriced=True)
+    return Summary(
+        finish=demo_finish(), stop_detail="The agent finished the work.", steps=steps, usage=usage,
+        model="openai/recorded", sandbox="docker",
+    )  # fmt: skip
+
+
 def render_all() -> dict[str, str]:
     """Renders each typical outcome of the demo's run."""
     title = (ROOT / "demo/sample/issue.md").read_text().partition("\n")[0].lstrip("# ")
     author = User(id=1, login="reporter")
     issue = Issue(number=1, title=title, body="", author=author, trusted=False, open=True, url="")
-    steps = (StepSummary(number=1, action="$ python3 -m pytest -q", result="exit code 1: 1 failed"),)
-    usage = Usage(steps=10, seconds=62, unpriced=True)
-    summary = Summary(
-        finish=demo_finish(), stop_detail="The agent finished the work.", steps=steps, usage=usage,
-        model="openai/recorded", sandbox="docker",
-    )  # fmt: skip
+    summary = demo_summary()
     verdict = demo_verdict()
     unproven = Verdict(
         kind="unproven", before=verdict.before, after=verdict.after,
-        reason="No test changed from failing to passing with the patch, so no test shows the fix.",
+        reason="No test fails without the patch and passes with it, so no test shows the fix.",
     )  # fmt: skip
     changed = ("tests/test_reading.py::test_1", "tests/test_reading.py::test_2")
     conditional = add_conditions(
@@ -189,7 +191,7 @@ def test_every_comment_has_a_limit() -> None:
 
 def test_a_pull_request_says_the_verdict_then_the_change_then_what_is_asked() -> None:
     parts = [
-        "**Fixed:**", "**What was wrong:**", "**What changed:**", "**Please check:**",
+        "**Fixed:**", "**What was wrong:**", "**What changed:**", "**Please check, then merge:**",
         "**To ask for changes,** mention `@agent` in a review or a comment.", "<summary>Test evidence",
         "<summary>How the agent worked", "<summary>Limits and cost", "Fixes #1",
     ]  # fmt: skip
@@ -203,197 +205,3 @@ def test_a_regression_names_each_test_once_above_the_fold_and_once_in_the_eviden
         "**Regressed:** 1 test that passed before fails with this change. I opened no pull request."
     )
     assert (above_the_fold(text).count("::test_1"), text.count("::test_1")) == (1, 2)
-
-
-def render_body(verdict: Verdict, finish: Finish | None = None, title: str = "t", **changes: Any) -> str:
-    summary = Summary(
-        finish=finish, stop_detail="The limit was reached.", steps=(), usage=Usage(), model="m", sandbox="docker"
-    )  # fmt: skip
-    author = User(id=1, login="a")
-    issue = Issue(number=1, title=title, body="", author=author, trusted=False, open=True, url="")
-    values: dict[str, Any] = {"notes": (), **changes}
-    return reply_texts.render_pull_request_body(issue, verdict, summary, **values)
-
-
-def test_what_the_agent_leaves_to_a_person_is_asked_first() -> None:
-    points = ("Is one day right? I chose it.", "Old @links stop working.")
-    body = render_body(demo_verdict(), demo_finish().model_copy(update={"to_check": points}), ci="CI waits.")
-    assert "**Please check:**\n- Is one day right?\n- Old @\u200blinks stop working.\n- CI waits.\n" in body
-
-
-TWO = ("a.py::test_a", "a.py::test_b")
-
-
-@pytest.mark.parametrize(
-    ("update", "summary", "lines"),
-    [
-        (
-            {"modified_tests_failing": TWO},
-            "changes what 2 existing tests expect; please check these.",
-            [f"`test_{name}` is removed; its original version fails now." for name in "ab"],
-        ),
-        (
-            {"replaced_failing_tests": TWO[:1]},
-            "changes what 1 existing test expects; please check this.",
-            ["`test_a` is removed; its original version still fails."],
-        ),
-        (
-            {"missing": TWO},
-            "removes or skips 2 existing tests; please check this.",
-            ["`test_a`, `test_b` passed before and are not run now."],
-        ),
-        (
-            {
-                "missing": TWO[:1],
-                "deleted_test_files": ("a.py",),
-                "weakened_tests": ("b.py has 1 check fewer.",),
-            },
-            "deletes 1 test file and weakens the tests in 1 file; please check these.",
-            ["`a.py` is deleted.", "b.py has 1 check fewer."],
-        ),
-        (
-            {"added_packages": ("attrs",)},
-            "adds dependencies; please check this.",
-            ["The tests with the change ran with a package that it adds: `attrs`."],
-        ),
-        (
-            {"reverted_test_config": ("tox.ini",)},
-            "changes the test configuration; please check this.",
-            ["The tests ran without the change to `tox.ini`."],
-        ),
-    ],
-)
-def test_a_conditional_fix_says_what_a_person_has_to_check(
-    update: dict[str, tuple[str, ...]], summary: str, lines: list[str]
-) -> None:
-    verdict = add_conditions(demo_verdict(), kind="conditional", **update)
-    body = render_body(verdict, demo_finish())
-    proof = "3 new tests fail without this change and pass with it"
-    assert body.startswith(f"**Fixed:** {proof}. It also {summary}\n")
-    assert "**Please check:**\n" + "".join(f"- {line}\n" for line in lines) in body
-    question = (
-        "Do you want the new dependencies?"
-        if "added_packages" in update
-        else "Are the changes to the tests right?"
-    )
-    assert f"\n\n**To accept it:** {question} If so, mark this draft as ready.\n\n" in body
-
-
-def test_more_than_five_conditions_are_counted_above_the_fold_and_listed_below() -> None:
-    tests = tuple(f"a.py::test_{number}" for number in range(7))
-    body = render_body(add_conditions(demo_verdict(), kind="conditional", modified_tests_failing=tests))
-    assert "- 2 more changes to what the tests check; the test evidence lists them.\n" in above_the_fold(body)
-    assert "`test_5`" not in above_the_fold(body) and "- `test_6` is removed" in body
-
-
-def test_a_draft_without_evidence_asks_whether_it_fixes_the_issue() -> None:
-    body = render_body(
-        demo_verdict().model_copy(update={"kind": "unproven", "fail_to_pass": ()}), demo_finish()
-    )
-    question = "Does this fix the issue? If so, mark this draft as ready."
-    assert f"\n\n**To accept it:** {question}\n\n" in body
-
-
-def test_a_run_without_a_change_says_so_once() -> None:
-    assert above_the_fold(RENDERED["no_change"]).count("change") == 1
-
-
-def test_a_shortened_report_is_complete_below_the_fold() -> None:
-    finish = demo_finish()
-    text = RENDERED["pull_request"]
-    assert finish.change not in above_the_fold(text) and finish.change in text
-
-
-def test_a_run_without_a_report_asks_whether_the_change_is_complete() -> None:
-    body = render_body(demo_verdict())
-    line = "- The agent stopped before it described its work. Check that the change is complete."
-    assert f"\n\n**Please check:**\n{line}\n\n**To ask for changes,** mention" in body
-
-
-def test_a_merge_closes_the_issue_only_if_nothing_was_left_out() -> None:
-    assert render_body(demo_verdict()).endswith("\nFixes #1\n")
-    changes: tuple[dict[str, Any], ...] = (
-        {"open_points": ('Not done: "the docs".',)},
-        {"excluded_changes": ("a.yml runs in CI.",)},
-    )
-    for partial in changes:
-        assert render_body(demo_verdict(), **partial).endswith("\nPart of #1\n")
-
-
-def test_a_proven_fix_is_not_said_to_be_unproven() -> None:
-    points: dict[str, Any] = {"open_points": (NOT_REPRODUCED,)}
-    assert NOT_REPRODUCED not in render_body(demo_verdict(), **points)
-    unproven = demo_verdict().model_copy(update={"kind": "unproven"})
-    assert NOT_REPRODUCED in render_body(unproven, **points)
-    assert NOT_REPRODUCED not in render_body(unproven, files=("docs/usage.md",), **points)
-
-
-def test_an_untested_draft_asks_to_try_the_change() -> None:
-    body = render_body(demo_verdict().model_copy(update={"kind": "untested", "fail_to_pass": ()}))
-    assert "**To accept it:** Try the change yourself: does it fix the issue? If so, mark" in body
-
-
-def test_the_objection_of_the_second_model_is_quoted() -> None:
-    review = ModelReview(model="m", approved=False, reasons="It breaks `a`. And more.")
-    body = render_body(demo_verdict().model_copy(update={"review": review}))
-    assert "- A second model (`m`) does **not** approve this change: It breaks `a`.\n" in body
-
-
-def test_a_draft_names_a_changed_test_configuration_and_its_effect_once() -> None:
-    verdict = demo_verdict().model_copy(update={"kind": "unproven", "reverted_test_config": ("tox.ini",)})
-    body = render_body(
-        verdict, demo_finish(), notes=("tox.ini can change how the tests run.", "a is a link.")
-    )
-    assert "tox.ini can change how" not in body and "- a is a link.\n" in body
-
-
-def test_the_agents_own_points_crowd_out_no_note_about_the_change() -> None:
-    finish = demo_finish().model_copy(update={"to_check": tuple(f"Point {number}." for number in range(10))})
-    notes = tuple(f"{number}.py is executable now." for number in range(12))
-    body = render_body(demo_verdict(), finish, notes=notes, open_points=("A.", "B.", "C."))
-    assert [note for note in notes if f"- {note}\n" not in above_the_fold(body)] == []
-
-
-def test_a_change_to_documentation_has_its_own_headline_unless_a_test_fails() -> None:
-    verdict = demo_verdict().model_copy(update={"kind": "unproven", "fail_to_pass": ()})
-    assert render_body(verdict, files=("README.md",)).startswith(
-        "**Documentation only.** All tests still pass.\n"
-    )
-    partial = render_body(verdict.model_copy(update={"partial": True}), files=("README.md",))
-    assert partial.startswith("**Documentation only.** The tests that it may affect still pass.\n")
-    assert verdict.after
-    failing = verdict.after.model_copy(update={"results": {"a.py::test_a": "failed"}})
-    for other in (
-        render_body(verdict, files=("README.md", "a.py")),
-        render_body(verdict.model_copy(update={"after": failing}), files=("README.md",)),
-    ):
-        assert other.startswith("**Unproven:**")
-
-
-def test_the_advice_for_a_failed_setup_is_folded() -> None:
-    verdict = Verdict(kind="untested", reason="The tests could not be run: no pytest; add it to the image.")
-    body = render_body(verdict, demo_finish())
-    assert body.startswith(
-        "**Untested:** nothing proves this change. The tests could not be run: no pytest.\n"
-    )
-    assert "add it to the image" not in above_the_fold(body) and "add it to the image." in body
-
-
-def test_an_addition_says_what_was_missing() -> None:
-    body = render_body(demo_verdict(), demo_finish(), title="Support fractions")
-    assert "**What was missing:** show()" in body and SUMMARY_SECTION.search(body)
-
-
-def test_a_proven_fix_without_conditions_asks_only_for_a_review() -> None:
-    request = "**Please check:** nothing in particular. Review the change and merge it."
-    assert request in render_body(demo_verdict(), demo_finish())
-    assert request not in render_body(
-        demo_verdict(), demo_finish(), open_points=("The change log is missing.",)
-    )
-    assert request not in render_body(demo_verdict().model_copy(update={"kind": "unproven"}), demo_finish())
-
-
-def test_a_fix_that_leaves_a_point_open_says_so_first() -> None:
-    body = render_body(demo_verdict(), demo_finish(), open_points=(f"{NOT_DONE}The audit log.",))
-    assert body.startswith("**Fixed in part:** ") and "Part of #" in body
-    assert "Fixed in part" not in render_body(demo_verdict(), demo_finish())

@@ -28,7 +28,10 @@ def test_what_people_should_check_is_beside_the_verdict() -> None:
     text = page_text(*events, VerificationCompleted(verdict=unproven))
     first = text[: text.index("Summary by the agent")]
     assert "Please check Is zero allowed? Nothing shows the failure" in first
-    assert 'Not done: "Cover floats".' in first
+    assert 'Not marked as done by the agent: "Cover floats".' in first
     fixed = page_text(*events, VerificationCompleted(verdict=verdict()))
-    assert 'Not done: "Cover floats".' in fixed and "Nothing shows the failure" not in fixed
+    assert (
+        'Not marked as done by the agent: "Cover floats".' in fixed
+        and "Nothing shows the failure" not in fixed
+    )
     assert "Please check" not in page_text(*events)

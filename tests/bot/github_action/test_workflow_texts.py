@@ -1,0 +1,100 @@
+"""In a workflow, comments promise only what works there: no later run can read the log of an earlier one."""
+
+import re
+from decimal import Decimal
+
+import pytest
+
+from patchwright.bot.comment_texts import help_text
+from patchwright.bot.github_action.operator_messages import word_for_workflow
+from patchwright.resolver.actions import ProposePlan
+from patchwright.resolver.activity.summary import Summary
+from patchwright.resolver.ci.ci_hold import CiHold
+from patchwright.resolver.domain import Usage, Verdict
+from patchwright.resolver.errors import ModelAccessDenied, ModelConnectionFailed
+from patchwright.resolver.publishing.publishing_texts import render_job_summary
+from patchwright.resolver.publishing.reply_texts import render_question, render_rejection_reason
+from patchwright.resolver.request.plan_texts import render_plan
+from patchwright.resolver.run_events import RunConfigured
+from tests.bot.jobs import job
+
+PLAN = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")
+
+
+def summary(**settings: str) -> Summary:
+    configured = RunConfigured(
+        version="1", models={}, steps=1, seconds=1, usd=Decimal(1), settings=settings, repository={}
+    )
+    return Summary(
+        finish=None,
+        stop_detail="",
+        steps=(),
+        usage=Usage(),
+        model="m",
+        sandbox="docker",
+        configuration=configured,
+    )
+
+
+def test_only_a_server_promises_that_go_carries_out_the_plan() -> None:
+    assert "comment `@agent go`" in render_plan(PLAN, summary())
+    in_workflow = render_plan(PLAN, summary(workflow_url="https://github.test/runs/1"))
+    assert "`@agent go`" not in in_workflow
+    assert (
+        "To carry out the plan, comment `@agent` with the steps that you want: the plan is not kept with the workflow "
+        "run, so copy them from here."
+    ) in in_workflow
+
+
+def test_only_a_server_promises_to_continue_after_an_answer() -> None:
+    assert "continue from where I stopped" in render_question("Up?", summary())
+    in_workflow = render_question("Up?", summary(workflow_url="https://github.test/runs/1"))
+    assert (
+        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then start again, because "
+        "nothing of this workflow run is kept."
+    ) in in_workflow
+
+
+def test_the_help_lists_only_what_works() -> None:
+    listed = set(re.findall(r"^\| `@agent ([a-z-]+)`", help_text("@agent", "fix-me"), re.MULTILINE))
+    in_workflow = help_text("@agent", "fix-me", in_workflow=True)
+    assert listed - set(re.findall(r"^\| `@agent ([a-z-]+)`", in_workflow, re.MULTILINE)) == {
+        "go",
+        "stop",
+        "resume",
+    }
+    assert "To stop a run, cancel its workflow run." in in_workflow
+
+
+@pytest.mark.parametrize("kind", [ModelAccessDenied, ModelConnectionFailed])
+def test_errors_of_the_model_name_the_inputs(kind: type[Exception]) -> None:
+    error = word_for_workflow(kind("Check PATCHWRIGHT_MODEL and PATCHWRIGHT_MODEL_BASE_URL."))
+    assert (type(error), str(error)) == (kind, "Check input `model` and input `model-base-url`.")
+
+
+def test_the_job_summary_says_which_limit_ended_the_work() -> None:
+    ended = summary().model_copy(
+        update={"stopped_early": True, "stop_detail": "The limit of $2.00 is reached."}
+    )
+    text = render_job_summary(Verdict(kind="unproven"), ended)
+    assert "**Stopped early:**" in text and "2.00 is reached" in text.replace("\\", "")
+    assert "Stopped early" not in render_job_summary(Verdict(kind="unproven"), summary())
+
+
+def test_the_notice_about_ci_says_who_starts_it_and_that_a_strangers_text_was_read() -> None:
+    plain = CiHold(state="silent").render_notice("@agent")
+    assert plain == (
+        "GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`. To run the workflows, someone "
+        "with write access closes and reopens this pull request, or pushes a commit to its branch. If I use the token "
+        "of a GitHub App or a personal access token, workflows start automatically."
+    )
+    warned = CiHold(state="silent", outsiders=("stranger",)).render_notice("@agent")
+    assert "The agent read text by stranger, who has no write access, so review the change first." in warned
+
+
+def test_a_rejected_label_is_named() -> None:
+    rejected = job(label="fix-me")
+    text = render_rejection_reason("permission", rejected)
+    assert text == (
+        "@maintainer needs write access to start a run with the label `fix-me`. A maintainer can add it again."
+    )
