@@ -3,6 +3,7 @@
 import argparse
 import sys
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,7 @@ def _describe_unstarted_run(run: str, earlier: Trajectory, stopped: AgentStopped
 async def _resolve_on_forge(
     job: Job, options: argparse.Namespace, settings: Settings, earlier: Trajectory
 ) -> int:
+    from patchwright.bot.commands.server_logs import share_with_server
     from patchwright.bot.errors import WriteAccessMissing
     from patchwright.bot.github.write_check import with_write_check
     from patchwright.bot.status_comment import null_reporter
@@ -189,18 +191,20 @@ async def _resolve_on_forge(
             if options.dry_run
             else github
         )
-        with save_partial_patch(job, settings, options):
-            if earlier.run_started and earlier.agent_stopped is None:
-                async with deps.logs.open(job.id, deps.listeners) as log:
-                    await record_operator_resume(job, log)
-            reporter = (
-                null_reporter if options.dry_run else with_write_check(null_reporter, github.write_check)
-            )
-            try:
-                outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), reporter)
-            except WriteAccessMissing as exc:
-                advice = "Grant this access, or pass --dry-run to see the result without publishing it"
-                raise UsageError(f"{exc} {advice}") from exc
+        reporter = null_reporter if options.dry_run else with_write_check(null_reporter, github.write_check)
+        async with share_with_server(
+            job.id, settings, FileLogStore(settings.data / "runs"), reporter, print_stderr
+        ) as (logs, reporter):
+            deps = replace(deps, logs=logs)
+            with save_partial_patch(job, settings, options):
+                if earlier.run_started and earlier.agent_stopped is None:
+                    async with deps.logs.open(job.id, deps.listeners) as log:
+                        await record_operator_resume(job, log)
+                try:
+                    outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), reporter)
+                except WriteAccessMissing as exc:
+                    advice = "Grant this access, or pass --dry-run to see the result without publishing it"
+                    raise UsageError(f"{exc} {advice}") from exc
     trajectory = FileLogStore(settings.data / "runs").read(job.id)
     if options.json:
         verdict = getattr(outcome, "verdict", None)
