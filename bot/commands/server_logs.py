@@ -1,14 +1,16 @@
 """Shares a run of the command line with the server on the same machine, so that the dashboard shows the run."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.observe.run_index import with_run_index
 from patchwright.bot.redis.embedded_redis import running_redis_url
 from patchwright.bot.redis.shared_run_index import SharedRunIndex
 from patchwright.bot.redis.shared_run_log import SharedLogStore
-from patchwright.resolver.domain import RunId
+from patchwright.bot.run_summary import summarize_log
+from patchwright.resolver.domain import Job
+from patchwright.resolver.errors import LogError
 from patchwright.resolver.run.dependencies import ProgressReporter
 from patchwright.resolver.run_log import FileLogStore, LogStore
 from patchwright.resolver.settings.settings import Settings
@@ -16,7 +18,7 @@ from patchwright.resolver.settings.settings import Settings
 
 @asynccontextmanager
 async def share_with_server(
-    run: RunId,
+    job: Job,
     settings: Settings,
     logs: FileLogStore,
     reporter: ProgressReporter,
@@ -35,7 +37,7 @@ async def share_with_server(
         runs = SharedRunIndex(url)
         stack.push_async_callback(runs.close)
         try:
-            is_known = await runs.get(run) is not None
+            is_known = await runs.get(job.id) is not None
         except QueueDown as exc:
             notify(f"NOTICE: {exc} The dashboard shows this work when the server runs again.")
             is_known = False
@@ -44,4 +46,8 @@ async def share_with_server(
             return
         shared = SharedLogStore(logs, url)
         stack.push_async_callback(shared.close)
-        yield shared, with_run_index(reporter, runs)
+        try:
+            yield shared, with_run_index(reporter, runs)
+        finally:  # The outcome is logged after the reporter has ended.
+            with suppress(QueueDown, LogError):
+                await runs.put(summarize_log(job, logs.read(job.id), is_running=False))

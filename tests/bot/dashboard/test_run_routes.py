@@ -84,15 +84,17 @@ async def test_a_run_that_continued_on_the_command_line_is_shown_live(server: Da
     page = (await browser.get(f"/runs/{job.id}")).text
     assert ('class="mark stopped">stopped<' in page, "Retry starts a new run" in page) == (True, True)
 
-    sharing = share_with_server(job.id, settings, logs, null_reporter, print)
-    async with sharing as (continued, reporter), continued.open(job.id) as work, reporter(job, work):
-        await work.append(rest[0])
-        page = (await browser.get(f"/runs/{job.id}")).text
-        assert 'class="mark running">running<' in page and "Settings of the run" in page
-        assert "patchwright resolve --continue</code> is working on this run" in page
-        assert "Stop this run" not in page
-        for event in rest[1:]:
-            await work.append(event)
+    sharing = share_with_server(job, settings, logs, null_reporter, print)
+    async with sharing as (continued, reporter), continued.open(job.id) as work:
+        async with reporter(job, work):
+            await work.append(rest[0])
+            page = (await browser.get(f"/runs/{job.id}")).text
+            assert 'class="mark running">running<' in page and "Settings of the run" in page
+            assert "patchwright resolve --continue</code> is working on this run" in page
+            assert "Stop this run" not in page
+            for event in rest[1:-1]:
+                await work.append(event)
+        await work.append(rest[-1])  # the outcome is logged after the reporter has ended
     page = (await browser.get(f"/runs/{job.id}")).text
     assert 'class="mark published">published<' in page and "The job completed: published" in page
     listed = await server.runs.get(job.id)
@@ -123,7 +125,7 @@ async def test_a_run_that_continued_without_the_server_is_shown_later(server: Da
 
 async def test_a_run_of_the_command_line_alone_is_not_shared(server: DashboardServer) -> None:
     logs, job = FileLogStore(server.data / "runs"), server.job("only-here")
-    async with share_with_server(job.id, Settings(data=server.data), logs, null_reporter, print) as (
+    async with share_with_server(job, Settings(data=server.data), logs, null_reporter, print) as (
         own,
         reporter,
     ):
