@@ -29,6 +29,7 @@ from patchwright.bot.terminal.local_files import (
 )
 from patchwright.bot.terminal.output import (
     outcome_json,
+    points_to_print,
     print_json,
     print_stderr,
     strip_control_chars,
@@ -193,7 +194,7 @@ async def _resolve_on_forge(
         )
         reporter = null_reporter if options.dry_run else with_write_check(null_reporter, github.write_check)
         async with share_with_server(
-            job.id, settings, FileLogStore(settings.data / "runs"), reporter, print_stderr
+            job, settings, FileLogStore(settings.data / "runs"), reporter, print_stderr
         ) as (logs, reporter):
             deps = replace(deps, logs=logs)
             with save_partial_patch(job, settings, options):
@@ -257,7 +258,7 @@ async def _resolve_on_disk(
         print(
             wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary"
         )
-        for sentence in attempt.open_points:
+        for sentence in points_to_print(attempt.open_points, attempt.verdict.kind):
             print_stderr(f"NOTICE: {strip_control_chars(sentence)}")
         for sentence in attempt.excluded_changes:
             print_stderr(f"NOTICE: Left out of the patch: {strip_control_chars(sentence)}")
@@ -268,6 +269,8 @@ async def _resolve_on_disk(
         sys.stdout.flush()
         if patch_file:
             print_stderr(f"patch: {patch_file}\napply it with: {apply_command(path, patch_file)}")
+        elif diff and sys.stdout.isatty():
+            print_stderr(f"To write this patch to a file: {resume_command(job, options)} --out fix.diff")
         print_stderr(_cost_and_log_text(job, settings, trajectory.usage()))
     code = _verdict_exit_code(attempt.verdict.kind, trajectory)
     if code != SUCCESS and attempt.agent_stopped.reason != "finished" and trajectory.replies():
