@@ -35,6 +35,8 @@ from patchwright.runtime.actions import (
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, PageSnapshot, ShellResult
 
 MAX_LINE = 160  # Characters of a step's line.
+NEW_SANDBOX = "The run continued in a new sandbox"
+LOST_WITH_SANDBOX = "what the agent had started or installed in the old one is gone"
 
 
 def describe_action(action: Action) -> str:

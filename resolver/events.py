@@ -90,8 +90,7 @@ class Message(FrozenModel):
         "initial_prompt", "program", "comment", "resume", "nudge", "planning", "baseline", "verification"
     ]
     """Why the message was sent.
-
-    - resume: the run continues in a new sandbox. The time since the previous entry is not working time.
+    - resume: the run continues after a stop. The time since the previous entry is not working time.
     - nudge: the run looks stuck.
     - planning: the model is reminded to review its progress and plan ahead.
     - baseline: the tests on the untouched code have ended.
@@ -105,6 +104,7 @@ class Message(FrozenModel):
     """Run options that apply from this message on."""
     images: tuple[ImageData, ...] = ()
     """Images that are sent with the text to models with vision."""
+    new_sandbox: bool = False  # True if the run continues in a new sandbox
 
 
 class ModelReply(FrozenModel):

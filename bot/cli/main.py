@@ -58,7 +58,7 @@ def _add_resolve(commands: Subparsers) -> None:
         help="URL of an issue or pull request, or OWNER/REPO#7; for a pull request, addresses its open reviews",
     )
     command.add_argument("--repo", metavar="PATH", help="a local git repository, instead of a GitHub issue")
-    command.add_argument("--issue", metavar="FILE", help="with --repo: a file that describes the problem")
+    command.add_argument("--issue", metavar="FILE", help="with --repo: a file whose first line is the title")
     command.add_argument(
         "--include-changes", action="store_true", help="with --repo: include your uncommitted changes"
     )

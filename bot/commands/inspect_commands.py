@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from patchwright.bot.commands.run_table import print_run_table
+from patchwright.bot.commands.run_table import is_being_written, print_run_table
 from patchwright.bot.observe.archive import StoredRuns, open_stored_runs
 from patchwright.bot.terminal.output import print_json, strip_control_chars
 from patchwright.bot.terminal.run_ids import find_run
@@ -74,7 +74,8 @@ def view_run(
     if not options.out:
         # The directory does not exist if the run is only in the archive.
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_view(run, trajectory, logs, file, secrets)
+    is_over = not is_being_written(directory / run / "events.jsonl")
+    write_view(run, trajectory, logs, file, secrets, is_over=is_over)
     if options.json:
         print_json({"run": run, "file": str(file)})
     else:
@@ -86,17 +87,25 @@ def view_run(
 
 
 def write_view(
-    run: RunId, trajectory: Trajectory, logs: TrajectoryReader, file: Path, secrets: Secrets
+    run: RunId,
+    trajectory: Trajectory,
+    logs: TrajectoryReader,
+    file: Path,
+    secrets: Secrets,
+    *,
+    is_over: bool = True,
 ) -> None:
-    """Writes a run and its subagents as an HTML file. Masks these secrets in the file.
+    """Writes a run and its subagents as an HTML file. Masks these secrets in the file. `is_over` means that no
+    process works on the run.
 
     Raises UsageError if the file cannot be written.
     """
     from patchwright.resolver.viewer.run_html import render_run_html
 
-    _write_atomically(
-        file, render_run_html(run, trajectory, lambda delegate: _read_subagent_log(logs, delegate), secrets)
-    )
+    def read_run(subagent: RunId) -> Trajectory | None:
+        return _read_subagent_log(logs, subagent)
+
+    _write_atomically(file, render_run_html(run, trajectory, read_run, secrets, is_over=is_over))
 
 
 def export_run(run: RunId, options: argparse.Namespace, logs: StoredRuns, secrets: Secrets) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from patchwright.bot.terminal.local_files import (
 )
 from patchwright.bot.terminal.output import (
     outcome_json,
+    points_to_print,
     print_json,
     print_stderr,
     strip_control_chars,
@@ -164,6 +166,7 @@ def _describe_unstarted_run(run: str, earlier: Trajectory, stopped: AgentStopped
 async def _resolve_on_forge(
     job: Job, options: argparse.Namespace, settings: Settings, earlier: Trajectory
 ) -> int:
+    from patchwright.bot.commands.server_logs import share_with_server
     from patchwright.bot.errors import WriteAccessMissing
     from patchwright.bot.github.write_check import with_write_check
     from patchwright.bot.status_comment import null_reporter
@@ -189,18 +192,20 @@ async def _resolve_on_forge(
             if options.dry_run
             else github
         )
-        with save_partial_patch(job, settings, options):
-            if earlier.run_started and earlier.agent_stopped is None:
-                async with deps.logs.open(job.id, deps.listeners) as log:
-                    await record_operator_resume(job, log)
-            reporter = (
-                null_reporter if options.dry_run else with_write_check(null_reporter, github.write_check)
-            )
-            try:
-                outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), reporter)
-            except WriteAccessMissing as exc:
-                advice = "Grant this access, or pass --dry-run to see the result without publishing it"
-                raise UsageError(f"{exc} {advice}") from exc
+        reporter = null_reporter if options.dry_run else with_write_check(null_reporter, github.write_check)
+        async with share_with_server(
+            job, settings, FileLogStore(settings.data / "runs"), reporter, print_stderr
+        ) as (logs, reporter):
+            deps = replace(deps, logs=logs)
+            with save_partial_patch(job, settings, options):
+                if earlier.run_started and earlier.agent_stopped is None:
+                    async with deps.logs.open(job.id, deps.listeners) as log:
+                        await record_operator_resume(job, log)
+                try:
+                    outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), reporter)
+                except WriteAccessMissing as exc:
+                    advice = "Grant this access, or pass --dry-run to see the result without publishing it"
+                    raise UsageError(f"{exc} {advice}") from exc
     trajectory = FileLogStore(settings.data / "runs").read(job.id)
     if options.json:
         verdict = getattr(outcome, "verdict", None)
@@ -253,7 +258,7 @@ async def _resolve_on_disk(
         print(
             wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary"
         )
-        for sentence in attempt.open_points:
+        for sentence in points_to_print(attempt.open_points, attempt.verdict.kind):
             print_stderr(f"NOTICE: {strip_control_chars(sentence)}")
         for sentence in attempt.excluded_changes:
             print_stderr(f"NOTICE: Left out of the patch: {strip_control_chars(sentence)}")
@@ -264,6 +269,8 @@ async def _resolve_on_disk(
         sys.stdout.flush()
         if patch_file:
             print_stderr(f"patch: {patch_file}\napply it with: {apply_command(path, patch_file)}")
+        elif diff and sys.stdout.isatty():
+            print_stderr(f"To write this patch to a file: {resume_command(job, options)} --out fix.diff")
         print_stderr(_cost_and_log_text(job, settings, trajectory.usage()))
     code = _verdict_exit_code(attempt.verdict.kind, trajectory)
     if code != SUCCESS and attempt.agent_stopped.reason != "finished" and trajectory.replies():

@@ -174,6 +174,11 @@ def _was_sent_back(trajectory: Trajectory) -> bool:
     return False
 
 
+def is_being_written(log: Path) -> bool:
+    """Returns True if a process on this machine works on the run with this log."""
+    return log.is_file() and log.stat().st_ino in _locked_inodes()
+
+
 def _locked_inodes() -> Iterator[int]:
     """Yields the inodes of the files that are locked. Yields nothing if the operating system does not list
     locks.

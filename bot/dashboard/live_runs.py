@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from patchwright.bot.dashboard.log_reader import LogReader, remaining_after
 from patchwright.bot.errors import QueueDown
+from patchwright.bot.run_summary import RunSummary, summarize_log
 from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import RunStarted, ToolResult, Trajectory
@@ -53,6 +54,8 @@ class RunPageView:
     """True if the page shows only the start of the log, because the log is too long."""
     continued_in: RunId | None
     """The earlier run that this job resumed; its log contains the steps. None if the job did not resume a run."""
+    summary: RunSummary | None
+    """The summary of the log, which may be newer than the summary in the index. None if the log has no start."""
 
 
 class LiveRuns:
@@ -108,7 +111,13 @@ class LiveRuns:
                 render_fragments, run, trajectory, subagents.get, is_live=not is_over
             )
         continued_in = trajectory.run_resumed.run if trajectory.run_resumed else None
-        return RunPageView(fragments, len(trajectory) - 1, is_over, remaining_bytes < 0, continued_in)
+        summary = None
+        if trajectory.run_started is not None:
+            job = trajectory.run_started.job.model_copy(update={"id": run})
+            summary = summarize_log(job, trajectory, is_running=not is_over)
+        return RunPageView(
+            fragments, len(trajectory) - 1, is_over, remaining_bytes < 0, continued_in, summary
+        )
 
     async def read_start(self, run: RunId) -> RunStarted | None:
         """Returns the start event of a run, or None if its log is gone."""

@@ -69,12 +69,11 @@ class LogReader:
 
     async def size(self, run: RunId) -> int:
         """Returns a number that changes when the log grows; 0 if there is no log. Raises QueueDown."""
-        if length := await self.streams.count_lines(run):
-            return length
         path = self._path(run)
         if path is None:
             return 0
-        return path.stat().st_size if path.is_file() else int(self._archive is not None)
+        bytes_on_disk = path.stat().st_size if path.is_file() else 0
+        return await self.streams.count_lines(run) + bytes_on_disk or int(self._archive is not None)
 
     async def read(self, run: RunId) -> LoadedLog:
         """Reads a run's log and the logs of its subagents. The result is empty if the run has no log. Raises
@@ -140,14 +139,17 @@ class LogReader:
             return Trajectory()
 
     async def _iter_lines(self, run: RunId) -> AsyncIterator[tuple[bytes, bytes]]:
-        in_redis = False
+        position, last_line, count, size = FIRST_ID, b"", 0, 0
         async for position, line in self.streams.read_lines(run):
-            in_redis = True
+            last_line, count, size = line, count + 1, size + len(line) + 1
             yield position, line
         path = self._path(run)
-        if not in_redis and path is not None and path.is_file():
-            for line in await asyncio.to_thread(lambda: list(_read_bounded_lines(path))):
-                yield FIRST_ID, line
+        # The file has more lines if `patchwright resolve --continue` ran while the server was down.
+        if path is not None and path.is_file() and path.stat().st_size > size:
+            lines = await asyncio.to_thread(lambda: list(_read_bounded_lines(path)))
+            if count == 0 or lines[count - 1 : count] == [last_line + b"\n"]:
+                for line in lines[count:]:
+                    yield position, line
 
     def _path(self, run: RunId) -> Path | None:
         try:

@@ -59,16 +59,23 @@ async def show_run(request: Request, deps: DashboardDependencies, session: Sessi
     """Shows one run."""
     summary, level = await _load_run(request, deps, session)
     view = await deps.live_runs.get_view(summary.run)
+    if view.is_over and view.summary is not None and view.summary.seconds > summary.seconds:
+        # `patchwright resolve --continue` worked on this run while the server was down.
+        summary = view.summary
+        await deps.runs.put(summary)
+    record = await deps.queue.get_record(summary.run)
+    is_outside_queue = not view.is_over and (record is None or record.state == "completed")
     requested = request.query_params.get("requested")
     is_stop_requested = requested == "stop" or not await deps.queue.should_continue(summary.run)
-    is_stopping = is_stop_requested and not view.is_over
+    is_stopping = is_stop_requested and not view.is_over and not is_outside_queue
     page = views.render_run(
         page_context(request),
         summary,
         view,
-        may_stop=level == "write" and not view.is_over and not is_stopping,
+        may_stop=level == "write" and not view.is_over and not is_stopping and not is_outside_queue,
         may_retry=level == "write" and view.is_over,
         is_stopping=is_stopping,
+        is_outside_queue=is_outside_queue,
         is_retry_requested=requested == "retry",
         nonce=secrets.token_hex(6),
         shown_at=datetime.now(UTC),

@@ -82,6 +82,7 @@ def render_run(
     may_stop: bool,
     may_retry: bool,
     is_stopping: bool,
+    is_outside_queue: bool,
     is_retry_requested: bool,
     nonce: str,
     shown_at: datetime,
@@ -89,6 +90,7 @@ def render_run(
     """Renders the page of one run.
 
     `nonce` is different on every page, so that pressing a button twice sends only one command.
+    `is_outside_queue` means that a process on the server's machine works on the run, but no worker.
     """
     return render_page(
         "run",
@@ -103,6 +105,7 @@ def render_run(
         may_stop=may_stop,
         may_retry=may_retry,
         is_stopping=is_stopping,
+        is_outside_queue=is_outside_queue,
         is_retry_requested=is_retry_requested,
         nonce=nonce,
         shown_at=shown_at,

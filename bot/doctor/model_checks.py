@@ -22,7 +22,10 @@ def build_checks(settings: Settings) -> list[DoctorCheck]:
 async def _report_no_model() -> list[CheckResult]:
     return [
         failed(
-            NAME, "no model is configured", "Set PATCHWRIGHT_MODEL, for example to anthropic/claude-sonnet-5."
+            NAME,
+            "no model is configured",
+            "For a server, start patchwright serve and choose the model in the browser. "
+            "For the command line, set PATCHWRIGHT_MODEL, for example to anthropic/claude-sonnet-5.",
         )
     ]
 

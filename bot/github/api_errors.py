@@ -1,5 +1,7 @@
 """Maps GitHub's error responses to the resolver's errors."""
 
+import os
+import re
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -35,6 +37,20 @@ def error_from_response(response: httpx.Response, operation: str) -> ForgeError:
             return ForgeUnavailable(error)
         case _:
             return UnprocessableRequest(error)
+
+
+def describe_connection_error(error: BaseException) -> str:
+    """Returns why no response arrived, such as `connection refused`, without error numbers."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(cause, OSError) and cause.errno:
+            # A negative number is an error of the name service. Its text is only in `strerror`.
+            reason = os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
+            return reason[:1].lower() + reason[1:]
+        cause = cause.__cause__ or cause.__context__
+    return re.sub(r"\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
 
 
 def _error_message(response: httpx.Response) -> str:

@@ -18,7 +18,7 @@ from githubkit.exception import RateLimitExceeded, RequestError, RequestFailed
 from pydantic import SecretStr, TypeAdapter, ValidationError, WrapValidator
 
 from patchwright.bot.errors import ForgeUnavailable
-from patchwright.bot.github.api_errors import error_from_response
+from patchwright.bot.github.api_errors import describe_connection_error, error_from_response
 from patchwright.bot.github.valid_entries import drop_invalid_entries
 from patchwright.resolver.errors import ForgeError, NotFound, RateLimited, SettingsError
 
@@ -132,7 +132,7 @@ def _translate_errors(operation: str) -> Iterator[None]:
                 "GitHub's certificate is not trusted. Set PATCHWRIGHT_CA_BUNDLE to its CA file."
             ) from exc
         raise ForgeUnavailable(
-            f"no response from GitHub: {operation}: {str(exc.exc) or type(exc.exc).__name__}"
+            f"no response from GitHub: {operation}: {describe_connection_error(exc.exc)}"
         ) from exc
 
 

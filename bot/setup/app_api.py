@@ -12,7 +12,7 @@ import jwt
 from pydantic import Field, TypeAdapter, ValidationError
 
 from patchwright.bot.errors import ForgeUnavailable
-from patchwright.bot.github.api_errors import error_from_response
+from patchwright.bot.github.api_errors import describe_connection_error, error_from_response
 from patchwright.bot.github.schemas import GitHubResponse
 from patchwright.bot.github.tls import create_ssl_context
 from patchwright.bot.setup.credential_store import GitHubServer, RegisteredApp
@@ -211,7 +211,7 @@ async def send_request(
                 if len(body) > MAX_RESPONSE_BYTES:
                     raise ForgeUnavailable("the response is too large to come from GitHub")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
-        reason = str(exc) or type(exc).__name__
+        reason = describe_connection_error(exc)
         raise ForgeUnavailable(f"no response from {urlsplit(url).netloc} ({reason})") from exc
     kept_headers = {name: value for name, value in response.headers.items() if name in ("date", "link")}
     complete = httpx.Response(response.status_code, content=body, headers=kept_headers)

@@ -17,6 +17,7 @@ TEXT_TOOLS_ERROR = (
     "it calls tools only as text. Set PATCHWRIGHT_TOOL_CALLING=text in the server's environment, restart the "
     "server, and test again."
 )
+_MISSING_KEY = re.compile(r"(\w+) is not set\. Set it to your API key for ")
 # Maps environment variables to fields of the form. The command's error messages name environment variables,
 # but the person sees the form.
 _FIELD_LABELS = {"model": "the model name", "model_base_url": "the base URL", "model_api_key": "the API key"}
@@ -60,6 +61,11 @@ async def probe_model(
     if process.returncode == 0:
         return ModelProbeResult(has_known_price=_has_price(output))
     error, is_access_denied = _parse_failure(output)
+    if missing := _MISSING_KEY.match(error):
+        error = (
+            f"Enter the API key: the field is empty, and the server's environment has no {missing[1]}. "
+            "If your own endpoint needs no key, enter any text."
+        )
     for key, label in _FIELD_LABELS.items():
         error = re.sub(rf"\b{environment_variable(key)}\b", label, error)
     if model.model_api_key:  # a provider's error message may contain the rejected key

@@ -21,8 +21,10 @@ from patchwright.resolver.actions import PlanItem
 from patchwright.resolver.activity.finish_checks import latest_plan
 from patchwright.resolver.cost import format_usd
 from patchwright.resolver.descriptions import describe_action, name_thread
+from patchwright.resolver.domain import Usage
 from patchwright.resolver.events import Entry, Message, Trajectory
 from patchwright.resolver.rendering import filters
+from patchwright.resolver.run_limits import usage_since_resume
 from patchwright.resolver.run_log import Listener
 
 # Time between two updates of the frame. Each shows the new time and follows the window size.
@@ -58,17 +60,23 @@ async def open_display(
         return
     style = detect_style(stream, environ)
     if not can_redraw(stream, environ):
-        steps = len(earlier.replies())
         yield ProgressPrinter(
             lambda line: print(line, file=stream, flush=True),
             style=style,
             verbose=verbose,
-            earlier_steps=steps,
+            earlier=_printed_usage(earlier),
         )
         return
     display = LiveDisplay(stream, style, verbose=verbose, earlier=earlier)
     async with display.session():
         yield display
+
+
+def _printed_usage(earlier: Trajectory) -> Usage:
+    """Returns the usage before the run was resumed. Its steps are the agent's own, because only these have
+    numbers.
+    """
+    return earlier.usage().model_copy(update={"steps": len(earlier.replies())})
 
 
 class LiveDisplay:
@@ -82,6 +90,9 @@ class LiveDisplay:
         self._stream = stream
         self._style = style
         self._trajectory = earlier
+        self._earlier_seconds = earlier.usage().seconds
+        self._has_started = False
+        """True after the first new entry. Before it, the earlier entries say nothing about the current activity."""
         self._startup_status = "starting"
         self._started_at = datetime.now(UTC)
         self._last_frame = ""
@@ -89,19 +100,19 @@ class LiveDisplay:
         self._size = terminal_size(stream)
         self._lock = threading.RLock()  # needed because libraries log from threads of their own
         self._owner: asyncio.Task[object] | None = None
-        steps = len(earlier.replies())
         self._printer = ProgressPrinter(
             self._write_above,
             self._size.columns,
             style,
             verbose=verbose,
             show_plan=False,
-            earlier_steps=steps,
+            earlier=_printed_usage(earlier),
         )
 
     def __call__(self, entry: Entry) -> None:
         with self._lock:
             self._trajectory = self._trajectory.with_entry(entry)
+            self._has_started = True
             self._printer(entry)
             self._draw()
 
@@ -193,12 +204,12 @@ class LiveDisplay:
     def _frame_lines(self, size: os.terminal_size) -> list[str]:
         now = datetime.now(UTC)
         stopping = self._owner is not None and self._owner.cancelling() > 0
-        since = self._trajectory.entries[-1].timestamp if self._trajectory.entries else self._started_at
+        since = self._trajectory.entries[-1].timestamp if self._has_started else self._started_at
         activity = (
             "stopping"
             if stopping
             else current_activity(self._trajectory)
-            if self._trajectory.entries
+            if self._has_started
             else self._startup_status
         )
         return render_frame(
@@ -206,8 +217,8 @@ class LiveDisplay:
         )
 
     def _elapsed(self, now: datetime) -> float:
-        if not self._trajectory.entries:
-            return (now - self._started_at).total_seconds()
+        if not self._has_started:
+            return self._earlier_seconds + (now - self._started_at).total_seconds()
         return (
             self._trajectory.usage().seconds + (now - self._trajectory.entries[-1].timestamp).total_seconds()
         )
@@ -293,7 +304,7 @@ def _plan_lines(items: tuple[PlanItem, ...], max_lines: int, width: int, style: 
 
 def _status_items(trajectory: Trajectory, elapsed_seconds: float) -> Iterator[str]:
     """Yields the items of the status line, starting with the most important one."""
-    usage, limits = trajectory.usage(), trajectory.run_configured
+    usage, limits = usage_since_resume(trajectory), trajectory.run_configured
     yield _duration_text(elapsed_seconds)
     if not trajectory.entries:
         return

@@ -8,8 +8,15 @@ from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.bot.terminal.style import NO_COLOR, Style
 from patchwright.resolver.actions import Action, Plan
 from patchwright.resolver.agent.messages import render_observation
-from patchwright.resolver.descriptions import clip_line, describe_action, describe_observation, name_thread
-from patchwright.resolver.domain import Verdict
+from patchwright.resolver.descriptions import (
+    LOST_WITH_SANDBOX,
+    NEW_SANDBOX,
+    clip_line,
+    describe_action,
+    describe_observation,
+    name_thread,
+)
+from patchwright.resolver.domain import Usage, Verdict
 from patchwright.resolver.events import (
     AgentStopped,
     Entry,
@@ -28,6 +35,9 @@ from patchwright.runtime.egress_policy import DENIAL_MESSAGES
 MIN_WIDTH = 30  # Minimum width in cells. A terminal that is narrower wraps the lines itself.
 
 
+NO_USAGE = Usage()
+
+
 CHECKBOXES = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
 
 
@@ -38,7 +48,9 @@ MAX_HOSTS = 5  # Only this many denied hosts are printed. The log contains all o
 
 
 class ProgressPrinter:
-    """Prints the entries of a run as lines. Each line starts with the seconds since the start of the run."""
+    """Prints the entries of a run as lines. Each line starts with the seconds of work since the start of the
+    run.
+    """
 
     def __init__(
         self,
@@ -48,20 +60,23 @@ class ProgressPrinter:
         *,
         verbose: bool = False,
         show_plan: bool = True,
-        earlier_steps: int = 0,
+        earlier: Usage = NO_USAGE,
     ) -> None:
         """Stores the options.
 
         `width` is the number of cells per line. With `verbose`, reasoning, commands and output are printed in
-        full. `show_plan` is False if the plan is shown elsewhere. `earlier_steps` is the number of model
-        replies before the run was resumed.
+        full. `show_plan` is False if the plan is shown elsewhere. `earlier` is the usage before the run was
+        resumed.
         """
         self._write = write
         self._style = style
         self._verbose = verbose
         self._show_plan = show_plan
         self._started_at: Any = None
-        self._steps = earlier_steps
+        self._earlier_seconds = earlier.seconds
+        self._steps = earlier.steps
+        self._unprinted_number = ""
+        """The number of a step without text. The line of the step's first result shows it."""
         self._pending_calls: dict[str, str] = {}
         self.resize(width)
 
@@ -72,7 +87,8 @@ class ProgressPrinter:
 
     def __call__(self, entry: Entry) -> None:
         self._started_at = self._started_at or entry.timestamp
-        time = self._style.dim(f"{(entry.timestamp - self._started_at).total_seconds():6.1f} s")
+        seconds = self._earlier_seconds + (entry.timestamp - self._started_at).total_seconds()
+        time = self._style.dim(f"{seconds:6.1f} s")
         for line in self._entry_lines(entry):
             for part in self._wrap_line(line):
                 self._write(f"{time}  {self._color_line(entry.event, strip_control_chars(part))}")
@@ -116,6 +132,8 @@ class ProgressPrinter:
                 return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
             case Message(source="initial_prompt"):
                 return ["prompt sent to the agent"]
+            case Message(new_sandbox=True):
+                return textwrap.wrap(f"{NEW_SANDBOX[0].lower()}{NEW_SANDBOX[1:]}; {LOST_WITH_SANDBOX}", width)
             case Message(source="resume", trigger_id=str()):
                 return ["run resumed; its limits start over"]
             case Message(source="comment"):
@@ -130,13 +148,15 @@ class ProgressPrinter:
                 return self._reply_lines(event)
             case ToolResult(call_id=call, observation=observation):
                 request = self._pending_calls.get(call, "the pending call")
+                mark, self._unprinted_number = f"{self._unprinted_number:>4} ", ""
                 if self._verbose:
+                    first, *more = request.split("\n")
                     output = (f"       {line}" for line in render_observation(observation).split("\n"))
-                    return [*(f"     {line}" for line in request.split("\n")), *output]
+                    return [f"{mark}{first}", *(f"     {line}" for line in more), *output]
                 answer = f"→ {describe_observation(observation)}"
                 if len(request) + len(answer) <= width - 7:
-                    return [f"     {request}  {answer}"]
-                return [f"     {clip_line(request, width - 5)}", f"       {clip_line(answer, width - 7)}"]
+                    return [f"{mark}{request}  {answer}"]
+                return [f"{mark}{clip_line(request, width - 5)}", f"       {clip_line(answer, width - 7)}"]
             case AgentStopped(reason="input_required", detail=question):
                 return ["the agent asks:", *textwrap.wrap(question, width)]
             case AgentStopped(reason=reason, detail=detail):
@@ -161,6 +181,7 @@ class ProgressPrinter:
         plans = (
             [call.action for call in event.calls if isinstance(call.action, Plan)] if self._show_plan else []
         )
+        self._unprinted_number = "" if lines else f"{self._steps}."
         numbered = zip((f"{self._steps}.", *("" for _ in lines)), lines, strict=False)
         return [
             *(f"{mark:>4} {line}" for mark, line in numbered),

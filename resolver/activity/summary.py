@@ -3,11 +3,11 @@
 from decimal import Decimal
 from typing import Literal
 
-from patchwright.resolver.actions import AnyObservation, Finish, PlanItem, SubagentResult
+from patchwright.resolver.actions import Finish, PlanItem, SubagentResult
 from patchwright.resolver.activity.finish_checks import has_reproduced, last_finish, latest_plan
 from patchwright.resolver.descriptions import describe_action, describe_observation
 from patchwright.resolver.domain import JobId, Usage
-from patchwright.resolver.events import ModelReply, ToolCall, ToolResult, Trajectory
+from patchwright.resolver.events import Message, ModelReply, ToolResult, Trajectory
 from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured, SubagentSpawned
 from patchwright.resolver.run_task import get_options
 from patchwright.resolver.settings.server_settings import ServerSettings
@@ -22,6 +22,8 @@ class StepSummary(FrozenModel):
     """Number of the reply that contains the call. The first reply is 1."""
     action: str
     result: str
+    is_first_in_new_sandbox: bool = False
+    """True if the run continued in a new sandbox before this call."""
 
 
 class BrowsingTask(FrozenModel):
@@ -139,12 +141,20 @@ def list_steps(trajectory: Trajectory) -> list[StepSummary]:
     """Returns a summary of each call of a run and its result, in order."""
     results = {event.call_id: event.observation for event in trajectory if isinstance(event, ToolResult)}
     steps: list[StepSummary] = []
-    for number, reply in enumerate((e for e in trajectory if isinstance(e, ModelReply)), start=1):
-        steps.extend(_summarize_step(number, call, results.get(call.id)) for call in reply.calls)
+    number, is_new_sandbox = 0, False
+    for event in trajectory:
+        if isinstance(event, Message):
+            is_new_sandbox = is_new_sandbox or event.new_sandbox
+        if isinstance(event, ModelReply):
+            number += 1
+            for call in event.calls:
+                steps.append(
+                    StepSummary(
+                        number=number,
+                        action=describe_action(call.action),
+                        result=describe_observation(results.get(call.id)),
+                        is_first_in_new_sandbox=is_new_sandbox,
+                    )
+                )
+                is_new_sandbox = False
     return steps
-
-
-def _summarize_step(number: int, call: ToolCall, observation: AnyObservation | None) -> StepSummary:
-    return StepSummary(
-        number=number, action=describe_action(call.action), result=describe_observation(observation)
-    )

@@ -151,7 +151,7 @@ class Agent:
             if self.is_same_sandbox
             else prompt_texts.render_new_sandbox(self.scratch, self.sandbox_loss_reason)
         )
-        await log.append(Message(text=text, source="resume"))
+        await log.append(Message(text=text, source="resume", new_sandbox=not self.is_same_sandbox))
         calls = _execution_order(trajectory.pending_calls())
         repeatable = [
             call for call in calls if self.is_same_sandbox and isinstance(call.action, RECOVERABLE_ACTIONS)

@@ -24,7 +24,7 @@ MESSAGE_TITLES = {
     "initial_prompt": "The agent received its initial prompt",
     "program": "Patchwright reminded the agent",
     "comment": "Someone commented",
-    "resume": "The run resumed in a new sandbox",
+    "resume": "The run continued",
     "nudge": "The agent was warned that it seems stuck",
     "planning": "The agent was asked to review its plan",
     "baseline": "The agent received the test results of the base commit",

@@ -12,20 +12,12 @@ from datetime import UTC
 from patchwright.resolver.actions import Finish, Plan
 from patchwright.resolver.activity.finish_checks import last_finish
 from patchwright.resolver.descriptions import clip_line, name_thread
-from patchwright.resolver.domain import (
-    InputRequired,
-    Published,
-    Rejected,
-    Reported,
-    RunId,
-    TestRun,
-    Usage,
-    Verdict,
-)
+from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported, RunId, Usage, Verdict
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.masking import mask_trajectory
 from patchwright.resolver.rendering import filters, jinja_templates
 from patchwright.resolver.run_events import RunConfigured
+from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.viewer.blocks import (
     ChecklistBlock,
@@ -103,9 +95,11 @@ class RunView:
     items: tuple[TimelineItem, ...]
 
 
-def render_run_html(run: RunId, trajectory: Trajectory, read_run: RunReader, secrets: Secrets) -> str:
+def render_run_html(
+    run: RunId, trajectory: Trajectory, read_run: RunReader, secrets: Secrets, *, is_over: bool = False
+) -> str:
     """Returns the HTML file, at most MAX_FILE_BYTES of UTF-8. `read_run` returns the logs of subagents, which
-    may contain secrets.
+    may contain secrets. `is_over` means that no process works on the run.
     """
     masked = mask_trajectory(trajectory, secrets)
     logs: dict[RunId, Trajectory | None] = {}
@@ -120,20 +114,18 @@ def render_run_html(run: RunId, trajectory: Trajectory, read_run: RunReader, sec
     for limit, max_items in FILE_LIMITS:
         images = ImageCollection()
         items = build_timeline(masked, read_masked, images, limit, max_items)
-        if (limit, max_items) != FILE_LIMITS[-1] and sum(
-            map(_count_characters, _flatten(items))
-        ) > MAX_FILE_BYTES:
+        characters = sum(map(_count_characters, _flatten(items)))
+        if (limit, max_items) != FILE_LIMITS[-1] and characters > MAX_FILE_BYTES:
             continue
-        page = _render_file(_build_view(RunId(secrets.mask(run)), masked, items, limit), images)
+        view = _build_view(RunId(secrets.mask(run)), masked, items, limit, is_over=is_over)
+        page = _render_file(view, images)
         if len(page.encode()) <= MAX_FILE_BYTES:
             break
     return page
 
 
 def _count_characters(item: TimelineItem) -> int:
-    """Returns the number of characters in an item's texts. The item's size in the file is at least this
-    number.
-    """
+    """Returns the number of characters in an item's texts, which its size in the file exceeds."""
     return sum(len(block.text) for block in item.blocks if isinstance(block, TextBlock))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from patchwright.resolver.agent.messages import get_images
-from patchwright.resolver.descriptions import clip_line
+from patchwright.resolver.descriptions import LOST_WITH_SANDBOX, NEW_SANDBOX, clip_line
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import (
     AgentStopped,
@@ -287,6 +287,9 @@ class _TimelineBuilder:
                 return TimelineItem(id, "program", seconds, format_setup_title(event),
                             is_failure=failed, details=duration,
                             blocks=self._build_setup_blocks(event))  # fmt: skip
+            case Message(text=text, new_sandbox=True):
+                block = build_text_block("", text, limit, is_folded=True)
+                return TimelineItem(id, "program", seconds, NEW_SANDBOX, LOST_WITH_SANDBOX, blocks=(block,))
             case Message(text=text, source="resume", trigger_id=str()):
                 return TimelineItem(
                     id,

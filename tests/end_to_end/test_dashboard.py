@@ -74,3 +74,29 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
     }
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     assert len(scenario.repo.pulls) == 1
+
+
+@pytest.mark.slow
+async def test_a_stopped_run_continues_on_the_command_line_and_is_shown(scenario: Scenario) -> None:
+    requested = asyncio.Event()
+    await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
+    scenario.environment["PATCHWRIGHT_OPERATOR_TOKEN"] = OPERATOR
+    async with (
+        scenario.serve() as served,
+        httpx.AsyncClient(
+            base_url=served.webhook.removesuffix("/webhook"), trust_env=False, timeout=30
+        ) as browser,
+    ):
+        assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
+        await wait_until_requested(scenario, served, requested)
+        (run,) = await wait_for_runs(browser, "running", 1)
+        await press(browser, run, "stop")
+        await wait_for_runs(browser, "stopped", 1)
+        (scenario.data / "again").touch()
+        code, _, error = await scenario.command("resolve", "--continue", run)
+        assert code == 0, error
+        assert await wait_for_runs(browser, "published", 1) == [run]
+        page = (await browser.get(f"/runs/{run}")).text
+    assert "Pull request #2 is open." in page and "Stop requested" not in page
+    assert "The run continued in a new sandbox" in page
+    assert "- The run continued in a new sandbox." in scenario.repo.pulls[0].body

@@ -67,7 +67,11 @@ async def test_a_run_is_displayed_stopped_and_continued(
         await screen.until(r"> waiting for|> \$")
         await screen.until(lambda _: process.poll() is not None)
         assert process.returncode == 0, "\n".join(screen.scrolled)
-        assert "verdict: fixed." in "\n".join(screen.scrolled) and "+    return a + b" in screen.scrolled
+        text = "\n".join(screen.scrolled)
+        assert "verdict: fixed." in text and "+    return a + b" in screen.scrolled
+        assert f"To write this patch to a file: patchwright resolve --continue {run}" in text.replace(
+            "\n", ""
+        )
 
 
 @pytest.mark.slow

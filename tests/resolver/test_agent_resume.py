@@ -66,6 +66,7 @@ async def test_a_canceled_call_is_lost_and_not_run_twice(log: FileRunLog) -> Non
             "[not done: lost]\n" + prompt_texts.render_lost_call(is_saved=False)
         )
     assert resumed == UserMessage(text=prompt_texts.render_new_sandbox("/tmp/scratch"))
+    assert [event.new_sandbox for event in log.trajectory if isinstance(event, Message)][-1]
     assert count_lost_calls(log.trajectory) == 2
 
 
@@ -104,6 +105,7 @@ async def test_an_adopted_sandbox_answers_the_interrupted_calls(log: FileRunLog)
     heir = make_agent(ScriptedModel([FINISH]), heirs)
     heir.is_same_sandbox = True
     await heir.run(log)
+    assert not any(event.new_sandbox for event in log.trajectory if isinstance(event, Message))
     calls = log.trajectory.replies()[0].calls
     assert named == [
         (tool_call.id, tool_call.action) for tool_call in calls if not isinstance(tool_call.action, Think)

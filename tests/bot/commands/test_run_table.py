@@ -1,11 +1,15 @@
 """The state of a run in the list of runs."""
 
+from pathlib import Path
+
 import pytest
 
 from patchwright.bot.commands.run_table import _state_of_log
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.events import Event, Message, VerificationCompleted
-from tests.resolver.sample_runs import run_of, started
+from patchwright.resolver.run_log import FileRunLog
+from tests.bot.commands.test_inspect_commands import patchwright, store_log
+from tests.resolver.sample_runs import RUN, run_of, started
 
 VERDICT = VerificationCompleted(verdict=Verdict(kind="unproven"))
 SENT_BACK = Message(text="No test shows the fix.", source="verification")
@@ -22,3 +26,14 @@ SENT_BACK = Message(text="No test shows the fix.", source="verification")
 )
 def test_a_run_that_continues_after_its_verdict_is_not_completed(events: list[Event], state: str) -> None:
     assert _state_of_log(run_of(started(), *events)) == state
+
+
+def test_a_view_says_whether_a_run_without_an_end_is_in_progress(tmp_path: Path) -> None:
+    store_log(tmp_path, RUN, run_of(started()))
+    file = tmp_path / "runs" / RUN / "view.html"
+    patchwright(tmp_path, "view", RUN)
+    assert "The run stopped before it finished." in file.read_text()
+    log = FileRunLog(file.parent / "events.jsonl")  # holds the lock, as a process that works on the run
+    patchwright(tmp_path, "view", RUN)
+    log.close()
+    assert "The run is in progress." in file.read_text()

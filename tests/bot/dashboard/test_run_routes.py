@@ -1,12 +1,19 @@
 """The list of runs and the page of a run."""
 
+import asyncio
 from typing import get_args
 
 import pytest
 
+from patchwright.bot.commands.server_logs import share_with_server
 from patchwright.bot.faults import Fault
 from patchwright.bot.jobs import Failed
+from patchwright.bot.redis.shared_run_log import SharedLogStore
+from patchwright.bot.run_summary import summarize_log
+from patchwright.bot.status_comment import null_reporter
 from patchwright.resolver.domain import RunId
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.settings.settings import Settings
 from tests.bot.dashboard.conftest import DashboardServer
 from tests.resolver.sample_runs import full_run, started
 
@@ -63,3 +70,63 @@ async def test_a_run_that_is_being_stopped_has_no_stop_button(server: DashboardS
         page = (await browser.get("/runs/acme-calc-1-live")).text
         assert ('class="mark stopping">stopping<' in page, "Stop this run" in page) == (True, False)
         assert "Stop requested." in page
+
+
+async def test_a_run_that_continued_on_the_command_line_is_shown_live(server: DashboardServer) -> None:
+    first, *rest = list(full_run())
+    browser, logs = await server.operator(), FileLogStore(server.data / "runs")
+    job, settings = server.job("acme-calc-1-cli"), Settings(data=server.data)
+    shared = SharedLogStore(logs, server.redis)
+    async with shared.open(job.id) as log:
+        await log.append(first)
+        await server.runs.put(summarize_log(job, log.trajectory, is_running=False))
+    await shared.close()
+    page = (await browser.get(f"/runs/{job.id}")).text
+    assert ('class="mark stopped">stopped<' in page, "Retry starts a new run" in page) == (True, True)
+
+    sharing = share_with_server(job, settings, logs, null_reporter, print)
+    async with sharing as (continued, reporter), continued.open(job.id) as work:
+        async with reporter(job, work):
+            await work.append(rest[0])
+            page = (await browser.get(f"/runs/{job.id}")).text
+            assert 'class="mark running">running<' in page and "Settings of the run" in page
+            assert "patchwright resolve --continue</code> is working on this run" in page
+            assert "Stop this run" not in page
+            for event in rest[1:-1]:
+                await work.append(event)
+        await work.append(rest[-1])  # the outcome is logged after the reporter has ended
+    page = (await browser.get(f"/runs/{job.id}")).text
+    assert 'class="mark published">published<' in page and "The job completed: published" in page
+    listed = await server.runs.get(job.id)
+    assert listed is not None and (listed.state, listed.verdict) == ("published", "fixed")
+
+
+async def test_a_run_that_continued_without_the_server_is_shown_later(server: DashboardServer) -> None:
+    first, *rest = list(full_run())
+    browser, logs, job = (
+        await server.operator(),
+        FileLogStore(server.data / "runs"),
+        server.job("acme-calc-2"),
+    )
+    shared = SharedLogStore(logs, server.redis)
+    async with shared.open(job.id) as log:
+        await log.append(first)
+        await server.runs.put(summarize_log(job, log.trajectory, is_running=False))
+    await shared.close()
+    assert "The job completed" not in (await browser.get(f"/runs/{job.id}")).text
+    async with logs.open(job.id) as local:
+        await asyncio.sleep(0.1)  # the summary counts tenths of a second
+        for event in rest:
+            await local.append(event)
+    page = (await browser.get(f"/runs/{job.id}")).text
+    assert 'class="mark published">published<' in page and "The job completed: published" in page
+    assert 'class="mark published">published<' in (await browser.get("/")).text
+
+
+async def test_a_run_of_the_command_line_alone_is_not_shared(server: DashboardServer) -> None:
+    logs, job = FileLogStore(server.data / "runs"), server.job("only-here")
+    async with share_with_server(job, Settings(data=server.data), logs, null_reporter, print) as (
+        own,
+        reporter,
+    ):
+        assert own is logs and reporter is null_reporter

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.composition import sandbox_factory
-from patchwright.bot.doctor import docker_checks, host_checks, redis_checks
+from patchwright.bot.doctor import docker_checks, host_checks, model_checks, redis_checks
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, ok
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.setup import credential_store
@@ -72,6 +72,11 @@ def test_low_disk_space_and_memory_are_reported(tmp_path: Path) -> None:
     )
     many_jobs = Settings(data=tmp_path, max_concurrent_jobs=64, memory_mb=1 << 20, min_free_disk_mb=0)
     assert host_checks.check_memory(many_jobs)[0].state == "warning"
+
+
+async def test_a_missing_model_leads_to_the_setup_in_the_browser(tmp_path: Path) -> None:
+    result = await find_result(model_checks.build_checks(Settings(data=tmp_path)), "model", "failed")
+    assert result.fix.startswith("For a server, start patchwright serve and choose the model in the browser.")
 
 
 async def test_an_unreachable_redis_is_reported(tmp_path: Path) -> None:

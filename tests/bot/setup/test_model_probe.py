@@ -26,6 +26,11 @@ KEY = "sk-typed-into-a-field"
             "no reply within 60 s (PATCHWRIGHT_MODEL_TIMEOUT)",
             "no reply within 60 s (PATCHWRIGHT_MODEL_TIMEOUT)",
         ),
+        (
+            "OPENAI_API_KEY is not set. Set it to your API key for openai/any, or set PATCHWRIGHT_MODEL_API_KEY.",
+            "Enter the API key: the field is empty, and the server's environment has no OPENAI_API_KEY. "
+            "If your own endpoint needs no key, enter any text.",
+        ),
         (f"wrong key {KEY}", "wrong key ..."),
         ("x" * (MAX_ERROR_LENGTH - 5) + KEY, "x" * (MAX_ERROR_LENGTH - 5) + "..."),
     ],

@@ -11,16 +11,18 @@ from pathlib import Path
 import httpx
 import pytest
 
+from patchwright.bot.dashboard.views import PageContext
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.leader_lease import PollFailure
 from patchwright.bot.run_summary import RunState, RunSummary
 from patchwright.bot.setup.credential_store import GitHubServer, RegisteredApp
 from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.setup_code import SetupSession
+from patchwright.bot.setup.setup_views import SetupStep, render_welcome_page
 from patchwright.bot.setup.welcome import PATH, WelcomePage, create_welcome_apps, find_first_run
 from patchwright.bot.setup.wizard import SESSION_COOKIE
 from patchwright.bot.web.server import RedisStores
-from patchwright.demo.github import FakeGitHub
+from patchwright.demo.github.fake_github import FakeGitHub
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.jobs import job
@@ -154,3 +156,14 @@ async def test_a_queued_first_run_is_shown(short_tmp: Path) -> None:
         "Label the first issue in progress The first run is queued and starts when a worker is ready."
         in labeled
     )
+
+
+def test_an_unreachable_webhook_leads_to_polling(tmp_path: Path) -> None:
+    steps = (
+        SetupStep("install", is_done=True, detail="acme"),
+        SetupStep("webhook", is_done=False, detail="https://here.test/webhook"),
+        SetupStep("worker", is_done=True, detail="1 worker is ready"),
+        SetupStep("first_issue", is_done=False, detail="fix-me"),
+    )
+    page = render_welcome_page(PageContext("", None), steps, Settings(data=tmp_path))
+    assert "restart the server with patchwright serve --poll." in visible_text(page)

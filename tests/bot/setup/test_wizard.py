@@ -205,6 +205,11 @@ async def test_a_rejected_key_must_be_corrected(server: UnconfiguredServer) -> N
             "openai/scripted rejects the API key (401): check the API key, or the provider's own variable."
         )
         assert ("Use it anyway" in rejected.text, "sk-wrong" in rejected.text) == (False, False)
+        assert "Enter the key again." in rejected.text
+        first = (await http.get("/setup")).text
+        assert ("Enter the key again." in first, "saved encrypted in" in first) == (False, True)
+        empty = await http.post("/setup/model", data={"model": "anthropic/claude-sonnet-5"})
+        assert "Enter the API key: the field is empty, and" in html.unescape(parse_alert(empty))
         anyway = await http.post("/setup/model", data={"anyway": "yes"})
         assert (anyway.status_code, "Enter a model name" in parse_alert(anyway)) == (400, True)
 
@@ -256,6 +261,7 @@ async def test_an_address_that_cannot_work_is_reported_before_the_app_is_created
         assert response.status_code == 502
         assert parse_alert(response).startswith("This server cannot reach GitHub at this URL.")
         assert "No response from github.invalid (" in parse_alert(response)
+        assert "[Errno" not in parse_alert(response)
         typed = await http.post("/setup/app", data=WEBHOOK | {"server_url": "github.com"})
         assert "Enter it with https:// or http://, such as https://github.com." in parse_alert(typed)
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,10 +12,11 @@ from typing import TextIO
 
 import pytest
 
-from patchwright.bot.terminal.live_display import open_display
+from patchwright.bot.terminal.live_display import EMPTY_TRAJECTORY, open_display
 from patchwright.bot.terminal.style import detect_style, display_width, truncate
 from patchwright.resolver.actions import Plan, PlanItem
-from patchwright.resolver.events import AgentStopped, Entry, Event, Message
+from patchwright.resolver.domain import JobId
+from patchwright.resolver.events import AgentStopped, Entry, Event, Message, Trajectory
 from patchwright.resolver.run_events import BaselinePending
 from patchwright.resolver.run_log import Listener
 from patchwright.runtime.actions import RunShell
@@ -40,10 +42,15 @@ class DisplayedRun:
 
 @asynccontextmanager
 async def displayed_run(
-    columns: int = 80, lines: int = 24, environ: Mapping[str, str] = XTERM, *, verbose: bool = False
+    columns: int = 80,
+    lines: int = 24,
+    environ: Mapping[str, str] = XTERM,
+    *,
+    verbose: bool = False,
+    earlier: Trajectory = EMPTY_TRAJECTORY,
 ) -> AsyncIterator[DisplayedRun]:
     with open_screen(columns, lines) as (screen, stream):
-        async with open_display(stream, environ, verbose=verbose) as tell:
+        async with open_display(stream, environ, verbose=verbose, earlier=earlier) as tell:
             yield DisplayedRun(screen, stream, tell)
         assert screen.cursor[1] == 0  # The shell prompt starts in the first column.
 
@@ -75,6 +82,34 @@ async def test_plan_step_time_and_cost_are_below_the_printed_lines() -> None:
         assert figures.startswith("  1 min 1") and " · $0.0300 of $2.00 · 3,150 tokens · 3 of 100" in figures
         assert run.screen.colors("[x] Point 1") == {"green"}
         assert "bold" in run.screen.colors("Once more.") and run.screen.colors("$ pytest -q") == {"brown"}
+
+
+def stopped_run(ago: float) -> Trajectory:
+    """Returns a run that worked for 30 seconds and stopped this number of seconds ago."""
+    events = (started(), *step("a", RunShell(command="make"), shell_result("")))
+    stopped = AgentStopped(reason="limit", detail="The limit on model replies is reached (1).")
+    begin = datetime.now(UTC) - timedelta(seconds=ago + 30)
+    entries = [Entry(seq=n, timestamp=begin, event=event) for n, event in enumerate(events)]
+    end = Entry(seq=len(entries), timestamp=begin + timedelta(seconds=30), event=stopped)
+    return Trajectory((*entries, end))
+
+
+async def test_a_continued_run_goes_on_counting_its_time_and_steps() -> None:
+    async with displayed_run(earlier=stopped_run(ago=7200)) as run:
+        await run.screen.until(r"> starting  0 s")
+        assert re.match(
+            r"  3\d s · ", frame(run.screen)[-1]
+        )  # without the two hours for which it was stopped
+        run.add(Message(text="Go on.", source="resume", trigger_id=JobId("again")))
+        run.add(Message(text="Set up again.", source="resume", new_sandbox=True))
+        run.add(*step("b", RunShell(command="make test"), shell_result(""), thought=""))
+        text = "\n".join(run.screen.lines)
+        assert (
+            "  30.0 s  run resumed; its limits start over\n  30.0 s  the run continued in a new sandbox; "
+            in text
+        )
+        assert "  30.0 s    2. $ make test  → " in text  # a step without text has its number, too
+        assert re.match(r"  3\d s · ", frame(run.screen)[-1])
 
 
 async def test_no_cost_is_shown_before_the_first_reply() -> None:

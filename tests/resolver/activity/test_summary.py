@@ -17,7 +17,11 @@ from patchwright.resolver.actions import (
     SearchWeb,
     Think,
 )
+from patchwright.resolver.activity.summary import list_steps, summarize_run
 from patchwright.resolver.descriptions import MAX_LINE, describe_action
+from patchwright.resolver.domain import Issue, User, Verdict
+from patchwright.resolver.events import Message
+from patchwright.resolver.publishing.reply_texts import render_pull_request_body
 from patchwright.runtime.actions import (
     CreateFile,
     InsertText,
@@ -30,6 +34,7 @@ from patchwright.runtime.actions import (
     UseBrowser,
     ViewFile,
 )
+from tests.resolver.sample_runs import run_of, shell_result, started, step
 
 LONG = "first line\nsecond `line` " + "x" * 500
 SAMPLES: tuple[Action, ...] = (
@@ -71,3 +76,24 @@ def test_every_action_has_a_description() -> None:
     schema = TypeAdapter(Action).json_schema(by_alias=False)
     kinds = set(schema["discriminator"]["mapping"])
     assert kinds - OF_THE_PROGRAM == {action.kind for action in SAMPLES} | {"finish", "report"}
+
+
+def test_the_first_step_in_a_new_sandbox_is_marked() -> None:
+    run = run_of(
+        started(),
+        *step("a", RunShell(command="make serve &"), shell_result("")),
+        Message(text="Set up again.", source="resume", new_sandbox=True),
+        *step("b", RunShell(command="make serve &"), shell_result("")),
+        *step("c", RunShell(command="make test"), shell_result("")),
+    )
+    assert [each.is_first_in_new_sandbox for each in list_steps(run)] == [False, True, False]
+    thread = Issue(
+        number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
+    )
+    body = render_pull_request_body(thread, Verdict(kind="fixed"), summarize_run(run), ())
+    log = body[body.index("How the agent worked") :]
+    lines = [line for line in log.splitlines() if line.startswith("- ")]
+    assert lines[1] == (
+        "- The run continued in a new sandbox. What the agent had started or installed in the old one is gone."
+    )
+    assert lines[0].startswith("- **1** ") and lines[2].startswith("- **2** ")

@@ -1,6 +1,6 @@
 """The timeline of a live run, built entry by entry, equals the timeline of the complete log."""
 
-from patchwright.resolver.events import ModelReply, ReplyUsage, ToolCall, ToolResult, Trajectory
+from patchwright.resolver.events import Message, ModelReply, ReplyUsage, ToolCall, ToolResult, Trajectory
 from patchwright.resolver.viewer.blocks import ImageCollection
 from patchwright.resolver.viewer.run_html import render_fragments, render_items
 from patchwright.resolver.viewer.timeline import TimelineItem, build_timeline, find_changed_items
@@ -50,6 +50,16 @@ def test_a_running_call_is_no_failure_and_is_updated_by_its_result() -> None:
         item for item in build_timeline(before, read_no_run, ImageCollection(), LIMIT, MOST) if item.call_id
     ]
     assert (stopped.result, stopped.is_failure) == ("no result", True)
+
+
+def test_a_new_sandbox_is_named_at_its_place() -> None:
+    resumed = Message(text="Set up again what you need.", source="resume", new_sandbox=True)
+    (item,) = find_changed_items(run_of(started(), resumed), 1, read_no_run, ImageCollection(), LIMIT)
+    assert item.title == "The run continued in a new sandbox"
+    assert item.result == "what the agent had started or installed in the old one is gone"
+    same = Message(text="Files are unchanged.", source="resume")
+    (item,) = find_changed_items(run_of(started(), same), 1, read_no_run, ImageCollection(), LIMIT)
+    assert item.title == "The run continued"
 
 
 def test_a_result_without_a_call_has_no_item() -> None:
