@@ -125,7 +125,8 @@ PACKAGES = {
     "bot.docker_proxy": "runtime runtime.docker resolver",
     "bot.commands": (
         "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.activity "
-        "resolver.viewer resolver.pipeline bot bot.terminal bot.observe bot.github bot.composition"
+        "resolver.run resolver.viewer resolver.pipeline bot bot.redis bot.terminal bot.observe bot.github "
+        "bot.composition"
     ),
     "bot.doctor": (
         "runtime runtime.docker resolver resolver.settings resolver.llm bot bot.webhooks bot.redis bot.terminal "

@@ -5,7 +5,7 @@ import sys
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from patchwright.bot.commands.confirmation import offer_local_sandbox
 from patchwright.bot.composition import composition_root
@@ -155,6 +155,10 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
     return await _resolve_on_forge(started.job, options, settings, earlier)
 
 
+if TYPE_CHECKING:  # It is imported when a run starts.
+    from patchwright.resolver.pipeline.publish import Attempt
+
+
 def _describe_unstarted_run(run: str, earlier: Trajectory, stopped: AgentStopped) -> str:
     """Returns why a run without a reply of the model cannot be resumed, and what to do instead."""
     text = f"The run {run} ended before the model replied, so there is nothing to resume. {stopped.detail}"
@@ -241,35 +245,14 @@ async def _resolve_on_disk(
     if attempt.agent_stopped.reason == "input_required":
         return _print_question(job, attempt.agent_stopped.detail, trajectory, options)
     error = attempt.agent_stopped.detail if attempt.agent_stopped.reason == "error" else None
-    diff = attempt.patch.diff.decode("utf-8", errors="surrogateescape")
-    binary_files = new_binary_files(diff)
     patch_file = write_patch(options.out, attempt.patch)
-    finish = last_finish(trajectory)
     if options.json:
-        text = attempt.patch.diff.decode("utf-8", errors="replace")
-        summary = finish.model_dump(include={"cause", "change", "testing"}) if finish else None
-        extra: dict[str, Any] = {"summary": summary, "patch": text, "patch_file": patch_file, "error": error}
-        extra |= {"excluded_changes": list(attempt.excluded_changes), "new_binary_files": binary_files}
-        extra["open_points"] = list(attempt.open_points)
-        print_json(outcome_json(job.id, None, attempt.verdict, trajectory.usage(), **extra))
+        _print_attempt_json(job, attempt, trajectory, patch_file, error)
     else:
-        print(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
-        print(tests_table(attempt.verdict))
-        print(
-            wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary"
-        )
-        for sentence in points_to_print(attempt.open_points, attempt.verdict.kind):
-            print_stderr(f"NOTICE: {strip_control_chars(sentence)}")
-        for sentence in attempt.excluded_changes:
-            print_stderr(f"NOTICE: Left out of the patch: {strip_control_chars(sentence)}")
-        for name in binary_files:
-            print_stderr(f"NOTICE: The patch adds the binary file {strip_control_chars(name)}")
-        sys.stdout.flush()
-        sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
-        sys.stdout.flush()
+        _print_attempt(attempt, trajectory)
         if patch_file:
             print_stderr(f"patch: {patch_file}\napply it with: {apply_command(path, patch_file)}")
-        elif diff and sys.stdout.isatty():
+        elif attempt.patch.diff and sys.stdout.isatty():
             print_stderr(f"To write this patch to a file: {resume_command(job, options)} --out fix.diff")
         print_stderr(_cost_and_log_text(job, settings, trajectory.usage()))
     code = _verdict_exit_code(attempt.verdict.kind, trajectory)
@@ -278,6 +261,43 @@ async def _resolve_on_disk(
     if error is not None:
         print_stderr(f"patchwright: {strip_control_chars(error)}")
     return code
+
+
+def _print_attempt_json(
+    job: Job, attempt: "Attempt", trajectory: Trajectory, patch_file: str | None, error: str | None
+) -> None:
+    finish = last_finish(trajectory)
+    extra: dict[str, Any] = {
+        "summary": finish.model_dump(include={"cause", "change", "testing"}) if finish else None,
+        "patch": attempt.patch.diff.decode("utf-8", errors="replace"),
+        "patch_file": patch_file,
+        "error": error,
+        "excluded_changes": list(attempt.excluded_changes),
+        "new_binary_files": new_binary_files(_decode_diff(attempt.patch)),
+        "open_points": list(attempt.open_points),
+    }
+    print_json(outcome_json(job.id, None, attempt.verdict, trajectory.usage(), **extra))
+
+
+def _print_attempt(attempt: "Attempt", trajectory: Trajectory) -> None:
+    """Prints the verdict, the agent's summary and the patch. What a person has to know goes to standard error."""
+    diff, finish = _decode_diff(attempt.patch), last_finish(trajectory)
+    print(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
+    print(tests_table(attempt.verdict))
+    print(wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary")
+    for sentence in (
+        *points_to_print(attempt.open_points, attempt.verdict.kind),
+        *(f"Left out of the patch: {change}" for change in attempt.excluded_changes),
+        *(f"The patch adds the binary file {name}" for name in new_binary_files(diff)),
+    ):
+        print_stderr(f"NOTICE: {strip_control_chars(sentence)}")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
+    sys.stdout.flush()
+
+
+def _decode_diff(patch: Patch) -> str:
+    return patch.diff.decode("utf-8", errors="surrogateescape")
 
 
 def _summary_text(finish: Finish) -> str:
