@@ -276,6 +276,7 @@ import asyncio, sys
 sys.path.insert(0, {checkout!r})
 from pathlib import Path
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.egress_policy import build_policy
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.sandbox import SandboxSpec
@@ -284,7 +285,7 @@ async def main():
     bundle = Path({bundle!r})
     sandboxes = DockerSandboxes(
         SandboxSpec(memory_mb=512),
-        ca_bundle=bundle if bundle.exists() else None,
+        BuildSettings(ca_bundle=bundle if bundle.exists() else None),
         egress=EgressConfig(build_policy("allowlist")),
     )
     async with sandboxes.open({name!r}, online=True, adoptable=True):
