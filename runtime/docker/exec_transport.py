@@ -104,27 +104,34 @@ def relay_to_socket(stream: ExecStream) -> socket.socket:
     slow, the engine has to wait.
     """
     local_end, remote_end = socket.socketpair()
-
-    def run_copy(copy: Callable[[], None]) -> None:
-        # sockets and pipes raise these errors after they were closed
-        with contextlib.suppress(OSError, EOFError, ValueError):
-            copy()
-        _close(remote_end)
-        _close(stream)
-
-    def copy_out() -> None:
-        while data := remote_end.recv(_CHUNK_SIZE):
-            stream.sendall(data)
-
-    def copy_in() -> None:
-        while head := _read_exactly(stream, 8):
-            body = _read_exactly(stream, int.from_bytes(head[4:], "big"))
-            if head[0] == _STDOUT:
-                remote_end.sendall(body)
-
-    for copy in (copy_out, copy_in):
-        threading.Thread(target=run_copy, args=(copy,), name="sandbox stream", daemon=True).start()
+    for copy in (_copy_to_engine, _copy_from_engine):
+        threading.Thread(
+            target=_copy_until_closed, args=(copy, stream, remote_end), name="sandbox stream", daemon=True
+        ).start()
     return local_end
+
+
+def _copy_until_closed(
+    copy: Callable[[ExecStream, socket.socket], None], stream: ExecStream, end: socket.socket
+) -> None:
+    # sockets and pipes raise these errors after they were closed
+    with contextlib.suppress(OSError, EOFError, ValueError):
+        copy(stream, end)
+    _close(end)
+    _close(stream)
+
+
+def _copy_to_engine(stream: ExecStream, source: socket.socket) -> None:
+    while data := source.recv(_CHUNK_SIZE):
+        stream.sendall(data)
+
+
+def _copy_from_engine(stream: ExecStream, target: socket.socket) -> None:
+    while True:
+        head = _read_exactly(stream, 8)
+        body = _read_exactly(stream, int.from_bytes(head[4:], "big"))
+        if head[0] == _STDOUT:
+            target.sendall(body)
 
 
 def _read_exactly(stream: ExecStream, size: int) -> bytes:
