@@ -181,6 +181,7 @@ def test_the_container_has_exactly_the_modules_that_its_programs_import() -> Non
         "stdio_relay.py",
         "documents/converter.py",
         "kernel/ipykernel_main.py",
+        "kernel/skill_kernel.py",
         "search/search_main.py",
     )
     root = RUNTIME_PACKAGE.parents[1]

@@ -283,10 +283,9 @@ from patchwright.runtime.sandbox import SandboxSpec
 
 async def main():
     bundle = Path({bundle!r})
+    build = BuildSettings(ca_bundle=bundle if bundle.exists() else None)
     sandboxes = DockerSandboxes(
-        SandboxSpec(memory_mb=512),
-        BuildSettings(ca_bundle=bundle if bundle.exists() else None),
-        egress=EgressConfig(build_policy("allowlist")),
+        SandboxSpec(memory_mb=512), build, egress=EgressConfig(build_policy("allowlist"))
     )
     async with sandboxes.open({name!r}, online=True, adoptable=True):
         print("ready", flush=True)
