@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from patchwright.runtime.docker.build_context import APP_DIR, PYTHON
 from patchwright.runtime.errors import SandboxLost
-from patchwright.runtime.remote_sandbox import HELLO_TIMEOUT, StreamPair
+from patchwright.runtime.remote_sandbox import HELLO_TIMEOUT, SandboxTransport, StreamPair
 from patchwright.runtime.stdio_relay import BOOTSTRAP_CODE, READY_BYTE
 from patchwright.runtime.wire_protocol import (
     MAX_HELLO_BYTES,
@@ -48,14 +48,13 @@ AttachBridge = Callable[[], Awaitable[ExecStream]]
 """Starts a bridge in the container. Returns the stream that is attached to the bridge."""
 
 
-class ExecTransport:
-    """Connects to the server of one container. A new connection replaces the previous one."""
+class ExecTransport(SandboxTransport):
+    """Connects to the server of one container."""
 
     def __init__(self, attach: AttachBridge) -> None:
+        super().__init__()
         self._attach = attach
-        self._connection: StreamPair | None = None
         self._connect_lock = asyncio.Lock()
-        self.hello = Hello(version=PROTOCOL_VERSION)
 
     async def get_connection(self, timeout: float) -> StreamPair:
         """Return the live connection. Raises TimeoutError if there is none within `timeout` seconds."""
@@ -65,12 +64,6 @@ class ExecTransport:
                     await asyncio.sleep(0.1)
                 self._connection = connection
             return self._connection
-
-    def disconnect(self, connection: StreamPair | None = None) -> None:
-        """Close the current connection. Does nothing if `connection` is given but is no longer current."""
-        if self._connection is not None and connection in (None, self._connection):
-            self._connection[1].close()
-            self._connection = None
 
     async def _connect(self) -> StreamPair | None:
         local_socket = relay_to_socket(await self._attach())
