@@ -29,6 +29,7 @@ from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
 from patchwright.runtime.actions import RunPython, RunShell, UseBrowser, WriteBytes
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.execution.executor import Executor
 from patchwright.runtime.features import ALL_FEATURES, SandboxFeatures
 from patchwright.runtime.observations import CellResult, PageSnapshot, ShellResult, SnapshotOptions
@@ -112,7 +113,9 @@ async def _ours(url: str) -> _Taken:
 
 
 async def _docker() -> list[_Taken]:
-    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE, features=("browser",))
+    sandboxes = DockerSandboxes(
+        SandboxSpec(memory_mb=2048), BuildSettings(features=("browser",), ca_bundle=CA_BUNDLE)
+    )
     await sandboxes.prepare()
     timings = []
     for _ in range(STARTS):
@@ -126,7 +129,7 @@ async def _docker() -> list[_Taken]:
 
 async def _memory() -> float:
     """Returns the memory after LOOKS views, in 10^6 bytes."""
-    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE, features=ALL_FEATURES)
+    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), BuildSettings(ALL_FEATURES, CA_BUNDLE))
     async with sandboxes.open(f"benchmark-{os.getpid()}") as sandbox:
         await sandbox.act(WriteBytes(path="index.html", content=PAGE))
         await sandbox.act(RunShell(command=SERVE))

@@ -27,7 +27,7 @@ from patchwright.runtime.docker.build_context import BASE_LABEL, Bundle, Feature
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.docker.engine import Engine
 from patchwright.runtime.docker.repository_layer import REPOSITORY_LAYERS
-from patchwright.runtime.docker.runtime_layer import BUNDLE_SOURCE_IMAGE
+from patchwright.runtime.docker.runtime_layer import BUNDLE_SOURCE_IMAGE, BuildSettings
 from patchwright.runtime.features import ALL_FEATURES, SandboxFeature
 from patchwright.runtime.observations import ShellResult
 from patchwright.runtime.sandbox import SandboxSpec
@@ -138,7 +138,7 @@ async def _starts() -> tuple[float, float]:
     with all.
     """
     kinds = [
-        DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, package_index=INDEX, features=plugins)
+        DockerSandboxes(SandboxSpec(), BuildSettings(plugins, CA_BUNDLE, INDEX))
         for plugins in ((), ALL_FEATURES)
     ]
     timings: tuple[list[float], list[float]] = [], []
@@ -156,7 +156,7 @@ async def _second_issue() -> tuple[float, float]:
     """Returns median seconds from the request for a sandbox to its first shell result: with the layer, and
     empty.
     """
-    sandboxes = DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, package_index=INDEX)
+    sandboxes = DockerSandboxes(SandboxSpec(), BuildSettings(ca_bundle=CA_BUNDLE, package_index=INDEX))
     await sandboxes.prepare()
     with TemporaryDirectory() as directory:
         path = Path(directory) / "repository"

@@ -15,7 +15,8 @@ from jupyter_client.manager import AsyncKernelManager
 
 from benchmarks.measure import Result, report
 from patchwright.runtime.actions import RunPython, RunShell
-from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.observations import CellResult, ShellResult
 from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 
@@ -31,7 +32,9 @@ def measure() -> list[Result]:
 
 
 async def _measure() -> list[Result]:
-    sandboxes = DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, transport="socket", features=("kernel",))
+    sandboxes = DockerSandboxes(
+        SandboxSpec(), BuildSettings(("kernel",), CA_BUNDLE), engine=EngineAddress(transport="socket")
+    )
     await sandboxes.prepare()
     starts = []
     for _ in range(STARTS):

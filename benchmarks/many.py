@@ -27,6 +27,7 @@ from patchwright.runtime import ownership, processes
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker import capacity
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.docker.sandbox_container import container_name
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.observations import ShellResult
@@ -108,7 +109,7 @@ class Totals:
 async def many(count: int, at_once: int) -> Totals:
     """Opens this number of sandboxes, this many at a time, and returns what is left."""
     totals, semaphore = Totals(), asyncio.Semaphore(at_once)
-    sandboxes = DockerSandboxes(SPEC, ca_bundle=CA_BUNDLE)
+    sandboxes = DockerSandboxes(SPEC, BuildSettings(ca_bundle=CA_BUNDLE))
     engine, _ = await sandboxes.prepare()
     storage = Path((await engine.info())["DockerRootDir"])
     # Creates everything that is created once: threads, and the client's connections to the engine.

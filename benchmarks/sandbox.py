@@ -16,7 +16,8 @@ from pathlib import Path
 
 from benchmarks.measure import Result, report
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.observations import ShellResult
 from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 
@@ -34,7 +35,9 @@ def measure() -> list[Result]:
 
 
 async def _measure() -> list[Result]:
-    cold = DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, transport="socket")
+    cold = DockerSandboxes(
+        SandboxSpec(), BuildSettings(ca_bundle=CA_BUNDLE), engine=EngineAddress(transport="socket")
+    )
     await cold.prepare()
     starts, stops = await _starts(cold)
     async with cold.open(NAME) as sandbox:
@@ -42,11 +45,18 @@ async def _measure() -> list[Result]:
         long = await _sample(lambda: _run(sandbox, LONG), OUTPUTS)
         memory = await _memory(sandbox)
     await cold.close()
-    far = DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, transport="exec")
+    far = DockerSandboxes(
+        SandboxSpec(), BuildSettings(ca_bundle=CA_BUNDLE), engine=EngineAddress(transport="exec")
+    )
     async with far.open(NAME) as sandbox:
         echo_exec = await _sample(lambda: _run(sandbox, "echo hi"), ECHOES)
     await far.close()
-    ready = DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, transport="socket", warm_pool_size=1)
+    ready = DockerSandboxes(
+        SandboxSpec(),
+        BuildSettings(ca_bundle=CA_BUNDLE),
+        engine=EngineAddress(transport="socket"),
+        warm_pool_size=1,
+    )
     await ready.prepare()
     warm, _ = await _starts(ready, pause=1.5)  # seconds until the next one is ready
     await ready.close()

@@ -38,6 +38,7 @@ from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.observations import ShellResult
 from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 
@@ -55,7 +56,7 @@ async def _measure(reads: str, edits: str) -> list[Result]:
     await preload_litellm()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE)
+        sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), BuildSettings(ca_bundle=CA_BUNDLE))
         async with (
             WorkspaceFactory(directory / "cache").local(_repository(directory / "tree"), "HEAD") as workspace,
             sandboxes.open(f"benchmark-{os.getpid()}") as sandbox,

@@ -19,10 +19,7 @@ _PACKAGES: dict[SandboxFeature, str] = {
     "symbols": "tree_sitter_python",
     "browser": "playwright",
 }
-_CONVERTER_CODE = (
-    "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; "
-    "from patchwright.runtime.documents.converter import main; main()"
-)
+_RUN_CODE = "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; from {} import main; main()"
 _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -62,15 +59,19 @@ class SandboxFeatures:
     def documents_command(self) -> tuple[str, ...] | None:
         """Return the command that starts the document converter, without the converter's own arguments. Return
         None if the converter is not installed.
-
-        The command needs no environment variables, so that a project's own Python can start the converter,
-        too.
         """
         if not self.has("documents"):
             return None
+        return self.program_command("documents", "patchwright.runtime.documents.converter")
+
+    def program_command(self, feature: SandboxFeature, module: str) -> tuple[str, ...]:
+        """Return the command that runs the function `main` of a module with the packages of a feature.
+
+        The command needs no environment variables, so that a project's own Python can start it, too.
+        """
         own_packages = Path(__file__).parents[2]
-        lib = self.packages("documents") or own_packages
-        return (sys.executable, "-I", "-c", _CONVERTER_CODE, str(own_packages), str(lib))
+        packages = self.packages(feature) or own_packages
+        return (sys.executable, "-I", "-c", _RUN_CODE.format(module), str(own_packages), str(packages))
 
     def chromium_program(self, path: str | None = None) -> str | None:
         """Return the path of Chromium, or None if Chromium is not found.

@@ -11,10 +11,11 @@ import contextlib
 import hmac
 import os
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from pydantic import ValidationError
 
@@ -92,13 +93,15 @@ _TOOL_CALL_ACTIONS = (
 StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class SandboxTransport(Protocol):
-    """Provides the connection to the server in the sandbox."""
+class SandboxTransport(ABC):
+    """Provides the connection to the server in the sandbox. A new connection replaces the previous one."""
 
-    @property
-    def hello(self) -> Hello:
+    def __init__(self) -> None:
+        self.hello = Hello(version=PROTOCOL_VERSION)
         """The latest hello message from the server."""
+        self._connection: StreamPair | None = None
 
+    @abstractmethod
     async def get_connection(self, timeout: float) -> StreamPair:
         """Return the live connection. Raises TimeoutError if there is none within `timeout` seconds."""
 
@@ -107,19 +110,19 @@ class SandboxTransport(Protocol):
 
         Does nothing if a newer connection has already replaced `connection`.
         """
+        if self._connection is not None and connection in (None, self._connection):
+            self._connection[1].close()
+            self._connection = None
 
 
-class SocketTransport:
-    """A Unix socket that listens for clients, and accepts only those that send the key. A new connection
-    replaces the previous one.
-    """
+class SocketTransport(SandboxTransport):
+    """A Unix socket that listens for clients, and accepts only those that send the key."""
 
     def __init__(self, directory: Path, key: str) -> None:
+        super().__init__()
         self._directory = directory
         self._key = key
-        self.hello = Hello(version=PROTOCOL_VERSION)
         self._unauthenticated = 0
-        self._connection: StreamPair | None = None
         self._changed = asyncio.Condition()
 
     @classmethod
@@ -156,11 +159,6 @@ class SocketTransport:
             await self._changed.wait_for(lambda: self._connection is not None)
             assert self._connection is not None
             return self._connection
-
-    def disconnect(self, connection: StreamPair | None = None) -> None:
-        if self._connection is not None and connection in (None, self._connection):
-            self._connection[1].close()
-            self._connection = None
 
     async def _authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._unauthenticated >= MAX_UNAUTHENTICATED:

@@ -36,7 +36,7 @@ FENCES = {
     "graphql": {"demo/github/graphql_schema.py"},
     "h11": {"bot/docker_proxy/proxy.py"},
     "hishel": {"bot/github/http_client.py"},
-    "ipykernel": {"runtime/kernel/ipykernel_main.py"},
+    "ipykernel": {"runtime/kernel/skill_kernel.py"},
     "jinja2": {"resolver/rendering/jinja_templates.py"},
     "jsonschema": {"demo/github/openapi_checker.py", "resolver/json_schemas.py"},
     "jupyter_client": {"runtime/kernel/kernel_manager.py"},
@@ -71,7 +71,7 @@ FENCES = {
     "tree_sitter_bash": {"resolver/security/shell_parser.py"},
     "uvicorn": {"bot/http_server.py", "demo/loopback_server.py"},
     "uvloop": {"bot/cli/cli_commands.py"},
-    "zmq": {"runtime/kernel/ipykernel_main.py"},
+    "zmq": {"runtime/kernel/skill_kernel.py"},
     "yaml": {"resolver/skills/skills.py", "resolver/suites/ci_workflows.py"},
 }
 """Third-party libraries, and the files that may import them."""

@@ -11,11 +11,11 @@ from tests.package_table import PACKAGES
 ROOT = Path(__file__).parent.parent
 
 SHAPE = {
-    "functions of more than 60 lines": 13,
-    "functions with more than 7 parameters": 19,
-    "functions with more than 2 inner functions": 5,
+    "functions of more than 60 lines": 12,
+    "functions with more than 7 parameters": 16,
+    "functions with more than 2 inner functions": 3,
     "files of fewer than 40 lines": 30,
-    "lines": 72_700,
+    "lines": 72_500,
 }
 """No number may grow. If you make one smaller, lower it here."""
 

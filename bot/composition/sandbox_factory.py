@@ -102,21 +102,24 @@ def build_docker_sandboxes(
     container.
     """
     from patchwright.bot.composition.egress_factory import build_egress
-    from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+    from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
+    from patchwright.runtime.docker.runtime_layer import BuildSettings
 
-    return DockerSandboxes(
-        build_sandbox_spec(settings),
-        engine_url=_engine_url(environ),
+    build = BuildSettings(
+        features=settings.sandbox_features,
         ca_bundle=settings.ca_bundle,
         package_index=settings.package_index,
-        log_dir=settings.data / "builds",
         proxy=settings.proxy.get_secret_value() if settings.proxy else None,
+        log_dir=settings.data / "builds",
+        on_notice=notify,
+    )
+    return DockerSandboxes(
+        build_sandbox_spec(settings),
+        build,
+        engine=EngineAddress(_engine_url(environ), settings.sandbox_transport),
         egress=build_egress(settings),
-        transport=settings.sandbox_transport,
         warm_pool_size=warm_pool,
         namespace=str(settings.data.resolve()),
-        features=settings.sandbox_features,
-        on_notice=notify,
     )
 
 

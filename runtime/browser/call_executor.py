@@ -1,51 +1,32 @@
-"""Executes the browser's calls. Playwright itself checks that an element is ready for a call."""
+"""Declares and executes the browser's calls. Playwright itself checks that an element is ready for a call."""
 
 import asyncio
 import contextlib
-import re
-import secrets
-from typing import TYPE_CHECKING, Literal
 
-from patchwright.runtime.browser.action_space import MAX_WAIT_MS, Button, Modifier
-from patchwright.runtime.browser.error_hints import BrowserCallFailed, is_local_url, normalize_url
+from patchwright.runtime.browser.active_page import ActivePage, check_is_local
+from patchwright.runtime.browser.call_signature import MAX_WAIT_MS, Button, Modifier, declare_call
+from patchwright.runtime.browser.error_hints import BrowserCallFailed, normalize_url
 from patchwright.runtime.browser.tab_manager import TabManager
-from patchwright.runtime.observations import SnapshotOptions
-from patchwright.runtime.page.page_reader import DevToolsError, find_node, read_page
-from patchwright.runtime.path_guard import PathGuard, ToolInputError
-
-if TYPE_CHECKING:
-    from patchwright.runtime.browser.vendor_types import (
-        VendorElement,
-        VendorFrame,
-        VendorPage,
-        VendorResponse,
-    )
+from patchwright.runtime.page.page_reader import DevToolsError
+from patchwright.runtime.path_guard import PathGuard
 
 ACTION_TIMEOUT_MS = 2_000.0  # milliseconds to wait until an element is ready
 _DRAG_STEPS = 5  # mouse events of one drag; pages need several to detect the movement
-_MAX_FILES = 20
-_GOTO_ATTEMPTS, _INTERRUPTED_ERRORS = 5, ("interrupted by another navigation", "frame was detached")
 
-# Stores an element in the page under a random name, until Playwright has a handle to the element.
-_STORE_ELEMENT_JS = """function (key) {
-  const element = this.nodeType === 9 ? this.documentElement : this;
-  Object.defineProperty(element.ownerDocument.defaultView, key, { value: element, configurable: true });
-}"""
-_TAKE_ELEMENT_JS = "key => { const element = window[key]; delete window[key]; return element; }"
 _LIST_OPTIONS_JS = "e => Array.from(e.options || []).slice(0, 40).map(option => option.label || option.value)"
 _WAIT_TWO_FRAMES_JS = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
-class CallExecutor:
-    """Executes each call. The method for a call has the same name and arguments as the call.
+class CallExecutor(ActivePage):
+    """Executes each call with the method of the same name. The prompt contains the methods' signatures and
+    docstrings.
 
     The methods raise BrowserCallFailed with advice for the model, or DevToolsError with the browser's own
     message.
     """
 
     def __init__(self, tab_manager: TabManager, paths: PathGuard) -> None:
-        self._tab_manager = tab_manager
-        self._paths = paths
+        super().__init__(tab_manager, paths)
         self.user_message: str | None = None
         self.infeasible_reason: str | None = None
 
@@ -54,18 +35,28 @@ class CallExecutor:
         """True if the model has ended the task, with an answer or because the goal cannot be reached."""
         return self.user_message is not None or self.infeasible_reason is not None
 
+    @declare_call("agent", "noop()", "noop(500)")
     async def noop(self, wait_ms: float = 1000) -> None:
+        """Do nothing for a while, at most 30,000 ms, then look at the page again."""
         await asyncio.sleep(min(max(wait_ms, 0), MAX_WAIT_MS) / 1000)
 
+    @declare_call("agent", 'send_msg_to_user("The total of the order is $279.49.")')
     async def send_msg_to_user(self, text: str) -> None:
+        """Send the answer to the user. This ends the task."""
         self.user_message = text
 
+    @declare_call(
+        "agent", 'report_infeasible("There is no search field on this site, and no list of its articles.")'
+    )
     async def report_infeasible(self, reason: str) -> None:
+        """Report that the goal cannot be reached, and why. This ends the task."""
         self.infeasible_reason = reason
 
     # --- elements ---------------------------------------------------------------------------------------------------
 
+    @declare_call("bid", "scroll(0, 600)", "scroll(-50.5, -100)")
     async def scroll(self, delta_x: float, delta_y: float) -> None:
+        """Turn the mouse wheel by these pixels: right and down are positive, left and up negative."""
         page = await self._active_page()
         await page.mouse.wheel(delta_x, delta_y)
         with contextlib.suppress(
@@ -74,16 +65,24 @@ class CallExecutor:
             async with asyncio.timeout(1):
                 await page.evaluate(_WAIT_TWO_FRAMES_JS)
 
+    @declare_call("bid", 'fill("17", "a value")', 'fill("45", "several\\nlines")')
     async def fill(self, bid: str, value: str) -> None:
+        """Replace the text of an input, textarea or editable element."""
         await (await self._find_element(bid)).fill(value, timeout=ACTION_TIMEOUT_MS)
 
+    @declare_call("bid", 'check("55")')
     async def check(self, bid: str) -> None:
+        """Make sure that a checkbox or radio button is checked."""
         await (await self._find_element(bid)).check(timeout=ACTION_TIMEOUT_MS)
 
+    @declare_call("bid", 'uncheck("31")')
     async def uncheck(self, bid: str) -> None:
+        """Make sure that a checkbox is not checked."""
         await (await self._find_element(bid)).uncheck(timeout=ACTION_TIMEOUT_MS)
 
+    @declare_call("bid", 'select_option("48", "blue")', 'select_option("48", ["red", "green"])')
     async def select_option(self, bid: str, options: str | list[str]) -> None:
+        """Select one or several options of a select element, by value or label."""
         element = await self._find_element(bid)
         try:
             with self._tab_manager.translate_errors():
@@ -94,27 +93,46 @@ class CallExecutor:
             labels = [" ".join(str(label).split())[:80] for label in await element.evaluate(_LIST_OPTIONS_JS)]
             raise BrowserCallFailed(f"there is no such option; the options are {labels}") from error
 
+    @declare_call("bid", 'click("51")', 'click("22", button="right")', 'click("48", modifiers=["Shift"])')
     async def click(self, bid: str, button: Button = "left", modifiers: list[Modifier] = []) -> None:  # noqa: B006
+        """Click an element."""
         element = await self._find_element(bid)
         await element.click(button=button, modifiers=modifiers, timeout=ACTION_TIMEOUT_MS)
 
+    @declare_call("bid", 'dblclick("12")', 'dblclick("178", button="middle")')
     async def dblclick(self, bid: str, button: Button = "left", modifiers: list[Modifier] = []) -> None:  # noqa: B006
+        """Double-click an element."""
         element = await self._find_element(bid)
         await element.dblclick(button=button, modifiers=modifiers, timeout=ACTION_TIMEOUT_MS)
 
+    @declare_call("bid", 'hover("8")')
     async def hover(self, bid: str) -> None:
+        """Move the mouse over an element."""
         await (await self._find_element(bid)).hover(timeout=ACTION_TIMEOUT_MS)
 
+    @declare_call("bid", 'press("88", "Enter")', 'press("26", "Control+a")', 'press("61", "Shift+Tab")')
     async def press(self, bid: str, key_comb: str) -> None:
+        """Focus an element and press a key or a combination of keys.
+
+        Names: single characters, Enter, Tab, Escape, Backspace, Delete, Insert, Home, End, PageUp, PageDown, ArrowLeft,
+        ArrowRight, ArrowUp, ArrowDown, F1 to F12, Digit0 to Digit9, KeyA to KeyZ, Backquote, Minus, Equal, Backslash;
+        Shift, Control, Alt and Meta are joined to a key with +.
+        """
         await (await self._find_element(bid)).press(key_comb, timeout=ACTION_TIMEOUT_MS)
 
+    @declare_call("bid", 'focus("45")')
     async def focus(self, bid: str) -> None:
+        """Move the keyboard focus to an element."""
         await (await self._find_element(bid)).focus()
 
+    @declare_call("bid", 'clear("96")')
     async def clear(self, bid: str) -> None:
+        """Empty an input, textarea or editable element."""
         await (await self._find_element(bid)).fill("", timeout=ACTION_TIMEOUT_MS)
 
+    @declare_call("bid", 'drag_and_drop("56", "498")')
     async def drag_and_drop(self, from_bid: str, to_bid: str) -> None:
+        """Drag one element and drop it on another."""
         mouse = (await self._active_page()).mouse
         source, target = await self._find_element(from_bid), await self._find_element(to_bid)
         await source.hover(timeout=ACTION_TIMEOUT_MS)
@@ -129,10 +147,15 @@ class CallExecutor:
         finally:
             await mouse.up()
 
+    @declare_call("bid", 'upload_file("57", "tests/data/cv.pdf")', 'upload_file("63", ["a.csv", "b.csv"])')
     async def upload_file(self, bid: str, file: str | list[str]) -> None:
+        """Choose files of the sandbox in a file input, by paths relative to the repository; [] clears the input.
+
+        Only works on pages that the sandbox itself serves, on localhost.
+        """
         files = self._resolve_files(file)
         page, element = await self._active_page(), await self._find_element(bid)
-        _check_is_local(page, await element.owner_frame())
+        check_is_local(page, await element.owner_frame())
         if await element.evaluate("e => e instanceof HTMLInputElement && e.type === 'file'"):
             # this works even if the page hides the input behind a button
             await element.set_input_files(files, timeout=ACTION_TIMEOUT_MS)
@@ -140,12 +163,24 @@ class CallExecutor:
         async with page.expect_file_chooser(timeout=ACTION_TIMEOUT_MS) as opened:
             await element.click(timeout=ACTION_TIMEOUT_MS)
         chooser = await opened.value
-        _check_is_local(page, await chooser.element.owner_frame())
+        check_is_local(page, await chooser.element.owner_frame())
         await chooser.set_files(files, timeout=ACTION_TIMEOUT_MS)
 
     # --- navigation -------------------------------------------------------------------------------------------------
 
+    @declare_call("navigation", "go_back()")
+    async def go_back(self) -> None:
+        """Go to the previous page of this tab's history."""
+        await self._go_in_history(-1)
+
+    @declare_call("navigation", "go_forward()")
+    async def go_forward(self) -> None:
+        """Go to the next page of this tab's history."""
+        await self._go_in_history(1)
+
+    @declare_call("navigation", 'goto("http://localhost:8000/login")')
     async def goto(self, url: str) -> None:
+        """Open a URL in this tab."""
         full_url = normalize_url(url)
         response = await self._navigate(full_url)
         if response is not None and response.status >= 400:
@@ -153,34 +188,40 @@ class CallExecutor:
                 f"the server responded with status {response.status} {response.status_text[:80]}"
             )
 
-    async def go_back(self) -> None:
-        await self._go_in_history(-1)
-
-    async def go_forward(self) -> None:
-        await self._go_in_history(1)
-
     # --- coordinates ------------------------------------------------------------------------------------------------
 
+    @declare_call("coordinates", "mouse_move(65.2, 158.5)")
     async def mouse_move(self, x: float, y: float) -> None:
+        """Move the mouse to a point of the screenshot, in pixels from its upper left corner."""
         await (await self._active_page()).mouse.move(x, y)
 
+    @declare_call("coordinates", "mouse_up(250, 120)", 'mouse_up(47, 252, "right")')
     async def mouse_up(self, x: float, y: float, button: Button = "left") -> None:
+        """Move the mouse to a point and release a button."""
         mouse = (await self._active_page()).mouse
         await mouse.move(x, y)
         await mouse.up(button=button)
 
+    @declare_call("coordinates", "mouse_down(140.2, 580.1)", 'mouse_down(458, 254.5, "middle")')
     async def mouse_down(self, x: float, y: float, button: Button = "left") -> None:
+        """Move the mouse to a point, press a button and hold it."""
         mouse = (await self._active_page()).mouse
         await mouse.move(x, y)
         await mouse.down(button=button)
 
+    @declare_call("coordinates", "mouse_click(887.2, 68)", 'mouse_click(56, 712.5, "right")')
     async def mouse_click(self, x: float, y: float, button: Button = "left") -> None:
+        """Move the mouse to a point and click."""
         await (await self._active_page()).mouse.click(x, y, button=button)
 
+    @declare_call("coordinates", "mouse_dblclick(5, 236)", 'mouse_dblclick(87.5, 354, "right")')
     async def mouse_dblclick(self, x: float, y: float, button: Button = "left") -> None:
+        """Move the mouse to a point and double-click."""
         await (await self._active_page()).mouse.dblclick(x, y, button=button)
 
+    @declare_call("coordinates", "mouse_drag_and_drop(10.7, 325, 235.6, 24.54)")
     async def mouse_drag_and_drop(self, from_x: float, from_y: float, to_x: float, to_y: float) -> None:
+        """Drag from one point and drop at another."""
         mouse = (await self._active_page()).mouse
         await mouse.move(from_x, from_y)
         await mouse.down()
@@ -189,157 +230,64 @@ class CallExecutor:
         finally:
             await mouse.up()
 
+    @declare_call("coordinates", 'mouse_upload_file(132.1, 547, "tests/data/cv.pdf")')
     async def mouse_upload_file(self, x: float, y: float, file: str | list[str]) -> None:
+        """Click at a point that opens a file chooser, and choose files of the sandbox as upload_file does."""
         files = self._resolve_files(file)
         page = await self._active_page()
-        _check_is_local(page, None)
+        check_is_local(page, None)
         async with page.expect_file_chooser(timeout=ACTION_TIMEOUT_MS) as opened:
             await page.mouse.click(x, y)
         chooser = await opened.value
-        _check_is_local(page, await chooser.element.owner_frame())
+        check_is_local(page, await chooser.element.owner_frame())
         await chooser.set_files(files, timeout=ACTION_TIMEOUT_MS)
 
     # --- the keyboard -----------------------------------------------------------------------------------------------
 
+    @declare_call(
+        "keyboard", 'keyboard_press("Backspace")', 'keyboard_press("Control+a")', 'keyboard_press("PageDown")'
+    )
     async def keyboard_press(self, key: str) -> None:
+        """Press a key or a combination of keys. Their names are those that `press` takes."""
         await (await self._active_page()).keyboard.press(key)
 
+    @declare_call("keyboard", 'keyboard_up("Shift")')
     async def keyboard_up(self, key: str) -> None:
+        """Release a key."""
         await (await self._active_page()).keyboard.up(key)
 
+    @declare_call("keyboard", 'keyboard_down("Shift")')
     async def keyboard_down(self, key: str) -> None:
+        """Press a key and hold it."""
         await (await self._active_page()).keyboard.down(key)
 
+    @declare_call("keyboard", 'keyboard_type("Hello world!")')
     async def keyboard_type(self, text: str) -> None:
+        """Type text key by key. Keys that are held down do not affect the text."""
         await (await self._active_page()).keyboard.type(text)
 
+    @declare_call("keyboard", 'keyboard_insert_text("Hello world!")')
     async def keyboard_insert_text(self, text: str) -> None:
+        """Insert text into the focused element without any key event."""
         await (await self._active_page()).keyboard.insert_text(text)
 
     # --- tabs -------------------------------------------------------------------------------------------------------
 
+    @declare_call("tab", "new_tab()")
     async def new_tab(self) -> None:
+        """Open an empty tab; it becomes the active one."""
         await self._tab_manager.open_tab()
 
+    @declare_call("tab", "tab_close()")
     async def tab_close(self) -> None:
+        """Close the active tab."""
         await self._tab_manager.close_tab(await self._tab_manager.active_tab())
 
+    @declare_call("tab", "tab_focus(2)")
     async def tab_focus(self, index: int) -> None:
+        """Make a tab the active one, by its index in the list of open tabs, from 0."""
         if not 0 <= index < len(self._tab_manager.tabs):
             raise BrowserCallFailed(
                 f"there is no tab {index}: the open tabs are 0 to {len(self._tab_manager.tabs) - 1}"
             )
         await self._tab_manager.focus_tab(index)
-
-    # --- helpers --------------------------------------------------------------------------------------------
-
-    async def _navigate(self, url: str) -> "VendorResponse | None":
-        """Open a URL in the active tab. Return None if there is no response to show, for example because the
-        URL leads to a download.
-        """
-        tab, seconds = await self._tab_manager.active_tab(), self._tab_manager.load_timeout
-        downloads = self._tab_manager.download_count
-        for attempt in range(_GOTO_ATTEMPTS):
-            if attempt > 1 or tab.is_in_navigation_loop():
-                await self._tab_manager.leave_page(tab)
-            try:
-                with self._tab_manager.translate_errors():
-                    response = await tab.page.goto(url, wait_until="commit", timeout=seconds * 1000)
-                if response is not None or not tab.is_in_navigation_loop():
-                    return response
-            except DevToolsError as error:
-                message = str(error)
-                if "Download is starting" in message:
-                    await self._tab_manager.wait_for_download(downloads)
-                    return None
-                if "Timeout" in message:
-                    await self._tab_manager.stop_loading(tab)
-                    raise BrowserCallFailed(f"the server did not respond within {seconds:g} s") from error
-                # Try again if the old page opened another document at the same moment.
-                if attempt == _GOTO_ATTEMPTS - 1 or not any(
-                    words in message for words in _INTERRUPTED_ERRORS
-                ):
-                    raise
-        return None
-
-    async def _active_page(self) -> "VendorPage":
-        return (await self._tab_manager.active_tab()).page
-
-    async def _find_element(self, bid: str) -> "VendorElement":
-        """Return the element with this bid (element id). Searches all frames and shadow trees of the active
-        tab.
-        """
-        tab = await self._tab_manager.active_tab()
-        not_found = (
-            f"there is no element {bid[:20]!r} on this page now: choose an element of the current tree"
-        )
-        node = await find_node(tab.send, tab.bids, bid)
-        if node is None and not tab.has_bids:  # the page was opened by an earlier call of this turn
-            await read_page(tab.send, tab.bids, SnapshotOptions())
-            tab.has_bids, node = True, tab.bids.find_node(bid)
-        if node is None:
-            raise BrowserCallFailed(not_found)
-        key = f"_{secrets.token_hex(12)}"
-        try:
-            resolved = await tab.send("DOM.resolveNode", {"backendNodeId": node})
-            request = {"objectId": resolved["object"]["objectId"], "arguments": [{"value": key}]}
-            stored = await tab.send(
-                "Runtime.callFunctionOn", {**request, "functionDeclaration": _STORE_ELEMENT_JS}
-            )
-        except DevToolsError as error:
-            raise BrowserCallFailed(not_found) from error
-        if "exceptionDetails" in stored:  # the element's frame is gone
-            raise BrowserCallFailed(not_found)
-        main, *others = [tab.page.main_frame, *(f for f in tab.page.frames if f is not tab.page.main_frame)]
-        handles = [await self._take_element(main, key)]
-        if handles == [None]:
-            handles = await asyncio.gather(*(self._take_element(frame, key) for frame in others))
-        if (element := next(filter(None, handles), None)) is None:
-            raise BrowserCallFailed(not_found)
-        return element
-
-    async def _take_element(self, frame: "VendorFrame", key: str) -> "VendorElement | None":
-        with contextlib.suppress(DevToolsError), self._tab_manager.translate_errors():
-            return (await frame.evaluate_handle(_TAKE_ELEMENT_JS, key)).as_element()
-        return None
-
-    async def _go_in_history(self, step: Literal[-1, 1]) -> None:
-        tab = await self._tab_manager.active_tab()
-        history = await tab.send("Page.getNavigationHistory", {})
-        index = history["currentIndex"] + step
-        if not 0 <= index < len(history["entries"]):
-            raise BrowserCallFailed(
-                f"this tab has no {'earlier' if step < 0 else 'later'} page: open one with goto(url)"
-            )
-        move = tab.page.go_back if step < 0 else tab.page.go_forward
-        await move(wait_until="commit", timeout=self._tab_manager.load_timeout * 1000)
-
-    def _resolve_files(self, file: str | list[str]) -> list[str]:
-        names = [file] if isinstance(file, str) else file
-        if len(names) > _MAX_FILES:
-            raise BrowserCallFailed(f"upload at most {_MAX_FILES} files at once")
-        try:
-            return [str(self._paths.resolve_file(name)) for name in names]
-        except ToolInputError as error:
-            raise BrowserCallFailed(error.failure.message) from error
-
-
-def _check_is_local(page: "VendorPage", frame: "VendorFrame | None") -> None:
-    """Check that the sandbox itself serves the page, the frame, and the frames around it. Raises
-    BrowserCallFailed.
-    """
-    urls = [page.url]
-    while frame is not None:
-        urls.append(frame.url)
-        frame = frame.parent_frame
-    # A frame without its own URL belongs to the page that created it.
-    if foreign := [
-        url for url in urls if not is_local_url(url) and not re.match("about:(blank|srcdoc)$", url)
-    ]:
-        raise BrowserCallFailed(
-            f"files can be uploaded only to pages on the sandbox's own localhost, not to {foreign[0][:200]}"
-        )
-    if not is_local_url(page.url):
-        raise BrowserCallFailed(
-            "files can be uploaded only to pages on the sandbox's own localhost: open one with goto first"
-        )

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from patchwright.runtime.browser.action_space import ALL_CALLS, CALLS, CallSignature
+from patchwright.runtime.browser.action_space import ALL_CALLS, CALLS
+from patchwright.runtime.browser.call_signature import CallSignature
 from patchwright.runtime.observations import ActionFailure
 
 MAX_CALLS = 50  # maximum number of calls in one turn

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 _NETWORK_ERRORS = ("temporary failure", "could not resolve", "network is unreachable", "timed out")
@@ -42,18 +42,13 @@ def strip_control_sequences(line: str) -> str:
     return _CONTROL_SEQUENCES.sub("", line).rstrip()
 
 
-def read_build_output(
-    log: Iterable[Mapping[str, object]], lines: list[str], on_line: Callable[[str], None]
-) -> str | None:
-    """Append the output of a build to `lines`, and report each line. Return the error message if the build
-    failed, otherwise None.
-    """
+def read_build_output(log: Iterable[Mapping[str, object]], lines: list[str]) -> str | None:
+    """Append the output of a build to `lines`. Return the error message if the build failed, otherwise None."""
     for entry in log:
         for line in str(entry.get("stream") or entry.get("error") or "").splitlines():
             if line := strip_control_sequences(line):
                 del lines[:-MAX_LINES]
                 lines.append(line)
-                on_line(line)
         if "error" in entry:
             return str(entry["error"])
     return None

@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +19,7 @@ from patchwright.runtime.docker.engine import Engine
 from patchwright.runtime.docker.file_lock import file_lock
 from patchwright.runtime.docker.reaper import Reaper
 from patchwright.runtime.docker.repository_layer import build_repository_layer, repository_layer_tag
-from patchwright.runtime.docker.runtime_layer import ensure_runtime_layer
+from patchwright.runtime.docker.runtime_layer import BuildSettings, ensure_runtime_layer
 from patchwright.runtime.docker.sandbox_container import ContainerSpec, SandboxContainer, TransportKind
 from patchwright.runtime.docker.warm_pool import WarmPool
 from patchwright.runtime.egress.proxy import EgressConfig
@@ -34,6 +34,18 @@ FIRST_CONNECT_TIMEOUT = 20.0  # seconds that the first server may take to connec
 REFILL_DELAY = 0.25  # seconds between taking a warm sandbox and starting the next one
 
 
+@dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """Where the Docker engine is, and how this process connects to the servers in the engine's containers."""
+
+    url: str | None = None
+    """None means the engine in DOCKER_HOST. If DOCKER_HOST is not set, the local engine is used."""
+    transport: Literal["auto", "socket", "exec"] = "auto"
+    """`socket` is a shared socket, and `exec` is `docker exec`. `auto` uses a socket if the engine can share one
+    with this process.
+    """
+
+
 class DockerSandboxes:
     """Opens sandboxes as containers of one engine. All of them use one image: a base image, and on top of it the
     runtime layer with Patchwright's own programs.
@@ -44,55 +56,26 @@ class DockerSandboxes:
     def __init__(
         self,
         spec: SandboxSpec,
+        build: BuildSettings,
         *,
-        engine_url: str | None = None,
-        ca_bundle: Path | None = None,
-        package_index: str | None = None,
-        on_notice: Callable[[str], object] | None = None,
-        log_dir: Path | None = None,
-        proxy: str | None = None,
+        engine: EngineAddress = EngineAddress(),
         egress: EgressConfig | None = None,
-        transport: Literal["auto", "socket", "exec"] = "auto",
         warm_pool_size: int = 0,
         namespace: str = "",
-        features: tuple[SandboxFeature, ...] = (),
     ) -> None:
-        """If `engine_url` is None, the engine in DOCKER_HOST is used. If DOCKER_HOST is not set, the local
-        engine is used.
-
-        `ca_bundle` and `package_index` apply to the build of the image and to commands in the sandbox.
-
-        `on_notice` is called when an image is built, and when a feature is built or omitted.
-
-        `log_dir` is a directory for the logs of failed builds. Processes that use the same directory do not
-        build images at the same time.
-
-        `proxy` is the proxy of the operator's network. Only image builds that download programs use it.
-
-        `egress` configures the network access of online sandboxes. If it is None, they have no network.
-
-        `transport` is `socket` (a shared socket) or `exec` (`docker exec`). `auto` uses a socket if the
-        engine can share one with this process.
+        """`egress` configures the network access of online sandboxes. If it is None, they have no network.
 
         `warm_pool_size` is the number of sandboxes that are started in advance.
 
         `namespace` distinguishes sandboxes with the same name. A process takes over only sandboxes of its own
         namespace. Each data directory has its own namespace.
-
-        `features` are the optional sandbox features to install. Every sandbox has a shell and an editor.
-        Features that cannot be built are omitted.
         """
-        self.features = features
         self._spec = spec
-        self._engine_url = engine_url
-        self._namespace = namespace
-        self._ca_bundle = ca_bundle
-        self._package_index = package_index
-        self._on_notice = on_notice
-        self._log_dir = log_dir
-        self._proxy = proxy
+        self._build = build
+        self._engine_url = engine.url
+        self._transport: TransportKind | None = None if engine.transport == "auto" else engine.transport
         self._egress = egress
-        self._transport: TransportKind | None = None if transport == "auto" else transport
+        self._namespace = namespace
         self._reaper = Reaper()
         self._pool = WarmPool(warm_pool_size, self._start_warm, refill_delay=REFILL_DELAY)
         self._connection_logs: dict[str, ConnectionLog] = {}
@@ -101,6 +84,10 @@ class DockerSandboxes:
         self._owns_engine = True
         self._prepare_lock = asyncio.Lock()
         self._docker_root: Path | None = None
+
+    @property
+    def features(self) -> tuple[SandboxFeature, ...]:
+        return self._build.features
 
     @property
     def network(self) -> NetworkMode:
@@ -183,10 +170,10 @@ class DockerSandboxes:
                 engine = await Engine.connect(self._engine_url)
                 try:
                     await self._reaper.reap(engine)
-                    async with (
-                        file_lock(self._log_dir, self._notify_waiting) if self._log_dir else nullcontext()
-                    ):
-                        image, self.features = await self._ensure_layer(engine, self._spec.image)
+                    log_dir = self._build.log_dir
+                    async with file_lock(log_dir, self._notify_waiting) if log_dir else nullcontext():
+                        image, features = await self._ensure_layer(engine, self._spec.image)
+                    self._build = replace(self._build, features=features)
                     self._ready = engine, image
                 except BaseException:
                     await engine.close()
@@ -204,33 +191,23 @@ class DockerSandboxes:
         await self._disconnect()
 
     def _notify_waiting(self) -> None:
-        if self._on_notice is not None:
-            self._on_notice("Waiting for another process that is building the sandbox images ...")
+        self._build.on_notice("Waiting for another process that is building the sandbox images ...")
 
     async def _ensure_layer(self, engine: Engine, base: str) -> tuple[str, tuple[SandboxFeature, ...]]:
         messages = iter((f"Building the sandbox image on {base} (once) ...",))
 
-        def progress(_: str) -> None:
-            if self._on_notice is not None and (message := next(messages, None)):
-                self._on_notice(message)
+        def announce_build() -> None:
+            if message := next(messages, None):
+                self._build.on_notice(message)
 
-        return await ensure_runtime_layer(
-            engine,
-            base,
-            ca_bundle=self._ca_bundle,
-            package_index=self._package_index,
-            features=self.features,
-            progress=progress,
-            on_notice=self._on_notice,
-            log_dir=self._log_dir,
-            proxy=self._proxy,
-        )
+        return await ensure_runtime_layer(engine, base, self._build, announce_build)
 
     def _copy_with_image(
         self, engine: Engine, tag: str, features: tuple[SandboxFeature, ...]
     ) -> "DockerSandboxes":
         """Return a copy of this object that uses the same engine, but opens sandboxes from another image."""
-        copy = DockerSandboxes(self._spec, egress=self._egress, namespace=self._namespace, features=features)
+        build = replace(self._build, features=features)
+        copy = DockerSandboxes(self._spec, build, egress=self._egress, namespace=self._namespace)
         copy._transport, copy._ready, copy._owns_engine = self._transport, (engine, tag), False
         return copy
 

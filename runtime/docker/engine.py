@@ -33,7 +33,6 @@ BUILD_TIMEOUT = 1800  # seconds for which a build may print no output
 TAIL_LINES = 60  # number of lines at the end of a build's log that are searched for the reason
 _MAX_PATH_BYTES = 1 << 15  # bytes of a path in JSON, which may need six bytes for each of 4,096
 
-Progress = Callable[[str], None]
 _T = TypeVar("_T")
 
 
@@ -162,26 +161,18 @@ class Engine:
         *,
         network: bool = False,
         build_args: Mapping[str, str] | None = None,
-        progress: Progress | None = None,
         log_dir: Path | None = None,
     ) -> None:
         """Build an image with these tags. Raises ImageUnavailable, whose message contains the reason.
 
         If the build fails, saves its complete log in `log_dir`.
         """
-        loop = asyncio.get_running_loop()
-
-        def report(line: str) -> None:
-            if progress is not None:
-                loop.call_soon_threadsafe(progress, line)
-
         lines: list[str] = []
         networks = ("default", "host") if network else ("none",)
         reason = ""
         for network_mode in networks:
             lines.append(f"== {description}, network {network_mode}")
-            report(lines[-1])
-            build = partial(self._build, files, tags, network_mode, build_args or {}, lines, report)
+            build = partial(self._build, files, tags, network_mode, build_args or {}, lines)
             try:
                 if await _run_in_thread(build) is None:
                     return
@@ -334,7 +325,6 @@ class Engine:
         network: str,
         build_args: Mapping[str, str],
         lines: list[str],
-        on_line: Progress,
     ) -> str | None:
         """Build the image. Return the reason if the build failed, otherwise None."""
         log = self._client.build(
@@ -348,7 +338,7 @@ class Engine:
             decode=True,
             timeout=BUILD_TIMEOUT,
         )
-        if (error := build_log.read_build_output(log, lines, on_line)) is not None:
+        if (error := build_log.read_build_output(log, lines)) is not None:
             return error
         if self._client.images(name=tags[0], quiet=True) == []:
             lines.append("error: the build ended without an image")

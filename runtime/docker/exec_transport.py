@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from patchwright.runtime.docker.build_context import APP_DIR, PYTHON
 from patchwright.runtime.errors import SandboxLost
-from patchwright.runtime.remote_sandbox import HELLO_TIMEOUT, StreamPair
+from patchwright.runtime.remote_sandbox import HELLO_TIMEOUT, SandboxTransport, StreamPair
 from patchwright.runtime.stdio_relay import BOOTSTRAP_CODE, READY_BYTE
 from patchwright.runtime.wire_protocol import (
     MAX_HELLO_BYTES,
@@ -48,14 +48,13 @@ AttachBridge = Callable[[], Awaitable[ExecStream]]
 """Starts a bridge in the container. Returns the stream that is attached to the bridge."""
 
 
-class ExecTransport:
-    """Connects to the server of one container. A new connection replaces the previous one."""
+class ExecTransport(SandboxTransport):
+    """Connects to the server of one container."""
 
     def __init__(self, attach: AttachBridge) -> None:
+        super().__init__()
         self._attach = attach
-        self._connection: StreamPair | None = None
         self._connect_lock = asyncio.Lock()
-        self.hello = Hello(version=PROTOCOL_VERSION)
 
     async def get_connection(self, timeout: float) -> StreamPair:
         """Return the live connection. Raises TimeoutError if there is none within `timeout` seconds."""
@@ -65,12 +64,6 @@ class ExecTransport:
                     await asyncio.sleep(0.1)
                 self._connection = connection
             return self._connection
-
-    def disconnect(self, connection: StreamPair | None = None) -> None:
-        """Close the current connection. Does nothing if `connection` is given but is no longer current."""
-        if self._connection is not None and connection in (None, self._connection):
-            self._connection[1].close()
-            self._connection = None
 
     async def _connect(self) -> StreamPair | None:
         local_socket = relay_to_socket(await self._attach())
@@ -104,27 +97,34 @@ def relay_to_socket(stream: ExecStream) -> socket.socket:
     slow, the engine has to wait.
     """
     local_end, remote_end = socket.socketpair()
-
-    def run_copy(copy: Callable[[], None]) -> None:
-        # sockets and pipes raise these errors after they were closed
-        with contextlib.suppress(OSError, EOFError, ValueError):
-            copy()
-        _close(remote_end)
-        _close(stream)
-
-    def copy_out() -> None:
-        while data := remote_end.recv(_CHUNK_SIZE):
-            stream.sendall(data)
-
-    def copy_in() -> None:
-        while head := _read_exactly(stream, 8):
-            body = _read_exactly(stream, int.from_bytes(head[4:], "big"))
-            if head[0] == _STDOUT:
-                remote_end.sendall(body)
-
-    for copy in (copy_out, copy_in):
-        threading.Thread(target=run_copy, args=(copy,), name="sandbox stream", daemon=True).start()
+    for copy in (_copy_to_engine, _copy_from_engine):
+        threading.Thread(
+            target=_copy_until_closed, args=(copy, stream, remote_end), name="sandbox stream", daemon=True
+        ).start()
     return local_end
+
+
+def _copy_until_closed(
+    copy: Callable[[ExecStream, socket.socket], None], stream: ExecStream, end: socket.socket
+) -> None:
+    # sockets and pipes raise these errors after they were closed
+    with contextlib.suppress(OSError, EOFError, ValueError):
+        copy(stream, end)
+    _close(end)
+    _close(stream)
+
+
+def _copy_to_engine(stream: ExecStream, source: socket.socket) -> None:
+    while data := source.recv(_CHUNK_SIZE):
+        stream.sendall(data)
+
+
+def _copy_from_engine(stream: ExecStream, target: socket.socket) -> None:
+    while True:
+        head = _read_exactly(stream, 8)
+        body = _read_exactly(stream, int.from_bytes(head[4:], "big"))
+        if head[0] == _STDOUT:
+            target.sendall(body)
 
 
 def _read_exactly(stream: ExecStream, size: int) -> bytes:

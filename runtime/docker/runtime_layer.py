@@ -8,8 +8,8 @@ of the bundles have network access.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +23,7 @@ from patchwright.runtime.docker.build_context import (
     FeatureBundle,
     RuntimeLayer,
 )
-from patchwright.runtime.docker.engine import Engine, Progress
+from patchwright.runtime.docker.engine import Engine
 from patchwright.runtime.errors import ImageUnavailable
 from patchwright.runtime.features import ALL_FEATURES, SandboxFeature
 
@@ -35,37 +35,49 @@ BUNDLE_SOURCE_IMAGE = "debian:bookworm-slim"
 SUPERSEDED_GRACE = 3600
 
 
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """What the images of sandboxes contain, and how they are built."""
+
+    features: tuple[SandboxFeature, ...] = ()
+    """The optional sandbox features to install. Features that cannot be built are omitted."""
+    ca_bundle: Path | None = None
+    """Certificates that builds and commands in the sandbox trust."""
+    package_index: str | None = None
+    """The package index of builds and of commands in the sandbox."""
+    proxy: str | None = None
+    """The proxy of the operator's network. Only builds that download programs use it."""
+    log_dir: Path | None = None
+    """A directory for the complete logs of failed builds. Processes that use the same directory do not build
+    images at the same time.
+    """
+    on_notice: Callable[[str], object] = lambda _: None
+    """Called when an image is built, and when a feature is built or omitted."""
+
+
 async def ensure_runtime_layer(
-    engine: Engine,
-    base: str,
-    *,
-    ca_bundle: Path | None = None,
-    package_index: str | None = None,
-    features: Iterable[SandboxFeature] = (),
-    progress: Progress | None = None,
-    on_notice: Callable[[str], object] | None = None,
-    log_dir: Path | None = None,
-    proxy: str | None = None,
+    engine: Engine, base: str, settings: BuildSettings, on_build: Callable[[], object] = lambda: None
 ) -> tuple[str, tuple[SandboxFeature, ...]]:
     """Return the tag of the runtime layer for a base image, and the features in the layer. If the base image
     is missing, pull it.
 
-    `progress` receives each line of a build. `on_notice` receives a message when a feature is built or
-    omitted. `log_dir` is a directory for the complete logs of failed builds. `proxy` is the proxy of the
-    operator's network. Raises ImageUnavailable.
+    Calls `on_build` before each build. Raises ImageUnavailable.
     """
-    certificates = await asyncio.to_thread(ca_bundle.read_bytes) if ca_bundle else None
+    certificates = await asyncio.to_thread(settings.ca_bundle.read_bytes) if settings.ca_bundle else None
     base_id = await _pull_if_missing(engine, base)
-    builder = _BundleBuilder(engine, progress, log_dir, proxy)
-    bundle = await _ensure_bundle(builder, Bundle(base, base_id, certificates, package_index))
-    built_features = await _ensure_features(builder, bundle, features, on_notice)
-    layer = RuntimeLayer(base, base_id, bundle.tags[0], certificates, package_index, built_features)
-    await build_runtime_layer(engine, layer, progress, log_dir)
-    return layer.content_tag, tuple(built_features)
+    builder = _BundleBuilder(engine, settings, on_build)
+    bundle = await _ensure_bundle(builder, Bundle(base, base_id, certificates, settings.package_index))
+    features = await _ensure_features(builder, bundle)
+    layer = RuntimeLayer(base, base_id, bundle.tags[0], certificates, settings.package_index, features)
+    await build_runtime_layer(engine, layer, on_build, settings.log_dir)
+    return layer.content_tag, tuple(features)
 
 
 async def build_runtime_layer(
-    engine: Engine, layer: RuntimeLayer, progress: Progress | None = None, log_dir: Path | None = None
+    engine: Engine,
+    layer: RuntimeLayer,
+    on_build: Callable[[], object] = lambda: None,
+    log_dir: Path | None = None,
 ) -> Literal["reused", "updated", "built"]:
     """Reuse, update or build a runtime layer, and return which of the three was done.
 
@@ -83,7 +95,8 @@ async def build_runtime_layer(
         files = layer.update_files(earlier.id, generation)
     else:
         generation, files = 0, layer.files()
-    await engine.build(layer.description, files, layer.tags, progress=progress, log_dir=log_dir)
+    on_build()
+    await engine.build(layer.description, files, layer.tags, log_dir=log_dir)
     await remove_superseded(engine, layer.base, layer.content_tag)
     return "updated" if generation else "built"
 
@@ -100,21 +113,21 @@ class _BundleBuilder:
     """Builds bundles of sandbox programs. Only these image builds have network access."""
 
     engine: Engine
-    progress: Progress | None
-    log_dir: Path | None
-    proxy: str | None
+    settings: BuildSettings
+    on_build: Callable[[], object]
 
     async def build(self, bundle: Bundle) -> None:
+        self.on_build()
         # The engine does not write the values of these build arguments into the image's history.
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+        proxy = self.settings.proxy
         await self.engine.build(
             bundle.description,
             bundle.files(),
             bundle.tags,
             network=True,
-            build_args=dict.fromkeys(names, self.proxy) if self.proxy else {},
-            progress=self.progress,
-            log_dir=self.log_dir,
+            build_args=dict.fromkeys(names, proxy) if proxy else {},
+            log_dir=self.settings.log_dir,
         )
         await remove_superseded(self.engine, bundle.source, bundle.tags[0])
 
@@ -151,24 +164,13 @@ async def _ensure_bundle(builder: _BundleBuilder, base_bundle: Bundle) -> Bundle
     return bundle
 
 
-async def _ensure_features(
-    builder: _BundleBuilder,
-    bundle: Bundle,
-    requested: Iterable[SandboxFeature],
-    on_notice: Callable[[str], object] | None,
-) -> dict[SandboxFeature, str]:
+async def _ensure_features(builder: _BundleBuilder, bundle: Bundle) -> dict[SandboxFeature, str]:
     """Return the tags of the feature bundles. Build those that are missing, and omit features that cannot be
     built.
     """
     bundles = [
-        FeatureBundle(
-            **{
-                feature_bundle.name: getattr(bundle, feature_bundle.name) for feature_bundle in fields(bundle)
-            },
-            feature=feature,
-            bundle_tag=bundle.tags[0],
-        )
-        for feature in sorted(requested, key=ALL_FEATURES.index)
+        FeatureBundle(**asdict(bundle), feature=feature, bundle_tag=bundle.tags[0])
+        for feature in sorted(builder.settings.features, key=ALL_FEATURES.index)
     ]
     missing = [
         feature_bundle
@@ -177,17 +179,15 @@ async def _ensure_features(
     ]
     omitted = set[SandboxFeature]()
     for number, feature_bundle in enumerate(missing, 1):
-        if on_notice is not None:
-            on_notice(
-                f"Building the sandbox feature `{feature_bundle.feature}`, {number} of {len(missing)} (once) ..."
-            )
+        builder.settings.on_notice(
+            f"Building the sandbox feature `{feature_bundle.feature}`, {number} of {len(missing)} (once) ..."
+        )
         try:
             await builder.build(feature_bundle)
         except ImageUnavailable as error:
             log.info("feature omitted", extra={"feature": feature_bundle.feature, "error": str(error)})
             omitted.add(feature_bundle.feature)
-            if on_notice is not None:
-                on_notice(f"NOTICE: {error}. The sandbox runs without this feature.")
+            builder.settings.on_notice(f"NOTICE: {error}. The sandbox runs without this feature.")
     return {
         feature_bundle.feature: feature_bundle.tags[0]
         for feature_bundle in bundles

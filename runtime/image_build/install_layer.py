@@ -53,23 +53,21 @@ def replace_code(install_dir: Path) -> None:
 
 
 def compile_for_project(install_dir: Path) -> None:
-    """Compile the IPython kernel and our skills in advance. Both run on the base image's own Python."""
+    """Compile IPython, the code of our kernel and the skills in advance. They run on the base image's own Python."""
     python = shutil.which("python3")
     if python is None or not (install_dir / "kernel").is_dir():
         return
     command = [python, "-c", "import sys; print(*sys.version_info[:2], sep='')"]
     version = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    places = [
-        place
-        for place in (
-            install_dir / "kernel" / f"cp{version}",
-            install_dir / "app" / "patchwright" / "runtime" / "skills",
-        )
-        if place.is_dir()
-    ]
+    runtime = install_dir / "app" / "patchwright" / "runtime"
+    places = [install_dir / "kernel" / f"cp{version}", runtime / "kernel", runtime / "skills"]
     # Errors are ignored. An older Python cannot compile code that only newer Pythons use, and it does not
     # import that code.
-    subprocess.run([python, "-m", "compileall", "-q", *places], stdout=subprocess.DEVNULL, check=False)
+    subprocess.run(
+        [python, "-m", "compileall", "-q", *filter(Path.is_dir, places)],
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
 
 
 def add_user(uid: int) -> None:

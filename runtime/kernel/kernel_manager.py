@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from patchwright.runtime.features import SandboxFeatures
-from patchwright.runtime.kernel.ipykernel_main import (
+from patchwright.runtime.kernel.cell_output import (
     HOST_REQUEST_PREFIX,
     MAX_CELL_IMAGE_BYTES,
     MAX_IMAGE_BYTES,

@@ -78,8 +78,6 @@ class PageLayout:
     """Rendered text of a text node, otherwise empty."""
     box: list[Box | None] = field(default_factory=list)
     """The rectangle of each node, cut to the viewport; it may be empty. None if the node is not rendered."""
-    area: list[float] = field(default_factory=list)
-    """Area of each whole node, including its parts outside the viewport. 0 if the node is not rendered."""
     children: list[list[int]] = field(default_factory=list)
     clickable: set[int] = field(default_factory=set)
     """Nodes that listen to clicks or show a pointer cursor."""
@@ -91,6 +89,16 @@ class PageLayout:
     """Maps each `backendNodeId` to the index of the node."""
     _attributes: list[Sequence[int]] = field(default_factory=list)
     _strings: Sequence[str] = ()
+
+    def link_node(self, backend_id: int, parent: int) -> None:
+        """Add the next node to the tree. `parent` is -1 for the document of the page."""
+        node = len(self.backend_id)
+        self.backend_id.append(backend_id)
+        self.node_by_backend_id[backend_id] = node
+        self.parent.append(parent)
+        self.children.append([])
+        if parent >= 0:
+            self.children[parent].append(node)
 
     def attributes(self, node: int) -> dict[str, str]:
         """Return the attributes of an element, with lower-case names."""
@@ -155,11 +163,9 @@ def build_layout(
     width, height = float(viewport["clientWidth"]), float(viewport["clientHeight"])
     screen = Box(0.0, 0.0, width, height)
     read = find_frame_owners(snapshot)
-    elements: dict[int, int] = {}  # frame element by backendNodeId
-    document_by_node = {backend: document for document, backend in read.items()}
     for document in (0, *read):
         content = snapshot["documents"][document]
-        owner = -1 if not document else elements.get(read[document], -1)
+        owner = -1 if not document else layout.node_by_backend_id.get(read[document], -1)
         if document and owner < 0:
             continue
         transform = (
@@ -169,7 +175,7 @@ def build_layout(
         )
         if document and transform is not None and (box := layout.box[owner]) is not None:
             transform = transform._replace(clip=transform.clip.intersect(box))
-        _add_document(layout, content, owner, transform, document_by_node, elements)
+        _add_document(layout, content, owner, transform)
     return layout
 
 
@@ -198,69 +204,71 @@ def _scale(document: Mapping[str, Any], width: float) -> float:
     return width / own if own > 0 and width > 0 else 1.0
 
 
+class _Placement(NamedTuple):
+    """Where a node is rendered, and what its descendants inherit from it."""
+
+    clip: Box
+    """Cuts the children of the node."""
+    absolute_clip: Box
+    """Cuts descendants with an absolute position."""
+    has_pointer: bool = False
+    """True if the node shows a pointer cursor."""
+    box: Box | None = None
+
+
 def _add_document(
-    layout: PageLayout,
-    document: Mapping[str, Any],
-    parent_node: int,
-    transform: FrameTransform | None,
-    owner_ids: Mapping[int, int],
-    frame_elements: dict[int, int],
+    layout: PageLayout, document: Mapping[str, Any], frame_element: int, transform: FrameTransform | None
 ) -> None:
     strings, nodes, rendered = layout._strings, document["nodes"], document["layout"]
-    base = len(layout.backend_id)
-    layout.frames[strings[document["frameId"]]] = base
+    first = len(layout.backend_id)
+    layout.frames[strings[document["frameId"]]] = first
     rows: dict[int, int] = {}
-    for place_in_list, node in enumerate(rendered["nodeIndex"]):
-        rows.setdefault(node, place_in_list)
-    clicked = set(nodes["isClickable"]["index"])
+    for row, node in enumerate(rendered["nodeIndex"]):
+        rows.setdefault(node, row)
     window = UNBOUNDED if transform is None else transform.clip
-    clips: list[
-        tuple[Box, Box]
-        # for each node, two transforms: for its children, and for children with an absolute position
-    ] = []
-    hands: list[bool] = []
+    placements: list[_Placement] = []
     attributes = nodes["attributes"]
-    for node, (parent, name, backend) in enumerate(
+    for node, (parent, name, backend_id) in enumerate(
         zip(nodes["parentIndex"], nodes["nodeName"], nodes["backendNodeId"], strict=True)
     ):
-        outer, positioned = clips[parent] if 0 <= parent < node else (window, window)
-        area = 0.0
-        tag, box, hand, text = strings[name], None, 0 <= parent < node and hands[parent], ""
-        if transform is not None and (row := rows.get(node)) is not None:
-            cursor, position, overflow = _read_styles(strings, rendered["styles"][row])
-            x, y, wide, high = rendered["bounds"][row]
-            left, top = x * transform.scale + transform.left, y * transform.scale + transform.top
-            whole = Box(left, top, left + wide * transform.scale, top + high * transform.scale)
-            clip = window if position == "fixed" else positioned if position == "absolute" else outer
-            box, area = whole.intersect(clip), whole.area
-            inner = clip
-            if overflow not in ("", "visible") and tag not in ("HTML", "BODY"):
-                inner = box
-            outer, positioned = inner, inner if position not in ("", "static") else positioned
-            if (at := rendered["text"][row]) >= 0 and tag == "#text":
-                text = strings[at]
-            if cursor == "pointer" and not hand:
-                layout.clickable.add(base + node)
-            hand = cursor == "pointer"
-        if node in clicked:
-            layout.clickable.add(base + node)
-        clips.append((outer, positioned))
-        hands.append(hand)
-        mine = base + node
-        up = base + parent if 0 <= parent < node else parent_node
-        layout.backend_id.append(backend)
-        layout.parent.append(up)
+        has_parent = 0 <= parent < node
+        outer = placements[parent] if has_parent else _Placement(window, window)
+        tag, text = strings[name], ""
+        if transform is None or (row := rows.get(node, -1)) < 0:
+            placement = _Placement(outer.clip, outer.absolute_clip, outer.has_pointer)
+        else:
+            styles = _read_styles(strings, rendered["styles"][row])
+            placement = _place_node(tag, styles, rendered["bounds"][row], transform, outer)
+            if tag == "#text" and (string := rendered["text"][row]) >= 0:
+                text = strings[string]
+            if placement.has_pointer and not outer.has_pointer:
+                layout.clickable.add(first + node)
+        placements.append(placement)
         layout.tag.append(tag)
         layout.text.append(text)
-        layout.box.append(box)
-        layout.area.append(area)
-        layout.children.append([])
+        layout.box.append(placement.box)
         layout._attributes.append(attributes[node] if node < len(attributes) else ())
-        layout.node_by_backend_id[backend] = mine
-        if up >= 0:
-            layout.children[up].append(mine)
-        if backend in owner_ids:
-            frame_elements[backend] = mine
+        layout.link_node(backend_id, first + parent if has_parent else frame_element)
+    layout.clickable.update(first + node for node in nodes["isClickable"]["index"])
+
+
+def _place_node(
+    tag: str,
+    styles: tuple[str, str, str],
+    bounds: Sequence[float],
+    transform: FrameTransform,
+    outer: _Placement,
+) -> _Placement:
+    cursor, position, overflow = styles
+    x, y, width, height = bounds
+    left, top = x * transform.scale + transform.left, y * transform.scale + transform.top
+    whole = Box(left, top, left + width * transform.scale, top + height * transform.scale)
+    clip = {"fixed": transform.clip, "absolute": outer.absolute_clip}.get(position, outer.clip)
+    box = whole.intersect(clip)
+    if overflow not in ("", "visible") and tag not in ("HTML", "BODY"):
+        clip = box
+    absolute_clip = outer.absolute_clip if position in ("", "static") else clip
+    return _Placement(clip, absolute_clip, cursor == "pointer", box)
 
 
 def _read_styles(strings: Sequence[str], style: Sequence[int]) -> tuple[str, str, str]:

@@ -5,9 +5,7 @@ its own.
 import json
 import os
 import re
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from patchwright.runtime import program
 from patchwright.runtime.actions import SearchCode
@@ -18,10 +16,6 @@ from patchwright.runtime.search.search_main import MALFORMED_EXIT_CODE, SEARCH_T
 
 KILL_GRACE = 10.0  # Seconds to wait for the program beyond its own time limit.
 _GLOB_CHARACTERS = re.compile(r"[*?\[{]")
-_BOOTSTRAP_CODE = (
-    "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; "
-    "from patchwright.runtime.search.search_main import main; main()"
-)
 
 
 class CodeSearch:
@@ -70,18 +64,9 @@ class CodeSearch:
             "ignore_case": action.ignore_case,
             "seconds": self._timeout,
         }
-        own_packages = Path(__file__).parents[3]
-        packages = self._features.packages("symbols") or own_packages
-        command = [
-            sys.executable,
-            "-I",
-            "-c",
-            _BOOTSTRAP_CODE,
-            str(own_packages),
-            str(packages),
-            json.dumps(request),
-        ]
-        result = await program.run(command, self._paths.root, self._env, self._timeout + KILL_GRACE)
+        command = self._features.program_command("symbols", "patchwright.runtime.search.search_main")
+        arguments = (*command, json.dumps(request))
+        result = await program.run(arguments, self._paths.root, self._env, self._timeout + KILL_GRACE)
         if result.exit_code == MALFORMED_EXIT_CODE:
             raise ToolInputError("malformed", result.stderr.head.decode("utf-8", "replace").strip())
         if result.exit_code != 0:

@@ -19,7 +19,8 @@ from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.demo.github import FakeGitHub, GitHubApp, Repository
 from patchwright.demo.github.bare_repository import BareRepository
 from patchwright.resolver.secrets import MaskingSandbox, Secrets
-from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.docker.sandbox_container import TransportKind
 from patchwright.runtime.execution.action_server import BOOTSTRAP_CODE
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
@@ -94,13 +95,11 @@ async def opened(kind: str, place: Path) -> AsyncIterator[Sandbox]:
 @asynccontextmanager
 async def docker(transport: TransportKind, engine_url: str | None = None) -> AsyncIterator[Sandbox]:
     bundle = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
+    build = BuildSettings(
+        ALL_FEATURES, bundle if bundle.exists() else None, os.environ.get("PATCHWRIGHT_PACKAGE_INDEX")
+    )
     sandboxes = DockerSandboxes(
-        SandboxSpec(memory_mb=1024),
-        engine_url=engine_url,
-        ca_bundle=bundle if bundle.exists() else None,
-        package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
-        transport=transport,
-        features=ALL_FEATURES,
+        SandboxSpec(memory_mb=1024), build, engine=EngineAddress(engine_url, transport)
     )
     async with sandboxes.open(f"contract-{os.getpid()}") as sandbox:
         yield sandbox

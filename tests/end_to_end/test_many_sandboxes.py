@@ -8,6 +8,7 @@ from benchmarks.many import OURS, SPEC, Traces, many
 from benchmarks.sandbox import CA_BUNDLE
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -24,7 +25,7 @@ async def test_twenty_sandboxes_leave_nothing_behind() -> None:
 
 async def test_an_open_sandbox_is_detected() -> None:
     before = await asyncio.to_thread(Traces.collect)
-    sandboxes = DockerSandboxes(SPEC, ca_bundle=CA_BUNDLE)
+    sandboxes = DockerSandboxes(SPEC, BuildSettings(ca_bundle=CA_BUNDLE))
     async with sandboxes.open(f"{OURS}open") as sandbox:
         await sandbox.act(RunShell(command=":"))
         left = (await asyncio.to_thread(Traces.collect)).more_than(before)

@@ -8,6 +8,7 @@ import pytest
 
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import SandboxSpec
@@ -39,12 +40,11 @@ def open_verifier(
 
 def build_docker_sandboxes(egress: EgressConfig | None = None) -> DockerSandboxes:
     bundle = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
-    return DockerSandboxes(
-        SandboxSpec(memory_mb=1024),
+    build = BuildSettings(
         ca_bundle=bundle if bundle.exists() else None,
         package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
-        egress=egress,
     )
+    return DockerSandboxes(SandboxSpec(memory_mb=1024), build, egress=egress)
 
 
 @pytest.fixture

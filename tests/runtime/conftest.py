@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 import pytest_asyncio
 
-from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.sandbox import SandboxSpec
@@ -24,7 +25,7 @@ def docker_sandboxes() -> Callable[..., DockerSandboxes]:
     """Return a factory of sandboxes on the usual base image, whose layer is built once."""
 
     def make(
-        notice: Callable[[str], object] | None = None,
+        notice: Callable[[str], object] = lambda _: None,
         egress: EgressConfig | None = None,
         transport: Literal["auto", "socket", "exec"] = "auto",
         warm: int = 0,
@@ -33,17 +34,20 @@ def docker_sandboxes() -> Callable[..., DockerSandboxes]:
         logs: Path | None = None,
         **spec: object,
     ) -> DockerSandboxes:
-        return DockerSandboxes(
-            SandboxSpec(**{"memory_mb": 512, **spec}),
-            on_notice=notice,
-            egress=egress,
-            transport=transport,
-            warm_pool_size=warm,
-            namespace=whose,
+        build = BuildSettings(
             features=plugins,
-            log_dir=logs,
             ca_bundle=CA_BUNDLE if CA_BUNDLE.exists() else None,
             package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
+            log_dir=logs,
+            on_notice=notice,
+        )
+        return DockerSandboxes(
+            SandboxSpec(**{"memory_mb": 512, **spec}),
+            build,
+            engine=EngineAddress(transport=transport),
+            egress=egress,
+            warm_pool_size=warm,
+            namespace=whose,
         )
 
     return make

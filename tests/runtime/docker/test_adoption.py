@@ -28,13 +28,16 @@ import asyncio, sys
 sys.path.insert(0, {checkout!r})
 from pathlib import Path
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.sandbox import SandboxSpec, call_context
 
 async def main():
     bundle = Path({bundle!r})
     sandboxes = DockerSandboxes(
-        SandboxSpec(memory_mb=512), ca_bundle=bundle if bundle.exists() else None, transport={transport!r}
+        SandboxSpec(memory_mb=512),
+        BuildSettings(ca_bundle=bundle if bundle.exists() else None),
+        engine=EngineAddress(transport={transport!r}),
     )
     async with sandboxes.open({name!r}, adoptable={kept}) as sandbox:
         with call_context("call_2"):

@@ -22,7 +22,7 @@ from patchwright.runtime.docker.build_context import (
 )
 from patchwright.runtime.errors import ImageUnavailable
 from patchwright.runtime.features import ALL_FEATURES
-from patchwright.runtime.image_build import make_browser, make_bundle
+from patchwright.runtime.image_build import install_layer, make_browser, make_bundle
 
 LAYER = RuntimeLayer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:1")
 
@@ -181,6 +181,7 @@ def test_the_container_has_exactly_the_modules_that_its_programs_import() -> Non
         "stdio_relay.py",
         "documents/converter.py",
         "kernel/ipykernel_main.py",
+        "kernel/skill_kernel.py",
         "search/search_main.py",
     )
     root = RUNTIME_PACKAGE.parents[1]
@@ -196,6 +197,17 @@ def test_the_container_has_exactly_the_modules_that_its_programs_import() -> Non
                     todo += [file for file in files if file.is_file()]
     names = {f"new/app/{path.relative_to(root).as_posix()}" for path in needed}
     assert names | {"new/app/patchwright/__init__.py"} == LAYER.code.keys()
+
+
+def test_what_runs_on_the_repositorys_python_is_compiled_for_it(tmp_path: Path) -> None:
+    runtime = tmp_path / "app" / "patchwright" / "runtime"
+    modules = [runtime / "kernel" / "skill_kernel.py", runtime / "skills" / "host.py"]
+    for module in (*modules, tmp_path / "kernel" / "other_versions.py"):
+        module.parent.mkdir(parents=True)
+        module.write_text("x = 1\n")
+    install_layer.compile_for_project(tmp_path)
+    compiled = sorted(path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc"))
+    assert compiled == ["host", "skill_kernel"]
 
 
 def test_our_interpreter_finds_the_libraries_of_features() -> None:

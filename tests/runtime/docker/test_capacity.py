@@ -6,6 +6,7 @@ import pytest
 
 from patchwright.runtime.docker import capacity
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.errors import InsufficientResources
 from patchwright.runtime.sandbox import SandboxSpec
 from tests.runtime.conftest import CA_BUNDLE
@@ -41,15 +42,15 @@ def test_insufficient_resources_are_retryable() -> None:
 
 @pytest.mark.docker
 async def test_no_container_starts_below_the_required_capacity() -> None:
-    bundle = CA_BUNDLE if CA_BUNDLE.exists() else None
-    full = DockerSandboxes(SandboxSpec(min_free_memory_mb=ENDLESS), ca_bundle=bundle)
+    build = BuildSettings(ca_bundle=CA_BUNDLE if CA_BUNDLE.exists() else None)
+    full = DockerSandboxes(SandboxSpec(min_free_memory_mb=ENDLESS), build)
     try:
         with pytest.raises(InsufficientResources, match="no room for another sandbox"):
             async with full.open("headroom-none"):
                 pass
     finally:
         await full.close()
-    roomy = DockerSandboxes(SandboxSpec(min_free_memory_mb=1, min_free_disk_mb=1), ca_bundle=bundle)
+    roomy = DockerSandboxes(SandboxSpec(min_free_memory_mb=1, min_free_disk_mb=1), build)
     try:
         async with roomy.open("headroom-some") as sandbox:
             assert sandbox.root == "/workspace"

@@ -30,11 +30,13 @@ import asyncio, signal, sys
 sys.path.insert(0, {checkout!r})
 from pathlib import Path
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.sandbox import SandboxSpec
 
 async def main():
     bundle = Path({bundle!r})
-    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=256), ca_bundle=bundle if bundle.exists() else None)
+    build = BuildSettings(ca_bundle=bundle if bundle.exists() else None)
+    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=256), build)
     async with sandboxes.open({name!r}):
         print("open", flush=True)
         await asyncio.sleep(60)

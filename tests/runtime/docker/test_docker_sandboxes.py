@@ -12,8 +12,9 @@ import pytest
 
 from patchwright.runtime.actions import Execute, RunShell
 from patchwright.runtime.docker.build_context import RuntimeLayer
-from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
 from patchwright.runtime.docker.engine import Engine
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.docker.sandbox_container import container_name
 from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable, SandboxLost
 from patchwright.runtime.observations import ExecuteResult, ShellResult
@@ -228,7 +229,9 @@ async def test_a_container_that_is_removed_is_lost(sandbox: Sandbox) -> None:
 
 async def test_an_engine_without_a_response_is_reported() -> None:
     with pytest.raises(EngineUnavailable, match=r"no Docker engine|refused"):
-        async with DockerSandboxes(SandboxSpec(), engine_url="unix:///nowhere.sock").open(NAME):
+        async with DockerSandboxes(
+            SandboxSpec(), BuildSettings(), engine=EngineAddress("unix:///nowhere.sock")
+        ).open(NAME):
             pass
 
 
@@ -236,7 +239,9 @@ async def test_an_unavailable_base_image_is_named() -> None:
     with pytest.raises(
         ImageUnavailable, match=r"localhost:1/no/such:image is not available and cannot be pulled"
     ):
-        async with DockerSandboxes(SandboxSpec(image="localhost:1/no/such:image")).open(NAME):
+        async with DockerSandboxes(SandboxSpec(image="localhost:1/no/such:image"), BuildSettings()).open(
+            NAME
+        ):
             pass
 
 

@@ -10,12 +10,14 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import docker
 import pytest
 
 from patchwright.runtime.actions import Execute, RunShell
-from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.errors import EngineStopped, EngineUnavailable
 from patchwright.runtime.observations import ExecuteResult, ShellResult
 from patchwright.runtime.sandbox import Sandbox, SandboxSpec
@@ -34,12 +36,14 @@ sys.path.insert(0, {str(CHECKOUT)!r})
 from pathlib import Path
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.sandbox import SandboxSpec
 
 async def main():
     bundle = Path({str(BUNDLE)!r})
-    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=512), ca_bundle=bundle if bundle.exists() else None)
+    build = BuildSettings(ca_bundle=bundle if bundle.exists() else None)
+    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=512), build)
     try:
         async with sandboxes.open({NAME!r}) as sandbox:
             print(sandboxes._transport, (await sandbox.act(RunShell(command="echo hi"))).output, end="")
@@ -62,9 +66,9 @@ async def printed(sandbox: Sandbox, command: str) -> str:
     return ran.output
 
 
-def sandboxes_at(url: str, **options: object) -> DockerSandboxes:
-    bundle = BUNDLE if BUNDLE.exists() else None
-    return DockerSandboxes(SandboxSpec(memory_mb=512), engine_url=url, ca_bundle=bundle, **options)
+def sandboxes_at(url: str, transport: Literal["auto", "exec"] = "auto") -> DockerSandboxes:
+    build = BuildSettings(ca_bundle=BUNDLE if BUNDLE.exists() else None)
+    return DockerSandboxes(SandboxSpec(memory_mb=512), build, engine=EngineAddress(url, transport))
 
 
 async def test_exec_is_chosen_for_an_engine_over_tcp() -> None:

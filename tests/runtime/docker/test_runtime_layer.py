@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -27,6 +28,7 @@ from patchwright.runtime.docker.repository_layer import (
 )
 from patchwright.runtime.docker.runtime_layer import (
     BUNDLE_SOURCE_IMAGE,
+    BuildSettings,
     build_runtime_layer,
     ensure_runtime_layer,
     remove_superseded,
@@ -58,12 +60,8 @@ async def layer(engine: Engine) -> RuntimeLayer:
     client = docker.from_env()
     client.api.tag(BUNDLE_SOURCE_IMAGE, *BASE.rsplit(":", 1))
     client.close()
-    await ensure_runtime_layer(
-        engine,
-        BUNDLE_SOURCE_IMAGE,
-        ca_bundle=USED_CA,
-        package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
-    )
+    settings = BuildSettings(ca_bundle=USED_CA, package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"))
+    await ensure_runtime_layer(engine, BUNDLE_SOURCE_IMAGE, settings)
     (bundle, *_) = await engine.list_images("patchwright-bundle")
     base = await engine.find_image(BASE)
     assert base is not None
@@ -155,12 +153,13 @@ async def test_a_feature_that_cannot_be_built_is_omitted_with_a_notice(
     index = (
         os.environ.get("PATCHWRIGHT_PACKAGE_INDEX", DEFAULT_PACKAGE_INDEX).rstrip("/") + "//"
     )  # a separate tag
-    how = {"ca_bundle": USED_CA, "package_index": index, "log_dir": tmp_path}
-    usual = await ensure_runtime_layer(engine, BASE, **how)
+    settings = BuildSettings(ca_bundle=USED_CA, package_index=index, log_dir=tmp_path)
+    usual = await ensure_runtime_layer(engine, BASE, settings)
     received: list[str] = []
-    made = await ensure_runtime_layer(
-        engine, BASE, **how, features=("kernel",), on_notice=received.append, proxy="http://127.0.0.1:9"
+    unreachable = replace(
+        settings, features=("kernel",), on_notice=received.append, proxy="http://127.0.0.1:9"
     )
+    made = await ensure_runtime_layer(engine, BASE, unreachable)
     assert made == usual == (made[0], ())
     (log,) = tmp_path.iterdir()
     assert received[0] == "Building the sandbox feature `kernel`, 1 of 1 (once) ..."
@@ -210,7 +209,7 @@ async def test_a_build_that_fails_says_why_and_where_its_log_is(engine: Engine, 
 
 @pytest.mark.slow
 async def test_a_layer_removed_by_another_process_is_rebuilt(engine: Engine, layer: RuntimeLayer) -> None:
-    sandboxes = DockerSandboxes(SandboxSpec(image=BASE, memory_mb=256), ca_bundle=USED_CA)
+    sandboxes = DockerSandboxes(SandboxSpec(image=BASE, memory_mb=256), BuildSettings(ca_bundle=USED_CA))
     _, image = await sandboxes.prepare()
     for tag in (image, layer.readable_tag):
         await engine.remove_image(tag)

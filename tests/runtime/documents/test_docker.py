@@ -7,6 +7,7 @@ import pytest
 
 from patchwright.runtime.actions import HostReply, RunPython, ViewFile, WriteBytes
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.observations import CellResult, HostRequest, TextResult
 from patchwright.runtime.sandbox import SandboxSpec
 from tests.runtime import sample_documents
@@ -17,12 +18,12 @@ CA_BUNDLE = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-cert
 
 
 async def test_a_container_reads_documents_and_takes_frames_of_videos(tmp_path: Path) -> None:
-    sandboxes = DockerSandboxes(
-        SandboxSpec(memory_mb=1024),
+    build = BuildSettings(
         features=("kernel", "documents"),
         ca_bundle=CA_BUNDLE if CA_BUNDLE.exists() else None,
         package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
     )
+    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=1024), build)
     files = (
         sample_documents.pdf(tmp_path / "spec.pdf", "The pump stops."),
         sample_documents.docx(tmp_path / "a.docx", "<w:p><w:r><w:t>Valves.</w:t></w:r></w:p>"),

@@ -276,16 +276,16 @@ import asyncio, sys
 sys.path.insert(0, {checkout!r})
 from pathlib import Path
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.egress_policy import build_policy
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.sandbox import SandboxSpec
 
 async def main():
     bundle = Path({bundle!r})
+    build = BuildSettings(ca_bundle=bundle if bundle.exists() else None)
     sandboxes = DockerSandboxes(
-        SandboxSpec(memory_mb=512),
-        ca_bundle=bundle if bundle.exists() else None,
-        egress=EgressConfig(build_policy("allowlist")),
+        SandboxSpec(memory_mb=512), build, egress=EgressConfig(build_policy("allowlist"))
     )
     async with sandboxes.open({name!r}, online=True, adoptable=True):
         print("ready", flush=True)
