@@ -1,6 +1,7 @@
 """Compares the declared packages (`package_table.py`) with the imports, and the code's shape with its limits."""
 
 import ast
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -154,3 +155,31 @@ def test_what_is_out_of_shape_is_counted() -> None:
         "files of fewer than 40 lines": 1,
         "lines": 68,
     }
+
+
+def draw_levels(table: Mapping[str, Iterable[str]]) -> str:
+    """Draws the packages in levels. Each one imports only packages of the levels below it."""
+    levels: dict[str, int] = {}
+    for package, others in table.items():
+        levels[package] = 1 + max((levels[other] for other in others), default=-1)
+    rows = [
+        [package for package, at in levels.items() if at == level]
+        for level in range(max(levels.values()) + 1)
+    ]
+    return "\n".join(f"{level:2}  {'  '.join(rows[level])}" for level in reversed(range(len(rows))))
+
+
+def test_the_picture_in_the_docs_shows_the_packages_of_the_table() -> None:
+    """Set PATCHWRIGHT_REGENERATE to renew the picture."""
+    path = ROOT / "docs" / "internals" / "architecture.md"
+    before, begin, rest = path.read_text().partition(
+        "<!-- The packages: drawn by tests/test_packages.py -->\n"
+    )
+    _, end, after = rest.partition("\n<!-- end of the packages -->")
+    picture = (
+        f"```text\n{draw_levels({package: others.split() for package, others in PACKAGES.items()})}\n```"
+    )
+    drawn = before + begin + picture + end + after
+    if os.environ.get("PATCHWRIGHT_REGENERATE"):
+        path.write_text(drawn)
+    assert path.read_text() == drawn

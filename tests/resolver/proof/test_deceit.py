@@ -115,7 +115,7 @@ async def judge(verifier: PatchVerifier, case: Case, files: dict[str, str | None
 
 
 async def render_visible_text(verifier: PatchVerifier, patch: Patch, verdict: Verdict) -> str:
-    check = await check_patch(verifier.workspace, patch)
+    check = await check_patch(verifier.workspace, patch, conditions=verdict.conditions)
     run = run_of(started())
     assert run.run_started is not None
     body = render_pull_request_body(run.run_started.thread, verdict, summarize_run(run), check.notes)
