@@ -29,7 +29,12 @@ PNPM_BY_LOCKFILE = {
 
 INSTALLER_VARIABLE = "PATCHWRIGHT_INSTALLER"
 NPM_INSTALLER_VARIABLE = "PATCHWRIGHT_NPM_INSTALLER"
-INSTALLERS = {INSTALLER_VARIABLE: "environment_installer.py", NPM_INSTALLER_VARIABLE: "npm_installer.cjs"}
+REQUIREMENTS_INSTALLER_VARIABLE = "PATCHWRIGHT_REQUIREMENTS_INSTALLER"
+INSTALLERS = {
+    INSTALLER_VARIABLE: "environment_installer.py",
+    NPM_INSTALLER_VARIABLE: "npm_installer.cjs",
+    REQUIREMENTS_INSTALLER_VARIABLE: "requirements_installer.py",
+}
 """The programs of this package that steps may start, by the environment variable with their path in the sandbox."""
 
 PIP = "python3 -m pip install --quiet"
@@ -97,10 +102,13 @@ def _python_steps(manifests: Manifests) -> list[InstallStep]:
         *(f"-r {shlex.quote(path)}" for path in requirements),
         *(f"--group {name}" for name in groups),
     ]
-    arguments += [editable] if editable else []
+    extras = _developer_names(get_table(manifests.pyproject, "project"), "optional-dependencies")
     # What can be installed is installed. The project comes last, so its failure is the failure of the whole.
-    singly = [f"{PIP} {argument}" for argument in arguments[: -1 if editable else None]]
-    fallback = "; ".join([*singly, editable_only or "true"])
+    singly = " ".join([f'python3 "${REQUIREMENTS_INSTALLER_VARIABLE}"', *arguments]) + _options(
+        "--extra", extras
+    )
+    fallback = f"{singly}; {editable_only}" if editable else singly
+    arguments += [editable] if editable else []
     if "uv.lock" in files or get_table(tools, "uv").keys() & {"dev-dependencies", "sources", "workspace"}:
         sync = f"uv sync --inexact --all-packages{' --frozen' if 'uv.lock' in files else ''}"
         return _with_uv(
@@ -117,7 +125,6 @@ def _python_steps(manifests: Manifests) -> list[InstallStep]:
         install = "sync --dev" if "Pipfile.lock" in files else "install --dev --skip-lock"
         steps = _with_uv(f"{_PIPENV} {install}", fallback="")
         return [*steps, *_pip_steps([editable] if editable else [], editable_only)]
-    extras = _developer_names(get_table(manifests.pyproject, "project"), "optional-dependencies")
     has_developer_files = any(not BASE_REQUIREMENTS_FILES.fullmatch(path) for path in requirements)
     # The tool comes before the project, because it may install a copy of the project that is not editable.
     steps = [] if groups or extras or has_developer_files else _test_environment_steps(manifests)
@@ -128,7 +135,7 @@ def _pip_steps(arguments: list[str], fallback: str) -> list[InstallStep]:
     """Returns the step that installs everything at once, or no step if there is nothing to install."""
     if not arguments:
         return []
-    has_alternative = len(arguments) > 1 or arguments[0].startswith("-e '")
+    has_alternative = arguments != ["-e ."]
     command = f"{PIP} {' '.join(arguments)}"
     return [InstallStep(command=command, program="python3", fallback=fallback if has_alternative else None)]
 
