@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 MAX_DEPTH = 10  # of files and groups that include others
+# What pip writes about a package that the index has only in other versions, or not at all.
+LOST = re.compile(r"No matching distribution found for ([\w.-]+)")
 
 
 def read_requirements_file(path: Path, depth: int = 0) -> Iterator[str]:
@@ -69,8 +71,16 @@ def install(requirements: list[str], options: list[str], scratch: Path) -> list[
     file = scratch / "requirements.txt"
     file.write_text("\n".join([*options, *requirements, ""]), encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "-r", str(file)]
-    if subprocess.run(pip, check=False).returncode == 0:
+    done = subprocess.run(pip, check=False, stderr=subprocess.PIPE)
+    if done.returncode == 0:
         return []
+    error = done.stderr.decode(errors="replace")
+    print(error, file=sys.stderr, flush=True)
+    # Each attempt takes time, so the packages that pip names are left out before the others are divided.
+    lost_names = set(map(_normalize, LOST.findall(error)))
+    lost = [each for each in requirements if _find_name(each) in lost_names]
+    if lost:
+        return lost + install([each for each in requirements if each not in lost], options, scratch)
     if len(requirements) == 1:
         return requirements
     middle = len(requirements) // 2
@@ -100,7 +110,7 @@ def main(arguments: list[str]) -> int:
         missing = install(requirements, options, Path(scratch))
     if missing:
         print("Not installed:", "; ".join(missing), flush=True)
-    return 1 if missing == requirements and missing else 0
+    return 1 if requirements and len(missing) == len(requirements) else 0
 
 
 def _read_pyproject(path: Path) -> dict[str, Any]:
@@ -111,6 +121,11 @@ def _read_pyproject(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return manifest
+
+
+def _find_name(requirement: str) -> str:
+    match = re.match(r"[\w.-]+", requirement)
+    return _normalize(match[0]) if match else ""
 
 
 def _normalize(name: str) -> str:

@@ -9,12 +9,16 @@ import pytest
 
 from patchwright.resolver.preparation import requirements_installer
 
-# Fails like pip if a requirement contains "lost"; else notes the lines that it installs.
+# Fails like pip if a requirement contains "lost" or "newer"; else notes the lines that it installs. Each call adds a
+# line to calls.txt.
 PIP = """
 import sys
 lines = open(sys.argv[-1]).read().splitlines()
+open("calls.txt", "a").write("\\n")
+if "newer>=9" in lines:
+    sys.exit("ERROR: No matching distribution found for newer>=9")
 if any("lost" in line for line in lines):
-    sys.exit("ERROR: No matching distribution found")
+    sys.exit("ERROR: Failed to build lost")
 open("installed.txt", "a").writelines(line + "\\n" for line in lines)
 """
 MANIFEST = """
@@ -52,6 +56,12 @@ def test_all_other_requirements_are_installed(
 ) -> None:
     assert run_installer(arguments, {"pyproject.toml": MANIFEST, **files}, tmp_path) == 0
     assert (tmp_path / "installed.txt").read_text().splitlines() == installed
+
+
+def test_a_package_that_pip_names_is_left_out_at_once(tmp_path: Path) -> None:
+    run_installer("-r all.txt", {"all.txt": "a\nb\nc\nd\nnewer>=9\n"}, tmp_path)
+    assert (tmp_path / "installed.txt").read_text() == "a\nb\nc\nd\n"
+    assert len((tmp_path / "calls.txt").read_text()) == 2
 
 
 def test_constraints_are_found_from_another_directory(tmp_path: Path) -> None:
