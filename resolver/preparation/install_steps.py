@@ -29,7 +29,12 @@ PNPM_BY_LOCKFILE = {
 
 INSTALLER_VARIABLE = "PATCHWRIGHT_INSTALLER"
 NPM_INSTALLER_VARIABLE = "PATCHWRIGHT_NPM_INSTALLER"
-INSTALLERS = {INSTALLER_VARIABLE: "environment_installer.py", NPM_INSTALLER_VARIABLE: "npm_installer.cjs"}
+REQUIREMENTS_INSTALLER_VARIABLE = "PATCHWRIGHT_REQUIREMENTS_INSTALLER"
+INSTALLERS = {
+    INSTALLER_VARIABLE: "environment_installer.py",
+    NPM_INSTALLER_VARIABLE: "npm_installer.cjs",
+    REQUIREMENTS_INSTALLER_VARIABLE: "requirements_installer.py",
+}
 """The programs of this package that steps may start, by the environment variable with their path in the sandbox."""
 
 PIP = "python3 -m pip install --quiet"
@@ -54,9 +59,10 @@ class InstallStep(FrozenModel):
     """The program that the command needs. If the program is missing, the step is skipped. The value is None
     for a command that a maintainer wrote, because such a command always runs.
     """
-    fallback: str | None = None
-    """Shell command that runs if `command` fails. The failure is then only reported. If this is an empty text, nothing
-    runs instead. If this is None, or if the fallback fails, what the step should install is not there.
+    fallbacks: tuple[str, ...] | None = None
+    """Shell commands that run if `command` fails, each one even if another one fails. The failure is then only
+    reported. If there are none, nothing runs instead. If this is None, or if all of them fail, what the step should
+    install is not there.
     """
 
 
@@ -90,54 +96,55 @@ def find_steps(manifests: Manifests) -> list[InstallStep]:
 def _python_steps(manifests: Manifests) -> list[InstallStep]:
     files, tools = manifests.files, get_table(manifests.pyproject, "tool")
     editable = _editable_argument(manifests)
-    editable_only = f"{PIP} -e ." if editable else ""
+    editable_only = (f"{PIP} -e .",) if editable else ()
     requirements = sorted(path for path in files if REQUIREMENTS_FILES.fullmatch(path))
     groups = _developer_names(manifests.pyproject, "dependency-groups")
     arguments = [
         *(f"-r {shlex.quote(path)}" for path in requirements),
         *(f"--group {name}" for name in groups),
     ]
+    extras = _developer_names(get_table(manifests.pyproject, "project"), "optional-dependencies")
+    # What can be installed is installed: tests may run although the project itself cannot be installed.
+    named = " ".join(arguments) + _options("--extra", extras)
+    singly = (f'python3 "${REQUIREMENTS_INSTALLER_VARIABLE}" {named.strip()}',) if named else ()
+    fallbacks = (*singly, *editable_only)
     arguments += [editable] if editable else []
-    # What can be installed is installed. The project comes last, so its failure is the failure of the whole.
-    singly = [f"{PIP} {argument}" for argument in arguments[: -1 if editable else None]]
-    fallback = "; ".join([*singly, editable_only or "true"])
     if "uv.lock" in files or get_table(tools, "uv").keys() & {"dev-dependencies", "sources", "workspace"}:
         sync = f"uv sync --inexact --all-packages{' --frozen' if 'uv.lock' in files else ''}"
         return _with_uv(
             f"{sync} --all-extras{_options('--group', groups)}",
-            fallback=f"{sync} --no-default-groups" if manifests.has_uv_workspace else fallback,
+            fallbacks=(f"{sync} --no-default-groups",) if manifests.has_uv_workspace else fallbacks,
         )
     poetry = get_table(tools, "poetry")
     if "poetry.lock" in files or poetry.keys() & {"dependencies", "dev-dependencies", "group"}:
         options = _options("--with", _developer_names(poetry, "group"))
-        return _with_uv(f"{_POETRY}{options}", fallback=editable_only)
+        return _with_uv(f"{_POETRY}{options}", fallbacks=editable_only)
     if "pdm.lock" in files or "dev-dependencies" in get_table(tools, "pdm"):
-        return _with_uv(_PDM, fallback=editable_only)
+        return _with_uv(_PDM, fallbacks=editable_only)
     if "Pipfile" in files:
         install = "sync --dev" if "Pipfile.lock" in files else "install --dev --skip-lock"
-        steps = _with_uv(f"{_PIPENV} {install}", fallback="")
+        steps = _with_uv(f"{_PIPENV} {install}", fallbacks=())
         return [*steps, *_pip_steps([editable] if editable else [], editable_only)]
-    extras = _developer_names(get_table(manifests.pyproject, "project"), "optional-dependencies")
     has_developer_files = any(not BASE_REQUIREMENTS_FILES.fullmatch(path) for path in requirements)
     # The tool comes before the project, because it may install a copy of the project that is not editable.
     steps = [] if groups or extras or has_developer_files else _test_environment_steps(manifests)
-    return [*steps, *_pip_steps(arguments, fallback)]
+    return [*steps, *_pip_steps(arguments, fallbacks)]
 
 
-def _pip_steps(arguments: list[str], fallback: str) -> list[InstallStep]:
+def _pip_steps(arguments: list[str], fallbacks: tuple[str, ...]) -> list[InstallStep]:
     """Returns the step that installs everything at once, or no step if there is nothing to install."""
     if not arguments:
         return []
-    has_alternative = len(arguments) > 1 or arguments[0].startswith("-e '")
+    has_alternative = arguments != ["-e ."]
     command = f"{PIP} {' '.join(arguments)}"
-    return [InstallStep(command=command, program="python3", fallback=fallback if has_alternative else None)]
+    return [InstallStep(command=command, program="python3", fallbacks=fallbacks if has_alternative else None)]
 
 
-def _with_uv(command: str, fallback: str) -> list[InstallStep]:
+def _with_uv(command: str, fallbacks: tuple[str, ...]) -> list[InstallStep]:
     """Returns steps that install uv, which starts other tools without installing them, and then run the command."""
     return [
         InstallStep(command=_INSTALL_UV, program="python3"),
-        InstallStep(command=command, program="python3", fallback=fallback),
+        InstallStep(command=command, program="python3", fallbacks=fallbacks),
     ]
 
 
@@ -156,7 +163,7 @@ def _test_environment_steps(manifests: Manifests) -> list[InstallStep]:
     else:
         return []
     run = f'uv run --no-project --with {tool} python "${INSTALLER_VARIABLE}" {tool} "$(command -v python3)"'
-    return _with_uv(run, fallback="")
+    return _with_uv(run, fallbacks=())
 
 
 def _editable_argument(manifests: Manifests) -> str | None:
@@ -204,7 +211,7 @@ def _javascript_steps(manifests: Manifests) -> Iterator[InstallStep]:
         fallback = (
             f"{install} {options} --ignore-scripts" if has_lock else f'node "${NPM_INSTALLER_VARIABLE}"'
         )
-        yield InstallStep(command=f"{install} {options}", program="npm", fallback=fallback)
+        yield InstallStep(command=f"{install} {options}", program="npm", fallbacks=(fallback,))
         return
     # Yarn's package on npm ends with version 1; later versions are in another package.
     is_berry = name == "yarn" and not version.startswith(("1", "0"))
@@ -221,7 +228,7 @@ def _javascript_steps(manifests: Manifests) -> Iterator[InstallStep]:
     # Without scripts, everything is installed except what a native module has to compile.
     fallback = f"YARN_ENABLE_SCRIPTS=0 {install}" if is_berry else f"{install} --ignore-scripts"
     yield InstallStep(command=install_manager, program="npm")
-    yield InstallStep(command=install, program="npm", fallback=fallback)
+    yield InstallStep(command=install, program="npm", fallbacks=(fallback,))
 
 
 def _match_declared_manager(manifests: Manifests) -> re.Match[str] | None:

@@ -137,13 +137,9 @@ async def _steps_from_manifests(
             ):
                 continue
             enter = f"cd {shlex.quote(directory)} && "
-            steps.append(
-                InstallStep(
-                    command=f"{enter}{{ {step.command}; }}" if "||" in step.command else enter + step.command,
-                    program=step.program,
-                    fallback=f"{enter}{{ {step.fallback}; }}" if step.fallback else step.fallback,
-                )
-            )
+            command = f"{enter}{{ {step.command}; }}" if "||" in step.command else enter + step.command
+            fallbacks = step.fallbacks and tuple(enter + fallback for fallback in step.fallbacks)
+            steps.append(InstallStep(command=command, program=step.program, fallbacks=fallbacks))
     return list({step.command: step for step in steps}.values())
 
 
@@ -289,12 +285,11 @@ class _SetupRun:
             return
         if step.program is None:
             raise SetupFailed(problem)
-        if step.fallback and (fallback_problem := await self._run_command(sandbox, step.fallback)):
-            problem = fallback_problem
-            self.failed_steps.append(problem)
-        elif step.fallback is None:
-            self.failed_steps.append(problem)
-        self.failures.append(problem)
+        results = [await self._run_command(sandbox, fallback) for fallback in step.fallbacks or ()]
+        problems = [each for each in results if each] or [problem]
+        if step.fallbacks is None or (step.fallbacks and all(results)):
+            self.failed_steps.append(problems[-1])
+        self.failures += problems
 
     async def _run_command(self, sandbox: Sandbox, command: str) -> str | None:
         """Returns why the command failed, or None if it succeeded. Raises SetupFailed if no time is left."""

@@ -262,7 +262,7 @@ class _SuiteVerification:
         if not self.parts.test_changes:
             return None
         changed = {change.path: change for change in self.parts.test_changes if is_test_file(change.path)}
-        files = frozenset(path for path in changed if self.suite.contains_path(path))
+        files = frozenset(path for path in changed if self.suite.runs_test_file(path))
         existing_files = tuple(sorted(path for path in files if changed[path].mode != ABSENT))
         if not files:
             existing_files = await self._tests_using(self.parts.test_changes)
@@ -309,7 +309,7 @@ class _SuiteVerification:
         tests = {
             path
             for path in await self.workspace.list_files()
-            if is_test_file(path) and self.suite.contains_path(path)
+            if is_test_file(path) and self.suite.runs_test_file(path)
         }
         names = {change.path.rpartition("/")[2].partition(".")[0] for change in data}
         return tuple(await find_mentions(self.workspace, tests, {name for name in names if len(name) > 1}))

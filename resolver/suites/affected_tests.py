@@ -29,7 +29,7 @@ async def find_affected_tests(
     `code_changes` are the changes outside the tests. `patch_tests` are the test files that the patch changes.
     """
     tests = {
-        path for path in await workspace.list_files() if is_test_file(path) and suite.contains_path(path)
+        path for path in await workspace.list_files() if is_test_file(path) and suite.runs_test_file(path)
     }
     names = {name for change in code_changes for name in _import_names(change.path)}
     if not tests or not names:

@@ -112,7 +112,9 @@ class CommandRunner:
             return await self._ignore_missing_plugin(result.output)
         if self._runner is None:
             return False
-        is_unknown = _UNKNOWN_OPTION.search(result.output) is not None
+        # Under a newer node, the wrapper of mocha 1 loses all output, and so the message about the option.
+        is_silent = result.report.problem == NO_REPORT and not result.output.strip()
+        is_unknown = is_silent or _UNKNOWN_OPTION.search(result.output) is not None
         if is_unknown and self._runs_all and self._runner.run_all_options:
             self._runs_all = False
             return True

@@ -1,5 +1,6 @@
 """A test suite: a command, its directory, and the runner that reports each test."""
 
+import re
 import shlex
 from collections.abc import Iterable
 from pathlib import PurePosixPath
@@ -7,6 +8,8 @@ from pathlib import PurePosixPath
 from patchwright.resolver.runner_names import Language, RunnerName
 from patchwright.resolver.suites.command_options import can_select_tests
 from patchwright.runtime.frozen_model import FrozenModel
+
+_IGNORE_OPTION = re.compile(r"\s--ignore[=\s]\s*(\S+)")
 
 
 class Suite(FrozenModel):
@@ -55,6 +58,16 @@ class Suite(FrozenModel):
     def contains_path(self, path: str) -> bool:
         """Returns True if the path is below the suite's directory."""
         return not self.directory or path.startswith(f"{self.directory}/")
+
+    def runs_test_file(self, path: str) -> bool:
+        """Returns True if the suite's command may run this test file. pytest ignores a file that its option `--ignore`
+        names, unless the command also names the file itself, as a restricted command does.
+        """
+        if not self.contains_path(path):
+            return False
+        ignored = _IGNORE_OPTION.findall(self.command) if self.runner == "pytest" else []
+        ignored_paths = [PurePosixPath(each.strip("'\"")) for each in ignored]
+        return not any(PurePosixPath(self.to_local_id(path)).is_relative_to(each) for each in ignored_paths)
 
 
 def command_from_root(directory: str, command: str) -> str:

@@ -109,7 +109,7 @@ def test_added_packages_are_a_condition() -> None:
     assert verdict.kind == "conditional"
     assert (
         verdict.conditions[0].sentence
-        == "The tests with the change ran with packages that it adds: `a`, `b`."
+        == "The tests with the change ran with packages that it adds: `a` and `b`."
     )
 
 

@@ -75,9 +75,18 @@ def test_the_tool_installs_into_the_projects_interpreter(tool: str, tmp_path: Pa
     ]
 
 
-# Fails like npm if package.json contains a package that the registry does not have; else notes what it installs.
+# Fails like npm if package.json contains a package that the registry does not have; else notes what it installs. Each
+# call adds a line to `calls`.
 NPM = """\
 #!/bin/sh
+echo >> calls
+if grep -q '"unknown"' package.json; then
+    echo "npm error 404  'unknown@1' is not in this registry." >&2
+    exit 1
+elif grep -q '"newer":"1"' package.json; then
+    echo "npm error notarget No matching version found for newer@1." >&2
+    exit 1
+fi
 grep -q '"lost' package.json && exit 1
 case "$*" in *--no-package-lock*) cp package.json installed.json;; esac
 """
@@ -88,6 +97,14 @@ case "$*" in *--no-package-lock*) cp package.json installed.json;; esac
     ("packages", "installed"), [("a b c", "a b c"), ("a lost b lost2 c", "a b c"), ("lost", "")]
 )
 def test_npm_installs_what_can_be_had(packages: str, installed: str, tmp_path: Path) -> None:
+    text = run_npm_installer(packages, tmp_path)
+    found = json.loads((tmp_path / "installed.json").read_text())
+    assert (found["dependencies"], list(found["devDependencies"])) == ({"d": "1"}, installed.split())
+    assert (tmp_path / "package.json").read_text() == text
+
+
+def run_npm_installer(packages: str, tmp_path: Path) -> str:
+    """Returns the content of package.json before the run."""
     (tmp_path / "npm").write_text(NPM)
     (tmp_path / "npm").chmod(0o755)
     text = json.dumps({"dependencies": {"d": "1"}, "devDependencies": dict.fromkeys(packages.split(), "1")})
@@ -95,6 +112,18 @@ def test_npm_installs_what_can_be_had(packages: str, installed: str, tmp_path: P
     installer = Path(environment_installer.__file__).with_name("npm_installer.cjs")
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     subprocess.run(["node", installer], cwd=tmp_path, env=environment, check=True, timeout=60)
+    return text
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.parametrize(
+    ("package", "installed"), [("unknown", {}), ("newer", {"newer": "*"})], ids=["unknown", "other version"]
+)
+def test_what_npm_names_is_left_out_or_installed_in_another_version(
+    package: str, installed: dict[str, str], tmp_path: Path
+) -> None:
+    """Three calls: one fails, one finds the packages, and one installs them."""
+    run_npm_installer(f"a b {package} c d e", tmp_path)
     found = json.loads((tmp_path / "installed.json").read_text())
-    assert (found["dependencies"], list(found["devDependencies"])) == ({"d": "1"}, installed.split())
-    assert (tmp_path / "package.json").read_text() == text
+    assert found["devDependencies"] == dict.fromkeys("abcde", "1") | installed
+    assert len((tmp_path / "calls").read_text()) == 3

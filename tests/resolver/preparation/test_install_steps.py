@@ -14,6 +14,7 @@ PROJECT = '[project]\nname = "x"\nversion = "1"\n'
 JEST = '{"scripts": {"test": "jest"}}'
 UV = f"command -v uv >/dev/null || {INSTALL} uv"
 ENVIRONMENT = "VIRTUAL_ENV=\"$(python3 -c 'import sys; print(sys.prefix)')\""
+INSTALL_SINGLY = 'python3 "$PATCHWRIGHT_REQUIREMENTS_INSTALLER"'
 USUAL = "-e '.[test,tests,testing,dev]'"
 NPM_INSTALL = "npm install --no-package-lock --no-audit --no-fund"
 
@@ -114,12 +115,36 @@ async def test_one_package_that_cannot_be_had_does_not_keep_the_others_out(
 ) -> None:
     """Here the group `dev` may name a path that does not exist, and uv installs that group by default."""
     groups = '[dependency-groups]\ntest = ["a"]\ndev = ["b"]\n[tool.uv.sources]\nb = {path = "lost"}\n'
-    singly = f"{INSTALL} --group test; {INSTALL} --group dev; {INSTALL} -e ."
+    singly = f"{INSTALL_SINGLY} --group test --group dev"
     repository.commit({"pyproject.toml": f'{PROJECT}dependencies = ["c"]\n{groups}'})
     async with workspaces.local(repository.path) as workspace:
         setup = await find_setup(workspace, RepoConfig())
     assert setup is not None
-    assert [step.fallback for step in setup.steps] == [None, singly]
+    assert [step.fallbacks for step in setup.steps] == [None, (singly, f"{INSTALL} -e .")]
+
+
+@pytest.mark.parametrize(
+    ("files", "fallbacks"),
+    [
+        ({"requirements.txt": ""}, [f"{INSTALL_SINGLY} -r requirements.txt"]),
+        ({"setup.py": ""}, [f"{INSTALL} -e ."]),
+        (
+            {
+                "requirements-dev.txt": "",
+                "pyproject.toml": f'{PROJECT}[project.optional-dependencies]\ntest = ["a"]\ndocs = ["b"]\n',
+            },
+            [f"{INSTALL_SINGLY} -r requirements-dev.txt --extra test", f"{INSTALL} -e ."],
+        ),
+    ],
+)
+async def test_after_pip_failed_as_a_whole_what_can_be_installed_is_installed(
+    files: dict[str, str | bytes], fallbacks: list[str], repository: Repository, workspaces: WorkspaceFactory
+) -> None:
+    repository.commit(files)
+    async with workspaces.local(repository.path) as workspace:
+        setup = await find_setup(workspace, RepoConfig())
+    assert setup is not None
+    assert [step.fallbacks for step in setup.steps] == [tuple(fallbacks)]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +250,7 @@ async def test_without_a_compiler_packages_are_installed_without_their_scripts(
     async with workspaces.local(repository.path) as workspace:
         setup = await find_setup(workspace, RepoConfig())
     assert setup is not None
-    assert setup.steps[-1].fallback == fallback
+    assert setup.steps[-1].fallbacks == (fallback,)
 
 
 @pytest.mark.parametrize(

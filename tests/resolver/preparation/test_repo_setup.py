@@ -126,9 +126,12 @@ async def set_up_with(
     return prepared
 
 
-# A fake interpreter whose pip cannot install requirements-test.txt, and records what it installs.
+# A fake interpreter whose pip cannot install requirements-test.txt or, if there is a file `broken`, the project. It
+# records what it installs, and the arguments of the program that installs requirements singly.
 PYTHON = """#!/bin/sh
+case $1 in */requirements_installer.py) shift; echo "singly: $@" >>"$0.had"; exit 0;; esac
 for each; do case $each in *-test.txt) echo "ERROR: No matching distribution found for x"; exit 1;; esac; done
+case $*/$(ls broken 2>/dev/null) in *-e*/broken) echo cannot build; exit 1;; esac
 [ "$2" = pip ] || exit 0
 shift 4
 echo "$@" >>"$0.had"
@@ -142,12 +145,17 @@ ALL_EXTRAS = "-e .[test,tests,testing,dev]"
         (["requirements.txt"], [f"-r requirements.txt {ALL_EXTRAS}"], []),
         (
             ["requirements.txt", "requirements-test.txt"],
-            ["-r requirements.txt", "-e ."],
+            ["singly: -r requirements-test.txt -r requirements.txt", "-e ."],
             ["failed with exit code 1 (ERROR: No matching distribution found for x)."],
+        ),
+        (
+            ["requirements.txt", "broken"],
+            ["singly: -r requirements.txt"],
+            ["failed with exit code 1 (cannot build)."],
         ),
         (["tox.toml"], [ALL_EXTRAS], ["failed with exit code 3 (no tox)."]),
     ],
-    ids=["all", "requirements", "tool"],
+    ids=["all", "requirements", "project", "tool"],
 )
 async def test_a_step_that_fails_is_reported_and_the_others_run(
     files: list[str],

@@ -113,6 +113,22 @@ async def test_failing_subtests_are_evidence(open_verifier) -> None:
 
 
 @pytest.mark.slow
+async def test_a_file_that_the_command_ignores_is_neither_evidence_nor_a_failure(open_verifier) -> None:
+    suite = Suite(command="python3 -m pytest --ignore=tests/test_slow.py", runner="pytest", command_reason="")
+    slow = "import data_that_nobody_has\n"
+    async with open_verifier(
+        {"calc.py": BUG, "tests/test_calc.py": TESTS, "tests/test_slow.py": slow}
+    ) as verifier:
+        verdict = await verifier.verdict(
+            {"calc.py": FIXED, "tests/test_calc.py": FAILING, "tests/test_slow.py": slow + "\n"}, suite
+        )
+        ignored = await verifier.verdict({"calc.py": FIXED, "tests/test_slow.py": FAILING}, suite)
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_calc.py::test_add",)), (
+        verdict.reason
+    )
+    assert (ignored.kind, ignored.fail_to_pass) == ("unproven", ()), ignored.reason
+
+
 async def test_a_weakened_test_is_no_fix(open_verifier) -> None:
     weak = FAILING.replace("assert add(1, 2) == 3", "assert add")
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
