@@ -18,6 +18,8 @@ from benchmarks.measure import Result, in_a_directory, report
 from patchwright.bot.github.auth import AppAuth, RequestPolicy
 from patchwright.bot.github.commit_publisher import CREATE_COMMIT
 from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.github_action.workflow_jobs import build_publish_deps
+from patchwright.bot.status_comment import null_reporter
 from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Job, JobId, Patch, Repo, User, Verdict
@@ -28,10 +30,11 @@ from patchwright.resolver.events import (
     ReplyUsage,
     RunStarted,
     ToolCall,
-    Trajectory,
 )
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.pipeline.publish import Attempt, publish_attempt
+from patchwright.resolver.run.dependencies import Run
+from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
 
@@ -82,11 +85,13 @@ async def once(
         )
         settings = Settings(data=data, model="m", github_server_url=fake_github.server_url)
         attempt = Attempt(ended, patch, proven())
-        started_at = time.perf_counter()
-        outcome = await publish_attempt(
-            job, attempt, workspace, Trajectory(entries), forge, settings, Secrets()
-        )
-        elapsed = time.perf_counter() - started_at
+        deps = build_publish_deps(settings, Secrets(), FileLogStore(data / "runs"))
+        async with deps.logs.open(job.id) as log:
+            log.replace_entries(list(entries))
+            run = Run(job, thread, facts, log, deps, forge, null_reporter)
+            started_at = time.perf_counter()
+            outcome = await publish_attempt(run, workspace, attempt)
+            elapsed = time.perf_counter() - started_at
     assert outcome.kind == "published", outcome
     return elapsed
 

@@ -20,7 +20,7 @@ from patchwright.resolver.domain import (
     Verdict,
 )
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, Unauthorized
-from patchwright.resolver.events import AgentStopped, Trajectory
+from patchwright.resolver.events import AgentStopped, RunStarted, Trajectory
 from patchwright.resolver.forge import Forge, can_trigger
 from patchwright.resolver.forge_writes import PullRequestSpec
 from patchwright.resolver.git.workspaces import Workspace
@@ -37,10 +37,11 @@ from patchwright.resolver.publishing.publish_branch import (
 from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason
 from patchwright.resolver.pull_request.pr_template import fill_pr_template, load_pr_template
 from patchwright.resolver.request import plan_texts
+from patchwright.resolver.run.dependencies import Run
 from patchwright.resolver.run.repo_config import read_repo_config
 from patchwright.resolver.run_task import get_answer, get_proposed_plan, is_question
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets, mask_secrets
-from patchwright.resolver.security.patch_policy import build_patch_limits, check_patch
+from patchwright.resolver.security.patch_policy import PatchCheck, build_patch_limits, check_patch
 from patchwright.resolver.settings.run_settings import PullRequestState
 from patchwright.resolver.settings.settings import Settings
 
@@ -67,131 +68,164 @@ class Attempt:
     """One sentence for each change that the patch policy forbids. These changes are not in the patch."""
 
 
-async def publish_attempt(
-    job: Job,
-    attempt: Attempt,
-    workspace: Workspace,
-    trajectory: Trajectory,
-    forge: Forge,
-    settings: Settings,
-    secrets: Secrets,
-) -> Outcome:
+async def publish_attempt(run: Run, workspace: Workspace, attempt: Attempt) -> Outcome:
     """Publishes what the verdict allows: a pull request for `fixed`, or a draft pull request for
     `conditional`, `unproven` or `untested`.
 
     Each step first checks whether it was already done. Publishing can therefore be repeated after a crash.
     """
-    started = trajectory.run_started
-    assert started is not None, "cannot publish the result of a run that has not started"
-    summary = summarize_run(trajectory)
-    verdict = attempt.verdict
-
-    if (outcome := await report_without_patch(job, attempt.agent_stopped, trajectory, forge)) is not None:
+    trajectory, deps = run.log.trajectory, run.deps
+    outcome = await report_without_patch(run.job, attempt.agent_stopped, trajectory, run.forge)
+    if outcome is not None:
         return outcome
-    if verdict.kind == "empty":
-        reason = (
-            reply_texts.render_against_policy(attempt.excluded_changes)
-            if attempt.excluded_changes
-            else reply_texts.render_nothing_changed(attempt.agent_stopped)
-        )
-        is_answer = job.command and not attempt.excluded_changes
-        advice = reply_texts.render_question_advice(settings.mention) if is_answer else ""
-        return await report_no_pull_request(job, reason, None, verdict, summary, forge, advice)
-    content = await check_patch(workspace, attempt.patch, build_patch_limits(settings), verdict.conditions)
+    publication = _Publication(run, workspace, attempt, summarize_run(trajectory))
+    if attempt.verdict.kind == "empty":
+        return await publication.report_no_change()
+    limits = build_patch_limits(deps.settings)
+    content = await check_patch(workspace, attempt.patch, limits, attempt.verdict.conditions)
     violations = content.violations or await find_secret_leaks(
-        attempt.patch, content.files, workspace, secrets
+        attempt.patch, content.files, workspace, deps.secrets
     )
     if violations:
+        return await publication.report(reply_texts.render_against_policy(violations), None)
+    ci = await decide_ci_hold(trajectory, workspace, workspace.base, run.job.repo, run.forge, deps.settings)
+    location = await publication.push(content.files, ci)
+    if isinstance(location, CommentLocation) or attempt.verdict.kind == "regressed":
+        return await publication.report(_why_not_opened(attempt.verdict, location), location)
+    if problem := await publication.find_obstacle():
+        return await publication.report(problem, location)
+    return await publication.open_pull_request(content, location, ci)
+
+
+def _why_not_opened(verdict: Verdict, location: BranchLocation | CommentLocation) -> str:
+    if verdict.kind == "regressed" or isinstance(location, BranchLocation):
+        return verdict.reason
+    return publishing_texts.render_no_pull_request_reason("nowhere", location.push_error)
+
+
+@dataclass(frozen=True)
+class _Publication:
+    """The steps of publishing an attempt on an issue."""
+
+    run: Run
+    workspace: Workspace
+    attempt: Attempt
+    summary: Summary
+
+    @property
+    def started(self) -> RunStarted:
+        started = self.run.log.trajectory.run_started
+        assert started is not None, "cannot publish the result of a run that has not started"
+        return started
+
+    async def report(
+        self, reason: str, location: BranchLocation | CommentLocation | None, advice: str = ""
+    ) -> Reported:
         return await report_no_pull_request(
-            job, reply_texts.render_against_policy(violations), None, verdict, summary, forge
+            self.run.job, reason, location, self.attempt.verdict, self.summary, self.run.forge, advice
         )
 
-    ci = await decide_ci_hold(trajectory, workspace, workspace.base, job.repo, forge, settings)
-    commit = await create_commit(
-        job, attempt.patch, content.files, workspace, trajectory, forge, settings, secrets, ci
-    )
-    config = (await read_repo_config(workspace.config_source)).config
-    branches = make_branch_names(
-        config.branch or settings.branch,
-        settings.branch_prefix,
-        job.number,
-        mask_secrets(started.thread, secrets).title,
-        job.id,
-    )
-    run_directory = get_run_directory(settings, started.job.id)
-    location = await push_or_paste(
-        job.repo, workspace.git_dir, commit, branches, workspace.base, forge, run_directory
-    )
-    if verdict.kind == "regressed":
-        return await report_no_pull_request(job, verdict.reason, location, verdict, summary, forge)
-    if isinstance(location, CommentLocation):
-        return await report_no_pull_request(
-            job,
-            publishing_texts.render_no_pull_request_reason("nowhere", location.push_error),
-            location,
-            verdict,
-            summary,
-            forge,
+    async def report_no_change(self) -> Reported:
+        excluded = self.attempt.excluded_changes
+        if excluded:
+            return await self.report(reply_texts.render_against_policy(excluded), None)
+        mention = self.run.deps.settings.mention
+        advice = reply_texts.render_question_advice(mention) if self.run.job.command else ""
+        return await self.report(reply_texts.render_nothing_changed(self.attempt.agent_stopped), None, advice)
+
+    async def push(self, files: tuple[str, ...], ci: CiHold) -> BranchLocation | CommentLocation:
+        """Commits the patch and pushes the commit. If no branch can be pushed, the patch goes into a comment."""
+        run, settings = self.run, self.run.deps.settings
+        commit = await create_commit(run, self.attempt.patch, files, self.workspace, ci)
+        config = (await read_repo_config(self.workspace.config_source)).config
+        branches = make_branch_names(
+            config.branch or settings.branch,
+            settings.branch_prefix,
+            run.job.number,
+            mask_secrets(self.started.thread, run.deps.secrets).title,
+            run.job.id,
         )
-    thread_state = await forge.get_thread_state(job.repo, job.number, started.base_branch, started.base_sha)
-    if not thread_state.is_open or thread_state.is_locked or not thread_state.has_base:
-        problem: NoPullRequestReason = "locked" if thread_state.is_locked else "rewritten"
-        problem = problem if thread_state.is_open else "closed"
-        reason = publishing_texts.render_no_pull_request_reason(problem, started.base_branch)
-        return await report_no_pull_request(job, reason, location, verdict, summary, forge)
-    verdict = link_conditions(verdict, started, location.commit.sha)
-    draft = should_be_draft(verdict, config.conditional_pull_requests or settings.conditional_pull_requests)
-    spec = PullRequestSpec(
-        repo=job.repo,
-        number=job.number,
-        base_branch=started.base_branch,
-        branch=location.name,
-        head_sha=location.commit.sha,
-        title=reply_texts.render_pull_request_title(started.thread, content.files),
-        body=reply_texts.render_pull_request_body(
-            started.thread,
-            verdict,
-            summary,
-            content.notes,
-            attempt.open_points,
-            attempt.excluded_changes,
-            location.commit.note,
-            fill_pr_template(await load_pr_template(workspace), summary.finish),
-            ci.render_notice(settings.mention),
-            settings.mention,
-            content.files,
-            is_draft=draft,
-        ),
-        draft=draft,
-        reviewer=job.requester,
-    )
-    was_open = False
-    try:
-        if location.commit.already_existed:
-            was_open = await forge.find_pull_request(job.repo, location.name) is not None
-        pull = await forge.open_pull_request(spec)
-    except ForgeError as exc:
-        if exc.retryable or isinstance(exc, Unauthorized):
-            raise
-        is_forbidden = isinstance(exc, Forbidden)
-        reason = publishing_texts.render_no_pull_request_reason(
-            "forbidden" if is_forbidden else "refused", str(exc)
+        run_directory = get_run_directory(settings, self.started.job.id)
+        git_dir, base = self.workspace.git_dir, self.workspace.base
+        return await push_or_paste(run.job.repo, git_dir, commit, branches, base, run.forge, run_directory)
+
+    async def find_obstacle(self) -> str:
+        """Returns why no pull request can be opened now, or an empty string."""
+        job, started = self.run.job, self.started
+        state = await self.run.forge.get_thread_state(
+            job.repo, job.number, started.base_branch, started.base_sha
         )
-        advice = await explain_how_to_open(spec, forge, settings, str(exc)) if is_forbidden else ""
-        return await report_no_pull_request(job, reason, location, verdict, summary, forge, advice)
-    check_published(pull, location.commit.sha)
-    await post_comment(
-        job, forge, reply_texts.render_published(pull, verdict, summary, already_open=was_open)
-    )
-    await publish_check_run(job, pull.head_sha, verdict, summary, forge)
-    return Published(
-        url=pull.url,
-        number=pull.number,
-        branch=location.name,
-        draft=pull.draft,
-        verdict=verdict,
-        ci_state=ci.state,
-    )
+        if state.is_open and not state.is_locked and state.has_base:
+            return ""
+        problem: NoPullRequestReason = "locked" if state.is_locked else "rewritten"
+        problem = problem if state.is_open else "closed"
+        return publishing_texts.render_no_pull_request_reason(problem, started.base_branch)
+
+    async def open_pull_request(self, content: PatchCheck, location: BranchLocation, ci: CiHold) -> Outcome:
+        job, forge = self.run.job, self.run.forge
+        verdict = link_conditions(self.attempt.verdict, self.started, location.commit.sha)
+        spec = await self._describe_pull_request(verdict, content, location, ci)
+        was_open = False
+        try:
+            if location.commit.already_existed:
+                was_open = await forge.find_pull_request(job.repo, location.name) is not None
+            pull = await forge.open_pull_request(spec)
+        except ForgeError as exc:
+            if exc.retryable or isinstance(exc, Unauthorized):
+                raise
+            is_forbidden = isinstance(exc, Forbidden)
+            reason = publishing_texts.render_no_pull_request_reason(
+                "forbidden" if is_forbidden else "refused", str(exc)
+            )
+            settings = self.run.deps.settings
+            advice = await explain_how_to_open(spec, forge, settings, str(exc)) if is_forbidden else ""
+            return await report_no_pull_request(job, reason, location, verdict, self.summary, forge, advice)
+        check_published(pull, location.commit.sha)
+        text = reply_texts.render_published(pull, verdict, self.summary, already_open=was_open)
+        await post_comment(job, forge, text)
+        await publish_check_run(job, pull.head_sha, verdict, self.summary, forge)
+        return Published(
+            url=pull.url,
+            number=pull.number,
+            branch=location.name,
+            draft=pull.draft,
+            verdict=verdict,
+            ci_state=ci.state,
+        )
+
+    async def _describe_pull_request(
+        self, verdict: Verdict, content: PatchCheck, location: BranchLocation, ci: CiHold
+    ) -> PullRequestSpec:
+        job, started, settings = self.run.job, self.started, self.run.deps.settings
+        config = (await read_repo_config(self.workspace.config_source)).config
+        draft = should_be_draft(
+            verdict, config.conditional_pull_requests or settings.conditional_pull_requests
+        )
+        template = fill_pr_template(await load_pr_template(self.workspace), self.summary.finish)
+        return PullRequestSpec(
+            repo=job.repo,
+            number=job.number,
+            base_branch=started.base_branch,
+            branch=location.name,
+            head_sha=location.commit.sha,
+            title=reply_texts.render_pull_request_title(started.thread, content.files),
+            body=reply_texts.render_pull_request_body(
+                started.thread,
+                verdict,
+                self.summary,
+                content.notes,
+                self.attempt.open_points,
+                self.attempt.excluded_changes,
+                location.commit.note,
+                template,
+                ci.render_notice(settings.mention),
+                settings.mention,
+                content.files,
+                is_draft=draft,
+            ),
+            draft=draft,
+            reviewer=job.requester,
+        )
 
 
 def should_be_draft(verdict: Verdict, conditional_state: PullRequestState) -> bool:
@@ -253,26 +287,19 @@ async def report_lost_permission(job: Job, trajectory: Trajectory, forge: Forge)
 
 
 async def create_commit(
-    job: Job,
-    patch: Patch,
-    files: tuple[str, ...],
-    workspace: Workspace,
-    trajectory: Trajectory,
-    forge: Forge,
-    settings: Settings,
-    secrets: Secrets,
-    ci: CiHold,
+    run: Run, patch: Patch, files: tuple[str, ...], workspace: Workspace, ci: CiHold
 ) -> str:
     """Commits the patch to the local repository and returns the commit id. The author is the bot's account,
     and the requester is the co-author.
     """
-    started = trajectory.run_started
+    job, trajectory, secrets = run.job, run.log.trajectory, run.deps.secrets
+    server_url, started = run.deps.settings.github_server_url, trajectory.run_started
     assert started is not None
     # MaskingForge masks secrets in API calls, but not in pushed commits, so this function masks them. It does
     # so before the message is wrapped, because wrapping could split a secret.
     finish = summarize_run(trajectory).finish
     masked_finish = mask_secrets(finish, secrets) if finish else None
-    co_author = commit_author(job.requester, settings.github_server_url) if job.requester else None
+    co_author = commit_author(job.requester, server_url) if job.requester else None
     message = reply_texts.render_commit_message(
         mask_secrets(started.thread, secrets),
         masked_finish,
@@ -280,11 +307,11 @@ async def create_commit(
         started.job.id,
         files,
     )
-    bot_user = await forge.get_bot_user(job.repo)
+    bot_user = await run.forge.get_bot_user(job.repo)
     return await workspace.commit(
         patch,
         ci.mark_message(message),
-        author=commit_author(bot_user, settings.github_server_url) if bot_user else DEFAULT_AUTHOR,
+        author=commit_author(bot_user, server_url) if bot_user else DEFAULT_AUTHOR,
         when=trajectory.entries[0].timestamp,
     )
 

@@ -134,9 +134,7 @@ async def _work(run: Run) -> Outcome:
             await report_problems(job, workspace, forge)
             attachments = await fetch_attachments(log.trajectory.run_started.thread, job.repo, forge)
             attempt = await attempt_patch(AgentTask(job, workspace, log, deps, attachments))
-            outcome = await publish_attempt(
-                job, attempt, workspace, log.trajectory, forge, deps.settings, deps.secrets
-            )
+            outcome = await publish_attempt(run, workspace, attempt)
     return await _complete(log, outcome)
 
 

@@ -11,6 +11,8 @@ from pydantic import SecretStr
 
 from patchwright.bot.github.auth import AppAuth, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.github_action.workflow_jobs import build_publish_deps
+from patchwright.bot.status_comment import null_reporter
 from patchwright.demo.github import FakeGitHub, GitHubApp, Issue, Repository
 from patchwright.demo.github.bare_repository import BareRepository
 from patchwright.resolver.actions import Finish
@@ -30,6 +32,8 @@ from patchwright.resolver.forge import MaskingForge
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.pipeline.base_branch import clone_at_base
 from patchwright.resolver.pipeline.publish import Attempt, publish_attempt
+from patchwright.resolver.run.dependencies import Run
+from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
 from tests.contracts.forges import FIXED, QUICK, change, file
@@ -139,15 +143,13 @@ class PublishScenario:
                     thought="", calls=(ToolCall(id="1", action=DONE),), usage=ReplyUsage(model="m")
                 )
                 self.before_publishing()
-                return await publish_attempt(
-                    job,
-                    Attempt(ended, Patch(base_sha=workspace.base, diff=diff), verdict(kind)),
-                    workspace,
-                    Trajectory(tuple(build_entries(started, done, ended))),
-                    MaskingForge(forge, Secrets().mask),
-                    settings,
-                    Secrets(),
-                )
+                deps = build_publish_deps(settings, Secrets(), FileLogStore(self.data / "runs"))
+                attempt = Attempt(ended, Patch(base_sha=workspace.base, diff=diff), verdict(kind))
+                async with deps.logs.open(job.id) as log:
+                    log.replace_entries(build_entries(started, done, ended))
+                    masked = MaskingForge(forge, Secrets().mask)
+                    run = Run(job, thread, facts, log, deps, masked, null_reporter)
+                    return await publish_attempt(run, workspace, attempt)
 
 
 def build_entries(*events: Event) -> list[Entry]:
