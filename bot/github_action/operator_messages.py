@@ -92,3 +92,10 @@ def annotation(level: Literal["error", "warning"], text: str) -> str:
     """
     line = strip_control_chars(text).replace("%", "%25").replace("\n", "%0A")
     return f"::{level}::{line}"
+
+
+def escape_markdown(text: str) -> str:
+    """Escapes untrusted text for a cell of a Markdown table, so that it contains no markup, links, images or
+    line breaks.
+    """
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(text.split()))

@@ -5,6 +5,7 @@ publish job.
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,12 @@ from patchwright.bot.github.write_check import WriteCheck, with_write_check
 from patchwright.bot.github_action.command_replies import build_command_handler
 from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
 from patchwright.bot.github_action.scheduled import SCHEDULED_EVENTS, find_missed_delivery
-from patchwright.bot.github_action.workflow_step import report_early_error, run_action, write_no_view
+from patchwright.bot.github_action.workflow_step import (
+    JobHandlers,
+    report_early_error,
+    run_action,
+    write_no_view,
+)
 from patchwright.bot.job_runner import JobCanceled
 from patchwright.bot.status_comment import comment_reporter, failure_text, null_reporter, report_failure
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
@@ -112,15 +118,6 @@ async def _run_job(
     logs = FileLogStore(settings.data / "runs")
     triggers = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
 
-    def write_run_view(job: Job) -> Path | None:
-        file = logs.run_directory(job.id) / VIEW_FILE
-        try:
-            write_view(job.id, logs.read(job.id), logs, file, secrets)
-        except (LogError, UsageError) as exc:
-            notify(f"NOTICE: The HTML view of the run was not written: {exc}")
-            return None
-        return file
-
     async with contextlib.AsyncExitStack() as stack:
         github = await stack.enter_async_context(composition_root.open_forge(settings))
         forge = MaskingForge(github, secrets.mask)
@@ -135,33 +132,45 @@ async def _run_job(
             )
         workflow_job: WorkflowJob
         if publish_directory is not None:
-            workflow_job = PublishJob(
-                forge, triggers, build_publish_deps(settings, secrets, logs), logs, publish_directory
-            )
+            deps = build_publish_deps(settings, secrets, logs)
+            workflow_job = PublishJob(forge, triggers, deps, logs, publish_directory)
         else:
-            workflow_job = SingleJob(forge, github.write_check, triggers, settings, notify, stack)
-            workflow_job = (
-                ResolveJob(workflow_job, logs, secrets, resolve_directory)
-                if resolve_directory is not None
-                else workflow_job
-            )
+            workflow_job = single = SingleJob(forge, github.write_check, triggers, settings, notify, stack)
+            if resolve_directory is not None:
+                workflow_job = ResolveJob(single, logs, secrets, resolve_directory)
 
         async def handle_command(job: Job) -> bool:
             if problem is not None:
                 raise problem
             return await workflow_job.handle_command(job)
 
+        handlers = JobHandlers(
+            resolve=workflow_job.resolve,
+            report_failure=workflow_job.report_failure,
+            read_log=lambda job: logs.read(job.id),
+            handle_command=handle_command,
+            write_view=partial(_write_run_view, logs, secrets, notify)
+            if publish_directory is None
+            else write_no_view,
+        )
         return await run_action(
             environ,
-            workflow_job.resolve,
+            handlers,
             triggers=triggers,
-            handle_command=handle_command,
-            read_log=lambda job: logs.read(job.id),
-            report_failure=workflow_job.report_failure,
             missed_delivery=missed_delivery,
-            write_view=write_run_view if publish_directory is None else write_no_view,
             secrets=settings_secrets(settings),
         )
+
+
+def _write_run_view(logs: FileLogStore, secrets: Secrets, notify: Notify, job: Job) -> Path | None:
+    """Writes the run as an HTML file and returns its path. Returns None if that is not possible."""
+    file = logs.run_directory(job.id) / VIEW_FILE
+    try:
+        write_view(job.id, logs.read(job.id), logs, file, secrets)
+    except (LogError, UsageError) as exc:
+        notify(f"NOTICE: The HTML view of the run was not written: {exc}")
+        return None
+    return file
 
 
 def workflow_repository(environ: Mapping[str, str]) -> Repo:

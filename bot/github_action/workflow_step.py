@@ -5,8 +5,8 @@ Source: docs.github.com/actions/reference/workflows-and-actions/workflow-command
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from secrets import token_hex
@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 from patchwright.bot.github_action.command_replies import CommandHandler, handle_no_command
-from patchwright.bot.github_action.operator_messages import annotation, word_for_workflow
+from patchwright.bot.github_action.operator_messages import annotation, escape_markdown, word_for_workflow
 from patchwright.bot.job_runner import FailureReporter, JobCanceled, JobResolver, unwrap_exception_group
 from patchwright.bot.webhooks.delivery import Delivery, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_request
@@ -72,15 +72,23 @@ def write_no_view(job: Job) -> None:
     """Writes nothing, for jobs that need no HTML view."""
 
 
+@dataclass(frozen=True)
+class JobHandlers:
+    """What a workflow step does with a job."""
+
+    resolve: JobResolver
+    report_failure: FailureReporter
+    read_log: Callable[[Job], Trajectory]
+    handle_command: CommandHandler = handle_no_command
+    write_view: Callable[[Job], Path | None] = write_no_view
+    """Writes the run as an HTML file."""
+
+
 async def run_action(
     environ: Mapping[str, str],
-    resolve: JobResolver,
+    handlers: JobHandlers,
     *,
     triggers: Triggers,
-    read_log: Callable[[Job], Trajectory],
-    report_failure: FailureReporter,
-    handle_command: CommandHandler = handle_no_command,
-    write_view: Callable[[Job], Path | None] = write_no_view,
     missed_delivery: Delivery | None = None,
     secrets: Iterable[str] = (),
     write: Writer = lambda line: print(line, flush=True),
@@ -95,9 +103,9 @@ async def run_action(
     - 4: rejected
     - 6: input required
 
-    Writes outputs to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY, if these variables are set.
-    `write_view` writes the run as an HTML file. If `missed_delivery` is not None, handles this delivery
-    instead of the event. Raises SettingsError if there is no event.
+    Writes outputs to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY, if these variables are set. If
+    `missed_delivery` is not None, handles this delivery instead of the event. Raises SettingsError if there is no
+    event.
     """
     delivery = missed_delivery or read_event(environ)
     if (request := find_request(delivery, triggers)) is None:
@@ -110,48 +118,71 @@ async def run_action(
             )
         _write_outputs(environ, {"outcome": "ignored"}, "")
         return 0
-    job = request.job
     # Outside GitHub Actions, this output would show the secrets instead of masking them.
     if _is_runner(environ):
         _mask_secrets(secrets, write)
-    report = _JobReport(environ, job, read_log, write_view)
-    errors, warnings = list[Exception](), list[str]()
+    step = _StepRun(handlers, _JobReport(environ, request.job, handlers.read_log, handlers.write_view), write)
     with contextlib.ExitStack() as stack:
         # These lines are annotations, so they are written when workflow commands are enabled again.
-        stack.callback(lambda: _write_annotations(environ, errors, warnings, report.trajectory, write))
+        stack.callback(
+            lambda: _write_annotations(environ, step.errors, step.warnings, step.report.trajectory, write)
+        )
         stack.enter_context(_disable_commands(write))
+        return await step.run(request.job)
+
+
+@dataclass
+class _StepRun:
+    """Works on one job and reports its result."""
+
+    handlers: JobHandlers
+    report: "_JobReport"
+    write: Writer
+    errors: list[Exception] = field(default_factory=list)
+    """Shown as annotations at the end of the step, like `warnings`."""
+    warnings: list[str] = field(default_factory=list)
+
+    async def run(self, job: Job) -> int:
+        """Returns the exit code."""
         try:
-            if await handle_command(job):
-                report.report("answered")
+            if await self.handlers.handle_command(job):
+                self.report.report("answered")
                 return 0
-            outcome = await resolve(job)
+            outcome = await self.handlers.resolve(job)
         except WriteBlocked:
-            report.report_prepared()
-            write(f"{job.repo}#{job.number}: prepared for the publish job")
+            self.report.report_prepared()
+            self.write(f"{job.repo}#{job.number}: prepared for the publish job")
             return 0
         except asyncio.CancelledError:
             # The runner kills the process 10 s after its signal. The report has its own task, because a
             # canceled task may be canceled again.
-            reporting = _report_failure(
-                job, JobCanceled("The workflow was canceled."), report_failure, errors
-            )
+            reporting = self._report_failure(job, JobCanceled("The workflow was canceled."))
             await asyncio.wait((asyncio.create_task(reporting),), timeout=CANCEL_TIMEOUT_SECONDS)
-            report.report("stopped")
+            self.report.report("stopped")
             raise
         except (ResolverError, SandboxError, ExceptionGroup) as exc:
             error = unwrap_exception_group(exc)
             if not isinstance(error, ResolverError | SandboxError):
                 raise
             error = word_for_workflow(error)
-            errors.append(error)
-            await _report_failure(job, error, report_failure, errors)
-            report.report("error", {"Error": escape_markdown(str(error))})
+            self.errors.append(error)
+            await self._report_failure(job, error)
+            self.report.report("error", {"Error": escape_markdown(str(error))})
             return error_exit_code(error)
-        report.report_outcome(outcome)
-        write(_describe(job, outcome))
+        self.report.report_outcome(outcome)
+        self.write(_describe(job, outcome))
         if isinstance(outcome, Reported) and outcome.branch:
-            warnings.append(_describe(job, outcome))
-    return exit_code(outcome)
+            self.warnings.append(_describe(job, outcome))
+        return exit_code(outcome)
+
+    async def _report_failure(self, job: Job, error: Exception) -> None:
+        """Reports the failure in the issue or pull request. If that fails, adds the new error to `errors`."""
+        try:
+            await self.handlers.report_failure(job, error)
+        except (ResolverError, OSError) as exc:  # The job may have failed because the forge is unavailable.
+            self.errors.append(
+                ResolverError(f"The failure could not be reported in the issue: {word_for_workflow(exc)}")
+            )
 
 
 def report_early_error(
@@ -256,13 +287,6 @@ class _JobReport:
         _write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
 
 
-def escape_markdown(text: str) -> str:
-    """Escapes untrusted text for a cell of a Markdown table, so that it contains no markup, links, images or
-    line breaks.
-    """
-    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(text.split()))
-
-
 def read_event(environ: Mapping[str, str]) -> Delivery:
     """Returns the event that started the workflow. Raises SettingsError if the event is unreadable or belongs
     to another repository.
@@ -290,18 +314,6 @@ def read_event(environ: Mapping[str, str]) -> Delivery:
             f"The event in GITHUB_EVENT_PATH belongs to {event_repo}, but this workflow runs in {workflow_repo}."
         )
     return delivery
-
-
-async def _report_failure(
-    job: Job, error: Exception, report_failure: FailureReporter, errors: list[Exception]
-) -> None:
-    """Reports the failure in the issue or pull request. If that fails, adds the new error to `errors`."""
-    try:
-        await report_failure(job, error)
-    except (ResolverError, OSError) as exc:  # The job may have failed because the forge is unavailable.
-        errors.append(
-            ResolverError(f"The failure could not be reported in the issue: {word_for_workflow(exc)}")
-        )
 
 
 def _is_runner(environ: Mapping[str, str]) -> bool:

@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from patchwright.bot.github_action.operator_messages import INPUTS, annotation
-from patchwright.bot.github_action.workflow_step import OUTPUTS, UNKNOWN_PRICE, escape_markdown, run_action
+from patchwright.bot.github_action.operator_messages import INPUTS, annotation, escape_markdown
+from patchwright.bot.github_action.workflow_step import (
+    OUTPUTS,
+    UNKNOWN_PRICE,
+    JobHandlers,
+    run_action,
+)
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.cost import MinimumCost
 from patchwright.resolver.domain import Job, Outcome, Published, Rejected, Reported, Verdict
@@ -80,10 +85,8 @@ class Step:
 
         return await run_action(
             self.environ,
-            resolve,
+            JobHandlers(resolve, report_failure, read_log=lambda job: self.log),
             triggers=Triggers(),
-            read_log=lambda job: self.log,
-            report_failure=report_failure,
             secrets=["tok%en", "line one\nline two\n"],
             write=self.lines.append,
         )
