@@ -14,11 +14,12 @@ import logging
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import Answered, JobQueue, JobRecord
 from patchwright.bot.write_limiter import Priority, write_priority
+from patchwright.resolver.authorization import Permission, get_permission, is_authorized
 from patchwright.resolver.command_parser import RunOptions, Verb
 from patchwright.resolver.domain import Issue, Job, Rejected
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import Message, Trajectory
-from patchwright.resolver.forge import TRIGGER_PERMISSIONS, Forge, Permission
+from patchwright.resolver.forge import Forge
 from patchwright.resolver.pipeline.publish import post_comment
 from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
@@ -61,7 +62,8 @@ class RunMessages:
             if message_job.id == job.id or not (is_covered or is_message_to_run(record, job)):
                 continue
             is_read = message_job.id in read_ids
-            if not is_read and (permission := await self._permission(message_job)) not in TRIGGER_PERMISSIONS:
+            permission = "admin" if is_read else await self._permission(message_job)
+            if not is_authorized(permission):
                 await self._reject(message_job, permission)
             elif not await self._queue.should_continue(job.id):
                 return ()  # A message that was sent after a stop command is meant for the next run.
@@ -80,9 +82,7 @@ class RunMessages:
         await self._queue.complete(message, Rejected(explanation=explanation))
 
     async def _permission(self, message: Job) -> Permission:
-        if message.requester is None:  # The operator sent the message.
-            return "admin"
-        return await self._forge.get_permission(message.repo, message.requester)
+        return await get_permission(self._forge, message.repo, message.requester)
 
 
 def is_handled_by_run(run: Job, record: JobRecord) -> bool:

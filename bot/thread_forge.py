@@ -4,9 +4,9 @@ contains an implementation that does nothing.
 
 from typing import Protocol
 
+from patchwright.resolver.authorization import Permission
 from patchwright.resolver.domain import Repo, User
 from patchwright.resolver.errors import Forbidden
-from patchwright.resolver.forge import Permission
 
 
 class CommentForge(Protocol):

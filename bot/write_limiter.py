@@ -19,9 +19,9 @@ from typing import Protocol
 
 from patchwright.bot.errors import Preempted
 from patchwright.bot.thread_forge import ThreadForge
+from patchwright.resolver.authorization import Permission
 from patchwright.resolver.domain import Repo, User
 from patchwright.resolver.errors import RateLimited
-from patchwright.resolver.forge import Permission
 
 # Time between two calls of `try_acquire` for a ticket that is not first in the queue.
 QUEUE_POLL_SECONDS = 0.05

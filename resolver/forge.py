@@ -4,8 +4,9 @@ writes, or only show what would be written.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
+from patchwright.resolver.authorization import Permission
 from patchwright.resolver.checks import Check, PullCommit
 from patchwright.resolver.domain import (
     Credentials,
@@ -23,9 +24,6 @@ from patchwright.runtime.frozen_model import FrozenModel
 MAX_BODY = 65_536  # Characters; GitHub answers 422 to a longer comment or pull request body.
 
 MAX_ATTACHMENT = 3_000_000  # Bytes; Anthropic accepts images of 5 MB as base64.
-
-Permission = Literal["admin", "maintain", "write", "triage", "read", "none"]
-TRIGGER_PERMISSIONS: frozenset[Permission] = frozenset({"admin", "maintain", "write"})
 
 
 class RepoFacts(FrozenModel):
@@ -181,13 +179,6 @@ class Forge(Protocol):
         """Creates a check run with our result, once for each job. Returns its URL, or an empty string if our
         token cannot create check runs.
         """
-
-
-async def can_trigger(job: Job, forge: Forge) -> bool:
-    """Returns True if the job's requester still has the permission to trigger the job. The operator needs no
-    permission. Raises ForgeError.
-    """
-    return job.requester is None or await forge.get_permission(job.repo, job.requester) in TRIGGER_PERMISSIONS
 
 
 class _WrapperForge:

@@ -14,6 +14,7 @@ from patchwright.runtime.sandbox import SandboxSpec
 
 if TYPE_CHECKING:
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+    from patchwright.runtime.egress.proxy import EgressConfig
     from patchwright.runtime.sandbox import Sandboxes
 
 LOCAL_SANDBOX_HINT = "To let the model run commands on this machine without isolation, use --sandbox local"
@@ -101,7 +102,6 @@ def build_docker_sandboxes(
     Once they are prepared, they keep `warm_pool` containers running, so that later runs need not wait for a
     container.
     """
-    from patchwright.bot.composition.egress_factory import build_egress
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
     from patchwright.runtime.docker.runtime_layer import BuildSettings
 
@@ -117,10 +117,26 @@ def build_docker_sandboxes(
         build_sandbox_spec(settings),
         build,
         engine=EngineAddress(_engine_url(environ), settings.sandbox_transport),
-        egress=build_egress(settings),
+        egress=_build_egress(settings),
         warm_pool_size=warm_pool,
         namespace=str(settings.data.resolve()),
     )
+
+
+def _build_egress(settings: Settings) -> "EgressConfig | None":
+    """Returns the network access of the sandboxes, or None if they have no network."""
+    from patchwright.runtime.egress.proxy import EgressConfig
+    from patchwright.runtime.egress_policy import UpstreamProxy, build_policy
+
+    allowed = build_policy(
+        settings.network,
+        settings.allowed_hosts,
+        settings.package_index,
+        settings.max_upload_mb,
+        settings.allowed_addresses,
+    )
+    upstream = UpstreamProxy.from_url(settings.proxy.get_secret_value()) if settings.proxy else None
+    return EgressConfig(allowed, upstream) if allowed else None
 
 
 async def choose_demo_sandbox(

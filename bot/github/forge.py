@@ -37,6 +37,7 @@ from patchwright.bot.github.schemas import (
 from patchwright.bot.github.threads import Threads, as_pull_request, is_by
 from patchwright.bot.github.write_check import WriteCheck
 from patchwright.bot.write_limiter import WriteLimiter
+from patchwright.resolver.authorization import Permission
 from patchwright.resolver.checks import Check, PullCommit
 from patchwright.resolver.domain import (
     Credentials,
@@ -49,14 +50,7 @@ from patchwright.resolver.domain import (
     User,
 )
 from patchwright.resolver.errors import ForgeError, NotFound
-from patchwright.resolver.forge import (
-    MAX_BODY,
-    HeadState,
-    Permission,
-    PublishedCommit,
-    RepoFacts,
-    ThreadState,
-)
+from patchwright.resolver.forge import MAX_BODY, HeadState, PublishedCommit, RepoFacts, ThreadState
 from patchwright.resolver.forge_writes import CheckRunReport, PullRequestSpec
 
 if TYPE_CHECKING:

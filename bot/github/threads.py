@@ -19,9 +19,9 @@ from patchwright.bot.github.schemas import (
     PullRequestResponse,
     RepositoryResponse,
 )
+from patchwright.resolver.authorization import Permission, authorize
 from patchwright.resolver.domain import Comment, Issue, Job, PullRequest, Repo, Thread, User
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
-from patchwright.resolver.forge import TRIGGER_PERMISSIONS, Permission
 
 T = TypeVar("T", Issue, PullRequest)
 
@@ -142,7 +142,7 @@ class Threads:
         async def check(account: Account) -> int | None:
             async with slots:
                 try:
-                    can_write = await self.get_permission(repo, account.as_user()) in TRIGGER_PERMISSIONS
+                    can_write = await authorize(self, repo, account.as_user())
                 except ForgeError:
                     return None
             return account.id if can_write else None

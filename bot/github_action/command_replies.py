@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from patchwright.bot.comment_texts import cannot_stop_workflow_text, help_text
 from patchwright.bot.thread_forge import CommentForge
 from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.resolver.authorization import authorize
 from patchwright.resolver.domain import Job
-from patchwright.resolver.forge import TRIGGER_PERMISSIONS
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.request import plan_texts
 
@@ -34,10 +34,7 @@ def build_command_handler(forge: CommentForge, triggers: Triggers, server_url: s
             text = cannot_stop_workflow_text(f"{server_url}/{job.repo}/actions")
         else:
             return False
-        if (
-            job.requester is None
-            or await forge.get_permission(job.repo, job.requester) not in TRIGGER_PERMISSIONS
-        ):
+        if job.requester is None or not await authorize(forge, job.repo, job.requester):
             text = reply_texts.render_rejection(reply_texts.render_rejection_reason("permission", job))
         await forge.upsert_comment(job.repo, job.number, job.id, text)
         return True

@@ -11,9 +11,9 @@ from patchwright.bot.run_messages import is_handled_by_run
 from patchwright.bot.thread_forge import CommentForge
 from patchwright.bot.webhooks.delivery import InstallationChanged, LabelRemoved, ThreadClosed
 from patchwright.bot.webhooks.triggers import is_same_label
+from patchwright.resolver.authorization import authorize
 from patchwright.resolver.domain import Job, Repo
 from patchwright.resolver.errors import Forbidden, NotFound
-from patchwright.resolver.forge import TRIGGER_PERMISSIONS
 from patchwright.resolver.publishing import reply_texts
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class CancellationHandler:
         if not is_same_label(event.label, self._label) or event.sender.is_bot:
             return
         cancellation = Cancellation(reason="unlabeled", by=event.sender.login)
-        if await self._forge.get_permission(event.repo, event.sender) in TRIGGER_PERMISSIONS:
+        if await authorize(self._forge, event.repo, event.sender):
             await self._cancel_thread(event, cancellation)
             return
         removed_at = parse_timestamp(event.occurred_at)

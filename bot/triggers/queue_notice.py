@@ -16,9 +16,9 @@ from patchwright.bot.job_runner import JobResolver
 from patchwright.bot.jobs import JobQueue, JobRecord, Stopped, UnreadableJob, thread_key
 from patchwright.bot.run_messages import is_handled_by_run
 from patchwright.bot.thread_forge import CommentForge
+from patchwright.resolver.authorization import authorize
 from patchwright.resolver.domain import Job, JobId, Outcome
 from patchwright.resolver.errors import ForgeError
-from patchwright.resolver.forge import TRIGGER_PERMISSIONS
 from patchwright.resolver.publishing import reply_texts
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class QueueNotices:
             return
         try:
             async with asyncio.timeout(POST_TIMEOUT_SECONDS):
-                if await self._forge.get_permission(job.repo, job.requester) in TRIGGER_PERMISSIONS:
+                if await authorize(self._forge, job.repo, job.requester):
                     await self._forge.upsert_comment(
                         job.repo, job.number, job.id, unreadable_job_text(), in_progress=True
                     )
@@ -117,10 +117,7 @@ class QueueNotices:
         ahead_in_thread = [other for other in ahead if thread_key(other.job.repo, other.job.number) == thread]
         if any(is_handled_by_run(other.job, record) for other in ahead_in_thread):
             return  # The run in progress will read this job as a message.
-        if (
-            job.requester
-            and await self._forge.get_permission(job.repo, job.requester) not in TRIGGER_PERMISSIONS
-        ):
+        if not await authorize(self._forge, job.repo, job.requester):
             return  # The job is rejected when it starts.
         count = len(ahead_in_thread) or sum(other.state == "queued" for other in ahead)
         building_images = self._count_workers is not None and not await self._count_workers()

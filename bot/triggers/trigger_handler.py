@@ -31,9 +31,9 @@ from patchwright.bot.webhooks.triggers import (
     later_job_ids,
     possible_job_ids,
 )
+from patchwright.resolver.authorization import Permission, get_permission, is_authorized
 from patchwright.resolver.domain import Job, JobId, Rejected, Repo
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
-from patchwright.resolver.forge import TRIGGER_PERMISSIONS, Permission
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.request import plan_texts
 
@@ -281,7 +281,7 @@ class TriggerHandler:
         permission = await self._permission(job)
         # In a private repository, a requester without permission cannot see the thread.
         if permission == "none" or (
-            permission not in TRIGGER_PERMISSIONS
+            not is_authorized(permission)
             and not await self._refusals.allow_refusal(job.repo, job.number, job.id)
         ):
             log.warning("reply withheld", extra={"job": job.id, "reason": text.strip()})
@@ -300,13 +300,11 @@ class TriggerHandler:
             self._permissions.pop(job.id, None)
 
     async def _is_permitted(self, job: Job) -> bool:
-        return await self._permission(job) in TRIGGER_PERMISSIONS
+        return is_authorized(await self._permission(job))
 
     async def _permission(self, job: Job) -> Permission:
-        if job.requester is None:  # The operator pressed the button in the dashboard.
-            return "admin"
         if job.id not in self._permissions:
-            self._permissions[job.id] = await self._forge.get_permission(job.repo, job.requester)
+            self._permissions[job.id] = await get_permission(self._forge, job.repo, job.requester)
         return self._permissions[job.id]
 
     def _react(self, trigger: TriggerRequest) -> None:

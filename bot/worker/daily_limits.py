@@ -10,8 +10,9 @@ from patchwright.bot.github.start_labels import is_allowed
 from patchwright.bot.job_runner import JobResolver
 from patchwright.bot.redis.quotas import DailyUsage, Quotas
 from patchwright.bot.write_limiter import Priority, write_priority
+from patchwright.resolver.authorization import authorize
 from patchwright.resolver.domain import Job, JobId, Outcome, Rejected, Usage
-from patchwright.resolver.forge import Forge, can_trigger
+from patchwright.resolver.forge import Forge
 from patchwright.resolver.pipeline.publish import post_comment
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.settings.settings import Settings
@@ -46,7 +47,7 @@ def with_daily_limits(
             else repository_not_allowed(job, settings) or exceeded_limit(daily_usage, settings)
         )
         # Users without write access get no notice about limits: `resolve` rejects their jobs before any work.
-        if explanation is not None and await can_trigger(job, forge):
+        if explanation is not None and await authorize(forge, job.repo, job.requester):
             with write_priority(Priority.ACKNOWLEDGMENT):
                 await post_comment(job, forge, reply_texts.render_rejection(explanation))
             outcome: Outcome = Rejected(explanation=explanation)

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
+from patchwright.resolver.authorization import authorize
 from patchwright.resolver.branch_names import make_branch_names
 from patchwright.resolver.command_parser import Request
 from patchwright.resolver.domain import InputRequired, Issue, Job, JobId, PullRequest, Rejected, Thread
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
-from patchwright.resolver.forge import Forge, RepoFacts, can_trigger
+from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.pipeline.publish import post_comment
 from patchwright.resolver.prompts import prompt_texts
@@ -53,7 +54,7 @@ async def check_admission(
         )
     if job.label is not None and thread.labels is not None and not has_label(thread.labels, job.label):
         return Rejected(explanation=reply_texts.render_rejection_reason("unlabeled", job))
-    if not await can_trigger(job, forge):
+    if not await authorize(forge, job.repo, job.requester):
         return Rejected(explanation=reply_texts.render_rejection_reason("permission", job))
     # A job from the command line has no requester; its operator gets the error from the clone.
     if facts.empty and job.requester is not None:

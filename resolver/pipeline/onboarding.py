@@ -6,6 +6,7 @@ are not used.
 
 from typing import Literal, NamedTuple
 
+from patchwright.resolver.authorization import authorize
 from patchwright.resolver.ci.ci_hold import CiHold, decide_ci_hold
 from patchwright.resolver.domain import (
     Job,
@@ -18,7 +19,7 @@ from patchwright.resolver.domain import (
 )
 from patchwright.resolver.errors import Forbidden, ForgeError, Unauthorized
 from patchwright.resolver.events import JobCompleted, VerificationCompleted
-from patchwright.resolver.forge import Forge, can_trigger
+from patchwright.resolver.forge import Forge
 from patchwright.resolver.forge_writes import PullRequestSpec
 from patchwright.resolver.git.new_file import add_file
 from patchwright.resolver.git.workspaces import Workspace
@@ -122,7 +123,7 @@ async def _propose(run: Run) -> Outcome:
             if not any(one.is_proven for one in tried):
                 environment = log.trajectory.environment_prepared
                 return await _report(job, forge, "not_proven", tried=tried, environment=environment)
-            if not await can_trigger(job, forge):
+            if not await authorize(forge, job.repo, job.requester):
                 return await report_lost_permission(job, log.trajectory, forge)
             return await _publish(job, tried, left_out, workspace, log, deps, forge)
 

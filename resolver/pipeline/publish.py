@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from patchwright.resolver.activity.summary import Summary, summarize_run
+from patchwright.resolver.authorization import authorize
 from patchwright.resolver.branch_names import make_branch_names
 from patchwright.resolver.ci.ci_hold import ACTIONS_BOT_LOGIN, CiHold, decide_ci_hold
 from patchwright.resolver.domain import (
@@ -21,7 +22,7 @@ from patchwright.resolver.domain import (
 )
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, Unauthorized
 from patchwright.resolver.events import AgentStopped, RunStarted, Trajectory
-from patchwright.resolver.forge import Forge, can_trigger
+from patchwright.resolver.forge import Forge
 from patchwright.resolver.forge_writes import PullRequestSpec
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.publishing import publishing_texts, reply_texts
@@ -256,7 +257,7 @@ async def report_without_patch(
     Nothing is published if the requester has lost write access, or if the job only asked for an answer. The same
     applies if the agent has a question or proposes a plan.
     """
-    if not await can_trigger(job, forge):
+    if not await authorize(forge, job.repo, job.requester):
         return await report_lost_permission(job, trajectory, forge)
     summary, plan = summarize_run(trajectory), get_proposed_plan(trajectory)
     assert trajectory.run_started is not None

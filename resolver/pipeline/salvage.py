@@ -6,12 +6,13 @@ import asyncio
 import logging
 
 from patchwright.resolver.activity.summary import summarize_run
+from patchwright.resolver.authorization import authorize
 from patchwright.resolver.branch_names import make_branch_names
 from patchwright.resolver.ci.ci_hold import decide_ci_hold
 from patchwright.resolver.domain import Job, Patch, PullRequest, SalvagedWork
 from patchwright.resolver.errors import LogError, ResolverError
 from patchwright.resolver.events import Trajectory
-from patchwright.resolver.forge import Forge, can_trigger
+from patchwright.resolver.forge import Forge
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.pipeline.publish import (
     DEFAULT_AUTHOR,
@@ -46,7 +47,7 @@ async def salvage_run(
     if trajectory.run_started is None or get_task(trajectory) == "setup":
         await post_comment(job, forge, reply_texts.render_failure(reason, run, deps.settings.workflow_url))
         return
-    if not await can_trigger(job, forge):
+    if not await authorize(forge, job.repo, job.requester):
         await report_lost_permission(job, trajectory, forge)
         return
     work = await _save_work(job, trajectory, deps, forge)

@@ -18,8 +18,8 @@ from patchwright.bot.thread_forge import NullForge
 from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import Delivery, parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_job
+from patchwright.resolver.authorization import Permission
 from patchwright.resolver.domain import Job, Repo, User
-from patchwright.resolver.forge import Permission
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, RecordingHandler, running_worker

@@ -14,9 +14,9 @@ from patchwright.bot.triggers.delivery_processor import DELIVERY_TIMEOUT_SECONDS
 from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.resolver.authorization import Permission
 from patchwright.resolver.domain import Repo, User
 from patchwright.resolver.errors import ForgeError
-from patchwright.resolver.forge import Permission
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER, signed
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state

@@ -24,9 +24,9 @@ from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.bot.webhooks.triggers import Triggers, find_request, possible_job_ids
+from patchwright.resolver.authorization import Permission
 from patchwright.resolver.domain import Job, Repo, User
 from patchwright.resolver.errors import Forbidden, ForgeError
-from patchwright.resolver.forge import Permission
 from tests.bot.deliveries import (
     COMMENTED,
     INLINE,

@@ -9,9 +9,9 @@ import pytest
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.quotas import Quotas
 from patchwright.bot.worker.daily_limits import with_daily_limits
+from patchwright.resolver.authorization import Permission
 from patchwright.resolver.domain import Job, JobId, Outcome, Rejected, Repo, Usage, User
 from patchwright.resolver.errors import Forbidden
-from patchwright.resolver.forge import Permission
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.jobs import DONE, job
 
