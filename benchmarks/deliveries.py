@@ -65,7 +65,7 @@ from patchwright.bot.reconcile.reconciler import PollSchedule
 from patchwright.bot.github.auth import AppAuth, RequestPolicy
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.reconcile.reconciler_factory import open_reconciler
-from patchwright.bot.worker.worker_process import run_worker
+from patchwright.bot.worker.worker_process import WorkerHooks, run_worker
 from patchwright.resolver.domain import Rejected
 from patchwright.resolver.settings.settings import Settings
 
@@ -90,7 +90,7 @@ async def main():
         open_reconciler(settings, github, schedule=schedule) as watcher,
     ):
         recovering = watcher if os.environ["RECOVERS"] else None
-        await run_worker(settings, resolve, report_failure, exclusive=True, watcher=recovering)
+        await run_worker(settings, resolve, report_failure, hooks=WorkerHooks(watcher=recovering), exclusive=True)
 
 asyncio.run(main())
 """

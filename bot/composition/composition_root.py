@@ -301,7 +301,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
     from patchwright.bot.usage_report import build_usage_report
     from patchwright.bot.worker.daily_limits import with_daily_limits
     from patchwright.bot.worker.pull_request_outcomes import OwnPullRequests
-    from patchwright.bot.worker.worker_process import require_redis_url, run_worker
+    from patchwright.bot.worker.worker_process import WorkerGitHub, WorkerHooks, require_redis_url, run_worker
     from patchwright.bot.write_limiter import PriorityForge
     from patchwright.resolver.domain import JobId, Usage
     from patchwright.resolver.errors import LogError
@@ -372,15 +372,15 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
                 *(quotas, masked, settings, read_usage),
             ),
             lambda job, error: report_failure(masked, job, error, deps),
-            prepare=prepare,
-            on_result=on_result,
-            watcher=reconciler,
-            pull_requests=OwnPullRequests(github.rest, github, counters, settings.branch_prefix),
-            access=access,
-            forge=PriorityForge(github),
-            checks_forge=github,
-            labels=StartLabels(github.rest, settings, leader_lease),
-            find_rejection=partial(find_early_rejection, forge=masked, logs=logs, settings=settings),
+            WorkerGitHub(
+                forge=PriorityForge(github),
+                pull_requests=OwnPullRequests(github.rest, github, counters, settings.branch_prefix),
+                access=access,
+                checks_forge=github,
+                labels=StartLabels(github.rest, settings, leader_lease),
+                find_rejection=partial(find_early_rejection, forge=masked, logs=logs, settings=settings),
+            ),
+            WorkerHooks(prepare=prepare, watcher=reconciler, on_result=on_result),
             exclusive=exclusive,
         )
         for background in (sweeping, archiving, indexing):

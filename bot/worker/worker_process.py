@@ -8,6 +8,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 from patchwright.bot.child_process import WORKER_READY_PREFIX
@@ -58,93 +59,72 @@ def require_redis_url(settings: Settings) -> str:
     return settings.redis_url
 
 
+@dataclass(frozen=True)
+class WorkerGitHub:
+    """What a worker does on GitHub besides its jobs. With the defaults, commands get no reply, and checks are ignored.
+
+    `pull_requests` and `access` are explained in bot/triggers/cancellation.py, `labels` and `find_rejection` in
+    bot/triggers/trigger_handler.py.
+    """
+
+    forge: ThreadForge = field(default_factory=NullForge)
+    """Replies to commands."""
+    pull_requests: PullRequestOutcomes | None = None
+    access: RepositoryAccess | None = None
+    checks_forge: PullChecks | None = None
+    labels: StartLabels | None = None
+    find_rejection: FindRejection | None = None
+
+
+WITHOUT_GITHUB = WorkerGitHub()
+
+
+@dataclass(frozen=True)
+class WorkerHooks:
+    """What runs before, beside and after the jobs of a worker."""
+
+    prepare: Callable[[], Awaitable[object]] | None = None
+    """Runs first, for example to build images. Jobs stay queued until it ends, and comments on GitHub tell people
+    about the wait.
+    """
+    watcher: Watcher | None = None
+    """Runs at the same time as the jobs, and finds events that no delivery reported."""
+    on_result: ResultListener | None = None
+
+
+NO_HOOKS = WorkerHooks()
+
+
 async def run_worker(
     settings: Settings,
     resolve: JobResolver,
     report_failure: FailureReporter,
+    github: WorkerGitHub = WITHOUT_GITHUB,
+    hooks: WorkerHooks = NO_HOOKS,
     *,
-    prepare: Callable[[], Awaitable[object]] | None = None,
-    on_result: ResultListener | None = None,
-    watcher: Watcher | None = None,
-    forge: ThreadForge | None = None,
-    pull_requests: PullRequestOutcomes | None = None,
-    access: RepositoryAccess | None = None,
-    checks_forge: PullChecks | None = None,
-    labels: StartLabels | None = None,
-    find_rejection: FindRejection | None = None,
     exclusive: bool = False,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Processes deliveries and jobs from Redis until SIGTERM or SIGINT. Returns the signal.
 
-    `prepare` runs first, for example to build images. Jobs stay queued until `prepare` ends, and comments on
-    GitHub tell people about the wait. `watcher` runs at the same time as the jobs, and finds events that no
-    delivery reported. `forge` replies to commands; if `forge` is None, commands get no reply. If `checks_forge`
-    is None, checks are ignored. `exclusive` is True if no other worker uses this Redis.
-
-    The other arguments are explained in bot/triggers/cancellation.py (`pull_requests`, `access`) and in
-    bot/triggers/trigger_handler.py (`labels`, `find_rejection`).
-
-    Jobs that are still running at the end return to the queue. Raises SettingsError, and any error that
-    `prepare` raises.
+    `exclusive` is True if no other worker uses this Redis. Jobs that are still running at the end return to the
+    queue. Raises SettingsError, and any error that `hooks.prepare` raises.
     """
-    url = require_redis_url(settings)
-    triggers = Triggers(
-        label=settings.label,
-        mention=settings.mention,
-        app_id=settings.app_id,
-        onboarding=settings.onboarding,
-    )
-    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    queue, inbox = (
-        ArqQueue(url, is_only_worker=exclusive, max_concurrent_jobs=settings.max_concurrent_jobs),
-        DeliveryInbox(url),
-    )
-    cancellation = CancellationHandler(queue, triggers.label, forge or NullForge(), pull_requests, access)
-    start_locks = SharedStartLocks(url)
-    heartbeats = Heartbeats(url)
-    queue_notices = QueueNotices(
-        queue, start_locks, forge or NullForge(), triggers.mention, count_workers=heartbeats.count_workers
-    )
-    checks = (
-        CheckMonitor(queue, checks_forge, settings.branch_prefix)
-        if checks_forge and settings.max_ci_repairs
-        else None
-    )
-    refusals = Quotas(url)
-    trigger_handler = TriggerHandler(
-        queue,
-        triggers,
-        forge or NullForge(),
-        cancellation,
-        queue_notices,
-        checks,
-        refusals,
-        labels,
-        find_rejection,
-    )
+    worker = _Worker(settings, github, exclusive=exclusive)
 
     async def run_jobs() -> None:
-        if prepare is not None:
-            await prepare()
-        announce(f"{WORKER_READY_PREFIX} as {name}")
-        job_handler = _with_result_logging(
-            JobRunner(
-                wait_for_start_lock(resolve, start_locks), report_failure, get_record=queue.get_record
-            ).run,
-            on_result,
-        )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(heartbeats.keep_beating(name))
-            group.create_task(queue.process_jobs(job_handler, queue_notices.post_unreadable))
+        if hooks.prepare is not None:
+            await hooks.prepare()
+        announce(f"{WORKER_READY_PREFIX} as {worker.name}")
+        await worker.run_jobs(resolve, report_failure, hooks.on_result)
 
     with catch_stop_signals(announce, SHUTDOWN_SECONDS) as stop_signal:
         tasks: list[asyncio.Future[Any]] = [
             asyncio.create_task(run_jobs()),
-            asyncio.create_task(DeliveryProcessor(inbox, trigger_handler, name, access).run()),
+            asyncio.create_task(worker.process_deliveries()),
         ]
-        if watcher is not None:
-            tasks.append(asyncio.create_task(watcher(trigger_handler, name)))
+        if hooks.watcher is not None:
+            tasks.append(asyncio.create_task(hooks.watcher(worker.trigger_handler, worker.name)))
         try:
             await asyncio.wait([*tasks, stop_signal], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -153,12 +133,79 @@ async def run_worker(
             # The tasks are canceled only once. A second cancellation would interrupt the cleanup of the jobs
             # and leave containers behind.
             await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
-            for store in (trigger_handler, queue, inbox, heartbeats, start_locks, refusals):
-                await store.close()
+            await worker.close()
     for task in tasks:
         if task.done() and not task.cancelled():
             task.result()  # Raises the error of a task that failed, because such an error is a bug.
     return stop_signal.result()
+
+
+class _Worker:
+    """A worker's connections to Redis, and the handlers that use them."""
+
+    def __init__(self, settings: Settings, github: WorkerGitHub, *, exclusive: bool) -> None:
+        url = require_redis_url(settings)
+        triggers = Triggers(
+            label=settings.label,
+            mention=settings.mention,
+            app_id=settings.app_id,
+            onboarding=settings.onboarding,
+        )
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._queue = ArqQueue(
+            url, is_only_worker=exclusive, max_concurrent_jobs=settings.max_concurrent_jobs
+        )
+        self._inbox, self._start_locks = DeliveryInbox(url), SharedStartLocks(url)
+        self._heartbeats, self._refusals = Heartbeats(url), Quotas(url)
+        self._access = github.access
+        self._queue_notices = QueueNotices(
+            self._queue,
+            self._start_locks,
+            github.forge,
+            triggers.mention,
+            count_workers=self._heartbeats.count_workers,
+        )
+        checks = None
+        if github.checks_forge and settings.max_ci_repairs:
+            checks = CheckMonitor(self._queue, github.checks_forge, settings.branch_prefix)
+        self.trigger_handler = TriggerHandler(
+            self._queue,
+            triggers,
+            github.forge,
+            CancellationHandler(
+                self._queue, triggers.label, github.forge, github.pull_requests, github.access
+            ),
+            self._queue_notices,
+            checks,
+            self._refusals,
+            github.labels,
+            github.find_rejection,
+        )
+
+    async def run_jobs(
+        self, resolve: JobResolver, report_failure: FailureReporter, on_result: ResultListener | None
+    ) -> None:
+        """Runs jobs until canceled."""
+        runner = JobRunner(
+            wait_for_start_lock(resolve, self._start_locks),
+            report_failure,
+            get_record=self._queue.get_record,
+        )
+        handler = _with_result_logging(runner.run, on_result)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._heartbeats.keep_beating(self.name))
+            group.create_task(self._queue.process_jobs(handler, self._queue_notices.post_unreadable))
+
+    async def process_deliveries(self) -> None:
+        """Processes deliveries until canceled."""
+        await DeliveryProcessor(self._inbox, self.trigger_handler, self.name, self._access).run()
+
+    async def close(self) -> None:
+        for store in (
+            *(self.trigger_handler, self._queue, self._inbox, self._heartbeats, self._start_locks),
+            self._refusals,
+        ):
+            await store.close()
 
 
 def _with_result_logging(handler: JobHandler, on_result: ResultListener | None) -> JobHandler:

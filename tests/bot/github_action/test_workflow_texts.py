@@ -13,10 +13,9 @@ from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.domain import Usage, Verdict
 from patchwright.resolver.errors import ModelAccessDenied, ModelConnectionFailed
 from patchwright.resolver.publishing.publishing_texts import render_job_summary
-from patchwright.resolver.publishing.reply_texts import render_question, render_rejection_reason
+from patchwright.resolver.publishing.reply_texts import render_question
 from patchwright.resolver.request.plan_texts import render_plan
 from patchwright.resolver.run_events import RunConfigured
-from tests.bot.jobs import job
 
 PLAN = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")
 
@@ -90,11 +89,3 @@ def test_the_notice_about_ci_says_who_starts_it_and_that_a_strangers_text_was_re
     )
     warned = CiHold(state="silent", outsiders=("stranger",)).render_notice("@agent")
     assert "The agent read text by stranger, who has no write access, so review the change first." in warned
-
-
-def test_a_rejected_label_is_named() -> None:
-    rejected = job(label="fix-me")
-    text = render_rejection_reason("permission", rejected)
-    assert text == (
-        "@maintainer needs write access to start a run with the label `fix-me`. A maintainer can add it again."
-    )

@@ -12,7 +12,7 @@ from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.heartbeats import Heartbeats
-from patchwright.bot.worker.worker_process import run_worker
+from patchwright.bot.worker.worker_process import WorkerGitHub, WorkerHooks, run_worker
 from patchwright.resolver.domain import Job, JobId, Rejected
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.settings.settings import Settings
@@ -57,8 +57,8 @@ class SlowImageBuild:
             Settings(data=self.data, redis_url=self.url),
             self.resolve,
             self.report_failure,
-            prepare=self.prepare,
-            forge=self.scenario.forge,
+            WorkerGitHub(forge=self.scenario.forge),
+            WorkerHooks(prepare=self.prepare),
             announce=self.lines.append,
         )
 
