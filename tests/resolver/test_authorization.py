@@ -13,10 +13,10 @@ REPO = Repo(owner="acme", name="calc")
 
 class Source:
     def __init__(self, permission: Permission) -> None:
-        self.permission, self.asked = permission, list[int]()
+        self.permission, self.user_ids = permission, list[int]()
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:
-        self.asked.append(user.id)
+        self.user_ids.append(user.id)
         return self.permission
 
 
@@ -35,13 +35,13 @@ async def test_write_access_is_needed_and_enough(permission: Permission, may: bo
     source = Source(permission)
     assert is_authorized(permission) == may
     assert await authorize(source, REPO, User(id=7, login="ann")) == may
-    assert source.asked == [7]  # the name may belong to somebody else by now
+    assert source.user_ids == [7]  # the name may belong to somebody else by now
 
 
 async def test_the_operator_needs_no_permission() -> None:
     source = Source("none")
     assert await authorize(source, REPO, None) and await get_permission(source, REPO, None) == "admin"
-    assert source.asked == []
+    assert source.user_ids == []
 
 
 def test_no_other_module_decides_by_the_name_of_a_permission() -> None:
