@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,7 +55,7 @@ READ_ONLY_COMMANDS = frozenset({"runs", "view", "export", "replay", "probe", "do
 T = TypeVar("T")
 
 
-def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def run_command(options: argparse.Namespace) -> int:
     """Runs the selected command and returns its exit code. Prints each expected error as one sentence to
     standard error.
     """
@@ -63,23 +63,7 @@ def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     lines.setFormatter(TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[lines])
     try:
-        command: Callable[[argparse.Namespace], Coroutine[Any, Any, int]] = {
-            "resolve": resolve,
-            "serve": serve,
-            "work": work,
-            "docker-proxy": docker_proxy,
-            "action": action,
-            "demo": demo,
-            "runs": inspect_runs,
-            "view": inspect_runs,
-            "export": inspect_runs,
-            "replay": inspect_runs,
-            "probe": probe,
-            "completion": completion,
-            "doctor": doctor,
-            "prepare": prepare,
-        }[options.command]
-        code = _loop_runner(options.command)(_cancel_on_sigterm(command(options)))
+        code = _loop_runner(options.command)(_cancel_on_sigterm(COMMANDS[options.command](options)))
         if options.command in READ_ONLY_COMMANDS:
             sys.stdout.flush()
         return code
@@ -328,3 +312,22 @@ def _load_settings(options: argparse.Namespace, directory: Path | None = Path())
 
         set_template_directory(settings.templates)
     return settings
+
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]] = {
+    "resolve": resolve,
+    "serve": serve,
+    "work": work,
+    "docker-proxy": docker_proxy,
+    "action": action,
+    "demo": demo,
+    "runs": inspect_runs,
+    "view": inspect_runs,
+    "export": inspect_runs,
+    "replay": inspect_runs,
+    "probe": probe,
+    "completion": completion,
+    "doctor": doctor,
+    "prepare": prepare,
+}
+"""Maps the name of each command to the function that runs it. The function returns the exit code."""

@@ -397,4 +397,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     from patchwright.bot.cli.cli_commands import run_command
 
-    return run_command(options, parser)
+    return run_command(options)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections import OrderedDict
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -54,45 +55,39 @@ class Comments:
         """
         first = render_tag(tag, in_progress=in_progress)
         text = first + truncate_body(body, MAX_BODY - len(first))
-        path, key = (*repo_path(repo), "issues"), (repo, number, tag)
-
-        async def find() -> CommentResponse | None:
-            return await self._find(repo, number, tag)
-
-        async def create() -> CommentResponse:
-            # People wait for the first comment. It therefore gets the priority of an acknowledgment if the
-            # caller set none, for example when the resolver rejects a job.
-            priority = current_priority()
-            with write_priority(Priority.ACKNOWLEDGMENT if priority is Priority.WORK else priority):
-                return await self._rest.post(
-                    CommentResponse, repo, *path, str(number), "comments", body={"body": text}
-                )
-
-        async def find_or_create() -> CommentResponse:
-            async with self._rest.lock(f"{repo}#{number}:{tag}".lower()):
-                return await find() or await self._create_once(create, find)
-
+        key = repo, number, tag
         async with self._locks.setdefault(key, asyncio.Lock()):
             cached, priority = self._cache.pop(key, None), current_priority()
             if cached and priority is Priority.PROGRESS and cached.priority is Priority.WORK:
                 self._cache[key] = cached
                 # the final text is already posted; a progress update must not replace it
                 raise Preempted(0.0)
-            comment = cached.comment if cached else await find_or_create()
+            comment = cached.comment if cached else await self._find_or_create(*key, text)
             if comment.body != text:
-                comment_path = (*path, "comments", str(comment.id))
+                path = (*repo_path(repo), "issues", "comments", str(comment.id))
                 try:
-                    comment = await self._rest.patch(
-                        CommentResponse, repo, *comment_path, body={"body": text}
-                    )
+                    comment = await self._rest.patch(CommentResponse, repo, *path, body={"body": text})
                 except NotFound:  # the comment was deleted; if GitHub still lists it, the error is raised
-                    comment = await find_or_create()
+                    comment = await self._find_or_create(*key, text)
                     if comment.body != text:
                         raise
             self._cache[key] = _CachedComment(comment, priority)
             while len(self._cache) > MAX_CACHED_COMMENTS:
                 self._cache.popitem(last=False)
             return comment
+
+    async def _find_or_create(self, repo: Repo, number: int, tag: str, text: str) -> CommentResponse:
+        find = partial(self._find, repo, number, tag)
+        async with self._rest.lock(f"{repo}#{number}:{tag}".lower()):
+            return await find() or await self._create_once(partial(self._create, repo, number, text), find)
+
+    async def _create(self, repo: Repo, number: int, text: str) -> CommentResponse:
+        # People wait for the first comment. It therefore gets the priority of an acknowledgment if the
+        # caller set none, for example when the resolver rejects a job.
+        priority = current_priority()
+        path = (*repo_path(repo), "issues", str(number), "comments")
+        with write_priority(Priority.ACKNOWLEDGMENT if priority is Priority.WORK else priority):
+            return await self._rest.post(CommentResponse, repo, *path, body={"body": text})
 
     async def is_in_progress(self, repo: Repo, number: int, tag: str) -> bool:
         """Returns whether our comment with this tag says that its job is in progress. Raises ForgeError."""

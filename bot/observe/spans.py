@@ -150,27 +150,8 @@ class _SpanBuilder:
                 yield self._model_call_span(
                     entry, usage, self._run, start, "no reply" if purpose == "failed" else ""
                 )
-            case ToolResult(call_id=call_id, observation=observation) if (
-                call := self._calls.get(call_id)
-            ) and self._open_step:
-                tool = call.action.kind[:MAX_NAME_LENGTH]
-                attributes = {
-                    "gen_ai.operation.name": "execute_tool",
-                    "gen_ai.tool.name": tool,
-                    "gen_ai.tool.call.id": call_id,
-                }
-                failure = observation.reason if isinstance(observation, ActionFailure) else ""
-                step = self._open_step
-                self._open_step = step.model_copy(update={"end": max(time, step.end)})
-                yield Span(
-                    id=f"{self._run}/{call_id}",
-                    parent=step.id,
-                    name=f"execute_tool {tool}",
-                    start=min(max(self._last_event_at, step.start), time),
-                    end=time,
-                    attributes=attributes,
-                    failure=failure,
-                )
+            case ToolResult():
+                yield from self._tool_spans(event, time)
             case AgentStopped():
                 yield from self.finish_step()
                 self._work_ended_at = time
@@ -193,6 +174,26 @@ class _SpanBuilder:
         if self._open_step is not None:
             yield self._open_step
         self._open_step = None
+
+    def _tool_spans(self, result: ToolResult, time: datetime) -> Iterator[Span]:
+        call, step = self._calls.get(result.call_id), self._open_step
+        if call is None or step is None:
+            return
+        tool = call.action.kind[:MAX_NAME_LENGTH]
+        self._open_step = step.model_copy(update={"end": max(time, step.end)})
+        yield Span(
+            id=f"{self._run}/{call.id}",
+            parent=step.id,
+            name=f"execute_tool {tool}",
+            start=min(max(self._last_event_at, step.start), time),
+            end=time,
+            attributes={
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": tool,
+                "gen_ai.tool.call.id": call.id,
+            },
+            failure=result.observation.reason if isinstance(result.observation, ActionFailure) else "",
+        )
 
     def _verification_spans(self, entry: Entry, verdict: Verdict) -> Iterator[Span]:
         verification = self._make_span(
@@ -221,7 +222,8 @@ class _SpanBuilder:
         if provider:
             attributes["gen_ai.provider.name"] = provider.partition("/")[0]
         attributes |= cost_fields("patchwright.usd", usage.usd)
-        return self._make_span(f"chat {model}", entry, start, attributes, failure, parent, "client")
+        span = self._make_span(f"chat {model}", entry, start, attributes, failure)
+        return span.model_copy(update={"parent": parent, "kind": "client"})
 
     def _make_span(
         self,
@@ -230,17 +232,14 @@ class _SpanBuilder:
         start: datetime,
         attributes: Attributes | None = None,
         failure: str = "",
-        parent: str | None = None,
-        kind: Literal["internal", "client"] = "internal",
     ) -> Span:
         return Span(
             id=f"{self._run}/{entry.seq}",
-            parent=parent or self._run,
+            parent=self._run,
             name=name,
             start=min(start, entry.timestamp),
             end=entry.timestamp,
             attributes=attributes or {},
-            kind=kind,
             failure=failure,
         )
 

@@ -82,28 +82,11 @@ class QueueWorker(ArqWorker):
         leases = await self.pool.mget(keys) if keys else []
         await super().start_jobs([job for job, lease in zip(job_ids, leases, strict=True) if lease is None])
 
-    async def finish_job(
-        self,
-        job_id: str,
-        finish: bool,
-        result_data: bytes | None,
-        result_timeout_s: float | None,
-        keep_result_forever: bool,
-        incr_score: int | None,
-        keep_in_progress: float | None,
-    ) -> None:
+    async def finish_job(self, job_id: str, *arguments: Any) -> None:
         if pause := self.pauses.pop(job_id, 0):
             await self.pool.set(in_progress_key_prefix + job_id, PAUSE_MARKER, px=round(pause * 1000))
-            keep_in_progress = pause
-        await super().finish_job(
-            job_id,
-            finish,
-            result_data,
-            result_timeout_s,
-            keep_result_forever,
-            incr_score,
-            keep_in_progress,
-        )
+            arguments = (*arguments[:-1], pause)  # The last one is `keep_in_progress`.
+        await super().finish_job(job_id, *arguments)
         # The record says that the job waits before the pause begins. `start_now` may have come in between.
         if pause and await self.pool.getdel(WAKE_KEY_PREFIX + job_id):
             await _make_due(self.pool, job_id, timedelta())
