@@ -55,10 +55,12 @@ SERVER = """
 import asyncio, os, sys
 from pathlib import Path
 import uvloop
+from patchwright.bot.http_server import open_listener
 from patchwright.bot.web.server import run_server
 from patchwright.resolver.settings.settings import Settings
 settings = Settings(data=Path(sys.argv[1]), redis_url=sys.argv[2], webhook_secret="x" * 20, operator_token=sys.argv[3])
-uvloop.run(run_server(settings, (), os.environ, host="127.0.0.1", port=0))
+with open_listener("127.0.0.1", 0) as listener:
+    uvloop.run(run_server(settings, (), os.environ, listener))
 """
 FLOOR = """
 import sys

@@ -50,11 +50,13 @@ MENTION, LABEL = "@agent fix it", "fix-me"
 SERVER = """
 import asyncio, os, sys
 from pathlib import Path
+from patchwright.bot.http_server import open_listener
 from patchwright.bot.web.server import run_server
 from patchwright.resolver.settings.settings import Settings
 settings = Settings(data=Path(sys.argv[1]), webhook_secret=sys.argv[2], redis_url=sys.argv[3])
 worker = (sys.executable, "-c", sys.argv[5], *sys.argv[1:4])
-asyncio.run(run_server(settings, worker, os.environ, host="127.0.0.1", port=int(sys.argv[4])))
+with open_listener("127.0.0.1", int(sys.argv[4])) as listener:
+    asyncio.run(run_server(settings, worker, os.environ, listener))
 """
 WORKER = """
 import asyncio, logging, os, sys, time

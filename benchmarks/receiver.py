@@ -41,12 +41,14 @@ SERVER = """
 import os, sys
 from pathlib import Path
 import uvloop
+from patchwright.bot.http_server import open_listener
 from patchwright.bot.web.server import run_server
 from patchwright.resolver.settings.settings import Settings
 os.sched_setaffinity(0, {0})
 settings = Settings(data=Path(sys.argv[1]), webhook_secret=sys.argv[2])
 worker = (sys.executable, "-c", sys.argv[3], sys.argv[1])
-uvloop.run(run_server(settings, worker, os.environ, host="127.0.0.1", port=0))
+with open_listener("127.0.0.1", 0) as listener:
+    uvloop.run(run_server(settings, worker, os.environ, listener))
 """
 WORKER = """
 import asyncio, os, sys

@@ -264,10 +264,8 @@ async def start_server(
             settings,
             worker_command,
             worker_environment,
-            host=host,
-            port=port,
+            listener,
             secrets=collect_secrets(settings, read_environment()),
-            listener=listener,
             extra_apps=welcome_apps,
         )
     return stop_signal == signal.SIGINT

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
 from patchwright.bot.http_server import HttpServer, listener_url
@@ -16,12 +16,11 @@ from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.model_probe import probe_model
 from patchwright.bot.setup.setup_code import SetupCode, SetupSession
 from patchwright.bot.signals import catch_stop_signals
-from patchwright.bot.web.server import RedisStores
+from patchwright.bot.web.redis_stores import RedisStores
+from patchwright.bot.web.server import ExtraApps
 from patchwright.bot.webhooks.receiver import AsgiApp
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.settings.settings import Settings
-
-WelcomeRoutes = Callable[[RedisStores, Mapping[tuple[str, str], int]], Mapping[str, AsgiApp]]
 
 
 async def run_setup(
@@ -82,7 +81,7 @@ def is_setup_needed(settings: Settings) -> bool:
 
 def welcome_routes(
     settings: Settings, session: SetupSession, image_preparation: ImagePreparation
-) -> WelcomeRoutes | None:
+) -> ExtraApps | None:
     """Returns the routes of the welcome page, which only the browser that completed the setup can open.
 
     Returns None if no App is saved.
@@ -97,17 +96,7 @@ def welcome_routes(
         from patchwright.bot.setup.welcome import WelcomePage, create_welcome_apps
 
         return create_welcome_apps(
-            WelcomePage(
-                settings,
-                app,
-                session,
-                stores.heartbeats,
-                stores.runs,
-                stores.queue,
-                stores.leader_lease,
-                delivery_counts,
-                image_preparation,
-            )
+            WelcomePage(settings, app, session, stores, delivery_counts, image_preparation)
         )
 
     return create_routes

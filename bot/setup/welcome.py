@@ -15,10 +15,6 @@ from starlette.routing import Route
 from patchwright.bot.dashboard.run_list import list_runs
 from patchwright.bot.dashboard.views import PageContext
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.arq_queue import ArqQueue
-from patchwright.bot.redis.heartbeats import Heartbeats
-from patchwright.bot.redis.leader_lease import LeaderLease
-from patchwright.bot.redis.shared_run_index import SharedRunIndex
 from patchwright.bot.run_summary import RunSummary
 from patchwright.bot.setup import setup_views
 from patchwright.bot.setup.app_api import AppClient
@@ -27,6 +23,7 @@ from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.setup_code import SetupSession
 from patchwright.bot.setup.setup_views import SetupStep
 from patchwright.bot.setup.wizard import SESSION_COOKIE, serve_static_file, with_security_headers
+from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.bot.webhooks.receiver import AsgiApp
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.settings.settings import Settings
@@ -44,10 +41,7 @@ class WelcomePage:
         settings: Settings,
         app: RegisteredApp,
         session: SetupSession,
-        heartbeats: Heartbeats,
-        runs: SharedRunIndex,
-        queue: ArqQueue,
-        leader_lease: LeaderLease,
+        stores: RedisStores,
         delivery_counts: Mapping[tuple[str, str], int],
         image_preparation: ImagePreparation,
     ) -> None:
@@ -58,10 +52,7 @@ class WelcomePage:
         self._settings = settings
         self._app = app
         self._session = session
-        self._heartbeats = heartbeats
-        self._runs = runs
-        self._queue = queue
-        self._leader_lease = leader_lease
+        self._stores = stores
         self._delivery_counts = delivery_counts
         self._images = image_preparation
         self._pinged_at = float("-inf")
@@ -119,8 +110,8 @@ class WelcomePage:
     async def _polling_step(self) -> SetupStep:
         try:
             failure, cursors = (
-                await self._leader_lease.fetch_failure(),
-                await self._leader_lease.fetch_cursors(),
+                await self._stores.leader_lease.fetch_failure(),
+                await self._stores.leader_lease.fetch_cursors(),
             )
         except QueueDown as exc:
             return SetupStep("poll", False, error=str(exc))
@@ -153,7 +144,7 @@ class WelcomePage:
 
     async def _worker_step(self) -> SetupStep:
         try:
-            workers = await self._heartbeats.count_workers()
+            workers = await self._stores.heartbeats.count_workers()
         except QueueDown as exc:
             return SetupStep("worker", False, error=str(exc))
         ready = "1 worker is" if workers == 1 else f"{workers} workers are"
@@ -166,7 +157,7 @@ class WelcomePage:
 
     async def _first_issue_step(self) -> SetupStep:
         try:
-            run = find_first_run(await list_runs(self._runs, self._queue), self._started_at)
+            run = find_first_run(await list_runs(self._stores.runs, self._stores.queue), self._started_at)
         except QueueDown as exc:
             return SetupStep("first_issue", False, detail=self._settings.label, error=str(exc))
         return SetupStep(

@@ -1,9 +1,8 @@
 """The dashboard of `patchwright serve` with a fake GitHub and its own Redis."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from patchwright.bot.http_server import listener_url, open_listener
 from patchwright.bot.jobs import JobRecord
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
@@ -29,12 +29,6 @@ from tests.bot.dashboard.run_writer import RunWriter
 
 OPERATOR = "operator-token-of-a-test"
 SECRET = "hunter2-hunter2"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -129,17 +123,22 @@ async def dashboard_server(
     data: Path, path: str = "", scheme: str = "http"
 ) -> AsyncIterator[DashboardServer]:
     """Starts a server whose public URL has this path and scheme; the server itself speaks plain HTTP."""
-    async with FakeGitHub() as fake_github, run_embedded_redis(data) as redis:
+    async with (
+        AsyncExitStack() as stack,
+        FakeGitHub() as fake_github,
+        run_embedded_redis(data) as redis,
+    ):
+        listener = stack.enter_context(open_listener("127.0.0.1", 0))
         repo = fake_github.create_repository(
             "acme/calc",
             {"calc.py": "def add(a, b):\n    return a - b\n"},
             permissions={"maintainer": "write", "reader": "read"},
             private=True,
         )
-        app, port = fake_github.create_app(), free_port()
+        app = fake_github.create_app()
         fake_github.install_app(app, repo)
-        url = f"http://127.0.0.1:{port}"
-        public = f"{scheme}://127.0.0.1:{port}{path}"
+        url = listener_url(listener)
+        public = f"{url.replace('http', scheme, 1)}{path}"
         login = fake_github.create_oauth_client(app, f"{public}/login/callback")
         settings = Settings(
             data=data,
@@ -154,9 +153,7 @@ async def dashboard_server(
         )
         secrets = Secrets([SECRET])
         serving = asyncio.create_task(
-            run_server(
-                settings, (), {}, host="127.0.0.1", port=port, secrets=secrets, announce=lambda line: None
-            )
+            run_server(settings, (), {}, listener, secrets=secrets, announce=lambda line: None)
         )
         runs, queue, inbox = SharedRunIndex(redis), ArqQueue(redis), DeliveryInbox(redis)
         server = DashboardServer(fake_github, repo, login, redis, data, url, runs, queue, inbox)

@@ -10,12 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
+from patchwright.bot.http_server import listener_url, open_listener
 from patchwright.bot.web.lazy_dashboard import build_lazy_dashboard
 from patchwright.bot.web.server import run_server
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-from tests.bot.dashboard.conftest import OPERATOR, dashboard_server, free_port, wait_until_ready
+from tests.bot.dashboard.conftest import OPERATOR, dashboard_server, wait_until_ready
 from tests.bot.dashboard.event_stream import watch_run
 from tests.bot.dashboard.test_access_control import parse_csrf
 from tests.bot.deliveries import signed
@@ -77,20 +78,19 @@ async def test_https_cookies_are_secure_and_bound_to_the_host(short_tmp: Path) -
 
 
 async def test_without_a_sign_in_method_there_is_no_dashboard(short_tmp: Path) -> None:
-    port = free_port()
     settings = Settings(data=short_tmp, webhook_secret="story-webhook-secret")
-    serving = asyncio.create_task(
-        run_server(settings, (), {}, host="127.0.0.1", port=port, announce=lambda line: None)
-    )
-    try:
-        await wait_until_ready(f"http://127.0.0.1:{port}")
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as browser:
-            for path in ("/", "/login", "/runs/x", "/static/style.css"):
-                answer = await browser.get(path)
-                assert (answer.status_code, answer.text) == (404, "Not found.\n")
-    finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+    with open_listener("127.0.0.1", 0) as listener:
+        url = listener_url(listener)
+        serving = asyncio.create_task(run_server(settings, (), {}, listener, announce=lambda line: None))
+        try:
+            await wait_until_ready(url)
+            async with httpx.AsyncClient(base_url=url, trust_env=False) as browser:
+                for path in ("/", "/login", "/runs/x", "/static/style.css"):
+                    answer = await browser.get(path)
+                    assert (answer.status_code, answer.text) == (404, "Not found.\n")
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
 
 
 @pytest.mark.parametrize("left_out", ["oauth_client_id", "oauth_client_secret", "public_url"])

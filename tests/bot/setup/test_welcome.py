@@ -21,7 +21,7 @@ from patchwright.bot.setup.setup_code import SetupSession
 from patchwright.bot.setup.setup_views import SetupStep, render_welcome_page
 from patchwright.bot.setup.welcome import PATH, WelcomePage, create_welcome_apps, find_first_run
 from patchwright.bot.setup.wizard import SESSION_COOKIE
-from patchwright.bot.web.server import RedisStores
+from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.demo.github.fake_github import FakeGitHub
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.settings.settings import Settings
@@ -112,10 +112,7 @@ async def welcome_page(data: Path) -> AsyncIterator[tuple[RedisStores, httpx.Asy
             public_url="http://here",
         )
         visitor = SetupSession()
-        page = WelcomePage(
-            Settings(data=data), app, visitor, stores.heartbeats, stores.runs, stores.queue, stores.leader_lease, {},
-            ImagePreparation(),
-        )  # fmt: skip
+        page = WelcomePage(Settings(data=data), app, visitor, stores, {}, ImagePreparation())
         way = httpx.ASGITransport(create_welcome_apps(page)[PATH])
         cookies = {SESSION_COOKIE: visitor.start()}
         async with httpx.AsyncClient(transport=way, base_url="http://here", cookies=cookies) as http:

@@ -1,7 +1,6 @@
 """The server process: started, stopped, killed and restarted."""
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -9,19 +8,17 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from patchwright.bot.http_server import open_listener
 from patchwright.bot.redis.arq_queue import ArqQueue
-from patchwright.bot.redis.delivery_inbox import DeliveryInbox
 from patchwright.bot.redis.embedded_redis import find_redis_server, run_embedded_redis
-from patchwright.bot.redis.leader_lease import PollFailure
-from patchwright.bot.web.server import RedisStores, _health_endpoints, run_server
+from patchwright.bot.web.server import run_server
 from patchwright.bot.worker.worker_process import run_worker
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.settings.settings import Settings
@@ -88,6 +85,7 @@ SERVER = """
 import asyncio, os, sys
 from pathlib import Path
 from patchwright.bot.errors import WorkerFailed
+from patchwright.bot.http_server import open_listener
 from patchwright.bot.web.server import run_server
 from patchwright.resolver.settings.settings import Settings
 
@@ -95,7 +93,8 @@ data = Path(sys.argv[1])
 settings = Settings(data=data, webhook_secret=sys.argv[2], redis_url=sys.argv[3] or None)
 worker = (sys.executable, "-c", sys.argv[4], str(data))
 try:
-    print(repr(asyncio.run(run_server(settings, worker, os.environ, host="127.0.0.1", port=0))))
+    with open_listener("127.0.0.1", 0) as listener:
+        print(repr(asyncio.run(run_server(settings, worker, os.environ, listener))))
 except WorkerFailed as exc:
     print(exc)
 """
@@ -299,17 +298,17 @@ async def never(*_: object) -> None:
 
 
 async def test_a_server_without_a_secret_does_not_start(short_tmp: Path) -> None:
-    with pytest.raises(SettingsError, match="PATCHWRIGHT_WEBHOOK_SECRET is not set"):
-        await run_server(Settings(data=short_tmp), ("false",), {}, host="127.0.0.1", port=0)
+    with (
+        open_listener("127.0.0.1", 0) as listener,
+        pytest.raises(SettingsError, match="PATCHWRIGHT_WEBHOOK_SECRET is not set"),
+    ):
+        await run_server(Settings(data=short_tmp), ("false",), {}, listener)
 
 
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70000), ("203.0.113.1", 0), ("no such host", 0)])
-async def test_an_unavailable_address_is_reported_with_its_options(
-    short_tmp: Path, host: str, port: int
-) -> None:
-    settings = Settings(data=short_tmp, webhook_secret=SECRET)
-    with pytest.raises(SettingsError, match="Change --host or --port"):
-        await run_server(settings, ("false",), {}, host=host, port=port)
+def test_an_unavailable_address_is_reported_with_its_options(host: str, port: int) -> None:
+    with pytest.raises(SettingsError, match="Change --host or --port"), open_listener(host, port):
+        pass
 
 
 async def test_a_separate_worker_needs_a_redis_url(short_tmp: Path) -> None:
@@ -337,51 +336,6 @@ async def test_idle_connections_are_closed(short_tmp: Path) -> None:
             last_words(post + b"content-length: 1000\r\n\r\nabc"),
             last_words(post + b"content-length: 99999999\r\n\r\nabc"),
         ) == [b"", b"", b"HTTP/1.1 408", b"HTTP/1.1 413"]
-
-
-async def test_a_github_outage_is_reported_and_does_not_affect_readiness(url: str) -> None:
-    async with RedisStores.open(url) as stores:
-        await stores.leader_lease.record_failure(
-            PollFailure(reason="no answer from GitHub", since=datetime.now(UTC))
-        )
-        here = asyncio.create_task(stores.heartbeats.keep_beating("a worker"))
-        async with asyncio.timeout(60):
-            while not await stores.heartbeats.count_workers():
-                await asyncio.sleep(0.02)
-        status, _, text = await _health_endpoints(stores, {})["/readyz"]()
-        here.cancel()
-        await asyncio.gather(here, return_exceptions=True)
-    assert status == 200
-    assert json.loads(text) | {"version": ""} == {
-        "version": "",
-        "redis": True,
-        "worker": True,
-        "github": False,
-    }
-
-
-class EmptiedInbox(DeliveryInbox):
-    """An inbox whose only delivery becomes a job right after the deliveries were counted."""
-
-    queue: ArqQueue
-
-    async def size(self) -> int:
-        waiting = await super().size()
-        (letter,) = await self.read("a worker")
-        await self.queue.put(job("counted"))
-        await self.acknowledge(letter)
-        return waiting
-
-
-async def test_a_delivery_processed_while_metrics_are_read_is_counted(url: str) -> None:
-    async with RedisStores.open(url) as stores:
-        await stores.inbox.put("1", "issues", b"{}")
-        emptied = EmptiedInbox(url)
-        emptied.queue = stores.queue
-        _, _, text = await _health_endpoints(replace(stores, inbox=emptied), {})["/metrics"]()
-        await emptied.close()
-    assert b"patchwright_inbox_deliveries 1.0" in text
-    assert b'patchwright_jobs{state="queued"} 1.0' in text
 
 
 def test_the_receiver_imports_nothing_of_the_worker() -> None:
