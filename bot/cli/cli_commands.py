@@ -165,9 +165,10 @@ async def serve(options: argparse.Namespace) -> int:
 
 async def work(options: argparse.Namespace) -> int:
     """Runs a worker. The server that it works for may run on this machine or on another one."""
-    interrupted = await composition_root.start_worker(
-        _load_server_settings(options), print_stderr, exclusive=options.exclusive
-    )
+    settings = _load_server_settings(options)  # first, so that an invalid setting is reported at once
+    from patchwright.bot.composition.worker_root import start_worker
+
+    interrupted = await start_worker(settings, print_stderr, exclusive=options.exclusive)
     return INTERRUPTED if interrupted else 0
 
 

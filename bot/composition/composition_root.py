@@ -1,20 +1,19 @@
-"""The composition root: the only module that reads the environment and chooses implementations."""
+"""The composition root: the only module that reads the environment. Chooses the implementations of all commands;
+`worker_root.py` adds those of a worker.
+"""
 
-import asyncio
 import contextlib
 import logging
 import os
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from patchwright.bot.credentials import collect_secrets, read_private_key
 from patchwright.bot.setup import credential_key, credential_store
-from patchwright.resolver.errors import ForgeError, SettingsError, Unauthorized
+from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model_check import check_endpoint, check_models
 from patchwright.resolver.settings.settings import (
     FALLBACK_VARIABLES,
@@ -219,7 +218,7 @@ def _github_access(settings: Settings) -> "AppAuth | TokenAuth":
     )
 
 
-# --- server and worker --------------------------------------------------------------------------------------
+# --- server -------------------------------------------------------------------------------------------------
 
 
 async def start_server(
@@ -269,130 +268,3 @@ async def start_server(
             extra_apps=welcome_apps,
         )
     return stop_signal == signal.SIGINT
-
-
-async def start_worker(settings: Settings, notify: Callable[[str], object], *, exclusive: bool) -> bool:
-    """Processes jobs from the configured Redis until a stop signal. Returns True if the signal was Ctrl-C.
-    `exclusive` means that no other worker uses this Redis.
-    """
-    from patchwright.bot.composition.sandbox_factory import prepare_sandboxes
-    from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
-    from patchwright.bot.github.start_labels import StartLabels
-    from patchwright.bot.github.write_check import with_write_check
-    from patchwright.bot.jobs import JobResult
-    from patchwright.bot.observe.archive import Archiver, open_archive
-    from patchwright.bot.observe.run_index import index_result, keep_index_complete, with_run_index
-    from patchwright.bot.observe.tracing import build_tracer
-    from patchwright.bot.reconcile.reconciler_factory import open_reconciler
-    from patchwright.bot.redis.arq_queue import ArqQueue
-    from patchwright.bot.redis.comment_outbox import open_outbox
-    from patchwright.bot.redis.connection import wait_for_redis
-    from patchwright.bot.redis.counters import Counters
-    from patchwright.bot.redis.engine_health import EngineHealth, report_after_sweep
-    from patchwright.bot.redis.leader_lease import LeaderLease
-    from patchwright.bot.redis.quotas import Quotas
-    from patchwright.bot.redis.shared_run_index import SharedRunIndex
-    from patchwright.bot.redis.shared_run_log import SharedLogStore, raise_no_archive
-    from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
-    from patchwright.bot.run_messages import RunMessages
-    from patchwright.bot.status_comment import comment_reporter, report_failure
-    from patchwright.bot.usage_report import build_usage_report
-    from patchwright.bot.worker.daily_limits import with_daily_limits
-    from patchwright.bot.worker.pull_request_outcomes import OwnPullRequests
-    from patchwright.bot.worker.worker_process import WorkerGitHub, WorkerHooks, require_redis_url, run_worker
-    from patchwright.bot.write_limiter import PriorityForge
-    from patchwright.resolver.domain import JobId, Usage
-    from patchwright.resolver.errors import LogError
-    from patchwright.resolver.forge import MaskingForge
-    from patchwright.resolver.llm.litellm import preload_litellm
-    from patchwright.resolver.pipeline.admission import find_early_rejection
-    from patchwright.resolver.pipeline.resolve import resolve_job
-    from patchwright.resolver.run_log import FileLogStore
-    from patchwright.runtime.docker.reaper import sweep_periodically
-
-    redis_url = require_redis_url(settings)
-    async with contextlib.AsyncExitStack() as stack:
-        # The GitHub credentials are checked first, so that missing ones are reported before images are built.
-        write_limiter = SharedWriteLimiter(redis_url)
-        stack.push_async_callback(write_limiter.close)
-        github = await stack.enter_async_context(open_forge(settings, write_limiter=write_limiter))
-        await wait_for_redis(redis_url, notify)
-        await check_github_identity(github, notify)
-        outbox = await stack.enter_async_context(open_outbox(redis_url, github))
-        reconciler = await stack.enter_async_context(open_reconciler(settings, github, outbox=outbox))
-        local_logs, archive = FileLogStore(settings.data / "runs"), open_archive(settings)
-        logs = SharedLogStore(local_logs, redis_url, archive.read if archive else raise_no_archive)
-        counters = Counters(redis_url, settings.metrics_label)
-        quotas, queue = Quotas(redis_url), ArqQueue(redis_url)
-        leader_lease, runs = LeaderLease(redis_url), SharedRunIndex(redis_url)
-        engines = EngineHealth(redis_url)
-        for store in (logs, counters, quotas, queue, leader_lease, runs, engines):
-            stack.push_async_callback(store.close)
-        deps = await stack.enter_async_context(
-            build_run_dependencies(settings, notify=notify, prepare_sandboxes=False)
-        )
-        masked = MaskingForge(github, deps.secrets.mask)
-        deps = replace(deps, logs=logs, get_new_messages=RunMessages(queue, masked).fetch_new)
-        reporter = with_write_check(comment_reporter(masked, settings), github.write_check)
-        reporter = with_run_index(reporter, runs)
-        access = AppPermissions(github.rest, leader_lease)
-        tracer = build_tracer(read_environment(), logs.read, settings.metrics_label)
-        stack.push_async_callback(tracer.close)
-        # Importing LiteLLM takes 2 s. Preloading it spares the first job this delay.
-        preloading = asyncio.create_task(preload_litellm())
-        sweeping = asyncio.create_task(sweep_periodically(report_after_sweep(deps.sandboxes.sweep, engines)))
-        archiving = asyncio.create_task(Archiver(logs, local_logs, archive).run())
-        indexing = asyncio.create_task(keep_index_complete(runs, settings.data / "runs", archive))
-
-        async def prepare() -> None:
-            await prepare_sandboxes(deps.sandboxes, settings)
-            await engines.report()
-
-        def read_usage(job: JobId) -> Usage:
-            try:
-                return logs.read(job).usage()
-            except LogError:  # The job has no log yet.
-                return Usage()
-
-        async def on_result(job: JobId, result: JobResult) -> Usage:
-            tracer.send_trace(job, result)
-            report = await asyncio.to_thread(build_usage_report, job, logs.read)
-            await counters.record_result(job, result, report)
-            await index_result(job, result, runs, queue)
-            return report.usage
-
-        stop_signal = await run_worker(
-            settings,
-            with_daily_limits(
-                require_permissions(
-                    tracer.track_start(lambda job: resolve_job(job, deps, masked, reporter)), access, masked
-                ),
-                *(quotas, masked, settings, read_usage),
-            ),
-            lambda job, error: report_failure(masked, job, error, deps),
-            WorkerGitHub(
-                forge=PriorityForge(github),
-                pull_requests=OwnPullRequests(github.rest, github, counters, settings.branch_prefix),
-                access=access,
-                checks_forge=github,
-                labels=StartLabels(github.rest, settings, leader_lease),
-                find_rejection=partial(find_early_rejection, forge=masked, logs=logs, settings=settings),
-            ),
-            WorkerHooks(prepare=prepare, watcher=reconciler, on_result=on_result),
-            exclusive=exclusive,
-        )
-        for background in (sweeping, archiving, indexing):
-            background.cancel()
-        await preloading
-        await asyncio.gather(sweeping, archiving, indexing, return_exceptions=True)
-    return stop_signal == signal.SIGINT
-
-
-async def check_github_identity(github: "GitHubForge", notify: Callable[[str], object]) -> None:
-    """Checks the GitHub credentials. Raises Unauthorized if they are invalid. Reports other failures to `notify`."""
-    try:
-        await github.verify_credentials()
-    except Unauthorized:
-        raise
-    except ForgeError as exc:  # not fatal: GitHub may respond again before the first delivery arrives
-        notify(f"NOTICE: The GitHub credentials could not be checked: {exc}")
