@@ -65,8 +65,8 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
         github = await stack.enter_async_context(open_forge(settings, write_limiter=write_limiter))
         await wait_for_redis(redis_url, notify)
         await check_github_identity(github, notify)
-        outbox = await stack.enter_async_context(open_outbox(redis_url, github))
-        watcher = await stack.enter_async_context(open_reconciler(settings, github, outbox=outbox))
+        await stack.enter_async_context(open_outbox(redis_url, github))
+        watcher = await stack.enter_async_context(open_reconciler(settings, github))
         stores = await stack.enter_async_context(_Stores.open(settings, redis_url))
         deps = await stack.enter_async_context(
             build_run_dependencies(settings, notify=notify, prepare_sandboxes=False)

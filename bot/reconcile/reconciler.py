@@ -7,18 +7,17 @@ found by polling. So its job runs only once.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from patchwright.bot.errors import ForgeUnavailable, GitHubDown, QueueDown
 from patchwright.bot.github.error_isolation import ErrorIsolation
+from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.repositories import PolledRepository
-from patchwright.bot.github.rest import RestClient
 from patchwright.bot.reconcile.missed_events import MissedEvent
-from patchwright.bot.reconcile.poller import GetIdentity, Poller
+from patchwright.bot.reconcile.poller import Poller
 from patchwright.bot.reconcile.redelivery import FIRST_WAIT, OwnWebhooks, Redelivery
-from patchwright.bot.redis.comment_outbox import CommentOutbox
 from patchwright.bot.redis.leader_lease import LeaderLease, PollFailure
 from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import LabelRemoved, ThreadClosed
@@ -68,6 +67,19 @@ POLLING_SCHEDULE = PollSchedule(
 """The schedule for deployments without a webhook."""
 
 
+@dataclass(frozen=True)
+class ReconcilerConfig:
+    """What a reconciler polls, and how often."""
+
+    schedule: PollSchedule = PollSchedule()
+    repositories: tuple[Repo, ...] = ()
+    """The repositories to poll with a token. An App polls the repositories of its installations."""
+    has_webhook: bool = True
+    """True if GitHub is asked to send failed webhook deliveries again."""
+    webhook_url: str | None = None
+    """The URL of the repositories' webhooks, for a deployment with a token."""
+
+
 @dataclass
 class _Cursor:
     since: datetime
@@ -89,42 +101,34 @@ class Reconciler:
 
     def __init__(
         self,
-        rest: RestClient,
-        get_identity: GetIdentity,
+        github: GitHubForge,
         lease: LeaderLease,
         handler: TriggerHandler,
         name: str,
-        *,
-        repositories: Sequence[Repo] = (),
-        webhook_url: str | None = None,
-        schedule: PollSchedule | None = None,
+        config: ReconcilerConfig,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        has_webhook: bool = True,
-        outbox: CommentOutbox | None = None,
     ) -> None:
-        """Stores the dependencies.
-
-        If `has_webhook` is True, GitHub is asked to send failed webhook deliveries again. `outbox` contains the
-        comments that GitHub refused.
-        """
-        self._rest = rest
+        """`name` is the name of this worker."""
+        self._github = github
         self._lease = lease
         self._handler = handler
         self._name = name
-        self._schedule = schedule or PollSchedule()
+        self._schedule = schedule = config.schedule
         self._clock = clock
-        self._has_webhook = has_webhook
-        self._outbox = outbox
+        self._has_webhook = config.has_webhook
         self._poller = Poller(
-            rest, get_identity, repositories, timedelta(seconds=self._schedule.repository_list_age)
+            github.rest,
+            github.identity,
+            config.repositories,
+            timedelta(seconds=schedule.repository_list_age),
         )
         self._cursors: dict[int, _Cursor] = {}
         self._webhooks = OwnWebhooks(
-            rest,
-            repositories,
-            webhook_url,
+            github.rest,
+            config.repositories,
+            config.webhook_url,
             lambda webhook: Redelivery(
-                rest, webhook, state=lease, clock=clock, first_wait=self._schedule.first_redelivery_wait
+                github.rest, webhook, state=lease, clock=clock, first_wait=schedule.first_redelivery_wait
             ),
         )
         self._next_poll: datetime | None = None
@@ -215,7 +219,7 @@ class Reconciler:
         credentials.
         """
         try:
-            await self._rest.verify_credentials()
+            await self._github.verify_credentials()
         except ForgeUnavailable as exc:
             raise GitHubDown(str(exc)) from exc
 
@@ -224,8 +228,8 @@ class Reconciler:
 
         Raises QueueDown, ForgeError or GitHubDown.
         """
-        if self._outbox:
-            await self._outbox.post_due()
+        if self._github.outbox:
+            await self._github.outbox.post_due()
         if self._has_webhook:
             self._has_more = False
             self._has_more = await self._webhooks.redeliver(self._clock())
@@ -305,7 +309,7 @@ class Reconciler:
         if result is None and not cursor.has_unhandled_closings:
             return None
         if closed := await fetch_closed_pull_requests(
-            self._rest, repository, cursor.closed_since, cursor.closed_etag
+            self._github.rest, repository, cursor.closed_since, cursor.closed_etag
         ):
             await self._handle_ended(closed.deliveries, ended_isolation)
             if not ended_isolation.should_retry:

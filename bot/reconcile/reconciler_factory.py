@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator
 from pydantic import ValidationError
 
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.reconcile.reconciler import POLLING_SCHEDULE, PollSchedule, Reconciler
-from patchwright.bot.redis.comment_outbox import CommentOutbox
+from patchwright.bot.reconcile.reconciler import POLLING_SCHEDULE, PollSchedule, Reconciler, ReconcilerConfig
 from patchwright.bot.redis.leader_lease import LeaderLease
 from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.worker.worker_process import Watcher, require_redis_url
@@ -23,17 +22,12 @@ log = logging.getLogger(__name__)
 
 @contextlib.asynccontextmanager
 async def open_reconciler(
-    settings: Settings,
-    github: GitHubForge,
-    *,
-    schedule: PollSchedule | None = None,
-    outbox: CommentOutbox | None = None,
+    settings: Settings, github: GitHubForge, *, schedule: PollSchedule | None = None
 ) -> AsyncIterator[Watcher]:
     """Yields a function that runs the reconciler: the `watcher` for `bot.worker.worker_process.run_worker`. Raises
     SettingsError.
 
     `github` must be the object that sends all requests of this process, so that they share the same tokens.
-    `outbox` contains comments that GitHub rejected; the watcher posts them again.
     """
     repositories = tuple(map(_parse_repository, settings.polled_repositories))
     if not github.is_app and not repositories:
@@ -43,22 +37,15 @@ async def open_reconciler(
             )
         log.info("no repositories to poll: missed deliveries are not recovered")
     lease = LeaderLease(require_redis_url(settings))
-    schedule = schedule or (POLLING_SCHEDULE if settings.poll else PollSchedule())
+    config = ReconcilerConfig(
+        schedule or (POLLING_SCHEDULE if settings.poll else PollSchedule()),
+        repositories,
+        has_webhook=settings.webhook_secret is not None,
+        webhook_url=settings.webhook_url,
+    )
 
     async def watch(handler: TriggerHandler, name: str) -> None:
-        reconciler = Reconciler(
-            github.rest,
-            github.identity,
-            lease,
-            handler,
-            name,
-            repositories=repositories,
-            webhook_url=settings.webhook_url,
-            schedule=schedule,
-            has_webhook=settings.webhook_secret is not None,
-            outbox=outbox,
-        )
-        await reconciler.run()
+        await Reconciler(github, lease, handler, name, config).run()
 
     try:
         yield watch

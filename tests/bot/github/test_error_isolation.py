@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.reconcile.poller import Poller
-from patchwright.bot.reconcile.reconciler import Reconciler
+from patchwright.bot.reconcile.reconciler import Reconciler, ReconcilerConfig
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import find_request
 from patchwright.demo.github import Issue, RegisteredWebhook, Repository
@@ -21,7 +21,9 @@ from tests.bot.reconcile.deployments import (
     NO_GRACE,
     SAMPLE,
     Deployment,
+    build_forge,
     open_deployment,
+    token_auth,
     token_client,
 )
 
@@ -194,13 +196,12 @@ async def test_a_deleted_webhook_does_not_hide_others_or_new_ones(
     for repo in repos:
         fake_github.set_role(repo, "maintainer", "admin")
     first, second = (fake_github.add_webhook(DEAD_WEBHOOK_URL, "s3cret", repo) for repo in repos)
-    async with contextlib.aclosing(token_client(fake_github, "maintainer")) as rest:
+    config = ReconcilerConfig(
+        NO_GRACE, (SAMPLE, Repo(owner="acme", name="zzz")), webhook_url=DEAD_WEBHOOK_URL
+    )
+    async with build_forge(fake_github, token_auth(fake_github, "maintainer")) as forge:
         reconciler = Reconciler(
-            *(rest, deployment.identity, deployment.lease, deployment.handler, "one"),
-            repositories=[SAMPLE, Repo(owner="acme", name="zzz")],
-            webhook_url=DEAD_WEBHOOK_URL,
-            schedule=NO_GRACE,
-            clock=fake_github.now,
+            *(forge, deployment.lease, deployment.handler, "one", config), clock=fake_github.now
         )
         for repo in repos:
             await fail_delivery(deployment, repo)

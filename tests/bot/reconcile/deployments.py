@@ -13,7 +13,7 @@ from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.identity import Identity
 from patchwright.bot.github.rest import RestClient
-from patchwright.bot.reconcile.reconciler import PollSchedule, Reconciler
+from patchwright.bot.reconcile.reconciler import PollSchedule, Reconciler, ReconcilerConfig
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
@@ -55,16 +55,8 @@ class Deployment:
     def build_reconciler(
         self, schedule: PollSchedule = NO_GRACE, *, name: str = "one", has_webhook: bool = False
     ) -> Reconciler:
-        return Reconciler(
-            self.rest,
-            self.identity,
-            self.lease,
-            self.handler,
-            name,
-            schedule=schedule,
-            clock=self.fake_github.now,
-            has_webhook=has_webhook,
-        )
+        config = ReconcilerConfig(schedule, has_webhook=has_webhook)
+        return Reconciler(self.forge, self.lease, self.handler, name, config, self.fake_github.now)
 
     def job_of(self, delivery: Delivery) -> Job:
         """Returns the job that this delivery requests."""
@@ -96,8 +88,7 @@ async def open_deployment(directory: Path) -> AsyncIterator[Deployment]:
         app = fake_github.create_app(permissions=PERMISSIONS)
         fake_github.install_app(app, repo)
         fake_github.add_webhook(DEAD_WEBHOOK_URL, "s3cret")
-        urls = {name: getattr(fake_github, name) for name in ("api_url", "graphql_url", "server_url")}
-        forge = GitHubForge(app_auth(app), **urls, policy=FAST_POLICY)
+        forge = build_forge(fake_github, app_auth(app))
         rest, identity = forge.rest, forge.identity
         queue, lease = ArqQueue(url), LeaderLease(url)
         try:
@@ -113,7 +104,19 @@ async def open_deployment(directory: Path) -> AsyncIterator[Deployment]:
             await lease.close()
 
 
-def token_client(fake_github: FakeGitHub, login: str) -> RestClient:
-    return RestClient(
-        TokenAuth(SecretStr(fake_github.create_token(login))), fake_github.api_url, None, FAST_POLICY
+def build_forge(fake_github: FakeGitHub, auth: AppAuth | TokenAuth, api_url: str = "") -> GitHubForge:
+    return GitHubForge(
+        auth,
+        api_url=api_url or fake_github.api_url,
+        graphql_url=fake_github.graphql_url,
+        server_url=fake_github.server_url,
+        policy=FAST_POLICY,
     )
+
+
+def token_auth(fake_github: FakeGitHub, login: str) -> TokenAuth:
+    return TokenAuth(SecretStr(fake_github.create_token(login)))
+
+
+def token_client(fake_github: FakeGitHub, login: str) -> RestClient:
+    return RestClient(token_auth(fake_github, login), fake_github.api_url, None, FAST_POLICY)

@@ -3,30 +3,28 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
-from patchwright.bot.github.auth import TokenAuth
-from patchwright.bot.github.rest import RestClient
 from patchwright.bot.jobs import GitHubWait, JobResult, Retry
-from patchwright.bot.reconcile.reconciler import Reconciler
+from patchwright.bot.reconcile.reconciler import Reconciler, ReconcilerConfig
 from patchwright.demo.github import Issue
 from patchwright.resolver.domain import Job
 from tests.bot.dashboard.browsing import UnreliableProxy
 from tests.bot.jobs import DONE, job, running_worker
 from tests.bot.reconcile.deployments import (
     DEAD_WEBHOOK_URL,
-    FAST_POLICY,
     NO_GRACE,
     SAMPLE,
     Deployment,
     app_auth,
+    build_forge,
     open_deployment,
+    token_auth,
 )
 
 pytestmark = pytest.mark.redis
@@ -61,8 +59,8 @@ async def test_an_outage_and_its_end_are_logged_once_each(
         UnreliableProxy(deployment.fake_github.server_url) as proxy,
     ):
         url = deployment.fake_github.api_url.replace(deployment.fake_github.server_url, proxy.url)
-        async with aclosing(RestClient(app_auth(deployment.app), url, None, FAST_POLICY)) as rest:
-            reconciler = replace(deployment, rest=rest).build_reconciler(NO_GRACE, has_webhook=has_webhook)
+        async with build_forge(deployment.fake_github, app_auth(deployment.app), url) as forge:
+            reconciler = replace(deployment, forge=forge).build_reconciler(NO_GRACE, has_webhook=has_webhook)
             running = asyncio.create_task(reconciler.run())
             add_labeled_issue(deployment)
             await wait_until(lambda: "request found" in caplog.messages)
@@ -136,13 +134,12 @@ async def open_token_reconciler(
 ) -> AsyncIterator[Reconciler]:
     """Yields a reconciler that uses a user's token for the repository and its webhook."""
     url = deployment.fake_github.api_url.replace(deployment.fake_github.server_url, proxy.url)
-    token = TokenAuth(SecretStr(deployment.fake_github.create_token("maintainer")))
-    async with aclosing(RestClient(token, url, None, FAST_POLICY)) as rest:
+    schedule = replace(NO_GRACE, poll_interval=1e6)
+    config = ReconcilerConfig(schedule, (SAMPLE,), webhook_url=DEAD_WEBHOOK_URL)
+    auth = token_auth(deployment.fake_github, "maintainer")
+    async with build_forge(deployment.fake_github, auth, url) as forge:
         yield Reconciler(
-            *(rest, deployment.identity, deployment.lease, deployment.handler, "one"),
-            repositories=(SAMPLE,),
-            webhook_url=DEAD_WEBHOOK_URL,
-            schedule=replace(NO_GRACE, poll_interval=1e6),
+            *(forge, deployment.lease, deployment.handler, "one", config),
             clock=lambda: deployment.fake_github.now() + offset(),
         )
 

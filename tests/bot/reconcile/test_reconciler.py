@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.github.rest import RestClient
 from patchwright.bot.reconcile.reconciler import NO_REPOSITORIES_SECONDS, PollSchedule
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.connection import redis_client
@@ -24,12 +23,12 @@ from patchwright.resolver.errors import RateLimited
 from patchwright.resolver.publishing import reply_texts
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
 from tests.bot.reconcile.deployments import (
-    FAST_POLICY,
     NO_GRACE,
     PERMISSIONS,
     WITH_GRACE,
     Deployment,
     app_auth,
+    build_forge,
     open_deployment,
 )
 
@@ -144,13 +143,13 @@ async def test_events_whose_deliveries_are_late_are_polled_again(deployment: Dep
 
 async def test_without_webhook_and_installations_the_next_poll_is_soon(deployment: Deployment) -> None:
     app = deployment.fake_github.create_app("later", PERMISSIONS)
-    rest = RestClient(app_auth(app), deployment.fake_github.api_url, None, FAST_POLICY)
+    forge = build_forge(deployment.fake_github, app_auth(app))
     schedule = PollSchedule(redelivery_interval=600, poll_interval=0, delivery_grace=0, settle_seconds=0)
-    reconciler = replace(deployment, rest=rest).build_reconciler(schedule)
+    reconciler = replace(deployment, forge=forge).build_reconciler(schedule)
     assert await reconciler._run_once() == NO_REPOSITORIES_SECONDS
     deployment.fake_github.install_app(app, deployment.repo)
     assert await reconciler._run_once() == 600
-    await rest.aclose()
+    await forge.aclose()
 
 
 @pytest.mark.slow

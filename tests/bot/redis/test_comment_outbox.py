@@ -128,7 +128,5 @@ async def test_a_final_text_is_never_replaced_by_the_general_one(deployment: Dep
 async def test_the_worker_that_polls_posts_what_github_refused(deployment: Deployment) -> None:
     issue, job = await start_job(deployment)
     await deployment.queue.complete(job, Stopped())
-    reconciler = deployment.build_reconciler()
-    reconciler._outbox = deployment.forge.outbox
-    await reconciler.reconcile()
+    await deployment.build_reconciler().reconcile()
     assert [in_progress for in_progress, _ in comments(deployment, issue)] == [False]

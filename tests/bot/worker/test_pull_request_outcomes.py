@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.github.graphql import GraphQLClient
-from patchwright.bot.github.identity import Identity
-from patchwright.bot.github.rest import RestClient
 from patchwright.bot.jobs import Stopped
-from patchwright.bot.reconcile.reconciler import Reconciler
+from patchwright.bot.reconcile.reconciler import Reconciler, ReconcilerConfig
 from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.leader_lease import LeaderLease
@@ -40,7 +37,7 @@ class OutcomeScenario:
     queue: InlineQueue
     handler: TriggerHandler
     counters: Counters
-    rest: RestClient
+    forge: GitHubForge
     lease: LeaderLease
 
     async def hears(self, *deliveries: Delivery) -> None:
@@ -70,14 +67,8 @@ class OutcomeScenario:
         await self.lease.release(name)
 
     def looker(self, name: str) -> Reconciler:
-        clock = self.fake_github.now
-        return Reconciler(
-            *(self.rest, Identity(self.rest, GraphQLClient(self.rest, self.fake_github.graphql_url))),
-            *(self.lease, self.handler, name),
-            schedule=NO_GRACE,
-            clock=clock,
-            has_webhook=False,
-        )
+        config = ReconcilerConfig(NO_GRACE, has_webhook=False)
+        return Reconciler(self.forge, self.lease, self.handler, name, config, self.fake_github.now)
 
     async def counts(self) -> dict[str, float]:
         counted = (await self.counters.fetch_counts()).get("default", {})
@@ -107,7 +98,7 @@ async def scenario(short_tmp: Path) -> AsyncIterator[OutcomeScenario]:
                 queue, Triggers(), forge, CancellationHandler(queue, "fix-me", forge, pulls)
             )
             lease = LeaderLease(url)
-            yield OutcomeScenario(fake_github, repo, issue, queue, handler, counters, forge.rest, lease)
+            yield OutcomeScenario(fake_github, repo, issue, queue, handler, counters, forge, lease)
             await lease.close()
             await handler.close()
         await counters.close()
