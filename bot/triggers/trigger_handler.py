@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -54,6 +55,26 @@ class FindRejection(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class TriggerServices:
+    """What a TriggerHandler uses besides the queue and GitHub's threads. The defaults serve a single process."""
+
+    cancellation: CancellationHandler | None = None
+    """Cancels jobs whose label was removed, or whose issue or pull request was closed. The default uses only the
+    queue and the forge.
+    """
+    queue_notices: QueueNotices | None = None
+    """Posts notices about queued jobs. The default uses locks of this process."""
+    refusals: RefusalLimit = field(default_factory=LocalRefusalLimit)
+    """Limits the replies to people without write access. The default counts in this process."""
+    checks: CheckMonitor | None = None
+    """Processes completed checks on the bot's pull requests. If it is None, completed checks are ignored."""
+    labels: StartLabels | None = None
+    """Creates the label in new repositories. If it is None, no label is created."""
+    find_rejection: FindRejection | None = None
+    """Finds commands that need no run. If it is None, this check is skipped."""
+
+
 class TriggerHandler:
     """Processes each trigger request once, even if it arrives several times."""
 
@@ -62,37 +83,20 @@ class TriggerHandler:
         queue: JobQueue,
         triggers: Triggers,
         forge: ThreadForge,
-        cancellation: CancellationHandler | None = None,
-        queue_notices: QueueNotices | None = None,
-        checks: CheckMonitor | None = None,
-        refusals: RefusalLimit | None = None,
-        labels: StartLabels | None = None,
-        find_rejection: FindRejection | None = None,
+        services: TriggerServices | None = None,
     ) -> None:
-        """Stores the dependencies.
-
-        `cancellation` cancels jobs whose label was removed, or whose issue or pull request was closed. The default
-        uses only `queue` and `forge`.
-
-        `queue_notices` posts notices about queued jobs. The default uses locks of this process.
-
-        `checks` processes completed checks on the bot's pull requests. If it is None, completed checks are ignored.
-
-        `refusals` limits the replies to people without write access. The default counts in this process.
-
-        `labels` creates the label in new repositories. If it is None, no label is created.
-
-        `find_rejection` finds commands that need no run. If it is None, this check is skipped.
-        """
+        services = services or TriggerServices()
         self.triggers = triggers
         self._queue = queue
         self._forge = forge
-        self._cancellation = cancellation or CancellationHandler(queue, triggers.label, forge)
-        self._queue_notices = queue_notices or QueueNotices(queue, LocalStartLocks(), forge, triggers.mention)
-        self.checks = checks
-        self._refusals = refusals or LocalRefusalLimit()
-        self.labels = labels
-        self._find_rejection = find_rejection
+        self._cancellation = services.cancellation or CancellationHandler(queue, triggers.label, forge)
+        self._queue_notices = services.queue_notices or QueueNotices(
+            queue, LocalStartLocks(), forge, triggers.mention
+        )
+        self.checks = services.checks
+        self._refusals = services.refusals
+        self.labels = services.labels
+        self._find_rejection = services.find_rejection
         self._permissions: dict[JobId, Permission] = {}
         """The requesters' permissions while their requests are processed."""
         self._background_tasks: set[asyncio.Task[None]] = set()

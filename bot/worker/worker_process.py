@@ -28,7 +28,7 @@ from patchwright.bot.triggers.cancellation import CancellationHandler, PullReque
 from patchwright.bot.triggers.check_monitor import CheckMonitor, PullChecks
 from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
 from patchwright.bot.triggers.queue_notice import QueueNotices, wait_for_start_lock
-from patchwright.bot.triggers.trigger_handler import FindRejection, TriggerHandler
+from patchwright.bot.triggers.trigger_handler import FindRejection, TriggerHandler, TriggerServices
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.cost import cost_fields
 from patchwright.resolver.domain import Job, JobId, Usage
@@ -172,14 +172,16 @@ class _Worker:
             self._queue,
             triggers,
             github.forge,
-            CancellationHandler(
-                self._queue, triggers.label, github.forge, github.pull_requests, github.access
+            TriggerServices(
+                cancellation=CancellationHandler(
+                    self._queue, triggers.label, github.forge, github.pull_requests, github.access
+                ),
+                queue_notices=self._queue_notices,
+                refusals=self._refusals,
+                checks=checks,
+                labels=github.labels,
+                find_rejection=github.find_rejection,
             ),
-            self._queue_notices,
-            checks,
-            self._refusals,
-            github.labels,
-            github.find_rejection,
         )
 
     async def run_jobs(

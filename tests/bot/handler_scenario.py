@@ -11,7 +11,7 @@ from patchwright.bot.comment_tags import parse_tag
 from patchwright.bot.github.auth import RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.triggers.queue_notice import LocalStartLocks, QueueNotices
-from patchwright.bot.triggers.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.trigger_handler import TriggerHandler, TriggerServices
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_request
 from patchwright.demo.github import Comment, Delivery, FakeGitHub, Issue, Repository
@@ -45,7 +45,9 @@ class HandlerScenario:
 
     def __post_init__(self) -> None:
         self.queue_notices = DeferredQueueNotices(self.queue, self.forge)
-        self.handler = TriggerHandler(self.queue, Triggers(), self.forge, queue_notices=self.queue_notices)
+        self.handler = TriggerHandler(
+            self.queue, Triggers(), self.forge, TriggerServices(queue_notices=self.queue_notices)
+        )
 
     async def wait_for_reply(self, prefix: str) -> str:
         """Waits for the first reply that starts with this text; also enables queue notices from here on."""

@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from patchwright.bot.triggers.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.trigger_handler import TriggerHandler, TriggerServices
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.domain import Job, Rejected
 from patchwright.resolver.errors import ForgeError
@@ -20,7 +20,10 @@ async def test_a_command_that_makes_no_sense_is_answered_at_once_and_not_queued(
     logs, settings = FileLogStore(tmp_path / "runs"), Settings(data=tmp_path, model="openai/x")
     find = partial(find_early_rejection, forge=scenario.forge, logs=logs, settings=settings)
     scenario.handler = TriggerHandler(
-        scenario.queue, Triggers(), scenario.forge, queue_notices=scenario.queue_notices, find_rejection=find
+        scenario.queue,
+        Triggers(),
+        scenario.forge,
+        TriggerServices(queue_notices=scenario.queue_notices, find_rejection=find),
     )
     commands = {
         "@agent retry": "no earlier request here",
@@ -49,6 +52,8 @@ async def test_a_command_is_queued_if_its_thread_cannot_be_read(
     async def fail(job: Job, *, has_active_run: bool) -> str | None:
         raise ForgeError("GitHub is down")
 
-    scenario.handler = TriggerHandler(scenario.queue, Triggers(), scenario.forge, find_rejection=fail)
+    scenario.handler = TriggerHandler(
+        scenario.queue, Triggers(), scenario.forge, TriggerServices(find_rejection=fail)
+    )
     job = await scenario.request("@agent resume")
     assert [record.job.id for record in await scenario.queue.all_active_jobs()] == [job.id]

@@ -13,7 +13,7 @@ from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.leader_lease import LeaderLease
 from patchwright.bot.triggers.cancellation import CancellationHandler
-from patchwright.bot.triggers.trigger_handler import TriggerHandler
+from patchwright.bot.triggers.trigger_handler import TriggerHandler, TriggerServices
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.bot.worker.pull_request_outcomes import OwnPullRequests
@@ -95,7 +95,10 @@ async def scenario(short_tmp: Path) -> AsyncIterator[OutcomeScenario]:
         ) as forge:
             pulls = OwnPullRequests(forge.rest, forge, counters, "patchwright/")
             handler = TriggerHandler(
-                queue, Triggers(), forge, CancellationHandler(queue, "fix-me", forge, pulls)
+                queue,
+                Triggers(),
+                forge,
+                TriggerServices(cancellation=CancellationHandler(queue, "fix-me", forge, pulls)),
             )
             lease = LeaderLease(url)
             yield OutcomeScenario(fake_github, repo, issue, queue, handler, counters, forge, lease)
