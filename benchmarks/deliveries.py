@@ -64,7 +64,7 @@ from datetime import timedelta
 from pathlib import Path
 from pydantic import SecretStr
 from patchwright.bot.reconcile.reconciler import PollSchedule
-from patchwright.bot.github.auth import AppAuth, RequestPolicy
+from patchwright.bot.github.auth import AppAuth, RequestPolicy, configured_server
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.reconcile.reconciler_factory import open_reconciler
 from patchwright.bot.worker.worker_process import WorkerHooks, run_worker
@@ -88,7 +88,7 @@ async def main():
     access = AppAuth(os.environ["APP"], SecretStr((data / "key").read_text()))
     policy = RequestPolicy(write_interval=0)
     async with (
-        GitHubForge(access, api_url=settings.github_api_url, policy=policy) as github,
+        GitHubForge(access, configured_server(settings), policy=policy) as github,
         open_reconciler(settings, github, schedule=schedule) as watcher,
     ):
         recovering = watcher if os.environ["RECOVERS"] else None

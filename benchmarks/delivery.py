@@ -129,12 +129,8 @@ async def _measure(data: Path) -> list[Result]:
         fake_github.install_app(app, repo)
         patch = patch_of(repo)
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
-        urls = {
-            "api_url": fake_github.api_url,
-            "graphql_url": fake_github.graphql_url,
-            "server_url": fake_github.server_url,
-        }
-        async with GitHubForge(access, **urls, policy=RequestPolicy(write_interval=0)) as forge:
+        urls = fake_github.urls
+        async with GitHubForge(access, urls, policy=RequestPolicy(write_interval=0)) as forge:
             await once(fake_github, repo, forge, data, patch)
             elapsed = [await once(fake_github, repo, forge, data, patch) for _ in range(TIMES)]
         floor_seconds = [await bare(fake_github, repo, number) for number in range(TIMES)]

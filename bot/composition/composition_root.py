@@ -183,14 +183,12 @@ async def open_forge(
     settings: Settings, pace: "RequestPolicy | None" = None, write_limiter: "WriteLimiter | None" = None
 ) -> AsyncIterator["GitHubForge"]:
     """Opens the GitHub client. Raises SettingsError if neither an App nor a token is configured."""
-    from patchwright.bot.github.auth import RequestPolicy
+    from patchwright.bot.github.auth import RequestPolicy, configured_server
     from patchwright.bot.github.forge import GitHubForge
 
     async with GitHubForge(
         _github_access(settings),
-        api_url=settings.github_api_url,
-        graphql_url=settings.github_graphql_url,
-        server_url=settings.github_server_url,
+        configured_server(settings),
         ca_bundle=settings.ca_bundle,
         policy=pace or RequestPolicy(write_interval=settings.github_write_interval),
         write_limiter=write_limiter,

@@ -1,8 +1,27 @@
-"""Credentials for GitHub, and limits for requests to GitHub."""
+"""Where GitHub is, the credentials for it, and limits for requests to it."""
 
 from dataclasses import dataclass
 
 from pydantic import SecretStr
+
+from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.frozen_model import FrozenModel
+
+
+class GitHubServer(FrozenModel):
+    """The URLs of a GitHub instance, named like their settings."""
+
+    github_server_url: str
+    github_api_url: str
+    github_graphql_url: str
+
+
+def configured_server(settings: Settings) -> GitHubServer:
+    return GitHubServer(
+        github_server_url=settings.github_server_url.rstrip("/"),
+        github_api_url=settings.github_api_url.rstrip("/"),
+        github_graphql_url=settings.github_graphql_url.rstrip("/"),
+    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
 from patchwright.bot.github.attachments import AttachmentDownloader, is_attachment
-from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+from patchwright.bot.github.auth import AppAuth, GitHubServer, RequestPolicy, TokenAuth
 from patchwright.bot.github.check_reader import CheckReader
 from patchwright.bot.github.check_runs import CheckRuns
 from patchwright.bot.github.comments import Comments, truncate_body
@@ -78,10 +78,8 @@ class GitHubForge:
     def __init__(
         self,
         auth: TokenAuth | AppAuth,
+        server: GitHubServer,
         *,
-        api_url: str = "https://api.github.com",
-        graphql_url: str = "https://api.github.com/graphql",
-        server_url: str = "https://github.com",
         ca_bundle: Path | None = None,
         policy: RequestPolicy | None = None,
         write_limiter: WriteLimiter | None = None,
@@ -89,9 +87,11 @@ class GitHubForge:
         """`write_limiter` enforces a minimum time between writes. If it is None, creates a limiter for this
         process only.
         """
-        self._rest = RestClient(auth, api_url, ca_bundle, policy or RequestPolicy(), write_limiter)
-        self._server_url = server_url.rstrip("/")
-        self._graphql = GraphQLClient(self._rest, graphql_url)
+        self._rest = RestClient(
+            auth, server.github_api_url, ca_bundle, policy or RequestPolicy(), write_limiter
+        )
+        self._server_url = server.github_server_url
+        self._graphql = GraphQLClient(self._rest, server.github_graphql_url)
         self.identity = Identity(self._rest, self._graphql)
         """Returns the bot's own account."""
         self._pull_cache: dict[tuple[Repo, str], tuple[str, tuple[PullRequest, ...]]] = {}
@@ -101,7 +101,7 @@ class GitHubForge:
         self._commit_publisher = CommitPublisher(self._rest, self._graphql, self._server_url, ca_bundle)
         self._reviews = Reviews(self._rest, self._graphql, self.identity, self._create_once)
         self._threads = Threads(self._rest, self._reviews, self.identity)
-        self._findings = CheckReader(self._rest, api_url, ca_bundle, self.identity)
+        self._findings = CheckReader(self._rest, server.github_api_url, ca_bundle, self.identity)
         self.write_check = WriteCheck(self._rest, self._server_url, ca_bundle)
         self._check_runs = CheckRuns(self._rest, self._create_once)
         self._comments = Comments(self._rest, self._threads, self.identity, self._create_once)

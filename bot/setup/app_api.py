@@ -13,9 +13,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from patchwright.bot.errors import ForgeUnavailable
 from patchwright.bot.github.api_errors import describe_connection_error, error_from_response
+from patchwright.bot.github.auth import GitHubServer
 from patchwright.bot.github.schemas import GitHubResponse
 from patchwright.bot.github.tls import create_ssl_context
-from patchwright.bot.setup.credential_store import GitHubServer, RegisteredApp
+from patchwright.bot.setup.credential_store import RegisteredApp
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
 from patchwright.resolver.errors import ForgeError, SettingsError
 

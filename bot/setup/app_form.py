@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from patchwright.bot.setup.credential_store import GitHubServer, ModelConnection, github_server_from_url
+from patchwright.bot.github.auth import GitHubServer, configured_server
+from patchwright.bot.setup.credential_store import ModelConnection, github_server_from_url
 from patchwright.bot.setup.setup_views import SetupProblem
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import Settings
@@ -58,18 +59,10 @@ def parse_app_form(values: Mapping[str, str], settings: Settings, origin: str) -
     if is_unreachable and values.get("confirmed_url", "").rstrip("/") != public:
         return "loopback_webhook"
     return AppForm(
-        server=_configured_server(settings)
+        server=configured_server(settings)
         if server == settings.github_server_url.rstrip("/")
         else github_server_from_url(server),
         organization=organization,
         public_url=public,
         webhook=webhook,
-    )
-
-
-def _configured_server(settings: Settings) -> GitHubServer:
-    return GitHubServer(
-        github_server_url=settings.github_server_url.rstrip("/"),
-        github_api_url=settings.github_api_url.rstrip("/"),
-        github_graphql_url=settings.github_graphql_url.rstrip("/"),
     )

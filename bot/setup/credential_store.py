@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from patchwright.bot.github.auth import GitHubServer
 from patchwright.bot.setup.credential_key import KeySettings, find_key, find_or_create_key, read_key_settings
 from patchwright.resolver.errors import SettingsError
 from patchwright.runtime.frozen_model import FrozenModel
@@ -23,14 +24,6 @@ IDENTITY_SETTINGS = ("app_id", "private_key", "private_key_file", "github_token"
 GITHUB_URL_SETTINGS = ("github_api_url", "github_graphql_url", "github_server_url")
 PRIVATE_DIRECTORY_MODE = 0o700
 MAX_FILE_BYTES = 100_000
-
-
-class GitHubServer(FrozenModel):
-    """The URLs of a GitHub instance."""
-
-    github_server_url: str
-    github_api_url: str
-    github_graphql_url: str
 
 
 class RegisteredApp(FrozenModel):

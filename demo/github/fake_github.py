@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from patchwright.bot.setup.credential_store import github_server_from_url
 from patchwright.demo.github.app_models import GitHubApp, OAuthClient
 from patchwright.demo.github.app_registration import AppRegistration, create_app
 from patchwright.demo.github.bare_repository import BareRepository
@@ -20,8 +21,6 @@ from patchwright.demo.github.rest_api import ApiRequest, RestApi, WriteRequest
 from patchwright.demo.github.reviews import add_reply, review_events, start_thread
 from patchwright.demo.github.serializers import Serializer
 from patchwright.demo.github.server import (
-    API_PATH,
-    GRAPHQL_PATH,
     FakeGitHubServer,
     RequestFault,
     WriteObserver,
@@ -57,8 +56,8 @@ class FakeGitHub:
         self._writes: list[WriteRequest] = []
         self.server_url = self._server.url
         """URL for git and browsers."""
-        self.api_url = self.server_url + API_PATH
-        self.graphql_url = self.server_url + GRAPHQL_PATH
+        self.urls = github_server_from_url(self.server_url)
+        self.api_url, self.graphql_url = self.urls.github_api_url, self.urls.github_graphql_url
         self._state = GitHubState(Path(self._directory.name))
         self._serializer = Serializer(self.api_url, self.server_url)
         self._webhooks = WebhookSender(self._state, self._serializer, self._checker)

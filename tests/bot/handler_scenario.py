@@ -110,9 +110,7 @@ async def scenario() -> AsyncIterator[HandlerScenario]:
         access = TokenAuth(SecretStr(fake_github.create_token("maintainer")))
         async with GitHubForge(
             access,
-            api_url=fake_github.api_url,
-            graphql_url=fake_github.graphql_url,
-            server_url=fake_github.server_url,
+            fake_github.urls,
             policy=QUICK,
         ) as forge:
             scenario = HandlerScenario(fake_github, repo, issue, forge)

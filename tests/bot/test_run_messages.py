@@ -9,6 +9,7 @@ from patchwright.bot.github.auth import TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.jobs import Answered, JobResult, Retry, Stopped
 from patchwright.bot.run_messages import RunMessages
+from patchwright.bot.setup.credential_store import github_server_from_url
 from patchwright.resolver.domain import Job, Rejected
 from patchwright.resolver.events import Entry, Message, Trajectory
 from tests.bot.handler_scenario import QUEUED_NOTICE, QUICK, HandlerScenario
@@ -155,9 +156,7 @@ async def test_a_rejection_that_cannot_be_posted_does_not_block_other_messages(
     app = scenario.fake_github.create_app()  # A locked thread keeps it out.
     scenario.fake_github.install_app(app, scenario.repo)
     fake_github = scenario.fake_github
-    async with GitHubForge(
-        app_auth(app), api_url=fake_github.api_url, graphql_url=fake_github.graphql_url, policy=QUICK
-    ) as forge:
+    async with GitHubForge(app_auth(app), fake_github.urls, policy=QUICK) as forge:
         (message,) = await RunMessages(scenario.queue, forge).fetch_new(run, Trajectory())
     assert "> mind the tests" in message.text
     record = await scenario.queue.get_record(stranger.id)
@@ -193,7 +192,9 @@ async def test_only_comments_of_writers_reach_a_run(scenario: HandlerScenario) -
 async def test_an_unavailable_forge_does_not_delay_the_agent(scenario: HandlerScenario) -> None:
     delivery = await scenario.label()
     await scenario.request("@agent mind this")
-    async with GitHubForge(TokenAuth(SecretStr("x")), api_url="http://127.0.0.1:1", policy=QUICK) as away:
+    async with GitHubForge(
+        TokenAuth(SecretStr("x")), github_server_from_url("http://127.0.0.1:1"), policy=QUICK
+    ) as away:
         assert await RunMessages(scenario.queue, away).fetch_new(delivery, Trajectory()) == ()
     (message,) = await RunMessages(scenario.queue, scenario.forge).fetch_new(delivery, Trajectory())
     assert isinstance(message, Message)

@@ -92,11 +92,7 @@ async def scenario(tmp_path: Path) -> AsyncIterator[CommentScenario]:
         roles = {"patchwright": "write", "maintainer": "write"}
         repo = fake_github.create_repository("acme/calc", {"calc.py": ""}, permissions=roles)  # type: ignore[arg-type]
         issue = fake_github.create_issue(repo, title="T", body="B", by="maintainer")
-        urls = {
-            "api_url": fake_github.api_url,
-            "graphql_url": fake_github.graphql_url,
-            "server_url": fake_github.server_url,
-        }
+        urls = fake_github.urls
         pace, line = (
             RequestPolicy(write_interval=0.001, initial_backoff=0.01, timeout=30),
             LocalWriteLimiter(),
@@ -104,7 +100,7 @@ async def scenario(tmp_path: Path) -> AsyncIterator[CommentScenario]:
         access = TokenAuth(SecretStr(fake_github.create_token("patchwright")))
 
         def connect() -> GitHubForge:
-            return GitHubForge(access, **urls, policy=pace, write_limiter=line)
+            return GitHubForge(access, urls, policy=pace, write_limiter=line)
 
         async with connect() as forge:
             await log.append(started())

@@ -149,12 +149,8 @@ def another(
         access = TokenAuth(SecretStr(fake_github.create_token("patchwright")))
     else:
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
-    urls = {
-        "api_url": fake_github.api_url,
-        "graphql_url": fake_github.graphql_url,
-        "server_url": fake_github.server_url,
-    }
-    return lambda: GitHubForge(access, **urls, policy=QUICK)
+    urls = fake_github.urls
+    return lambda: GitHubForge(access, urls, policy=QUICK)
 
 
 @pytest.fixture

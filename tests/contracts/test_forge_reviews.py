@@ -38,12 +38,8 @@ async def forge(
         app = fake_github.create_app("patchwright-app")
         fake_github.install_app(app, repo)
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
-    urls = {
-        "api_url": fake_github.api_url,
-        "graphql_url": fake_github.graphql_url,
-        "server_url": fake_github.server_url,
-    }
-    async with GitHubForge(access, **urls, policy=QUICK) as forge:
+    urls = fake_github.urls
+    async with GitHubForge(access, urls, policy=QUICK) as forge:
         yield forge
 
 

@@ -333,14 +333,10 @@ async def test_with_permission_and_setting_a_workflow_is_changed(
     app = fake_github.create_app("with-workflows", {**APP_PERMISSIONS, "workflows": "write"})
     fake_github.install_app(app, repo)
     commit, parent = change(clone, file(".github/workflows/ci.yml", b"on: push\n"))
-    urls = {
-        "api_url": fake_github.api_url,
-        "graphql_url": fake_github.graphql_url,
-        "server_url": fake_github.server_url,
-    }
+    urls = fake_github.urls
     for workflows in (False, True):
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem), workflows)
-        async with GitHubForge(access, **urls, policy=QUICK) as forge:
+        async with GitHubForge(access, urls, policy=QUICK) as forge:
             if workflows:
                 assert (await publish(forge, clone, commit, parent)).is_verified
                 continue

@@ -108,8 +108,8 @@ class PublishScenario:
         if self.uses_installation_token:
             installation = self.fake_github.install_app(self.app, self.repo)
             access = TokenAuth(SecretStr(self.fake_github.create_installation_token(installation)))
-        urls = {name: getattr(self.fake_github, name) for name in ("api_url", "graphql_url", "server_url")}
-        async with GitHubForge(access, **urls, policy=QUICK) as forge:
+        urls = self.fake_github.urls
+        async with GitHubForge(access, urls, policy=QUICK) as forge:
             yield forge
 
     async def publish(self, *stream: bytes, kind: VerdictKind = "fixed") -> Outcome:

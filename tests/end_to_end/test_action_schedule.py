@@ -34,8 +34,8 @@ async def test_a_scheduled_run_finds_labels_without_a_reply(
     scenario, rules = scheduled.scenario, Triggers()
     scenario.fake_github.add_label_silently(scenario.issue, "fix-me", by="maintainer")
     scenario.fake_github.add_comment_silently(scenario.issue, "@agent fix it", by="maintainer")
-    urls = {name: getattr(scenario.fake_github, name) for name in ("api_url", "graphql_url", "server_url")}
-    async with GitHubForge(TokenAuth(SecretStr(scheduled.token("publish"))), **urls, policy=QUICK) as github:
+    urls = scenario.fake_github.urls
+    async with GitHubForge(TokenAuth(SecretStr(scheduled.token("publish"))), urls, policy=QUICK) as github:
         found = await find_missed_delivery(github, CALC, rules, AT_ONCE)
         assert isinstance(found, LabelAdded)
         assert await find_missed_delivery(github, CALC, rules, timedelta(hours=1)) == IgnoredEvent(

@@ -79,9 +79,7 @@ async def installed(short_tmp: Path) -> AsyncIterator[InstalledApp]:
         leader_lease = LeaderLease(url)
         async with GitHubForge(
             app_auth(app),
-            api_url=fake_github.api_url,
-            graphql_url=fake_github.graphql_url,
-            server_url=fake_github.server_url,
+            fake_github.urls,
             policy=FAST_POLICY,
         ) as forge:
             yield InstalledApp(fake_github, repo, app, installation, (one, two), url, leader_lease, forge)
@@ -127,7 +125,7 @@ async def test_a_wiped_redis_causes_no_second_comment(installed: InstalledApp) -
     await redis.flushall()
     await redis.aclose()
     async with GitHubForge(
-        app_auth(installed.app), api_url=installed.fake_github.api_url, policy=FAST_POLICY
+        app_auth(installed.app), installed.fake_github.urls, policy=FAST_POLICY
     ) as new_forge:
         installed.forge = new_forge
         await installed.request(1)

@@ -38,14 +38,10 @@ def png(width: int = 2, height: int = 1) -> bytes:
 
 @pytest.fixture
 async def forge(fake_github: FakeGitHub) -> AsyncIterator[GitHubForge]:
-    urls = {
-        "api_url": fake_github.api_url,
-        "graphql_url": fake_github.graphql_url,
-        "server_url": fake_github.server_url,
-    }
+    urls = fake_github.urls
     access = TokenAuth(SecretStr(fake_github.create_token("patchwright")))
     async with GitHubForge(
-        access, **urls, policy=RequestPolicy(write_interval=0, initial_backoff=0.01)
+        access, urls, policy=RequestPolicy(write_interval=0, initial_backoff=0.01)
     ) as forge:
         yield forge
 

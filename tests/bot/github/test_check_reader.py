@@ -28,9 +28,7 @@ def open_forge(fake_github: FakeGitHub, app: GitHubApp) -> GitHubForge:
     access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
     return GitHubForge(
         access,
-        api_url=fake_github.api_url,
-        graphql_url=fake_github.graphql_url,
-        server_url=fake_github.server_url,
+        fake_github.urls,
         policy=RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=5),
     )
 

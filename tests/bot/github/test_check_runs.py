@@ -33,12 +33,8 @@ def repo(fake_github: FakeGitHub) -> Repository:
 
 
 def create_forge(fake_github: FakeGitHub, access: TokenAuth | AppAuth) -> GitHubForge:
-    urls = {
-        "api_url": fake_github.api_url,
-        "graphql_url": fake_github.graphql_url,
-        "server_url": fake_github.server_url,
-    }
-    return GitHubForge(access, **urls, policy=QUICK)
+    urls = fake_github.urls
+    return GitHubForge(access, urls, policy=QUICK)
 
 
 @pytest.fixture

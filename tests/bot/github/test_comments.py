@@ -33,7 +33,7 @@ async def main(redis, api, graphql, server, token, rounds):
     limiter = SharedWriteLimiter(redis)
     urls = {"api_url": api, "graphql_url": graphql, "server_url": server}
     auth, policy = TokenAuth(SecretStr(token)), RequestPolicy(write_interval=0)
-    async with GitHubForge(auth, **urls, policy=policy, write_limiter=limiter) as forge:
+    async with GitHubForge(auth, urls, policy=policy, write_limiter=limiter) as forge:
         await forge.get_bot_user(Repo(owner="acme", name="sample"))
         for number in range(int(rounds)):
             print("ready", flush=True)
@@ -118,8 +118,7 @@ async def test_the_first_comment_in_a_thread_has_priority() -> None:
         pace = RequestPolicy(write_interval=0.01)
         async with GitHubForge(
             access,
-            api_url=fake_github.api_url,
-            graphql_url=fake_github.graphql_url,
+            fake_github.urls,
             policy=pace,
             write_limiter=limiter,
         ) as forge:

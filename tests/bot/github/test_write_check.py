@@ -32,9 +32,7 @@ async def require(fake_github: FakeGitHub, auth: TokenAuth | AppAuth) -> str:
     """Returns the error message, or "" if the credentials can publish."""
     async with GitHubForge(
         auth,
-        api_url=fake_github.api_url,
-        graphql_url=fake_github.graphql_url,
-        server_url=fake_github.server_url,
+        fake_github.urls,
         policy=FAST_POLICY,
     ) as forge:
         try:

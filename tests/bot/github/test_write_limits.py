@@ -46,15 +46,11 @@ async def open_forge(fake_github: FakeGitHub, repo: Repository) -> AsyncIterator
     app = fake_github.create_app()
     fake_github.install_app(app, repo)
     access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
-    urls = {
-        "api_url": fake_github.api_url,
-        "graphql_url": fake_github.graphql_url,
-        "server_url": fake_github.server_url,
-    }
+    urls = fake_github.urls
     async with AsyncExitStack() as stack:
 
         def create(limiter: WriteLimiter | None = None, policy: RequestPolicy = QUICK) -> GitHubForge:
-            forge = GitHubForge(access, **urls, policy=policy, write_limiter=limiter)
+            forge = GitHubForge(access, urls, policy=policy, write_limiter=limiter)
             stack.push_async_callback(forge.aclose)
             return forge
 

@@ -105,13 +105,10 @@ async def open_deployment(directory: Path) -> AsyncIterator[Deployment]:
 
 
 def build_forge(fake_github: FakeGitHub, auth: AppAuth | TokenAuth, api_url: str = "") -> GitHubForge:
-    return GitHubForge(
-        auth,
-        api_url=api_url or fake_github.api_url,
-        graphql_url=fake_github.graphql_url,
-        server_url=fake_github.server_url,
-        policy=FAST_POLICY,
-    )
+    urls = fake_github.urls
+    if api_url:
+        urls = urls.model_copy(update={"github_api_url": api_url})
+    return GitHubForge(auth, urls, policy=FAST_POLICY)
 
 
 def token_auth(fake_github: FakeGitHub, login: str) -> TokenAuth:

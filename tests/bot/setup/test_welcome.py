@@ -12,10 +12,11 @@ import httpx
 import pytest
 
 from patchwright.bot.dashboard.views import PageContext
+from patchwright.bot.github.auth import GitHubServer
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.leader_lease import PollFailure
 from patchwright.bot.run_summary import RunState, RunSummary
-from patchwright.bot.setup.credential_store import GitHubServer, RegisteredApp
+from patchwright.bot.setup.credential_store import RegisteredApp
 from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.setup_code import SetupSession
 from patchwright.bot.setup.setup_views import SetupStep, render_welcome_page

@@ -90,8 +90,8 @@ async def setup(request: pytest.FixtureRequest) -> AsyncIterator[MonitorSetup]:
         fake_github.install_app(app, repo)
         access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
         policy = RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=5)
-        urls = {name: getattr(fake_github, name) for name in ("api_url", "graphql_url", "server_url")}
-        async with GitHubForge(access, **urls, policy=policy) as forge:
+        urls = fake_github.urls
+        async with GitHubForge(access, urls, policy=policy) as forge:
             yield MonitorSetup(fake_github, repo, CountingChecks(forge))
 
 

@@ -88,9 +88,7 @@ async def scenario(short_tmp: Path) -> AsyncIterator[OutcomeScenario]:
         counters, queue = Counters(url), InlineQueue()
         async with GitHubForge(
             app_auth(app),
-            api_url=fake_github.api_url,
-            graphql_url=fake_github.graphql_url,
-            server_url=fake_github.server_url,
+            fake_github.urls,
             policy=FAST_POLICY,
         ) as forge:
             pulls = OwnPullRequests(forge.rest, forge, counters, "patchwright/")
