@@ -4,9 +4,10 @@ import logging
 from typing import Protocol
 
 from patchwright.bot.comment_texts import missing_permissions_text
-from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted
+from patchwright.bot.errors import PermissionNotGranted
+from patchwright.bot.github.repositories import raise_if_unreachable
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS, RestClient, is_granted, repo_path
-from patchwright.bot.github.schemas import InstallationResponse, RepositoryResponse
+from patchwright.bot.github.schemas import InstallationResponse
 from patchwright.bot.job_runner import JobResolver
 from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.bot.write_limiter import Priority, write_priority
@@ -53,29 +54,19 @@ class AppPermissions:
     """
 
     def __init__(self, rest: RestClient, notices: NoticeStore) -> None:
-        self._rest = rest
+        self.rest = rest
         self._notices = notices
 
     async def has_access(self, repo: Repo) -> bool:
         """Returns whether the App is installed in the repository and not suspended. Always returns True if the
         bot uses a token instead of an App. Raises ForgeError.
         """
-        if not self._rest.is_app:
+        if not self.rest.is_app:
             return True
         try:
             return (await self._get_installation(repo)).suspended_at is None
         except NotFound:
             return False
-
-    async def is_reachable(self, repo: Repo) -> bool:
-        """Returns whether Patchwright can currently read the repository on GitHub. Raises ForgeError if GitHub
-        is down.
-        """
-        try:
-            await self._rest.get(RepositoryResponse, repo, *repo_path(repo))
-        except (NotFound, Forbidden):
-            return False
-        return True
 
     async def is_own_installation(self, repo: Repo, installation_id: int) -> bool:
         """Returns True if this installation gives the App access to the repository.
@@ -83,7 +74,7 @@ class AppPermissions:
         Also returns True if the App has no installation in the repository, or if the bot uses a token instead
         of an App. Raises ForgeError.
         """
-        if not self._rest.is_app or await self._rest.get_installation_id(repo) == installation_id:
+        if not self.rest.is_app or await self.rest.get_installation_id(repo) == installation_id:
             return True
         try:  # queried at each mismatch, because the App may have been reinstalled since it got its token
             return (await self._get_installation(repo)).id == installation_id
@@ -107,7 +98,7 @@ class AppPermissions:
 
         Returns None if no permission is missing, or if the bot uses a token instead of an App.
         """
-        if not self._rest.is_app:
+        if not self.rest.is_app:
             return None
         try:
             installation = await self._get_installation(repo)
@@ -117,11 +108,11 @@ class AppPermissions:
             return MissingPermissions(
                 installation=installation.id, permissions=missing, settings_url=installation.html_url
             )
-        self._rest.discard_outdated_token(repo)
+        self.rest.discard_outdated_token(repo)
         return None
 
     async def _get_installation(self, repo: Repo) -> InstallationResponse:
-        return await self._rest.get_as_app(InstallationResponse, *repo_path(repo), "installation")
+        return await self.rest.get_as_app(InstallationResponse, *repo_path(repo), "installation")
 
     async def find_notice(self, missing: MissingPermissions, repo: Repo) -> PermissionNotice | None:
         """Returns an earlier notice that lists exactly these permissions. Returns None if there is no such
@@ -177,8 +168,7 @@ def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: For
                 raise PermissionNotGranted(
                     missing_permissions_text(missing.permissions, missing.settings_url, "")
                 ) from exc
-            if not await grants.is_reachable(job.repo):
-                raise ForgeUnavailable(f"GitHub does not show {job.repo} at the moment: {exc}") from exc
+            await raise_if_unreachable(grants.rest, job.repo, exc)
             raise
 
     return resolve_if_permitted

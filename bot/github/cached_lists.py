@@ -7,17 +7,18 @@ from patchwright.bot.github.rest import PER_PAGE, Principal, RestClient
 
 T = TypeVar("T")
 
+MAX_LISTS = 100  # maximum number of lists to keep
+
 
 class CachedLists(Generic[T]):
     """Keeps the latest lists of one kind with their ETags. A request for an unchanged list does not count
     toward GitHub's rate limit.
     """
 
-    def __init__(self, rest: RestClient, page_type: type[T], max_lists: int = 100) -> None:
-        """`page_type` is the type of one page, and `max_lists` the maximum number of lists to keep."""
+    def __init__(self, rest: RestClient, page_type: type[T]) -> None:
+        """`page_type` is the type of one page."""
         self._rest = rest
         self._page_type = page_type
-        self._max_lists = max_lists
         self._lists: OrderedDict[object, tuple[str, T]] = OrderedDict()
 
     async def get_pages(self, principal: Principal, *path: str, key: object = None) -> list[T]:
@@ -38,6 +39,6 @@ class CachedLists(Generic[T]):
             later = self._rest.iter_pages(self._page_type, principal, *path, **page.next_query)
             return [page.data, *[one async for one in later]]
         self._lists[path, key] = page.etag, page.data
-        while len(self._lists) > self._max_lists:
+        while len(self._lists) > MAX_LISTS:
             self._lists.popitem(last=False)
         return [page.data]

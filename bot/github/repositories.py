@@ -1,4 +1,4 @@
-"""Lists the repositories that are polled for missed events."""
+"""Lists the repositories that are polled for missed events, and detects those that are briefly unreachable."""
 
 import logging
 from collections.abc import Sequence
@@ -7,12 +7,14 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator
 
+from patchwright.bot.errors import ForgeUnavailable
 from patchwright.bot.github.cached_lists import CachedLists
 from patchwright.bot.github.error_isolation import ErrorIsolation
 from patchwright.bot.github.rest import MIN_TOKEN_LIFETIME, RestClient, repo_path
 from patchwright.bot.github.schemas import GitHubResponse, RepositoryResponse, parse_full_name
 from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.resolver.domain import Credentials, Repo
+from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -135,3 +137,15 @@ class Repositories:
         if token and token.expires and token.expires > datetime.now(UTC) + MIN_TOKEN_LIFETIME + MAX_LIST_AGE:
             return token
         return await self._rest.mint_token(installation_id, permissions=READ_PERMISSIONS)
+
+
+async def raise_if_unreachable(rest: RestClient, repo: Repo, error: ForgeError) -> None:
+    """Raises ForgeUnavailable if GitHub does not show the repository at the moment, and ForgeError if GitHub is down.
+
+    GitHub responds as if nothing existed while a repository or an installation is briefly unreachable. `error` is
+    such a response.
+    """
+    try:
+        await rest.get(RepositoryResponse, repo, *repo_path(repo))
+    except (NotFound, Forbidden):
+        raise ForgeUnavailable(f"GitHub does not show {repo} at the moment: {error}") from error

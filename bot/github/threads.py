@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TypeVar, get_args
 
 from patchwright.bot.comment_tags import TAG_PREFIX, parse_tag
-from patchwright.bot.errors import ForgeUnavailable
 from patchwright.bot.github.cached_lists import CachedLists
+from patchwright.bot.github.repositories import raise_if_unreachable
 from patchwright.bot.github.rest import RestClient, repo_path
 from patchwright.bot.github.reviews import GetIdentity, Reviews, is_in_snapshot
 from patchwright.bot.github.schemas import (
@@ -17,11 +17,10 @@ from patchwright.bot.github.schemas import (
     IssueResponse,
     PermissionResponse,
     PullRequestResponse,
-    RepositoryResponse,
 )
 from patchwright.resolver.authorization import Permission, authorize
 from patchwright.resolver.domain import Comment, Issue, Job, PullRequest, Repo, Thread, User
-from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
+from patchwright.resolver.errors import ForgeError, NotFound
 
 T = TypeVar("T", Issue, PullRequest)
 
@@ -100,23 +99,11 @@ class Threads:
         try:
             return await self._read_permission(repo, user)
         except NotFound as exc:
-            # GitHub also responds with 404 while a repository or an installation is briefly unreachable.
-            if not await self.is_reachable(repo):
-                raise ForgeUnavailable(f"GitHub does not show {repo} at the moment: {exc}") from exc
+            await raise_if_unreachable(self._rest, repo, exc)
         try:
             return await self._read_permission(repo, user)
         except NotFound:
             return "none"
-
-    async def is_reachable(self, repo: Repo) -> bool:
-        """Returns whether Patchwright can currently read the repository on GitHub. Raises ForgeError if GitHub
-        is down.
-        """
-        try:
-            await self._rest.get(RepositoryResponse, repo, *repo_path(repo))
-        except (NotFound, Forbidden):
-            return False
-        return True
 
     async def _read_permission(self, repo: Repo, user: User) -> Permission:
         with contextlib.suppress(NotFound):
