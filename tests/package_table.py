@@ -88,7 +88,7 @@ PACKAGES = {
         "resolver.publishing resolver.prompts resolver.pipeline"
     ),
     "bot.webhooks": "runtime resolver.text resolver bot",
-    "bot.redis": "runtime resolver bot bot.webhooks",
+    "bot.redis": "runtime resolver bot",
     "bot.terminal": (
         "runtime resolver resolver.settings resolver.rendering resolver.activity resolver.agent resolver.viewer"
     ),

@@ -4,11 +4,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from patchwright.bot.redis.connection import redis_client, redis_errors
-from patchwright.bot.webhooks.refusal_limit import MAX_REFUSALS
 from patchwright.resolver.domain import Job, JobId, Repo, Usage
 from patchwright.runtime.frozen_model import FrozenModel
 
 RETENTION_DAYS = 3
+MAX_REFUSALS = 3
+"""Maximum number of replies to people without write access, per day (UTC) and issue or pull request."""
 
 
 class DailyUsage(FrozenModel):

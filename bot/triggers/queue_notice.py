@@ -39,21 +39,6 @@ class StartLocks(Protocol):
     async def is_locked(self, job: JobId) -> bool: ...
 
 
-class LocalStartLocks:
-    """Locks for the jobs of a single process."""
-
-    def __init__(self) -> None:
-        self._until: dict[JobId, float] = {}
-
-    async def lock(self, job: JobId, *, seconds: float) -> None:
-        self._until[job] = asyncio.get_running_loop().time() + seconds
-        if not seconds:
-            del self._until[job]
-
-    async def is_locked(self, job: JobId) -> bool:
-        return self._until.get(job, 0.0) > asyncio.get_running_loop().time()
-
-
 class QueueNotices:
     """Posts notices for jobs that wait in the queue."""
 

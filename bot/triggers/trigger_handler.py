@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from patchwright.bot.thread_forge import ThreadForge
 from patchwright.bot.triggers.cancellation import CancellationHandler, has_started
 from patchwright.bot.triggers.check_monitor import CheckMonitor
 from patchwright.bot.triggers.dashboard_commands import DashboardCommand
-from patchwright.bot.triggers.queue_notice import LocalStartLocks, QueueNotices
+from patchwright.bot.triggers.queue_notice import QueueNotices
 from patchwright.bot.webhooks.delivery import (
     ChecksCompleted,
     Delivery,
@@ -23,7 +23,6 @@ from patchwright.bot.webhooks.delivery import (
     LabelRemoved,
     ThreadClosed,
 )
-from patchwright.bot.webhooks.refusal_limit import LocalRefusalLimit, RefusalLimit
 from patchwright.bot.webhooks.triggers import (
     TriggerRequest,
     Triggers,
@@ -55,18 +54,27 @@ class FindRejection(Protocol):
         """
 
 
+class RefusalLimit(Protocol):
+    """Limits the replies to people without write access, so that nobody can make the bot flood a thread. May raise
+    QueueDown.
+    """
+
+    async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
+        """Returns True if the bot may reply to this request. Several calls for the same request return the same
+        result.
+        """
+
+
 @dataclass(frozen=True)
 class TriggerServices:
-    """What a TriggerHandler uses besides the queue and GitHub's threads. The defaults serve a single process."""
+    """What a TriggerHandler uses besides the queue and GitHub's threads."""
 
-    cancellation: CancellationHandler | None = None
-    """Cancels jobs whose label was removed, or whose issue or pull request was closed. The default uses only the
-    queue and the forge.
-    """
-    queue_notices: QueueNotices | None = None
-    """Posts notices about queued jobs. The default uses locks of this process."""
-    refusals: RefusalLimit = field(default_factory=LocalRefusalLimit)
-    """Limits the replies to people without write access. The default counts in this process."""
+    cancellation: CancellationHandler
+    """Cancels jobs whose label was removed, or whose issue or pull request was closed."""
+    queue_notices: QueueNotices
+    """Posts notices about queued jobs."""
+    refusals: RefusalLimit
+    """Limits the replies to people without write access."""
     checks: CheckMonitor | None = None
     """Processes completed checks on the bot's pull requests. If it is None, completed checks are ignored."""
     labels: StartLabels | None = None
@@ -83,16 +91,13 @@ class TriggerHandler:
         queue: JobQueue,
         triggers: Triggers,
         forge: ThreadForge,
-        services: TriggerServices | None = None,
+        services: TriggerServices,
     ) -> None:
-        services = services or TriggerServices()
         self.triggers = triggers
         self._queue = queue
         self._forge = forge
-        self._cancellation = services.cancellation or CancellationHandler(queue, triggers.label, forge)
-        self._queue_notices = services.queue_notices or QueueNotices(
-            queue, LocalStartLocks(), forge, triggers.mention
-        )
+        self._cancellation = services.cancellation
+        self._queue_notices = services.queue_notices
         self.checks = services.checks
         self._refusals = services.refusals
         self.labels = services.labels

@@ -10,13 +10,13 @@ from pydantic import SecretStr
 from patchwright.bot.comment_tags import parse_tag
 from patchwright.bot.github.auth import RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.triggers.queue_notice import LocalStartLocks, QueueNotices
-from patchwright.bot.triggers.trigger_handler import TriggerHandler, TriggerServices
+from patchwright.bot.triggers.queue_notice import QueueNotices
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_request
 from patchwright.demo.github import Comment, Delivery, FakeGitHub, Issue, Repository
 from patchwright.resolver.domain import Job
 from tests.bot.inline_queue import InlineQueue
+from tests.bot.local_services import LocalStartLocks, local_handler
 
 QUICK = RequestPolicy(write_interval=0, initial_backoff=0.01, max_rate_limit_wait=2, timeout=5)
 
@@ -45,9 +45,7 @@ class HandlerScenario:
 
     def __post_init__(self) -> None:
         self.queue_notices = DeferredQueueNotices(self.queue, self.forge)
-        self.handler = TriggerHandler(
-            self.queue, Triggers(), self.forge, TriggerServices(queue_notices=self.queue_notices)
-        )
+        self.handler = local_handler(self.queue, Triggers(), self.forge, queue_notices=self.queue_notices)
 
     async def wait_for_reply(self, prefix: str) -> str:
         """Waits for the first reply that starts with this text; also enables queue notices from here on."""

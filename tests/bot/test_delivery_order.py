@@ -15,7 +15,6 @@ from patchwright.bot.jobs import JobQueue, Stopped
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.thread_forge import NullForge
-from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import Delivery, parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_job
 from patchwright.resolver.authorization import Permission
@@ -23,6 +22,7 @@ from patchwright.resolver.domain import Job, Repo, User
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, RecordingHandler, running_worker
+from tests.bot.local_services import local_handler
 
 What = Literal["label", "unlabel", "work", "retry", "stop", "close", "reopen", "edit"]
 WORDS: dict[What, str] = {"work": "@agent fix it", "retry": "@agent retry", "stop": "@agent stop"}
@@ -90,7 +90,7 @@ class Writer(NullForge):
 
 async def deliver(queue: JobQueue, order: Sequence[ThreadEvent]) -> Writer:
     forge = Writer()
-    handler = TriggerHandler(queue, Triggers(), forge)
+    handler = local_handler(queue, Triggers(), forge)
     for one in order:
         await handler.handle(one.delivery())
     await handler.close()
@@ -177,7 +177,7 @@ async def test_redis_gives_the_same_results_with_concurrent_workers(short_tmp: P
     thread_events = thread(whats)
     async with run_embedded_redis(short_tmp) as url:
         queue = ArqQueue(url)
-        handler = TriggerHandler(queue, Triggers(), Writer())
+        handler = local_handler(queue, Triggers(), Writer())
         copies = [one for one in thread_events for _ in range(10)]
         copies.sort(key=lambda one: hash((one.what, one.at.second * 7919 % 31)))
         await asyncio.gather(*(handler.handle(one.delivery()) for one in copies))

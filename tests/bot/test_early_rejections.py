@@ -3,7 +3,6 @@
 from functools import partial
 from pathlib import Path
 
-from patchwright.bot.triggers.trigger_handler import TriggerHandler, TriggerServices
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.domain import Job, Rejected
 from patchwright.resolver.errors import ForgeError
@@ -12,6 +11,7 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
+from tests.bot.local_services import local_handler
 
 
 async def test_a_command_that_makes_no_sense_is_answered_at_once_and_not_queued(
@@ -19,11 +19,12 @@ async def test_a_command_that_makes_no_sense_is_answered_at_once_and_not_queued(
 ) -> None:
     logs, settings = FileLogStore(tmp_path / "runs"), Settings(data=tmp_path, model="openai/x")
     find = partial(find_early_rejection, forge=scenario.forge, logs=logs, settings=settings)
-    scenario.handler = TriggerHandler(
+    scenario.handler = local_handler(
         scenario.queue,
         Triggers(),
         scenario.forge,
-        TriggerServices(queue_notices=scenario.queue_notices, find_rejection=find),
+        queue_notices=scenario.queue_notices,
+        find_rejection=find,
     )
     commands = {
         "@agent retry": "no earlier request here",
@@ -52,8 +53,6 @@ async def test_a_command_is_queued_if_its_thread_cannot_be_read(
     async def fail(job: Job, *, has_active_run: bool) -> str | None:
         raise ForgeError("GitHub is down")
 
-    scenario.handler = TriggerHandler(
-        scenario.queue, Triggers(), scenario.forge, TriggerServices(find_rejection=fail)
-    )
+    scenario.handler = local_handler(scenario.queue, Triggers(), scenario.forge, find_rejection=fail)
     job = await scenario.request("@agent resume")
     assert [record.job.id for record in await scenario.queue.all_active_jobs()] == [job.id]

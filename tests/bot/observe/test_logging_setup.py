@@ -22,7 +22,6 @@ from patchwright.bot.observe.logging_setup import (
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
 from patchwright.bot.thread_forge import NullForge
 from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
-from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.domain import Published, Usage, Verdict
 from patchwright.resolver.secrets import MaskingFilter, Secrets
@@ -30,6 +29,7 @@ from patchwright.resolver.settings.server_settings import ServerSettings
 from tests.bot.deliveries import LABELED, signed
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, job
+from tests.bot.local_services import local_handler
 
 SECRET = "sk-secret-123456"
 
@@ -160,7 +160,7 @@ async def test_a_requeued_or_suspended_job_is_logged(capture: LogCapture) -> Non
 
 async def test_records_of_a_delivery_name_the_delivery(capture: LogCapture) -> None:
     configure()
-    handler = TriggerHandler(InlineQueue(), Triggers(), NullForge())
+    handler = local_handler(InlineQueue(), Triggers(), NullForge())
     processor = DeliveryProcessor(DeliveryInbox("redis://127.0.0.1:1"), handler, "reader")
 
     with log_context(delivery="outer"):

@@ -24,6 +24,7 @@ from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_job
 from patchwright.demo.github import Delivery, FakeGitHub, GitHubApp, Repository
 from patchwright.resolver.domain import Job, JobId, Repo
+from tests.bot.local_services import local_handler
 
 DEAD_WEBHOOK_URL = "http://127.0.0.1:1/webhook"
 FAST_POLICY = RequestPolicy(write_interval=0, initial_backoff=0.01, max_rate_limit_wait=2, timeout=5)
@@ -93,7 +94,7 @@ async def open_deployment(directory: Path) -> AsyncIterator[Deployment]:
         queue, lease = ArqQueue(url), LeaderLease(url)
         try:
             triggers = Triggers(app_id=str(app.id))
-            handler = TriggerHandler(queue, triggers, forge)
+            handler = local_handler(queue, triggers, forge)
             yield Deployment(
                 fake_github, repo, app, url, queue, triggers, rest, identity, lease, forge, handler
             )

@@ -15,13 +15,13 @@ from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
 from patchwright.bot.triggers.check_monitor import CheckMonitor
 from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
-from patchwright.bot.triggers.trigger_handler import TriggerHandler, TriggerServices
 from patchwright.bot.webhooks.delivery import LabelAdded, parse_delivery
 from patchwright.bot.webhooks.triggers import TIME_FORMAT, possible_job_ids
 from patchwright.demo.github import FakePullRequest, Issue
 from patchwright.resolver.errors import RateLimited
 from patchwright.resolver.publishing import reply_texts
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
+from tests.bot.local_services import local_handler
 from tests.bot.reconcile.deployments import (
     NO_GRACE,
     PERMISSIONS,
@@ -330,8 +330,8 @@ async def test_polling_without_changes_uses_no_rate_limit_and_finds_later_events
         deployment.fake_github,
         CheckMonitor(deployment.queue, deployment.forge, "patchwright/", clock=deployment.fake_github.now),
     )
-    deployment.handler = TriggerHandler(
-        deployment.queue, deployment.triggers, deployment.forge, TriggerServices(checks=monitor)
+    deployment.handler = local_handler(
+        deployment.queue, deployment.triggers, deployment.forge, checks=monitor
     )
     deployment.repo.commit("patchwright/issue-1", {"calc.py": "x = 2\n"})
     own_pull = fake_github.create_pull(deployment.repo, "patchwright/issue-1", by="patchwright[bot]")

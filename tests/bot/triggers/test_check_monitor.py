@@ -14,7 +14,7 @@ from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.repositories import PolledRepository
 from patchwright.bot.thread_forge import NullForge
 from patchwright.bot.triggers.check_monitor import MAX_CHECK_WAIT, MIN_BACKOFF, CheckMonitor
-from patchwright.bot.triggers.trigger_handler import TriggerHandler, TriggerServices
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import ChecksCompleted, IgnoredEvent, parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.demo.github import Delivery, FakeGitHub, FakePullRequest, Repository
@@ -23,6 +23,7 @@ from patchwright.demo.github.state import APP_PERMISSIONS
 from patchwright.resolver.checks import Check as Found
 from patchwright.resolver.domain import Credentials, JobId, PullRequest, Repo
 from tests.bot.inline_queue import InlineQueue
+from tests.bot.local_services import local_handler
 
 PERMISSIONS = {**APP_PERMISSIONS, "checks": "write", "actions": "read", "statuses": "read"}
 SAMPLE = Repo(owner="acme", name="sample")
@@ -62,9 +63,7 @@ class MonitorSetup:
 
     def __post_init__(self) -> None:
         self.monitor = CheckMonitor(self.queue, self.checks, "patchwright/", clock=self.fake_github.now)
-        self.handler = TriggerHandler(
-            self.queue, Triggers(), NullForge(), TriggerServices(checks=self.monitor)
-        )
+        self.handler = local_handler(self.queue, Triggers(), NullForge(), checks=self.monitor)
 
     async def handle(self, delivery: Delivery) -> JobId | None:
         return await self.handler.handle(parse_delivery(delivery.event, delivery.body))

@@ -11,7 +11,6 @@ from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
 from patchwright.bot.thread_forge import NullForge
 from patchwright.bot.triggers.delivery_processor import DELIVERY_TIMEOUT_SECONDS, DeliveryProcessor
-from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.authorization import Permission
@@ -20,6 +19,7 @@ from patchwright.resolver.errors import ForgeError
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER, signed
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
+from tests.bot.local_services import local_handler
 
 pytestmark = pytest.mark.redis
 
@@ -29,7 +29,7 @@ async def processing_inbox(
     inbox: DeliveryInbox, queue: InlineQueue | ArqQueue, name: str = "one"
 ) -> AsyncIterator[None]:
     task = asyncio.create_task(
-        DeliveryProcessor(inbox, TriggerHandler(queue, Triggers(), NullForge()), name).run()
+        DeliveryProcessor(inbox, local_handler(queue, Triggers(), NullForge()), name).run()
     )
     try:
         yield
@@ -143,7 +143,7 @@ class HangingForge(NullForge):
 async def test_a_delivery_whose_forge_hangs_does_not_delay_later_ones(inbox: DeliveryInbox) -> None:
     queue, forge = InlineQueue(), HangingForge()
     processing = asyncio.create_task(
-        DeliveryProcessor(inbox, TriggerHandler(queue, Triggers(), forge), "one").run()
+        DeliveryProcessor(inbox, local_handler(queue, Triggers(), forge), "one").run()
     )
     comment = COMMENTED | {"sender": SENDER}
     await put(inbox, "issue_comment", comment | {"comment": COMMENTED["comment"] | {"body": "@agent stop"}})
@@ -191,7 +191,7 @@ async def test_a_delivery_of_another_installation_is_ignored(
     inbox: DeliveryInbox, access: InstallationAccess | None, queued: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = InlineQueue()
-    processor = DeliveryProcessor(inbox, TriggerHandler(queue, Triggers(), NullForge()), "one", access)
+    processor = DeliveryProcessor(inbox, local_handler(queue, Triggers(), NullForge()), "one", access)
     _, body = signed("issues", LABELED)
     await processor.process(StoredDelivery(entry_id="1-1", guid="g-1", event="issues", body=body))
     assert len(queue.known) == queued

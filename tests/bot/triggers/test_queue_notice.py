@@ -9,9 +9,10 @@ import pytest
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.start_locks import SharedStartLocks
-from patchwright.bot.triggers.queue_notice import LocalStartLocks, StartLocks, wait_for_start_lock
+from patchwright.bot.triggers.queue_notice import StartLocks, wait_for_start_lock
 from patchwright.resolver.domain import Job, JobId, Rejected
 from tests.bot.jobs import DONE, job
+from tests.bot.local_services import LocalStartLocks
 
 ONE, OTHER = JobId("one"), JobId("other")
 

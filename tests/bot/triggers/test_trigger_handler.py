@@ -8,10 +8,10 @@ import pytest
 
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import Answered, JobResult, Stopped, UnreadableJob
+from patchwright.bot.redis.quotas import MAX_REFUSALS
 from patchwright.bot.run_messages import RunMessages
 from patchwright.bot.triggers.trigger_handler import STALE_STOP_AGE
 from patchwright.bot.webhooks.delivery import CommentCreated, parse_delivery
-from patchwright.bot.webhooks.refusal_limit import MAX_REFUSALS, LocalRefusalLimit
 from patchwright.resolver.domain import Job, JobId, Rejected, Repo, User
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import Trajectory
@@ -19,6 +19,7 @@ from tests.bot.handler_scenario import QUEUED_NOTICE, HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
+from tests.bot.local_services import LocalRefusalLimit
 
 
 async def test_a_request_by_a_writer_gets_a_reaction_before_it_starts(scenario: HandlerScenario) -> None:

@@ -20,7 +20,6 @@ from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
 from patchwright.bot.thread_forge import NullForge
 from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
-from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.bot.webhooks.triggers import Triggers, find_request, possible_job_ids
@@ -42,6 +41,7 @@ from tests.bot.deliveries import (
     signed,
 )
 from tests.bot.inline_queue import InlineQueue
+from tests.bot.local_services import local_handler
 from tests.runners.conftest import NPM, skip_without
 
 EXAMPLES = NPM / "@octokit" / "webhooks-examples"
@@ -72,7 +72,7 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
 async def processing_inbox(url: str, inbox: DeliveryInbox) -> AsyncIterator[None]:
     """Processes the inbox until it is empty; fails if the processor stopped."""
     queue = ArqQueue(url)
-    handler = TriggerHandler(queue, TRIGGERS, NullForge())
+    handler = local_handler(queue, TRIGGERS, NullForge())
     processing = asyncio.create_task(DeliveryProcessor(inbox, handler, "one").run())
     try:
         yield
@@ -204,7 +204,7 @@ async def test_a_corrupted_payload_is_parsed_or_rejected_and_nothing_else(
     if request := find_request(delivery, TRIGGERS):
         assert request.job.id and possible_job_ids(delivery, request.job)[0] == request.job.id
     queue = InlineQueue()
-    handler = TriggerHandler(queue, TRIGGERS, NullForge())
+    handler = local_handler(queue, TRIGGERS, NullForge())
     await handler.handle(delivery)
     await handler.handle(delivery)
     assert len(await queue.all_active_jobs()) <= 1
@@ -258,7 +258,7 @@ async def test_a_delivery_that_cannot_be_processed_stays_in_the_inbox_if_another
         return [record for record in warnings if record.name == "patchwright.bot.triggers.delivery_processor"]
 
     queue = ArqQueue(url)
-    handler = TriggerHandler(queue, TRIGGERS, Broken())
+    handler = local_handler(queue, TRIGGERS, Broken())
     processing = asyncio.create_task(DeliveryProcessor(inbox, handler, "one").run())
     stop = COMMENTED | {"sender": SENDER, "comment": COMMENTED["comment"] | {"body": "@agent stop"}}
     await inbox.put("broken", "issue_comment", json.dumps(stop).encode())

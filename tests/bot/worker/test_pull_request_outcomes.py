@@ -13,13 +13,14 @@ from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.leader_lease import LeaderLease
 from patchwright.bot.triggers.cancellation import CancellationHandler
-from patchwright.bot.triggers.trigger_handler import TriggerHandler, TriggerServices
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.bot.worker.pull_request_outcomes import OwnPullRequests
 from patchwright.demo.github import Delivery, FakeGitHub, FakePullRequest, Issue, Repository
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
+from tests.bot.local_services import local_handler
 from tests.bot.reconcile.deployments import FAST_POLICY, NO_GRACE, app_auth
 
 pytestmark = pytest.mark.redis
@@ -92,11 +93,11 @@ async def scenario(short_tmp: Path) -> AsyncIterator[OutcomeScenario]:
             policy=FAST_POLICY,
         ) as forge:
             pulls = OwnPullRequests(forge.rest, forge, counters, "patchwright/")
-            handler = TriggerHandler(
+            handler = local_handler(
                 queue,
                 Triggers(),
                 forge,
-                TriggerServices(cancellation=CancellationHandler(queue, "fix-me", forge, pulls)),
+                cancellation=CancellationHandler(queue, "fix-me", forge, pulls),
             )
             lease = LeaderLease(url)
             yield OutcomeScenario(fake_github, repo, issue, queue, handler, counters, forge, lease)
