@@ -169,7 +169,6 @@ class _WorkerParts:
         """Returns the function that resolves a job, with the checks that come before it."""
         reporter = with_write_check(comment_reporter(self.forge, self.settings), self.github.write_check)
         reporter = with_run_index(reporter, self.stores.runs)
-
         resolve = partial(resolve_job, deps=self.deps, forge=self.forge, reporter=reporter)
         permitted = require_permissions(self.tracer.track_start(resolve), self.access, self.forge)
         return with_daily_limits(permitted, self.stores.quotas, self.forge, self.settings, self._read_usage)
