@@ -25,7 +25,9 @@ if TYPE_CHECKING:  # These modules import this one at runtime.
 
 def render_initial_prompt(prompt: InitialPrompt) -> str:
     """Renders the first message to the agent."""
-    return render("prompts/initial_prompt.md.j2", **dict(prompt))
+    # The templates use the values in these groups directly, such as `root` for `sandbox.root`.
+    groups = vars(prompt.request) | vars(prompt.repository) | vars(prompt.sandbox)
+    return render("prompts/initial_prompt.md.j2", **groups, **vars(prompt))
 
 
 def render_system_prompt(
