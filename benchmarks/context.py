@@ -37,6 +37,7 @@ from patchwright.resolver.prompts.initial_prompt import (
     RequestToAgent,
     build_initial_prompt,
 )
+from patchwright.resolver.prompts.prompt_texts import SandboxDescription
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
@@ -93,7 +94,9 @@ def run() -> Trajectory:
     )
     events: list[Event] = [
         SystemPrompt(
-            text=prompt_texts.render_system_prompt("/workspace", "/tmp/scratch", "docker"),
+            text=prompt_texts.render_system_prompt(
+                SandboxDescription("/workspace", "/tmp/scratch", "docker")
+            ),
             tools=tool_schemas(tools.specs),
         ),
         Message(text=prompt_texts.render_initial_prompt(first), source="initial_prompt"),

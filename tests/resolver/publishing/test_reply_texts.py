@@ -19,6 +19,7 @@ from patchwright.resolver.prompts.initial_prompt import (
     RequestToAgent,
     build_initial_prompt,
 )
+from patchwright.resolver.prompts.prompt_texts import SandboxDescription
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.pull_request import follow_up_texts
@@ -149,10 +150,15 @@ def test_a_custom_template_replaces_only_the_built_in_one_of_its_name(own: Path)
     noted = prompt_texts.render_finish_accepted()
     (own / "prompts/system.md.j2").write_text("You work at {{ root }}.")
     set_template_directory(own)
-    assert prompt_texts.render_system_prompt("/workspace", "/tmp/s", "docker") == "You work at /workspace.\n"
+    assert (
+        prompt_texts.render_system_prompt(SandboxDescription("/workspace", "/tmp/s", "docker"))
+        == "You work at /workspace.\n"
+    )
     assert prompt_texts.render_finish_accepted() == noted
     set_template_directory(None)
-    assert "# How to work" in prompt_texts.render_system_prompt("/workspace", "/tmp/s", "docker")
+    assert "# How to work" in prompt_texts.render_system_prompt(
+        SandboxDescription("/workspace", "/tmp/s", "docker")
+    )
 
 
 def test_a_partial_template_can_be_replaced_alone(own: Path) -> None:
