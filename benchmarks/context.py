@@ -31,7 +31,13 @@ from patchwright.resolver.llm.chat_completions import to_chat_messages
 from patchwright.resolver.llm.model import ChatMessage
 from patchwright.resolver.llm.prompt_fingerprint import tool_schemas
 from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.initial_prompt import build_initial_prompt
+from patchwright.resolver.prompts.initial_prompt import (
+    PreparedSandbox,
+    RepositoryFacts,
+    RequestToAgent,
+    build_initial_prompt,
+)
+from patchwright.resolver.prompts.prompt_texts import SandboxDescription
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
@@ -81,12 +87,16 @@ def run() -> Trajectory:
     )
     files = tuple(f"src/package/module_{n}.py" for n in range(7))
     first = build_initial_prompt(
-        issue, "", root="/workspace", base_sha="0" * 40, files=files, sandbox_facts="python3: Python 3.11.2",
-        suite=None, baseline=None,
-    )  # fmt: skip
+        issue,
+        RequestToAgent(),
+        RepositoryFacts("0" * 40, files),
+        PreparedSandbox("/workspace", sandbox_facts="python3: Python 3.11.2"),
+    )
     events: list[Event] = [
         SystemPrompt(
-            text=prompt_texts.render_system_prompt("/workspace", "/tmp/scratch", "docker"),
+            text=prompt_texts.render_system_prompt(
+                SandboxDescription("/workspace", "/tmp/scratch", "docker")
+            ),
             tools=tool_schemas(tools.specs),
         ),
         Message(text=prompt_texts.render_initial_prompt(first), source="initial_prompt"),

@@ -22,6 +22,7 @@ from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
 from patchwright.resolver.llm.model import (
     AssistantMessage,
     ChatMessage,
+    ProviderConnection,
     RawToolCall,
     SystemMessage,
     ToolMessage,
@@ -41,7 +42,9 @@ def measure() -> list[Result]:
 
 async def _measure(base_url: str) -> list[Result]:
     await preload_litellm()
-    model = LitellmModel("openai/m", base_url=base_url, api_key=SecretStr("key"), supports_vision=False)
+    model = LitellmModel(
+        "openai/m", ProviderConnection(base_url=base_url, api_key=SecretStr("key")), supports_vision=False
+    )
     results = []
     async with httpx.AsyncClient() as client:
         for steps, target, litellm in ((50, 4.0, 9.0), (300, 7.0, 39.0)):

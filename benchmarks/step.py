@@ -31,6 +31,7 @@ from patchwright.resolver.git.tree_transfer import fingerprint_tree
 from patchwright.resolver.git.workspaces import Workspace, WorkspaceFactory
 from patchwright.resolver.llm.chat_completions import to_chat_messages
 from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
+from patchwright.resolver.llm.model import ProviderConnection
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileRunLog
 from patchwright.resolver.tools.control_tools import build_control_tools
@@ -88,7 +89,9 @@ def _result(
 async def _run(path: Path, base_url: str, workspace: Workspace, sandbox: Sandbox, steps: int) -> Trajectory:
     log = FileRunLog(path)
     agent = Agent(
-        model=LitellmModel("openai/m", base_url=base_url, api_key=SecretStr("key"), supports_vision=False),
+        model=LitellmModel(
+            "openai/m", ProviderConnection(base_url=base_url, api_key=SecretStr("key")), supports_vision=False
+        ),
         tools=_tools(sandbox),
         limits=Limits(steps=steps + 1, usd=Decimal(1000)),
         take_patch=lambda: workspace.take_patch(sandbox),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from patchwright.resolver.llm.fallback import FallbackModel
 from patchwright.resolver.llm.litellm import LitellmModel
 from patchwright.resolver.llm.masking_model import MaskingModel
-from patchwright.resolver.llm.model import Model
+from patchwright.resolver.llm.model import Model, ProviderConnection
 from patchwright.resolver.llm.retry import RetryingModel
 from patchwright.resolver.llm.router import ModelPurpose, RunModels, route_by_images
 from patchwright.resolver.llm.text_tool_model import TextToolModel
@@ -55,10 +55,12 @@ def build_transcriber(settings: Settings) -> LitellmTranscriber:
     assert settings.model is not None
     return LitellmTranscriber(
         settings.model,
-        base_url=settings.model_base_url,
-        api_key=settings.model_api_key,
-        timeout=settings.model_timeout,
-        ca_bundle=settings.ca_bundle,
+        ProviderConnection(
+            base_url=settings.model_base_url,
+            api_key=settings.model_api_key,
+            timeout=settings.model_timeout,
+            ca_bundle=settings.ca_bundle,
+        ),
     )
 
 
@@ -91,10 +93,12 @@ def _build_litellm_model(name: str, settings: Settings, effort: str | None = Non
     ours = settings.model is not None and _provider_name(name) == _provider_name(settings.model)
     return LitellmModel(
         name,
-        base_url=settings.model_base_url if ours else None,
-        api_key=settings.model_api_key if ours else None,
-        timeout=settings.model_timeout,
-        ca_bundle=settings.ca_bundle,
+        ProviderConnection(
+            base_url=settings.model_base_url if ours else None,
+            api_key=settings.model_api_key if ours else None,
+            timeout=settings.model_timeout,
+            ca_bundle=settings.ca_bundle,
+        ),
         supports_vision=settings.model_supports_vision if name == settings.model else None,
         api=settings.model_api if ours else "auto",
         effort=effort,

@@ -10,13 +10,13 @@ import os
 import resource
 import signal
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from patchwright.resolver.errors import WorkspaceError
 
-LOCAL_TIMEOUT = 120.0
 MAX_STDOUT = 64_000_000  # bytes of standard output that are kept in memory
 
 GIT_CONFIG = {
@@ -51,6 +51,20 @@ class GitFailed(WorkspaceError):
         super().__init__(f"git {command} {problem}: {self.reason or 'no output'}")
 
 
+@dataclass(frozen=True)
+class GitLimits:
+    """The limits of one git process."""
+
+    timeout: float = 120.0
+    """Seconds until git is killed."""
+    memory: int | None = None
+    """Maximum bytes of address space; None for no limit."""
+
+
+LOCAL_LIMITS = GitLimits()
+"""The limits of a command that does not use the network."""
+
+
 async def run_git(
     *arguments: str,
     git_dir: Path | None = None,
@@ -59,8 +73,7 @@ async def run_git(
     environment: Mapping[str, str] | None = None,
     protocols: str = "",
     stdout_file: IO[bytes] | None = None,
-    memory_limit: int | None = None,
-    timeout: float = LOCAL_TIMEOUT,
+    limits: GitLimits = LOCAL_LIMITS,
 ) -> bytes:
     """Runs git and returns its standard output, at most MAX_STDOUT bytes. If the output goes to
     `stdout_file`, the result is empty.
@@ -71,30 +84,13 @@ async def run_git(
 
     Raises GitFailed if git fails, times out or prints too much.
     """
-    git_dir_arguments = ("--git-dir", str(git_dir)) if git_dir else ()
-    start_task = asyncio.create_task(
-        asyncio.create_subprocess_exec(
-            "git",
-            *git_dir_arguments,
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=stdout_file or asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=_build_environment({**GIT_CONFIG, **(config or {})}, protocols) | dict(environment or {}),
-            cwd=git_dir or "/",
-            start_new_session=True,
-        )
-    )
-    try:
-        process = await asyncio.shield(start_task)
-    except asyncio.CancelledError:  # Without this, asyncio would wait for the child processes of git.
-        await _kill(await start_task)
-        raise
-    if memory_limit:
+    git_environment = _build_environment({**GIT_CONFIG, **(config or {})}, protocols)
+    process = await _start_git(arguments, git_dir, git_environment | dict(environment or {}), stdout_file)
+    if limits.memory:
         with contextlib.suppress(ProcessLookupError):  # Git may have exited already.
-            resource.prlimit(process.pid, resource.RLIMIT_AS, (memory_limit, memory_limit))
+            resource.prlimit(process.pid, resource.RLIMIT_AS, (limits.memory, limits.memory))
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(limits.timeout):
             _, stdout, stderr = await asyncio.gather(
                 _write_stdin(process, stdin),
                 _read_stream(process.stdout, MAX_STDOUT),
@@ -102,7 +98,7 @@ async def run_git(
             )
             exit_code = await process.wait()
     except TimeoutError:
-        raise GitFailed(arguments[0], None, f"the limit is {timeout:.0f} s") from None
+        raise GitFailed(arguments[0], None, f"the limit is {limits.timeout:.0f} s") from None
     finally:
         if process.returncode is None:
             await _kill(process)
@@ -113,6 +109,34 @@ async def run_git(
     if len(stdout) > MAX_STDOUT:
         raise GitFailed(arguments[0], exit_code, f"git printed more than {MAX_STDOUT} bytes")
     return stdout
+
+
+async def _start_git(
+    arguments: Sequence[str],
+    git_dir: Path | None,
+    environment: Mapping[str, str],
+    stdout_file: IO[bytes] | None,
+) -> asyncio.subprocess.Process:
+    """Starts git in a session of its own, so that `_kill` also reaches its child processes."""
+    git_dir_arguments = ("--git-dir", str(git_dir)) if git_dir else ()
+    start_task = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            "git",
+            *git_dir_arguments,
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=stdout_file or asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+            cwd=git_dir or "/",
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(start_task)
+    except asyncio.CancelledError:  # Without this, asyncio would wait for the child processes of git.
+        await _kill(await start_task)
+        raise
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:

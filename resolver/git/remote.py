@@ -5,7 +5,7 @@ from pathlib import Path
 
 from patchwright.resolver.domain import Credentials
 from patchwright.resolver.errors import Forbidden, NotFound, RemoteUnavailable, Unauthorized, WorkspaceError
-from patchwright.resolver.git.git_process import GitFailed, run_git
+from patchwright.resolver.git.git_process import GitFailed, GitLimits, run_git
 from patchwright.runtime.frozen_model import FrozenModel
 
 NETWORK_TIMEOUT = 900.0
@@ -106,7 +106,7 @@ async def run_remote_git(
             git_dir=git_dir,
             config=settings,
             protocols="https:http",
-            timeout=NETWORK_TIMEOUT,
+            limits=GitLimits(timeout=NETWORK_TIMEOUT),
         )
     except GitFailed as exc:
         raise _explain_failure(exc, url, credentials) from exc

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import WorkspaceError
-from patchwright.resolver.git.git_process import MAX_STDOUT, GitFailed, run_git
+from patchwright.resolver.git.git_process import MAX_STDOUT, GitFailed, GitLimits, run_git
 from patchwright.resolver.git.tree_transfer import send_tree, take_diff
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandbox
@@ -203,7 +203,7 @@ class Workspace:
                         git_dir=self.git_dir,
                         environment=index,
                         stdin=patch.diff,
-                        memory_limit=APPLY_MEMORY,
+                        limits=GitLimits(memory=APPLY_MEMORY),
                     )
                 except GitFailed as exc:
                     raise WorkspaceError(f"The change does not apply to {self.base[:12]}: {exc}") from exc

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from patchwright.resolver.errors import ChangeTooLarge, WorkspaceError
-from patchwright.resolver.git.git_process import GitFailed, run_git
+from patchwright.resolver.git.git_process import GitFailed, GitLimits, run_git
 from patchwright.runtime.actions import Execute, FingerprintTree, WriteBytes
 from patchwright.runtime.observations import ExecuteResult, TreeFingerprint, WriteResult
 from patchwright.runtime.sandbox import Sandbox
@@ -205,7 +205,7 @@ async def _write_pack(sandbox: Sandbox, git_dir: Path, base: str, tree: str, his
             git_dir=git_dir,
             stdin="\n".join(revisions).encode() + b"\n",
             stdout_file=pack,
-            timeout=PACK_TIMEOUT,
+            limits=GitLimits(timeout=PACK_TIMEOUT),
         )
         if (size := pack.tell()) > MAX_PACK:
             raise WorkspaceError(

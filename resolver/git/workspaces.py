@@ -14,7 +14,7 @@ from pathlib import Path
 
 from patchwright.resolver.domain import Credentials
 from patchwright.resolver.errors import BranchNotFound, RepositoryUnusable, WorkspaceError
-from patchwright.resolver.git.git_process import GitFailed, run_git
+from patchwright.resolver.git.git_process import GitFailed, GitLimits, run_git
 from patchwright.resolver.git.local_repository import copy_ignore_patterns, inspect_repository
 from patchwright.resolver.git.remote import NETWORK_TIMEOUT, parse_remote_refs, push, run_remote_git
 from patchwright.resolver.git.repository import (
@@ -190,7 +190,7 @@ async def _fetch(git_dir: Path, source: Path, ref: str, name: str = "base") -> N
         *(str(source), f"+{ref}:refs/heads/{name}"),
         git_dir=git_dir,
         protocols="file",
-        timeout=NETWORK_TIMEOUT,
+        limits=GitLimits(timeout=NETWORK_TIMEOUT),
     )
 
 

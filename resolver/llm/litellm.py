@@ -11,16 +11,13 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, NoReturn
-
-from pydantic import SecretStr
 
 from patchwright.resolver.errors import ContentFiltered, ModelError
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm import chat_completions, responses_api
 from patchwright.resolver.llm.http_capture import ResponseCapture, capture_response, request_uncompressed
-from patchwright.resolver.llm.model import ChatMessage, RawToolCall, Reply, ToolSpec
+from patchwright.resolver.llm.model import ChatMessage, ProviderConnection, RawToolCall, Reply, ToolSpec
 from patchwright.resolver.llm.pricing import estimate_usage, parse_usage
 from patchwright.resolver.llm.provider_errors import build_model_error
 from patchwright.resolver.llm.provider_text import drop_unencodable, replace_surrogates, to_one_line
@@ -141,10 +138,6 @@ class LitellmModel:
     """A model that is called through litellm. Its name is litellm's name, such as
     `anthropic/claude-sonnet-5`.
 
-    - `base_url` is the URL of the endpoint. If it is None, the provider's default is used.
-    - `api_key` is the provider's key. If it is None, litellm reads the provider's environment variable.
-    - `timeout` is the time limit in seconds, from the request to the last byte of the reply.
-    - `ca_bundle` is a file with CA certificates (PEM) that replace the system's certificates.
     - `supports_vision` says whether the model accepts images. If it is None, litellm's model table decides;
       models that are not in the table count as text-only.
     - `api` is the API to use. "auto" selects OpenAI's Responses API for models that are available only there
@@ -157,21 +150,15 @@ class LitellmModel:
     def __init__(
         self,
         name: str,
+        connection: ProviderConnection,
         *,
-        base_url: str | None = None,
-        api_key: SecretStr | None = None,
-        timeout: float = 240.0,
-        ca_bundle: Path | None = None,
         supports_vision: bool | None = None,
         api: Literal["auto", "chat", "responses"] = "auto",
         effort: str | None = None,
         price: Price | None = None,
     ) -> None:
         self.name = name
-        self._base_url = base_url
-        self._api_key = api_key
-        self._timeout = timeout
-        self._ca_bundle = ca_bundle
+        self._connection = connection
         self._supports_vision = supports_vision
         self._api = api
         self._effort = effort
@@ -193,16 +180,17 @@ class LitellmModel:
     async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
         litellm = _import_litellm()
         _disable_call_logging()
-        if self._ca_bundle is not None:
-            litellm.ssl_verify = str(self._ca_bundle)
+        if self._connection.ca_bundle is not None:
+            litellm.ssl_verify = str(self._connection.ca_bundle)
         started_at = time.monotonic()
         with ResponseCapture() as capture:
             try:
-                async with asyncio.timeout(self._timeout):  # litellm's own timeout restarts with every byte
+                # litellm's own timeout restarts with every byte.
+                async with asyncio.timeout(self._connection.timeout):
                     response = await self._send_request(litellm, messages, tools, capture)
             except TimeoutError as exc:
                 raise ModelError(
-                    f"The model {self.name} did not reply within {self._timeout:g} s "
+                    f"The model {self.name} did not reply within {self._connection.timeout:g} s "
                     f"({environment_variable('model_timeout')}).",
                     usage=self._estimate_failed_usage(messages, capture, started_at)
                     if capture.is_interrupted
@@ -236,8 +224,7 @@ class LitellmModel:
                     capture,
                     failed_usage,
                     model_name=self.name,
-                    api_key=self._api_key,
-                    base_url=self._base_url,
+                    connection=self._connection,
                 ) from exc
         return self._parse_reply(response, started_at)
 
@@ -248,12 +235,12 @@ class LitellmModel:
         tools: Sequence[ToolSpec],
         capture: ResponseCapture,
     ) -> Any:
-        provider = get_provider(self.name)
+        provider, connection = get_provider(self.name), self._connection
         request: dict[str, Any] = {
             "model": self.name,
-            "api_base": self._base_url,
-            "api_key": self._api_key.get_secret_value() if self._api_key else None,
-            "timeout": self._timeout,
+            "api_base": connection.base_url,
+            "api_key": connection.api_key.get_secret_value() if connection.api_key else None,
+            "timeout": connection.timeout,
             "max_retries": 0,
             "logger_fn": capture.handle_litellm_log,
         }
@@ -293,10 +280,11 @@ class LitellmModel:
         """
         from litellm.llms.custom_httpx.http_handler import get_async_httpx_client
 
+        ca_bundle = self._connection.ca_bundle
         hooks = {"request": [request_uncompressed], "response": [capture_response]}
         return get_async_httpx_client(
             llm_provider=litellm.LlmProviders(provider),
-            params={"ssl_verify": str(self._ca_bundle) if self._ca_bundle else None, "event_hooks": hooks},
+            params={"ssl_verify": str(ca_bundle) if ca_bundle else None, "event_hooks": hooks},
         )
 
     def _uses_responses_api(self, provider: str) -> bool:
@@ -304,7 +292,11 @@ class LitellmModel:
             return self._api == "responses"
         if "/responses/" in self.name or _get_model_info(self.name).get("mode") == "responses":
             return True
-        base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
+        base_url = (
+            self._connection.base_url
+            or os.environ.get("OPENAI_BASE_URL")
+            or os.environ.get("OPENAI_API_BASE")
+        )
         return provider == "openai" and not base_url and bool(_import_litellm().supports_reasoning(self.name))
 
     # --- parsing --------------------------------------------------------------------------------------------

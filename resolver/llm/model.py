@@ -1,9 +1,11 @@
 """Defines the interface of language models, and the messages that are sent to them and received from them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from patchwright.resolver.events import ReplyUsage
 from patchwright.runtime.frozen_model import FrozenModel
@@ -88,6 +90,20 @@ class Reply(FrozenModel):
     reasoning: tuple[dict[str, Any], ...] = ()
     truncated: bool = False
     """True if the model reached its output limit. In that case, the last tool call may be incomplete."""
+
+
+@dataclass(frozen=True)
+class ProviderConnection:
+    """How to reach the provider of a model."""
+
+    base_url: str | None = None
+    """URL of the endpoint; None for the provider's default."""
+    api_key: SecretStr | None = None
+    """The provider's key. If it is None, litellm reads the provider's environment variable."""
+    timeout: float = 240.0
+    """Time limit in seconds, from the request to the last byte of the reply."""
+    ca_bundle: Path | None = None
+    """File with CA certificates (PEM) that replace the system's certificates."""
 
 
 class Model(Protocol):

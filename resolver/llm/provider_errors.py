@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from patchwright.resolver.errors import (
 )
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.http_capture import ResponseCapture
+from patchwright.resolver.llm.model import ProviderConnection
 from patchwright.resolver.llm.pricing import parse_retry_after
 from patchwright.resolver.llm.provider_text import replace_surrogates, to_one_line
 from patchwright.resolver.settings.settings import environment_variable
@@ -36,6 +38,22 @@ OUT_OF_CREDIT_CODE = "insufficient_quota"
 """The error code of OpenAI and compatible providers for an account without credit."""
 
 
+@dataclass(frozen=True)
+class _FailedRequest:
+    """What is known about a failed request to a model."""
+
+    litellm_errors: Any
+    """The module `litellm.exceptions`."""
+    exc: Exception
+    capture: ResponseCapture
+    model_name: str
+    base_url: str | None
+    status: int
+    """HTTP status code, as the provider sent it or as litellm reports it; 0 if it is unknown."""
+    message: str
+    """The provider's error message."""
+
+
 def build_model_error(
     litellm: Any,
     exc: Exception,
@@ -43,65 +61,71 @@ def build_model_error(
     usage: ReplyUsage | None,
     *,
     model_name: str,
-    api_key: SecretStr | None,
-    base_url: str | None,
+    connection: ProviderConnection,
 ) -> ModelError:
     """Returns the ModelError that corresponds to an exception of litellm.
 
     `usage` is the usage that the provider bills for the failed request, or None if it is unknown.
     """
-    errors = litellm.exceptions
     status = capture.status or int(getattr(exc, "status_code", None) or 0)
-    message = _extract_error_message(exc, api_key)
+    message = _extract_error_message(exc, connection.api_key)
+    request = _FailedRequest(
+        litellm.exceptions, exc, capture, model_name, connection.base_url, status, message
+    )
+    if error := _find_conversation_error(request) or _find_setup_error(request):
+        return error
     retry_after = parse_retry_after(capture.headers or _get_response_headers(exc))
-    if isinstance(exc, errors.ContextWindowExceededError):
-        return ContextOverflow(f"The conversation exceeds the context window of {model_name}.")
-    if isinstance(exc, errors.ContentPolicyViolationError):
+    if status in BUSY_STATUSES:
+        return ModelBusy(f"The model {model_name} is busy ({status}): {message}", retry_after=retry_after)
+    is_timeout = isinstance(exc, litellm.exceptions.Timeout)
+    return ModelError(
+        # litellm reports status 500 if no server answered.
+        f"The model {model_name} failed ({capture.status or 'no answer'}): {capture.problem or message}",
+        retryable=status in RETRYABLE_STATUSES or status >= 500 or status in (0, 200) or is_timeout,
+        retry_after=retry_after,
+        usage=usage,
+    )
+
+
+def _find_conversation_error(request: _FailedRequest) -> ModelError | None:
+    """Returns the error if the provider rejects the conversation itself."""
+    name = request.model_name
+    if isinstance(request.exc, request.litellm_errors.ContextWindowExceededError):
+        return ContextOverflow(f"The conversation exceeds the context window of {name}.")
+    if isinstance(request.exc, request.litellm_errors.ContentPolicyViolationError):
         return ContentFiltered(
-            f"The provider's content filter rejected the request to {model_name}: {message}"
+            f"The provider's content filter rejected the request to {name}: {request.message}"
         )
+    return None
+
+
+def _find_setup_error(request: _FailedRequest) -> ModelError | None:
+    """Returns the error if the operator has to change a setting, the network or the account."""
+    name, status, capture, exc = request.model_name, request.status, request.capture, request.exc
     if "LLM Provider NOT provided" in str(exc):
-        return ModelAccessDenied(unknown_provider_message(model_name))
-    if not capture.status and (reason := _find_connection_error(exc)):
-        return ModelConnectionFailed(_connection_failed_message(model_name, base_url, reason))
-    if status in (401, 403) or isinstance(exc, errors.AuthenticationError):
+        return ModelAccessDenied(unknown_provider_message(name))
+    if not capture.status and (reason := _find_connection_problem(exc)):
+        return ModelConnectionFailed(_connection_failed_message(name, request.base_url, reason))
+    if status in (401, 403) or isinstance(exc, request.litellm_errors.AuthenticationError):
         # The provider's message is omitted, because some messages repeat part of the key.
         return ModelAccessDenied(
-            f"The provider of {model_name} rejects the API key ({status}): "
+            f"The provider of {name} rejects the API key ({status}): "
             f"check {environment_variable('model_api_key')}, or the provider's own variable."
         )
     if capture.is_html or _is_other_json(exc):
         # Before the first reply, the URL is wrong. Later, it may be a proxy that fails for a moment.
         content = "a web page instead of JSON" if capture.is_html else "JSON that is not a model's reply"
         return ModelConnectionFailed(
-            f"The endpoint of {model_name} answers with {content}: "
+            f"The endpoint of {name} answers with {content}: "
             f"check {environment_variable('model_base_url')} (the URL usually ends in /v1)."
         )
     if status == 404:
-        path = urlsplit(base_url or "").path.rstrip("/")
-        is_custom = base_url is not None and model_name.startswith("openai/")
-        hint = " (the URL usually ends in /v1)" if is_custom and not path.endswith("/v1") else ""
-        return ModelAccessDenied(
-            f"The provider has no model {model_name} (404): "
-            f"check {environment_variable('model')} and {environment_variable('model_base_url')}{hint}. "
-            f"The provider says: {message}"
-        )
-    if status == 402 or (status == 429 and _is_out_of_credit(exc, message)):
+        return ModelAccessDenied(_unknown_model_message(name, request.base_url, request.message))
+    if status == 402 or (status == 429 and _is_out_of_credit(exc, request.message)):
         return QuotaExceeded(
-            f"The account behind {environment_variable('model_api_key')} has no credit: {message}"
+            f"The account behind {environment_variable('model_api_key')} has no credit: {request.message}"
         )
-    if status in BUSY_STATUSES:
-        return ModelBusy(f"The model {model_name} is busy ({status}): {message}", retry_after=retry_after)
-    retryable = (
-        status in RETRYABLE_STATUSES or status >= 500 or status in (0, 200) or isinstance(exc, errors.Timeout)
-    )
-    return ModelError(
-        # litellm reports status 500 if no server answered.
-        f"The model {model_name} failed ({capture.status or 'no answer'}): {capture.problem or message}",
-        retryable=retryable,
-        retry_after=retry_after,
-        usage=usage,
-    )
+    return None
 
 
 def unknown_provider_message(
@@ -115,6 +139,17 @@ def unknown_provider_message(
     )
 
 
+def _unknown_model_message(model_name: str, base_url: str | None, message: str) -> str:
+    path = urlsplit(base_url or "").path.rstrip("/")
+    is_custom = base_url is not None and model_name.startswith("openai/")
+    hint = " (the URL usually ends in /v1)" if is_custom and not path.endswith("/v1") else ""
+    return (
+        f"The provider has no model {model_name} (404): "
+        f"check {environment_variable('model')} and {environment_variable('model_base_url')}{hint}. "
+        f"The provider says: {message}"
+    )
+
+
 def _connection_failed_message(model_name: str, base_url: str | None, reason: str) -> str:
     variable = environment_variable("model_base_url")
     if base_url is None:
@@ -124,7 +159,7 @@ def _connection_failed_message(model_name: str, base_url: str | None, reason: st
     return f"Cannot connect to {address} for {model_name} ({reason}): check {variable}."
 
 
-def _find_connection_error(exc: BaseException | None) -> str | None:
+def _find_connection_problem(exc: BaseException | None) -> str | None:
     """Returns the reason if the exception was caused by a connection that could not be opened."""
     is_connect_error, reason = False, ""
     while exc is not None:

@@ -2,14 +2,12 @@
 
 import asyncio
 import time
-from pathlib import Path
-
-from pydantic import SecretStr
+from dataclasses import replace
 
 from patchwright.resolver.errors import ModelError
 from patchwright.resolver.llm.http_capture import ResponseCapture
 from patchwright.resolver.llm.litellm import LitellmModel, _import_litellm, get_provider
-from patchwright.resolver.llm.model import Reply
+from patchwright.resolver.llm.model import ProviderConnection, Reply
 from patchwright.resolver.llm.provider_errors import build_model_error
 
 
@@ -17,66 +15,46 @@ class LitellmTranscriber:
     """Transcribes recordings. The models have litellm's names, such as `whisper-1` or
     `groq/whisper-large-v3`.
 
-    `base_url` and `api_key` belong to the provider of `main_model` and are used for all models of that
-    provider. For models of other providers, litellm reads the environment variables of those providers.
+    The URL and the key of `connection` belong to the provider of `main_model` and are used for all models of
+    that provider. For models of other providers, litellm reads the environment variables of those providers.
     """
 
-    def __init__(
-        self,
-        main_model: str,
-        *,
-        base_url: str | None = None,
-        api_key: SecretStr | None = None,
-        timeout: float = 240.0,
-        ca_bundle: Path | None = None,
-    ) -> None:
+    def __init__(self, main_model: str, connection: ProviderConnection) -> None:
         self._main_model = main_model
-        self._base_url = base_url
-        self._api_key = api_key
-        self._timeout = timeout
-        self._ca_bundle = ca_bundle
+        self._connection = connection
 
     async def transcribe(self, recording: bytes, filename: str, model: str) -> Reply:
-        model_name = model if "/" in model or not self._base_url else f"openai/{model}"
-        is_same_provider = get_provider(model_name) == get_provider(self._main_model)
-        transcriber = _TranscriptionModel(
-            model_name,
-            base_url=self._base_url if is_same_provider else None,
-            api_key=self._api_key if is_same_provider else None,
-            timeout=self._timeout,
-            ca_bundle=self._ca_bundle,
-        )
-        return await transcriber.transcribe(recording, filename)
+        connection = self._connection
+        model_name = model if "/" in model or not connection.base_url else f"openai/{model}"
+        if get_provider(model_name) != get_provider(self._main_model):
+            connection = replace(connection, base_url=None, api_key=None)
+        return await _TranscriptionModel(model_name, connection).transcribe(recording, filename)
 
 
 class _TranscriptionModel(LitellmModel):
     async def transcribe(self, recording: bytes, filename: str) -> Reply:
-        litellm = _import_litellm()
-        if self._ca_bundle is not None:
-            litellm.ssl_verify = str(self._ca_bundle)
+        litellm, connection = _import_litellm(), self._connection
+        if connection.ca_bundle is not None:
+            litellm.ssl_verify = str(connection.ca_bundle)
         started_at = time.monotonic()
         with ResponseCapture() as capture:
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(connection.timeout):
                     response = await litellm.atranscription(
                         model=self.name,
                         file=(filename, recording),
-                        api_base=self._base_url,
-                        api_key=self._api_key.get_secret_value() if self._api_key else None,
-                        timeout=self._timeout,
+                        api_base=connection.base_url,
+                        api_key=connection.api_key.get_secret_value() if connection.api_key else None,
+                        timeout=connection.timeout,
                         max_retries=0,
                     )
             except TimeoutError as exc:
-                raise ModelError(f"The model {self.name} did not reply within {self._timeout:g} s.") from exc
+                raise ModelError(
+                    f"The model {self.name} did not reply within {connection.timeout:g} s."
+                ) from exc
             except tuple(litellm.exceptions.LITELLM_EXCEPTION_TYPES) as exc:
                 raise build_model_error(
-                    litellm,
-                    exc,
-                    capture,
-                    None,
-                    model_name=self.name,
-                    api_key=self._api_key,
-                    base_url=self._base_url,
+                    litellm, exc, capture, None, model_name=self.name, connection=connection
                 ) from exc
         cost = (getattr(response, "_hidden_params", None) or {}).get("response_cost")
         text = response.text if isinstance(response.text, str) else ""

@@ -227,9 +227,7 @@ class _AttemptSteps:
             system = plan_texts.render_explain_system(*place, MAX_REPORT, is_pull_request=is_pull_request)
         else:
             system = prompt_texts.render_system_prompt(
-                *place,
-                sandboxes.features,
-                setup.secret_names,
+                prompt_texts.SandboxDescription(*place, sandboxes.features, setup.secret_names),
                 tools=[spec.name for spec in setup.agent.tools.specs],
                 max_steps=settings.max_steps,
                 max_repairs=settings.max_repairs,

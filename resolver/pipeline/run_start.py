@@ -12,7 +12,12 @@ from patchwright.resolver.preparation.attachments import ThreadAttachments, atta
 from patchwright.resolver.preparation.instructions import PromptInstructions
 from patchwright.resolver.preparation.repo_setup import install_dependencies
 from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.initial_prompt import build_initial_prompt
+from patchwright.resolver.prompts.initial_prompt import (
+    PreparedSandbox,
+    RepositoryFacts,
+    RequestToAgent,
+    build_initial_prompt,
+)
 from patchwright.resolver.pull_request.pr_context import PullRequestContext
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.run.dependencies import RunDependencies
@@ -149,22 +154,28 @@ async def compose_initial_message(
     return prompt_texts.render_initial_prompt(
         build_initial_prompt(
             log.trajectory.run_started.thread,
-            request.text if task == "work" else request.remainder,
-            task=task,
-            requester=plan_texts.describe_requester(job),
-            root=facts.sandbox.root,
-            has_python_session="kernel" in facts.features,
-            base_sha=workspace.base,
-            files=await workspace.list_files(),
-            sandbox_facts=await _detect_toolchain(facts.sandbox),
-            suite=facts.suite,
-            baseline=baseline.result() if done else None,
-            environment=log.trajectory.environment_prepared,
-            instructions=facts.instructions,
-            uploaded_attachments=facts.attachments,
-            attachments_dir=attachments_directory(facts.sandbox),
-            pull=pull,
-            mention=str(configured.settings.get("mention", "")) if configured else "",
+            RequestToAgent(
+                request.text if task == "work" else request.remainder,
+                task,
+                plan_texts.describe_requester(job),
+                mention=str(configured.settings.get("mention", "")) if configured else "",
+            ),
+            RepositoryFacts(
+                workspace.base,
+                await workspace.list_files(),
+                facts.suite,
+                baseline=baseline.result() if done else None,
+                instructions=facts.instructions,
+            ),
+            PreparedSandbox(
+                facts.sandbox.root,
+                has_python_session="kernel" in facts.features,
+                sandbox_facts=await _detect_toolchain(facts.sandbox),
+                environment=log.trajectory.environment_prepared,
+                uploaded_attachments=facts.attachments,
+                attachments_dir=attachments_directory(facts.sandbox),
+            ),
+            pull,
         )
     )
 

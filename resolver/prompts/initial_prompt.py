@@ -4,6 +4,7 @@ repository.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from patchwright.resolver.command_parser import parse_request
 from patchwright.resolver.domain import Comment, TestRun, Thread
@@ -14,7 +15,6 @@ from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.run_task import Task
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.text.untrusted import QuotedText, quote
-from patchwright.runtime.frozen_model import FrozenModel
 
 BODY_LIMIT = 24_000  # Maximum characters of the issue's text; the rest is cut, with a note.
 COMMENT_LIMIT = 4_000  # Maximum characters of one comment.
@@ -99,13 +99,57 @@ def _escape_path(path: str) -> str:
     return path.encode("unicode_escape").decode("ascii") if not path.isprintable() else path
 
 
-class InitialPrompt(FrozenModel):
+@dataclass(frozen=True)
+class RequestToAgent:
+    """What a person asked the agent to do."""
+
+    text: str = ""
+    """Text that the person added to the command."""
+    task: Task = "work"
+    requester: str = "The person who started you"
+    mention: str = ""
+    """The name at the start of comments that are commands, such as `@agent`."""
+
+
+@dataclass(frozen=True)
+class RepositoryFacts:
+    """What is known about the repository before the agent starts."""
+
+    base_sha: str
+    files: Sequence[str]
+    suite: Suite | None = None
+    baseline: TestRun | None = None
+    """Test results at base; None while the tests still run."""
+    instructions: PromptInstructions = field(default_factory=PromptInstructions)
+    """Instructions that the repository's maintainers wrote for agents."""
+
+
+@dataclass(frozen=True)
+class PreparedSandbox:
+    """The sandbox in which the agent starts."""
+
+    root: str
+    has_python_session: bool = False
+    sandbox_facts: str = ""
+    """Interpreters and versions that were found in the sandbox, one per line."""
+    environment: EnvironmentPrepared | None = None
+    """Result of the environment setup; None if no setup was needed."""
+    uploaded_attachments: ThreadAttachments = field(default_factory=ThreadAttachments)
+    """Files that are attached to the thread."""
+    attachments_dir: str = ""
+    """Directory in the sandbox with the attachments."""
+
+
+@dataclass(frozen=True)
+class InitialPrompt:
     """The values for the template of the first message."""
 
-    task: Task
-    requester: str
-    """Name of the person who requested the work."""
     thread: Thread
+    request: RequestToAgent
+    repository: RepositoryFacts
+    sandbox: PreparedSandbox
+    pull: PullRequestContext | None
+    """Context of the pull request; None for an issue."""
     title: QuotedText
     body: QuotedText
     hides_summary: bool
@@ -117,80 +161,40 @@ class InitialPrompt(FrozenModel):
     """Number of older comments that were left out."""
     command: QuotedText | None
     """Text that the requester added to the command."""
-    pull: PullRequestContext | None
-    """Context of the pull request; None for an issue."""
-    root: str
-    has_python_session: bool
-    base_sha: str
     file_count: int
     tree: str
-    sandbox_facts: str
-    """Interpreters and versions that were found in the sandbox, one per line."""
-    environment: EnvironmentPrepared | None
-    """Result of the environment setup; None if no setup was needed."""
-    suite: Suite | None
-    baseline: TestRun | None
-    """Test results at base; None while the tests still run."""
     failed_tests: tuple[str, ...]
-    uploaded_attachments: ThreadAttachments
-    """Files that are attached to the thread."""
-    attachments_dir: str
-    """Directory in the sandbox with the attachments."""
-    instructions: PromptInstructions
-    """Instructions that the repository's maintainers wrote for agents."""
 
 
 def build_initial_prompt(
     thread: Thread,
-    command: str,
-    *,
-    task: Task = "work",
-    requester: str = "The person who started you",
-    root: str,
-    has_python_session: bool = False,
-    base_sha: str,
-    files: Sequence[str],
-    sandbox_facts: str,
-    suite: Suite | None,
-    baseline: TestRun | None,
-    environment: EnvironmentPrepared | None = None,
-    instructions: PromptInstructions | None = None,
-    uploaded_attachments: ThreadAttachments | None = None,
-    attachments_dir: str = "",
+    request: RequestToAgent,
+    repository: RepositoryFacts,
+    sandbox: PreparedSandbox,
     pull: PullRequestContext | None = None,
-    mention: str = "",
 ) -> InitialPrompt:
     """Collects the values for the agent's first message.
 
-    Leaves out the comment that started the run, because `command` repeats it, and bare commands such as
-    `@agent stop`. `mention` starts such comments.
+    Leaves out the comment that started the run, because the request repeats it, and bare commands such as
+    `@agent stop`.
     """
-    comments = [one for one in thread.comments if not _is_only_command(one, mention, command)]
+    comments = [one for one in thread.comments if not _is_only_command(one, request.mention, request.text)]
     body = pull.strip_own_summary(thread.body) if pull else thread.body
     return InitialPrompt(
-        task=task,
-        requester=requester,
         thread=thread,
+        request=request,
+        repository=repository,
+        sandbox=sandbox,
+        pull=pull,
         title=quote(thread.title, 300),
         body=quote(body, BODY_LIMIT),
         hides_summary=body != thread.body,
         comments=tuple((comment, quote(comment.body, COMMENT_LIMIT)) for comment in comments[-MAX_COMMENTS:]),
         omitted_comments=max(0, len(comments) - MAX_COMMENTS),
-        command=quote(command, COMMENT_LIMIT) if command.strip() else None,
-        pull=pull,
-        root=root,
-        has_python_session=has_python_session,
-        base_sha=base_sha,
-        file_count=len(files),
-        tree=render_tree(files),
-        sandbox_facts=sandbox_facts,
-        environment=environment,
-        suite=suite,
-        baseline=baseline,
-        failed_tests=baseline.failed_tests if baseline else (),
-        instructions=instructions or PromptInstructions(),
-        uploaded_attachments=uploaded_attachments or ThreadAttachments(),
-        attachments_dir=attachments_dir,
+        command=quote(request.text, COMMENT_LIMIT) if request.text.strip() else None,
+        file_count=len(repository.files),
+        tree=render_tree(repository.files),
+        failed_tests=repository.baseline.failed_tests if repository.baseline else (),
     )
 
 

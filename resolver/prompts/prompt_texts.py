@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from patchwright.resolver.activity.summary import StepSummary
@@ -25,16 +26,28 @@ if TYPE_CHECKING:  # These modules import this one at runtime.
 
 def render_initial_prompt(prompt: InitialPrompt) -> str:
     """Renders the first message to the agent."""
-    return render("prompts/initial_prompt.md.j2", **dict(prompt))
+    # The templates use the values in these groups directly, such as `root` for `sandbox.root`.
+    groups = vars(prompt.request) | vars(prompt.repository) | vars(prompt.sandbox)
+    return render("prompts/initial_prompt.md.j2", **groups, **vars(prompt))
+
+
+@dataclass(frozen=True)
+class SandboxDescription:
+    """What a system prompt says about the sandbox."""
+
+    root: str
+    """Absolute path of the repository's work tree."""
+    scratch: str
+    """Absolute path of a directory for the agent's own files."""
+    kind: Literal["docker", "local"]
+    network: NetworkMode = "none"
+    features: Sequence[SandboxFeature] = ()
+    secret_names: Sequence[str] = ()
+    """The secrets that commands may use."""
 
 
 def render_system_prompt(
-    root: str,
-    scratch: str,
-    kind: Literal["docker", "local"],
-    network: NetworkMode = "none",
-    features: Sequence[SandboxFeature] = (),
-    secret_names: Sequence[str] = (),
+    sandbox: SandboxDescription,
     *,
     tools: Collection[str] = (),
     max_steps: int | None = None,
@@ -42,24 +55,19 @@ def render_system_prompt(
     is_pull_request: bool = False,
     has_vision: bool = True,
 ) -> str:
-    """Renders the system prompt. `root` and `scratch` are absolute paths in the sandbox.
+    """Renders the system prompt.
 
-    `secret_names` are the secrets that commands may use, and `tools` are the names of the agent's tools. The
-    agent gets at most `max_steps` replies; None means that the prompt does not mention this limit. A failed
-    patch is returned to the agent at most `max_repairs` times. If `is_pull_request` is True, the task comes
-    from the reviewers of a pull request. Otherwise, the task is an issue. If `has_vision` is False, no model
-    describes images, and the prompt does not mention the functions that need one.
+    `tools` are the names of the agent's tools. The agent gets at most `max_steps` replies; None means that
+    the prompt does not mention this limit. A failed patch is returned to the agent at most `max_repairs`
+    times. If `is_pull_request` is True, the task comes from the reviewers of a pull request. Otherwise, the
+    task is an issue. If `has_vision` is False, no model describes images, and the prompt does not mention the
+    functions that need one.
     """
-    docs = load_skill_docs() if "kernel" in features else ()
+    docs = load_skill_docs() if "kernel" in sandbox.features else ()
     skills = [doc for doc in docs if has_vision or not doc.needs_vision]
     return render(
         "prompts/system.md.j2",
-        root=root,
-        scratch=scratch,
-        kind=kind,
-        network=network,
-        features=features,
-        secret_names=secret_names,
+        **vars(sandbox),
         tools=tools,
         max_steps=max_steps,
         max_repairs=max_repairs,

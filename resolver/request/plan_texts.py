@@ -32,7 +32,7 @@ def render_explain_system(
     """Renders the system prompt of a run that answers a question.
 
     `max_length` is the maximum number of characters in the answer. The other arguments are those of
-    `render_system_prompt`.
+    `SandboxDescription`.
     """
     return render(
         "prompts/explain_system.md.j2",

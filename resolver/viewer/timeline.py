@@ -7,27 +7,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from patchwright.resolver.agent.messages import get_images
-from patchwright.resolver.descriptions import LOST_WITH_SANDBOX, NEW_SANDBOX, clip_line
+from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import (
-    AgentStopped,
-    AuxiliaryModelCall,
-    Condensation,
     Entry,
     Event,
-    JobCompleted,
-    Message,
     ModelReply,
-    RunResumed,
-    SystemPrompt,
     ToolCall,
     ToolResult,
     Trajectory,
-    VerificationCompleted,
 )
-from patchwright.resolver.rendering import filters
-from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess, RunConfigured, SubagentSpawned
-from patchwright.resolver.viewer.blocks import Block, ImageCollection, build_code_block, build_text_block
+from patchwright.resolver.run_events import SubagentSpawned
+from patchwright.resolver.viewer.blocks import Block, ImageCollection, build_text_block
 from patchwright.resolver.viewer.call_blocks import (
     ItemKind,
     build_call_blocks,
@@ -39,14 +30,10 @@ from patchwright.resolver.viewer.call_blocks import (
     render_caption,
     summarize_result,
 )
+from patchwright.resolver.viewer.event_content import build_event_content
 from patchwright.resolver.viewer.labels import (
-    MESSAGE_TITLES,
-    MODEL_CALL_TITLES,
-    format_settings,
-    format_setup_title,
     format_usage,
 )
-from patchwright.runtime.egress_policy import DENIAL_MESSAGES
 from patchwright.runtime.observations import ActionFailure
 
 MAX_DEPTH = 3  # levels of nested subagents
@@ -264,132 +251,16 @@ class _TimelineBuilder:
 
     def _build_event_item(self, entry: Entry, id: str, seconds: float) -> TimelineItem | None:
         """Returns the item of an entry that is not a step of the agent, or None if the entry is not shown."""
-        limit = self._max_text_length
-        match entry.event:
-            case SystemPrompt(text=text, tools=tools):
-                block = build_text_block("system prompt", text, limit, is_folded=True)
-                return TimelineItem(
-                    id, "program", seconds, f"The agent started with {len(tools)} tools", blocks=(block,)
-                )
-            case RunConfigured(version=version) as event:
-                block = build_code_block("settings", "\n".join(format_settings(event)), limit, is_folded=True)
-                return TimelineItem(
-                    id,
-                    "program",
-                    seconds,
-                    "Settings of the run",
-                    f"Patchwright {version}",
-                    blocks=(block,),
-                )
-            case EnvironmentPrepared() as event:
-                duration = "" if event.was_cached or event.problem else filters.format_duration(event.seconds)
-                failed = event.problem is not None or bool(event.base_image and event.base_image.problem)
-                return TimelineItem(id, "program", seconds, format_setup_title(event),
-                            is_failure=failed, details=duration,
-                            blocks=self._build_setup_blocks(event))  # fmt: skip
-            case Message(text=text, new_sandbox=True):
-                block = build_text_block("", text, limit, is_folded=True)
-                return TimelineItem(id, "program", seconds, NEW_SANDBOX, LOST_WITH_SANDBOX, blocks=(block,))
-            case Message(text=text, source="resume", trigger_id=str()):
-                return TimelineItem(
-                    id,
-                    "program",
-                    seconds,
-                    "Someone resumed the run",
-                    blocks=(build_text_block("", text, limit),),
-                )
-            case Message(text=text, source=source, images=images):
-                image_blocks = tuple(self._images.add(visit, "Image from the issue", id) for visit in images)
-                block = build_text_block(
-                    "text" if source == "initial_prompt" else "",
-                    text,
-                    limit,
-                    is_folded=source == "initial_prompt",
-                )
-                return TimelineItem(
-                    id, "program", seconds, MESSAGE_TITLES[source], blocks=(block, *image_blocks)
-                )
-            case AuxiliaryModelCall(purpose=purpose, usage=usage):
-                return TimelineItem(
-                    id,
-                    "program",
-                    seconds,
-                    MODEL_CALL_TITLES[purpose],
-                    is_failure=purpose == "failed",
-                    details=format_usage(usage),
-                )
-            case Condensation(tokens_before=before, tokens_after=after, summary=text, cause=cause):
-                blocks = (build_text_block("summary", text, limit, is_folded=True),) if text else ()
-                title_start = "Context limit reached: t" if cause == "overflow" else "T"
-                size = f"{before:,} → {after:,} tokens"
-                return TimelineItem(
-                    id,
-                    "program",
-                    seconds,
-                    f"{title_start}he conversation was condensed",
-                    details=size,
-                    blocks=blocks,
-                )
-            case NetworkAccess(visits=visits, origin=network_origin):
-                denied = [
-                    f"denied {visit.host}: {DENIAL_MESSAGES[visit.denied]}"
-                    for visit in visits
-                    if visit.denied
-                ]
-                hosts = dict.fromkeys(visit.host for visit in visits if not visit.denied)
-                host_list = ", ".join((*hosts, *([f"{len(denied)} denied"] if denied else ())))
-                blocks = (build_text_block("", "\n".join(denied), limit),) if denied else ()
-                return TimelineItem(
-                    id,
-                    "program",
-                    seconds,
-                    "The sandbox used the network"
-                    if network_origin == "sandbox"
-                    else "MCP servers were called",
-                    clip_line(host_list),
-                    bool(denied),
-                    blocks=blocks,
-                )
-            case AgentStopped(reason=reason, detail=detail):
-                failed = reason not in ("finished", "input_required")
-                return TimelineItem(id, "end", seconds, f"The agent stopped: {reason}", is_failure=failed,
-                            blocks=(build_text_block("", detail, limit),))  # fmt: skip
-            case VerificationCompleted(verdict=verdict):
-                label = "Verdict on the affected tests" if verdict.partial else "Verdict"
-                return TimelineItem(id, "end", seconds, f"{label}: {verdict.kind}",
-                            is_failure=verdict.kind == "regressed",
-                            blocks=(build_text_block("", verdict.reason, limit),))  # fmt: skip
-            case RunResumed(run=run):
-                return TimelineItem(id, "end", seconds, f"The work continued in the run {run}")
-            case JobCompleted(outcome=outcome):
-                return TimelineItem(
-                    id,
-                    "end",
-                    seconds,
-                    f"The job completed: {outcome.kind}",
-                    is_failure=outcome.kind == "rejected",
-                )
-            case _:  # the page header shows the start events; edits show a checkpoint's changes
-                return None
-
-    def _build_setup_blocks(self, event: EnvironmentPrepared) -> tuple[Block, ...]:
-        commands = (
-            (build_code_block("commands", "\n".join(event.commands), self._max_text_length),)
-            if event.commands
-            else ()
+        content = build_event_content(entry.event, id, self._images, self._max_text_length)
+        if content is None:
+            return None
+        return TimelineItem(
+            id,
+            content.kind,
+            seconds,
+            content.title,
+            content.result,
+            content.is_failure,
+            details=content.details,
+            blocks=content.blocks,
         )
-        messages = filter(None, (*event.warnings, event.problem))
-        problem = tuple(build_text_block("", problem, self._max_text_length) for problem in messages)
-        base_image = event.base_image
-        image = (
-            (
-                build_text_block(
-                    f"image for {base_image.language}",
-                    base_image.problem or base_image.image,
-                    self._max_text_length,
-                ),
-            )
-            if base_image
-            else ()
-        )
-        return (*image, *commands, *problem)

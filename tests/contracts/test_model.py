@@ -31,6 +31,7 @@ from patchwright.resolver.llm.model import (
     AssistantMessage,
     ChatMessage,
     Model,
+    ProviderConnection,
     RawToolCall,
     Reply,
     SystemMessage,
@@ -131,7 +132,7 @@ async def open_model(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         endpoints.append(await endpoint.__aenter__())
         base = endpoint.base_url.removesuffix("/v1") if kind == "anthropic" else endpoint.base_url
         name = DIALECTS.get(kind, "openai/recorded")
-        model = LitellmModel(name, base_url=base, api_key=SecretStr(KEY), timeout=20)
+        model = LitellmModel(name, ProviderConnection(base_url=base, api_key=SecretStr(KEY), timeout=20))
         return WRAPPERS[kind](model) if kind in WRAPPERS else model
 
     async def by_script(script: Script) -> Model:

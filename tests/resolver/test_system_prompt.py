@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.prompts.prompt_texts import SandboxDescription
 from patchwright.resolver.skills.skills import RepoSkills
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.read_skill_tool import build_skill_tools
@@ -23,14 +24,13 @@ ALL_TOOLS = (
 
 def render(name: str) -> str:
     if name == "local":
-        return prompt_texts.render_system_prompt("/home/someone/calc", "/tmp/scratch", "local")
+        return prompt_texts.render_system_prompt(
+            SandboxDescription("/home/someone/calc", "/tmp/scratch", "local")
+        )
     return prompt_texts.render_system_prompt(
-        "/workspace",
-        "/tmp/scratch",
-        "docker",
-        "allowlist",
-        ALL_FEATURES,
-        ("TEST_TOKEN",),
+        SandboxDescription(
+            "/workspace", "/tmp/scratch", "docker", "allowlist", ALL_FEATURES, ("TEST_TOKEN",)
+        ),
         tools=[tool.spec.name for tool in ALL_TOOLS],
         max_steps=100,
         max_repairs=2,

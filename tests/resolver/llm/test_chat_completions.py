@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.llm.litellm import LitellmModel
-from patchwright.resolver.llm.model import UserMessage
+from patchwright.resolver.llm.model import ProviderConnection, UserMessage
 from patchwright.runtime.observations import ImageData
 
 PIXEL = ImageData(
@@ -23,7 +23,11 @@ async def send_images(name: str, sees: bool | None) -> object:
     """Returns the content of the message that the endpoint received."""
     async with RecordedModel([RecordedTurn("Hello.")]) as endpoint:
         key = SecretStr("key")
-        model = LitellmModel(name, base_url=endpoint.base_url, api_key=key, timeout=20, supports_vision=sees)
+        model = LitellmModel(
+            name,
+            ProviderConnection(base_url=endpoint.base_url, api_key=key, timeout=20),
+            supports_vision=sees,
+        )
         await model.reply([SHOWN], [])
         return endpoint.requests[0]["messages"][0]["content"]
 

@@ -27,6 +27,7 @@ from patchwright.resolver.llm.litellm import LitellmModel
 from patchwright.resolver.llm.model import (
     AssistantMessage,
     ChatMessage,
+    ProviderConnection,
     Reply,
     SystemMessage,
     ToolMessage,
@@ -148,9 +149,10 @@ async def test_over_http_the_fallback_provider_gets_no_foreign_reasoning() -> No
     ):
         key = SecretStr("key")
         claude = LitellmModel(
-            "anthropic/claude-sonnet-4-5", base_url=one.base_url.removesuffix("/v1"), api_key=key
+            "anthropic/claude-sonnet-4-5",
+            ProviderConnection(base_url=one.base_url.removesuffix("/v1"), api_key=key),
         )
-        other = LitellmModel("openai/other", base_url=two.base_url, api_key=key)
+        other = LitellmModel("openai/other", ProviderConnection(base_url=two.base_url, api_key=key))
         fallback = FallbackModel([RetryingModel(claude, max_seconds=0.01), RetryingModel(other)])
         reply = await fallback.reply(BRIEF, TOOLS)
         assert reply.reasoning == (signed,)
@@ -166,7 +168,9 @@ async def test_over_http_the_fallback_provider_gets_no_foreign_reasoning() -> No
 
 async def test_over_http_overflow_and_rate_limit_are_distinguished() -> None:
     async with RecordedModel([RecordedTurn("Hello.")]) as endpoint:
-        client = LitellmModel("openai/recorded", base_url=endpoint.base_url, api_key=SecretStr("key"))
+        client = LitellmModel(
+            "openai/recorded", ProviderConnection(base_url=endpoint.base_url, api_key=SecretStr("key"))
+        )
         endpoint.add_faults(rate_limited(7), context_overflow())
         with pytest.raises(ModelBusy) as busy:
             await client.reply(BRIEF, ())

@@ -23,7 +23,7 @@ from patchwright.resolver.errors import ModelError
 from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall
 from patchwright.resolver.llm import http_capture
 from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
-from patchwright.resolver.llm.model import ChatMessage, SystemMessage, UserMessage
+from patchwright.resolver.llm.model import ChatMessage, ProviderConnection, SystemMessage, UserMessage
 from patchwright.resolver.llm.retry import RetryingModel
 from patchwright.resolver.run_log import FileLogStore
 from tests.resolver.agent_runs import FakeSandbox, make_agent, record_prompts
@@ -38,7 +38,7 @@ async def litellm_imported() -> None:
 
 def model(endpoint: RecordedModel, name: str = "openai/gpt-4o", timeout: float = 20) -> LitellmModel:
     base = endpoint.base_url.removesuffix("/v1") if name.startswith("anthropic/") else endpoint.base_url
-    return LitellmModel(name, base_url=base, api_key=SecretStr("key"), timeout=timeout)
+    return LitellmModel(name, ProviderConnection(base_url=base, api_key=SecretStr("key"), timeout=timeout))
 
 
 def build_response(text: str) -> str:

@@ -17,6 +17,7 @@ from patchwright.resolver.errors import ModelAccessDenied, ModelError, ModelUnre
 from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
 from patchwright.resolver.llm.model import (
     AssistantMessage,
+    ProviderConnection,
     RawToolCall,
     Reply,
     SystemMessage,
@@ -39,7 +40,9 @@ async def endpoint() -> AsyncIterator[RecordedModel]:
 def model(
     endpoint: RecordedModel, name: str = "openai/recorded", *, key: str = KEY, timeout: float = 20
 ) -> LitellmModel:
-    return LitellmModel(name, base_url=endpoint.base_url, api_key=SecretStr(key), timeout=timeout)
+    return LitellmModel(
+        name, ProviderConnection(base_url=endpoint.base_url, api_key=SecretStr(key), timeout=timeout)
+    )
 
 
 async def ask(model: LitellmModel) -> Reply:
@@ -175,7 +178,8 @@ async def test_an_account_without_credit_is_access_denied(endpoint: RecordedMode
 
 async def test_a_base_url_without_its_path_is_explained(endpoint: RecordedModel) -> None:
     wrong = LitellmModel(
-        "openai/recorded", base_url=endpoint.base_url.removesuffix("/v1"), api_key=SecretStr(KEY)
+        "openai/recorded",
+        ProviderConnection(base_url=endpoint.base_url.removesuffix("/v1"), api_key=SecretStr(KEY)),
     )
     for each, is_explained in ((wrong, True), (model(endpoint), False)):
         endpoint.add_faults(ModelFault(status=404, body='{"detail": "Not Found"}'))
@@ -253,13 +257,14 @@ import asyncio, sys
 from pydantic import SecretStr
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
-from patchwright.resolver.llm.model import UserMessage
+from patchwright.resolver.llm.model import ProviderConnection, UserMessage
 assert "litellm" not in sys.modules
 async def main():
     await preload_litellm()
     assert "litellm" in sys.modules
     async with RecordedModel([RecordedTurn("Hello.")]) as endpoint:
-        model = LitellmModel("openai/recorded", base_url=endpoint.base_url, api_key=SecretStr("key"))
+        connection = ProviderConnection(base_url=endpoint.base_url, api_key=SecretStr("key"))
+        model = LitellmModel("openai/recorded", connection)
         print((await model.reply([UserMessage(text="Hi")], [])).text)
 asyncio.run(main())
 """

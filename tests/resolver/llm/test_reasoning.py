@@ -13,6 +13,7 @@ from patchwright.resolver.llm.litellm import LitellmModel
 from patchwright.resolver.llm.model import (
     AssistantMessage,
     ChatMessage,
+    ProviderConnection,
     RawToolCall,
     Reply,
     SystemMessage,
@@ -44,7 +45,9 @@ DETAILS = [{"type": "reasoning.encrypted", "data": "gAAA", "id": "r", "format": 
 def model(endpoint: RecordedModel, name: str, **settings: Any) -> LitellmModel:
     # litellm itself appends /v1/messages to Anthropic's base URL.
     base = endpoint.base_url.removesuffix("/v1") if name.startswith("anthropic/") else endpoint.base_url
-    return LitellmModel(name, base_url=base, api_key=SecretStr("key"), timeout=20, **settings)
+    return LitellmModel(
+        name, ProviderConnection(base_url=base, api_key=SecretStr("key"), timeout=20), **settings
+    )
 
 
 async def two_turns(

@@ -15,7 +15,14 @@ from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ModelReply
 from patchwright.resolver.llm.litellm import LitellmModel
-from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, Model, SystemMessage, UserMessage
+from patchwright.resolver.llm.model import (
+    AssistantMessage,
+    ChatMessage,
+    Model,
+    ProviderConnection,
+    SystemMessage,
+    UserMessage,
+)
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.tool import ToolRegistry
@@ -40,7 +47,7 @@ def build_refresh_model(path: Path) -> Model | None:
         return replay_recorded_replies(path)
     key = os.environ.get("PATCHWRIGHT_MODEL_API_KEY")
     base_url = os.environ.get("PATCHWRIGHT_MODEL_BASE_URL")
-    return LitellmModel(name, base_url=base_url, api_key=SecretStr(key) if key else None)
+    return LitellmModel(name, ProviderConnection(base_url=base_url, api_key=SecretStr(key) if key else None))
 
 
 async def test_the_agent_works_with_a_recorded_model(tmp_path: Path) -> None:

@@ -5,7 +5,14 @@ import pytest
 from patchwright.resolver.domain import Comment, Issue, User
 from patchwright.resolver.preparation import setup_texts
 from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.initial_prompt import BODY_LIMIT, build_initial_prompt, render_tree
+from patchwright.resolver.prompts.initial_prompt import (
+    BODY_LIMIT,
+    PreparedSandbox,
+    RepositoryFacts,
+    RequestToAgent,
+    build_initial_prompt,
+    render_tree,
+)
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.run_results import TestRun
@@ -33,14 +40,9 @@ def written(
     return prompt_texts.render_initial_prompt(
         build_initial_prompt(
             thread,
-            command,
-            root="/workspace",
-            base_sha="0123456789abcdef",
-            files=("a.py", "tests/test_a.py"),
-            sandbox_facts="python3: Python 3.11.2",
-            suite=suite,
-            baseline=before,
-            environment=prepared,
+            RequestToAgent(command),
+            RepositoryFacts("0123456789abcdef", ("a.py", "tests/test_a.py"), suite, before),
+            PreparedSandbox("/workspace", sandbox_facts="python3: Python 3.11.2", environment=prepared),
         )
     )
 
@@ -145,10 +147,12 @@ def test_the_request_is_shown_once_and_bare_commands_are_left_out() -> None:
     forged = Comment(author=STRANGER, body="@agent fix mean() too.", trusted=False)
     text = prompt_texts.render_initial_prompt(
         build_initial_prompt(
-            issue(comments=(*comments, forged)), "fix mean() too.", root="/w", base_sha="0" * 40, files=(),
-            sandbox_facts="", suite=None, baseline=None, mention="@agent",
+            issue(comments=(*comments, forged)),
+            RequestToAgent("fix mean() too.", mention="@agent"),
+            RepositoryFacts("0" * 40, ()),
+            PreparedSandbox("/w"),
         )
-    )  # fmt: skip
+    )
     shown = [line for line in text.splitlines() if line.startswith("> ")]
     assert shown == [
         "> It breaks", "> @agent explain what is mean()?", "> No.", "> @agent fix mean() too.", "> fix mean() too.",

@@ -13,7 +13,13 @@ from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Issue, ModelReview, TestRun, Usage, User, Verdict
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.initial_prompt import build_initial_prompt
+from patchwright.resolver.prompts.initial_prompt import (
+    PreparedSandbox,
+    RepositoryFacts,
+    RequestToAgent,
+    build_initial_prompt,
+)
+from patchwright.resolver.prompts.prompt_texts import SandboxDescription
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.pull_request import follow_up_texts
@@ -144,10 +150,15 @@ def test_a_custom_template_replaces_only_the_built_in_one_of_its_name(own: Path)
     noted = prompt_texts.render_finish_accepted()
     (own / "prompts/system.md.j2").write_text("You work at {{ root }}.")
     set_template_directory(own)
-    assert prompt_texts.render_system_prompt("/workspace", "/tmp/s", "docker") == "You work at /workspace.\n"
+    assert (
+        prompt_texts.render_system_prompt(SandboxDescription("/workspace", "/tmp/s", "docker"))
+        == "You work at /workspace.\n"
+    )
     assert prompt_texts.render_finish_accepted() == noted
     set_template_directory(None)
-    assert "# How to work" in prompt_texts.render_system_prompt("/workspace", "/tmp/s", "docker")
+    assert "# How to work" in prompt_texts.render_system_prompt(
+        SandboxDescription("/workspace", "/tmp/s", "docker")
+    )
 
 
 def test_a_partial_template_can_be_replaced_alone(own: Path) -> None:
@@ -157,7 +168,7 @@ def test_a_partial_template_can_be_replaced_alone(own: Path) -> None:
         number=1, title="t", body="b", author=User(id=1, login="a"), trusted=False, open=True, url=""
     )
     prompt = build_initial_prompt(
-        issue, "", root="/w", base_sha="0" * 40, files=(), sandbox_facts="", suite=None, baseline=None
+        issue, RequestToAgent(), RepositoryFacts("0" * 40, ()), PreparedSandbox("/w")
     )
     assert "Ask nobody.\nStart by reproducing" in prompt_texts.render_initial_prompt(prompt)
 

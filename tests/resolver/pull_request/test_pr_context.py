@@ -21,7 +21,12 @@ from patchwright.resolver.git.merge import merge_commit
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.pipeline.resolve_pull_request import requested_merge
 from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.initial_prompt import build_initial_prompt
+from patchwright.resolver.prompts.initial_prompt import (
+    PreparedSandbox,
+    RepositoryFacts,
+    RequestToAgent,
+    build_initial_prompt,
+)
 from patchwright.resolver.pull_request.pr_context import (
     DIFF_LIMIT,
     ISSUE_LIMIT,
@@ -62,10 +67,13 @@ async def render_prompt(
     context = await build_pr_context(pull, workspace, (), merge, issue=issue)
     return prompt_texts.render_initial_prompt(
         build_initial_prompt(
-            pull, command, root="/w", base_sha=workspace.base, files=("calc.py",), sandbox_facts="", suite=None,
-            baseline=None, pull=context,
+            pull,
+            RequestToAgent(command),
+            RepositoryFacts(workspace.base, ("calc.py",)),
+            PreparedSandbox("/w"),
+            context,
         )
-    )  # fmt: skip
+    )
 
 
 # --- the current diff -------------------------------------------------------------------------------------------

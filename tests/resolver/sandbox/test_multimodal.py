@@ -14,7 +14,7 @@ from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedT
 from patchwright.resolver.errors import ModelAccessDenied
 from patchwright.resolver.events import AgentStopped, ReplyUsage
 from patchwright.resolver.llm.litellm import LitellmModel
-from patchwright.resolver.llm.model import Model, Reply
+from patchwright.resolver.llm.model import Model, ProviderConnection, Reply
 from patchwright.resolver.llm.transcription import LitellmTranscriber
 from patchwright.resolver.sandbox.multimodal import (
     MAX_IMAGE_BYTES,
@@ -113,16 +113,14 @@ async def endpoint() -> AsyncIterator[TranscribingEndpoint]:
 def vision_model(endpoint: RecordedModel) -> LitellmModel:
     return LitellmModel(
         "openai/recorded",
-        base_url=endpoint.base_url,
-        api_key=SecretStr(KEY),
-        timeout=20,
+        ProviderConnection(base_url=endpoint.base_url, api_key=SecretStr(KEY), timeout=20),
         supports_vision=True,
     )
 
 
 def transcriber_for(endpoint: RecordedModel) -> LitellmTranscriber:
     return LitellmTranscriber(
-        "openai/recorded", base_url=endpoint.base_url, api_key=SecretStr(KEY), timeout=20
+        "openai/recorded", ProviderConnection(base_url=endpoint.base_url, api_key=SecretStr(KEY), timeout=20)
     )
 
 
@@ -215,7 +213,9 @@ async def test_the_key_of_one_provider_is_not_sent_to_another(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-provider")
     monkeypatch.setenv("OPENAI_API_BASE", endpoint.base_url)
-    hearing = LitellmTranscriber("anthropic/claude-sonnet-4-5", api_key=SecretStr(KEY), timeout=20)
+    hearing = LitellmTranscriber(
+        "anthropic/claude-sonnet-4-5", ProviderConnection(api_key=SecretStr(KEY), timeout=20)
+    )
     reply = await hearing.transcribe((Path(files.root) / "said.wav").read_bytes(), "said.wav", "whisper-1")
     assert reply.text == "The pump stops."
     assert endpoint.key == "sk-of-another-provider"

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.litellm import LitellmModel
+from patchwright.resolver.llm.model import ProviderConnection
 from patchwright.resolver.sandbox.multimodal import MultimodalModels, MultimodalSandbox
 from patchwright.runtime.actions import RunPython
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
@@ -35,9 +36,7 @@ async def sandbox(tmp_path: Path, endpoint: RecordedModel) -> AsyncIterator[Sand
 
     model = LitellmModel(
         "openai/recorded",
-        base_url=endpoint.base_url,
-        api_key=SecretStr("sk-x"),
-        timeout=20,
+        ProviderConnection(base_url=endpoint.base_url, api_key=SecretStr("sk-x"), timeout=20),
         supports_vision=True,
     )
     senses = MultimodalModels(

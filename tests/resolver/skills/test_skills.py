@@ -7,7 +7,12 @@ from patchwright.resolver.domain import Comment, Issue, User
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.instructions import PromptInstructions, select_instructions
 from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.initial_prompt import build_initial_prompt
+from patchwright.resolver.prompts.initial_prompt import (
+    PreparedSandbox,
+    RepositoryFacts,
+    RequestToAgent,
+    build_initial_prompt,
+)
 from patchwright.resolver.skills.skills import (
     MAX_BYTES,
     RepoSkill,
@@ -66,14 +71,9 @@ def written(instructions: PromptInstructions) -> str:
     return prompt_texts.render_initial_prompt(
         build_initial_prompt(
             issue(),
-            "",
-            root="/workspace",
-            base_sha="0" * 40,
-            files=("calc.py",),
-            sandbox_facts="",
-            suite=None,
-            baseline=None,
-            instructions=instructions,
+            RequestToAgent(),
+            RepositoryFacts("0" * 40, ("calc.py",), instructions=instructions),
+            PreparedSandbox("/workspace"),
         )
     )
 

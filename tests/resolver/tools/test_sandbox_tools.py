@@ -3,6 +3,7 @@
 import pytest
 
 from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.prompts.prompt_texts import SandboxDescription
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.egress_policy import NetworkMode
@@ -21,17 +22,23 @@ def test_python_is_offered_if_the_kernel_is_available() -> None:
 
 
 def test_the_system_prompt_mentions_only_available_tools() -> None:
-    plain = prompt_texts.render_system_prompt("/w", "/s", "docker")
+    plain = prompt_texts.render_system_prompt(SandboxDescription("/w", "/s", "docker"))
     assert "run_python" not in plain and "browse" not in plain
-    both = prompt_texts.render_system_prompt("/w", "/s", "docker", features=("kernel", "browser"))
+    both = prompt_texts.render_system_prompt(
+        SandboxDescription("/w", "/s", "docker", features=("kernel", "browser"))
+    )
     assert "`run_python`" in both and "`browse`" in both
-    assert "run_python" not in prompt_texts.render_system_prompt("/w", "/s", "docker", features=("browser",))
+    assert "run_python" not in prompt_texts.render_system_prompt(
+        SandboxDescription("/w", "/s", "docker", features=("browser",))
+    )
 
 
 @pytest.mark.parametrize("tool", ["ask", "read_skill"])
 def test_a_tool_is_mentioned_only_if_it_is_offered(tool: str) -> None:
-    assert f"`{tool}`" not in prompt_texts.render_system_prompt("/w", "/s", "docker")
-    assert f"`{tool}`" in prompt_texts.render_system_prompt("/w", "/s", "docker", tools=(tool,))
+    assert f"`{tool}`" not in prompt_texts.render_system_prompt(SandboxDescription("/w", "/s", "docker"))
+    assert f"`{tool}`" in prompt_texts.render_system_prompt(
+        SandboxDescription("/w", "/s", "docker"), tools=(tool,)
+    )
 
 
 def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
@@ -40,12 +47,16 @@ def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
         (1, "at most once."),
         (3, "at most 3 times."),
     ):
-        prompt = prompt_texts.render_system_prompt("/w", "/s", "docker", "open", max_repairs=count)
+        prompt = prompt_texts.render_system_prompt(
+            SandboxDescription("/w", "/s", "docker", "open"), max_repairs=count
+        )
         assert expected in prompt and ("you get the names of these tests" in prompt) == (count > 0)
 
 
 def test_the_system_prompt_forbids_weakening_tests() -> None:
-    assert "Never delete, skip or weaken a test." in prompt_texts.render_system_prompt("/w", "/s", "docker")
+    assert "Never delete, skip or weaken a test." in prompt_texts.render_system_prompt(
+        SandboxDescription("/w", "/s", "docker")
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,17 +68,19 @@ def test_the_system_prompt_forbids_weakening_tests() -> None:
     ],
 )
 def test_the_system_prompt_states_what_the_browser_can_reach(network: NetworkMode, reach: str) -> None:
-    assert reach in prompt_texts.render_system_prompt("/w", "/s", "docker", network, ("browser",))
+    assert reach in prompt_texts.render_system_prompt(
+        SandboxDescription("/w", "/s", "docker", network, ("browser",))
+    )
 
 
 def test_on_a_local_machine_the_browser_is_for_local_pages() -> None:
-    text = prompt_texts.render_system_prompt("/w", "/s", "local", "open", ("browser",))
+    text = prompt_texts.render_system_prompt(SandboxDescription("/w", "/s", "local", "open", ("browser",)))
     assert "can open only pages that you serve here yourself" in text and "public" not in text
 
 
 def test_on_a_pull_request_the_prompt_states_the_test_baseline() -> None:
     of_issue, of_pull = (
-        prompt_texts.render_system_prompt("/w", "/s", "docker", is_pull_request=reviewed)
+        prompt_texts.render_system_prompt(SandboxDescription("/w", "/s", "docker"), is_pull_request=reviewed)
         for reviewed in (False, True)
     )
     assert "at least one test that fails on the starting code passes with the patch" in of_issue
