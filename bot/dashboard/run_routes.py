@@ -72,12 +72,14 @@ async def show_run(request: Request, deps: DashboardDependencies, session: Sessi
         page_context(request),
         summary,
         view,
-        may_stop=level == "write" and not view.is_over and not is_stopping and not is_outside_queue,
-        may_retry=level == "write" and view.is_over,
-        is_stopping=is_stopping,
-        is_outside_queue=is_outside_queue,
-        is_retry_requested=requested == "retry",
-        nonce=secrets.token_hex(6),
+        views.RunControls(
+            may_stop=level == "write" and not view.is_over and not is_stopping and not is_outside_queue,
+            may_retry=level == "write" and view.is_over,
+            is_stopping=is_stopping,
+            is_outside_queue=is_outside_queue,
+            is_retry_requested=requested == "retry",
+            nonce=secrets.token_hex(6),
+        ),
         shown_at=datetime.now(UTC),
     )
     return HTMLResponse(page)

@@ -74,24 +74,28 @@ def render_run_list(
     )
 
 
+@dataclass(frozen=True)
+class RunControls:
+    """What a person may do with a run, and what they have asked for."""
+
+    may_stop: bool
+    may_retry: bool
+    is_stopping: bool
+    is_outside_queue: bool
+    """A process on the server's machine works on the run, but no worker."""
+    is_retry_requested: bool
+    nonce: str
+    """Different on every page, so that pressing a button twice sends only one command."""
+
+
 def render_run(
     context: PageContext,
     summary: RunSummary,
     view: RunPageView,
-    *,
-    may_stop: bool,
-    may_retry: bool,
-    is_stopping: bool,
-    is_outside_queue: bool,
-    is_retry_requested: bool,
-    nonce: str,
+    controls: RunControls,
     shown_at: datetime,
 ) -> str:
-    """Renders the page of one run.
-
-    `nonce` is different on every page, so that pressing a button twice sends only one command.
-    `is_outside_queue` means that a process on the server's machine works on the run, but no worker.
-    """
+    """Renders the page of one run."""
     return render_page(
         "run",
         context,
@@ -102,12 +106,7 @@ def render_run(
         header=Markup(view.content.header),
         sidebar=Markup(view.content.sidebar),
         main=Markup(view.content.main),
-        may_stop=may_stop,
-        may_retry=may_retry,
-        is_stopping=is_stopping,
-        is_outside_queue=is_outside_queue,
-        is_retry_requested=is_retry_requested,
-        nonce=nonce,
+        controls=controls,
         shown_at=shown_at,
     )
 

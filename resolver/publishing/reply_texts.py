@@ -1,5 +1,6 @@
 """Texts that people read on the forge: one typed function per template in `templates/replies/`."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 from patchwright.resolver.actions import Finish
@@ -16,30 +17,41 @@ def render_pull_request_title(thread: Thread, files: tuple[str, ...] = ()) -> st
     return build_subject(thread.title, files, MAX_PULL_REQUEST_TITLE)
 
 
+@dataclass(frozen=True)
+class PullRequestRemarks:
+    """What a pull request says beyond the verdict and the summary of its run."""
+
+    notes: tuple[str, ...] = ()
+    """What a reviewer has to look at in the change."""
+    open_points: tuple[str, ...] = ()
+    """What the agent left open."""
+    excluded_changes: tuple[str, ...] = ()
+    """Changes that Patchwright removed because of its rules."""
+    unsigned_reason: str = ""
+    """Why the commit is not signed."""
+    pr_template: str = ""
+    """The filled-in pull request template of the repository."""
+    ci: str = ""
+    """Why continuous integration does not start automatically."""
+    files: tuple[str, ...] = ()
+    """The changed files."""
+    is_draft: bool | None = None
+    """None if only the verdict decides."""
+
+
 def render_pull_request_body(
     thread: Thread,
     verdict: Verdict,
     summary: Summary,
-    notes: tuple[str, ...],
-    open_points: tuple[str, ...] = (),
-    excluded_changes: tuple[str, ...] = (),
-    unsigned_reason: str = "",
-    pr_template: str = "",
-    ci: str = "",
+    context: PullRequestRemarks = PullRequestRemarks(),
     mention: str = "@agent",
-    files: tuple[str, ...] = (),
-    *,
-    is_draft: bool | None = None,
 ) -> str:
-    """Renders the body of the pull request. It starts with the verdict and ends with the filled-in
-    `pr_template`.
+    """Renders the body of the pull request. It starts with the verdict and ends with the filled-in template.
 
     If something that the issue asks for is left out, merging the pull request does not close the issue.
-    `unsigned_reason` says why the commit is not signed. `ci` says why continuous integration does not start
-    automatically. `is_draft` is None if only the verdict decides whether the pull request is a draft.
     """
-    is_partial = bool(excluded_changes) or has_left_out(summary.finish)
-    heading = choose_heading(thread.title, files)
+    heading = choose_heading(thread.title, context.files)
+    open_points = context.open_points
     if verdict.kind == "fixed" or heading == "Docs":
         open_points = tuple(point for point in open_points if point != NOT_REPRODUCED)
     return render_reply(
@@ -47,16 +59,16 @@ def render_pull_request_body(
         thread=thread,
         verdict=verdict,
         summary=summary,
-        is_partial=is_partial,
+        is_partial=bool(context.excluded_changes) or has_left_out(summary.finish),
         heading=heading,
-        notes=notes,
+        notes=context.notes,
         open_points=open_points,
-        excluded_changes=excluded_changes,
-        unsigned_reason=unsigned_reason,
-        pr_template=pr_template,
-        ci=ci,
+        excluded_changes=context.excluded_changes,
+        unsigned_reason=context.unsigned_reason,
+        pr_template=context.pr_template,
+        ci=context.ci,
         mention=mention,
-        is_draft=verdict.kind != "fixed" if is_draft is None else is_draft,
+        is_draft=verdict.kind != "fixed" if context.is_draft is None else context.is_draft,
     )
 
 

@@ -36,7 +36,10 @@ def body(**story: object) -> str:
         }
     )
     return reply_texts.render_pull_request_body(
-        thread, Verdict(kind="untested", reason="No tests."), summary, ("a.py",), ()
+        thread,
+        Verdict(kind="untested", reason="No tests."),
+        summary,
+        reply_texts.PullRequestRemarks(notes=("a.py",)),
     )
 
 

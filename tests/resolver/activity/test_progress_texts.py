@@ -141,7 +141,7 @@ def test_public_texts_do_not_show_the_reasoning_beside_calls() -> None:
     assert verdict and finished.replies()[-1].thought == thought
     work = SalvagedWork(branch="b", files=("calc.py",))
     texts += [
-        reply_texts.render_pull_request_body(thread, verdict, summary, ()),
+        reply_texts.render_pull_request_body(thread, verdict, summary),
         reply_texts.render_commit_message(thread, summary.finish),
         reply_texts.render_published(pull(number=8), verdict, summary),
         reply_texts.render_no_pull_request(verdict.reason, "b", verdict, summary),

@@ -90,7 +90,7 @@ def test_the_first_step_in_a_new_sandbox_is_marked() -> None:
     thread = Issue(
         number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
     )
-    body = render_pull_request_body(thread, Verdict(kind="fixed"), summarize_run(run), ())
+    body = render_pull_request_body(thread, Verdict(kind="fixed"), summarize_run(run))
     log = body[body.index("How the agent worked") :]
     lines = [line for line in log.splitlines() if line.startswith("- ")]
     assert lines[1] == (

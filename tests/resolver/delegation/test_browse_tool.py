@@ -359,9 +359,7 @@ async def test_a_pull_request_lists_the_browsing_tasks(tmp_path: Path) -> None:
         sandbox="local",
         browsing_tasks=run_browse_task,
     )
-    body = reply_texts.render_pull_request_body(
-        thread, Verdict(kind="untested", reason="No tests."), story, (), ()
-    )
+    body = reply_texts.render_pull_request_body(thread, Verdict(kind="untested", reason="No tests."), story)
     text = body[body.index("Browsed") :].splitlines()[:3]
     assert text == [
         "Browsed 2 times, in 3 of the steps:",

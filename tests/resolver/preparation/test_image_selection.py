@@ -96,7 +96,7 @@ def test_the_image_is_shown_in_the_pull_request_and_the_viewer(problem: str | No
     run = run_of(started(), EnvironmentPrepared(commands=(), was_cached=True, seconds=0, base_image=chosen))
     assert run.run_started is not None
     untested = Verdict(kind="untested", reason="There are no tests.")
-    body = reply_texts.render_pull_request_body(run.run_started.thread, untested, summarize_run(run), (), ())
+    body = reply_texts.render_pull_request_body(run.run_started.thread, untested, summarize_run(run))
     assert words in body and "@all" not in body and "setup" not in body
     assert ("node:22`" in body) == (problem is None)
     page = render_run_html(RUN, run, lambda delegate: None, Secrets([]))

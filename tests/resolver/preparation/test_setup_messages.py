@@ -54,6 +54,6 @@ def test_setup_warnings_are_shown_in_the_pull_request_and_the_viewer() -> None:
     )
     assert run.run_started is not None
     untested = Verdict(kind="untested", reason="There are no tests.")
-    body = reply_texts.render_pull_request_body(run.run_started.thread, untested, summarize_run(run), (), ())
+    body = reply_texts.render_pull_request_body(run.run_started.thread, untested, summarize_run(run))
     assert "setup continued after a step failed" in body and why in body and "@all" not in body
     assert "Not available: gone" in render_run_html(RUN, run, lambda delegate: None, Secrets([]))

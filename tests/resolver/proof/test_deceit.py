@@ -10,7 +10,7 @@ import pytest
 
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import Patch, Verdict
-from patchwright.resolver.publishing.reply_texts import render_pull_request_body
+from patchwright.resolver.publishing.reply_texts import PullRequestRemarks, render_pull_request_body
 from patchwright.resolver.security.patch_policy import check_patch
 from patchwright.resolver.suites.suite import Suite
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
@@ -118,7 +118,9 @@ async def render_visible_text(verifier: PatchVerifier, patch: Patch, verdict: Ve
     check = await check_patch(verifier.workspace, patch, conditions=verdict.conditions)
     run = run_of(started())
     assert run.run_started is not None
-    body = render_pull_request_body(run.run_started.thread, verdict, summarize_run(run), check.notes)
+    body = render_pull_request_body(
+        run.run_started.thread, verdict, summarize_run(run), PullRequestRemarks(notes=check.notes)
+    )
     return body.partition("<details")[0].replace("\\", "")
 
 

@@ -35,7 +35,7 @@ def test_a_command_that_also_fails_without_the_patch_is_no_condition_but_is_told
     before, after = run(2, a="skipped", b="passed"), run(2, a="passed", b="passed")
     verdict = decide_verdict(PATCH, Evidence(before, after))
     assert verdict.conditions == ()
-    text = reply_texts.render_pull_request_body(THREAD, verdict, STORY, ())
+    text = reply_texts.render_pull_request_body(THREAD, verdict, STORY)
     assert "ended with exit code 2 both before and after the change, although no test failed." in text
 
 

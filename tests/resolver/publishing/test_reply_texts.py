@@ -106,16 +106,16 @@ def test_a_pull_request_shows_the_verdict_first_and_closes_its_issue_alone() -> 
     )
     untested = Verdict(kind="untested", reason="It said: @x, fixes #1 <img src=x>.", before=run, after=run)
     for text in (
-        reply_texts.render_pull_request_body(thread, untested, story, ()),
+        reply_texts.render_pull_request_body(thread, untested, story),
         reply_texts.render_no_pull_request(
             "no", None, untested.model_copy(update={"kind": "regressed"}), story
         ),
     ):
         assert not any(live in text for live in ("@x", "#1", "<img"))
     assert "Patchwright could not run the repository's tests." in reply_texts.render_pull_request_body(
-        thread, untested, story, (), ()
+        thread, untested, story
     )
-    body = reply_texts.render_pull_request_body(thread, verdict, story, ())
+    body = reply_texts.render_pull_request_body(thread, verdict, story)
     assert body.startswith("**Fixed:** 1 test that failed before passes now, and no test broke.")
     assert "| failed | 1 | 0 |" in body
     assert "`make \\| test`" in body
@@ -203,7 +203,7 @@ def test_new_tests_are_listed_with_their_results_at_base() -> None:
         kind="fixed", fail_to_pass=("t::b", "t::c"), before=before, after=before.model_copy(update={"results": now}),
         new_tests_at_base={"t::b": "failed", "t::c": "error", "t::d": "passed"},
     )  # fmt: skip
-    text = reply_texts.render_pull_request_body(THREAD, verdict, STORY, ())
+    text = reply_texts.render_pull_request_body(THREAD, verdict, STORY)
     assert text.startswith(
         "**Fixed:** 2 new tests fail without this change and pass with it, and no test broke.\n\n"
     )
@@ -217,7 +217,7 @@ def test_new_tests_are_listed_with_their_results_at_base() -> None:
     ) in text
     assert "\nFail without the change, pass with it:\n- `t::b`\n- `t::c`\n" in text
     changed = {"new_tests_at_base": {"t::a": "failed"}, "fail_to_pass": ("t::a", "t::e")}
-    text = reply_texts.render_pull_request_body(THREAD, verdict.model_copy(update=changed), STORY, ())
+    text = reply_texts.render_pull_request_body(THREAD, verdict.model_copy(update=changed), STORY)
     assert text.startswith(
         "**Fixed:** 1 test that failed before passes now, 1 new or changed test fails without this change and passes "
         "with it, and no test broke."
@@ -251,9 +251,7 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
         settings={"max_tokens": tokens},
     )  # fmt: skip
     story = STORY.model_copy(update={"usage": spent, "configuration": under, "requested_usd": Decimal(9)})
-    text = reply_texts.render_pull_request_body(
-        THREAD, Verdict(kind="untested", reason="No tests."), story, ()
-    )
+    text = reply_texts.render_pull_request_body(THREAD, Verdict(kind="untested", reason="No tests."), story)
     assert f"\nPatchwright 1.2.3; {limits}\n" in text
     assert ("limited to $2.00 instead of the requested $9" in text) == (
         not spent.unpriced or spent.cost is not None
@@ -272,9 +270,7 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
 )
 def test_a_localhost_link_is_marked_as_local(page: str, link: str) -> None:
     story = STORY.model_copy(update={"dashboard_url": page, "usage": Usage(seconds=10)})
-    text = reply_texts.render_pull_request_body(
-        THREAD, Verdict(kind="untested", reason="No tests."), story, ()
-    )
+    text = reply_texts.render_pull_request_body(THREAD, Verdict(kind="untested", reason="No tests."), story)
     assert f" · working time 10 s · docker sandbox, no network · {link}" in text
 
 
@@ -284,7 +280,7 @@ def test_a_fix_shown_by_an_exit_code_has_no_test_counts() -> None:
     after = before.model_copy(update={"exit_code": 0})
     reason = "As a whole, the test command failed without the patch and passed with it."
     verdict = Verdict(kind="fixed", reason=reason, before=before, after=after)
-    body = reply_texts.render_pull_request_body(thread, verdict, story, ())
+    body = reply_texts.render_pull_request_body(thread, verdict, story)
     assert body.startswith(f"**Fixed:** {reason}\n") and "| exit code | 2 | 0 |" in body
 
 
@@ -305,7 +301,7 @@ def test_test_edits_are_listed_with_the_verdict() -> None:
         modified_tests_failing=("t::a",), review=opinion,
     )  # fmt: skip
     verdict = verdict.model_copy(update={"conditions": find_conditions(verdict, b"")})
-    body = reply_texts.render_pull_request_body(thread, verdict, story, ())
+    body = reply_texts.render_pull_request_body(thread, verdict, story)
     for expected in (
         "\nWhy this command: ci.yml (step @\u200bx) runs it.\n",
         "Added or modified by this change, failing:\n- `t::new`",

@@ -33,8 +33,8 @@ def render_body(verdict: Verdict, finish: Finish | None = None, title: str = "t"
     )  # fmt: skip
     author = User(id=1, login="a")
     issue = Issue(number=1, title=title, body="", author=author, trusted=False, open=True, url="")
-    values: dict[str, Any] = {"notes": (), **changes}
-    return reply_texts.render_pull_request_body(issue, verdict, summary, **values)
+    context = reply_texts.PullRequestRemarks(**changes)
+    return reply_texts.render_pull_request_body(issue, verdict, summary, context)
 
 
 def test_what_the_agent_leaves_to_a_person_is_asked_first() -> None:

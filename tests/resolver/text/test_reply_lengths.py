@@ -128,7 +128,7 @@ def render_all() -> dict[str, str]:
         }
     )  # fmt: skip
     hold = CiHold(state="held", outsiders=("reporter",)).render_notice("@agent")
-    body = reply_texts.render_pull_request_body
+    body, context = reply_texts.render_pull_request_body, reply_texts.PullRequestRemarks
     refused = publishing_texts.render_no_pull_request_reason("forbidden")
     advice = publishing_texts.render_pull_request_forbidden(
         "https://forge.test/acme/durations", "main", BRANCH, "@agent", is_actions=True
@@ -136,9 +136,11 @@ def render_all() -> dict[str, str]:
     nothing = reply_texts.render_nothing_changed(AgentStopped(reason="finished", detail="It finished."))
     work = SalvagedWork(branch=f"{BRANCH}-after-10-steps", files=("durations/writing.py",))
     return {
-        "pull_request": body(issue, verdict, summary, (), ci=hold),
-        "pull_request_draft": body(issue, unproven, summary, (), ("The suite was not run.",), ci=hold),
-        "pull_request_conditional": body(issue, conditional, summary, (), ci=hold, is_draft=True),
+        "pull_request": body(issue, verdict, summary, context(ci=hold)),
+        "pull_request_draft": body(
+            issue, unproven, summary, context(open_points=("The suite was not run.",), ci=hold)
+        ),
+        "pull_request_conditional": body(issue, conditional, summary, context(ci=hold, is_draft=True)),
         "published": reply_texts.render_published(pull(number=2), verdict, summary),
         "regressed": reply_texts.render_no_pull_request(
             regressed.reason, BRANCH, regressed, summary
