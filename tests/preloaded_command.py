@@ -111,7 +111,7 @@ def _preload() -> dict[str, str]:
     from patchwright.resolver.llm.litellm import preload_litellm
 
     before = dict(os.environ)
-    for module in ("cli.cli_commands", "composition.composition_root"):
+    for module in ("cli.command_runner", "cli.settings_loading", "composition.composition_root"):
         importlib.import_module(f"patchwright.bot.{module}")
     asyncio.run(preload_litellm())
     gc.freeze()

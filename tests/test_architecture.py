@@ -20,7 +20,7 @@ LAYERS = {
 }
 """Our packages, and for each one those that it may import."""
 
-LATE = {"demo": frozenset({"bot/cli/cli_commands.py"})}
+LATE = {"demo": frozenset({"bot/cli/demo.py"})}
 """Packages that only these files may import against the direction, and only inside a function."""
 
 FENCES = {
@@ -70,7 +70,7 @@ FENCES = {
     "tree_sitter": {"resolver/security/shell_parser.py", "runtime/search/grammars.py"},
     "tree_sitter_bash": {"resolver/security/shell_parser.py"},
     "uvicorn": {"bot/http_server.py", "demo/loopback_server.py"},
-    "uvloop": {"bot/cli/cli_commands.py"},
+    "uvloop": {"bot/cli/command_runner.py"},
     "zmq": {"runtime/kernel/skill_kernel.py"},
     "yaml": {"resolver/skills/skills.py", "resolver/suites/ci_workflows.py"},
 }
@@ -328,7 +328,7 @@ def test_tests_and_benchmarks_are_small_files_too() -> None:
         ("runtime/shell.py", "import httpx", "the container does not hold it"),
         ("resolver/forge.py", "from patchwright.bot.github.forge import GitHub", "resolver may not know bot"),
         ("bot/web/server.py", "def f():\n    import patchwright.demo", "bot may not know demo"),
-        ("bot/cli/cli_commands.py", "import patchwright.demo.run", "bot may not know demo"),
+        ("bot/cli/demo.py", "import patchwright.demo.run", "bot may not know demo"),
         ("resolver/agent/agent.py", "import docker.errors", "its fence is runtime/docker/engine.py"),
         ("bot/web/server.py", "from git import Repo", "its fence is resolver/git/local_repository.py"),
         ("bot/cli/main.py", "import litellm", "its fence is resolver/llm/litellm.py"),
@@ -361,7 +361,7 @@ def test_a_file_that_breaks_a_rule_is_named(path: str, source: str, complaint: s
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("bot/cli/cli_commands.py", "def demo():\n    from patchwright.demo.run import play"),
+        ("bot/cli/demo.py", "def run():\n    from patchwright.demo.run import play"),
         (
             "bot/cli/main.py",
             "from patchwright.resolver.agent.agent import Agent\nfrom patchwright.runtime.actions import Action",

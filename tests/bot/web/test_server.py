@@ -341,7 +341,7 @@ async def test_idle_connections_are_closed(short_tmp: Path) -> None:
 def test_the_receiver_imports_nothing_of_the_worker() -> None:
     code = (
         "import sys\n"
-        "from patchwright.bot.cli import cli_commands\n"
+        "from patchwright.bot.cli import command_runner, main, settings_loading\n"
         "from patchwright.bot.web import server\n"
         "from patchwright.bot.setup import bootstrap, image_preparation\n"
         "print(*sys.modules)"
