@@ -93,8 +93,12 @@ def check_stuck_without_nudge(trajectory: Trajectory) -> AgentStopped | None:
 
 
 def count_silent_replies(trajectory: Trajectory) -> int:
-    """Returns the number of consecutive replies without a tool call at the end of the run."""
-    return sum(1 for _ in takewhile(lambda reply: not reply.calls, reversed(trajectory.replies())))
+    """Returns the number of consecutive replies without a tool call at the end of the run, since the last
+    message that gave the agent new work.
+    """
+    events = _events_since_instruction(trajectory)
+    replies = (event for event in events if isinstance(event, ModelReply))
+    return sum(1 for _ in takewhile(lambda reply: not reply.calls, replies))
 
 
 def _ignores_nudges(trajectory: Trajectory, exchanges: Sequence[Exchange], pattern: Pattern) -> bool:

@@ -83,6 +83,16 @@ class EgressPolicy(FrozenModel):
     def network(self) -> NetworkMode:
         return "open" if self.allowed_hosts is None else "allowlist"
 
+    def fingerprint(self) -> str:
+        """Return a text that is the same for policies that permit the same connections."""
+        parts = (
+            self.allowed_hosts or (),
+            self.trusted_endpoints,
+            self.public_endpoints,
+            self.allowed_networks,
+        )
+        return repr((self.network, *(sorted(map(str, part)) for part in parts)))
+
     def check_host(self, host: str, port: int, is_plain_http: bool) -> None:
         """Check a host and port before the name is resolved. Raises EgressDenied."""
         if (host, port) in self.trusted_endpoints | self.public_endpoints:

@@ -82,6 +82,18 @@ def call_context(call_id: str) -> Iterator[None]:
         current_call_id.reset(token)
 
 
+class LayerNote(FrozenModel):
+    """What a setup remarks about the layer that it creates. The note is stored with the layer."""
+
+    text: str = ""
+    """Any text that the setup understands."""
+    is_incomplete: bool = False
+    """True if a part of the setup failed that may succeed later."""
+
+
+LayerSetup = Callable[[Sandbox], Awaitable[LayerNote]]
+
+
 class WrapperSandbox:
     """Base class for wrappers of a sandbox. A wrapper has the same paths as the sandbox that it wraps, but
     its own `act`.
@@ -133,13 +145,14 @@ class Sandboxes(Protocol):
         """
 
     async def with_layer(
-        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
-    ) -> "Sandboxes":
-        """Return sandboxes that start with the files that `setup` has created.
+        self, name: str, repository: str, key: str, setup: LayerSetup
+    ) -> "tuple[Sandboxes, LayerNote]":
+        """Return sandboxes that start with the files that `setup` has created, and what `setup` returned.
 
-        For each key, `setup` runs once, as root, in an online sandbox with the name `name`. The files that it
-        creates are stored as an image layer. Only the newest layers of a `repository` are kept. Raises
-        LayerRejected if nothing can be stored. Also raises SandboxError, and any error that `setup` raises.
+        For each key and network policy, `setup` runs once, as root, in an online sandbox with the name `name`. It
+        runs again if its note says so and an hour has passed. The files that it creates are stored as an image
+        layer. Only the newest layers of a `repository` are kept. Raises LayerRejected if nothing can be stored.
+        Also raises SandboxError, and any error that `setup` raises.
         """
 
     async def with_image(self, image: str) -> "Sandboxes":

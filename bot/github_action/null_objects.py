@@ -1,13 +1,13 @@
 """A model and sandboxes for the publish job. Both raise an error when they are used."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NoReturn
 
 from patchwright.resolver.llm.model import ChatMessage, Reply, ToolSpec
 from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.errors import SandboxesDisabled
 from patchwright.runtime.features import SandboxFeature
-from patchwright.runtime.sandbox import Sandbox, Sandboxes
+from patchwright.runtime.sandbox import LayerNote, LayerSetup, Sandboxes
 
 
 class NullModel:
@@ -35,8 +35,8 @@ class NullSandboxes:
         raise _no_sandboxes_error()
 
     async def with_layer(
-        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
-    ) -> Sandboxes:
+        self, name: str, repository: str, key: str, setup: LayerSetup
+    ) -> tuple[Sandboxes, LayerNote]:
         raise _no_sandboxes_error()
 
     async def with_image(self, image: str) -> Sandboxes:

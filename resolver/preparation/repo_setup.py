@@ -37,14 +37,14 @@ from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ExecuteResult, Observation
-from patchwright.runtime.sandbox import Sandbox, Sandboxes
+from patchwright.runtime.sandbox import LayerNote, Sandbox, Sandboxes
 
 logger = logging.getLogger(__name__)
 
 SETUP_SCRIPT = ".github/patchwright/setup.sh"
-MAX_OUTPUT_TAIL = 300  # characters of a failed command's output in the bot's comment
 MAX_MANIFEST_BYTES = 1 << 20  # bytes of a manifest
 MAX_PROJECT_DIRS = 10  # maximum number of directories below the root that are set up
+MAX_STORED = 20  # failures, or added commands, that are stored with a layer
 MAX_CHECK_ROUNDS = 4  # a package that was missing can hide that another one is missing
 CHECK_TIMEOUT = 120  # seconds
 
@@ -195,23 +195,35 @@ async def run_setup(
     started_at = time.monotonic()
     setup_run = _SetupRun(workspace, setup, sandboxes, name, started_at + timeout)
     problem: str | None = None
+    result = SetupResult()
     repository = hashlib.sha256(source.encode()).hexdigest()[:32]
     try:
-        sandboxes = await sandboxes.with_layer(
+        sandboxes, note = await sandboxes.with_layer(
             name, repository, f"{repository} {setup.key}", setup_run.execute
         )
+        result = SetupResult.model_validate_json(note.text)
     except (SetupFailed, SandboxError) as exc:
         problem = str(exc)
         logger.info("setup failed", extra={"sandbox": name, "error": problem[:500]})
     prepared = EnvironmentPrepared(
-        commands=(*(step.command for step in setup.steps), *setup_run.added_commands),
+        commands=(*(step.command for step in setup.steps), *result.added_commands),
         was_cached=problem is None and not setup_run.is_started,
         seconds=round(time.monotonic() - started_at, 3),
-        missing_programs=tuple(setup_run.missing_programs),
-        warnings=tuple(setup_run.failures),
+        missing_programs=result.missing_programs,
+        warnings=result.failures,
         problem=problem,
     )
     return sandboxes, prepared, setup_run.visits
+
+
+class SetupResult(FrozenModel):
+    """What a setup that succeeded, at least in part, did and could not do. Stored with its layer."""
+
+    missing_programs: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    """One reason for each step that failed."""
+    added_commands: tuple[str, ...] = ()
+    """Commands that installed missing packages."""
 
 
 class _SetupRun:
@@ -237,8 +249,10 @@ class _SetupRun:
         """Commands that installed missing packages."""
         self.visits: tuple[ConnectionSummary, ...] = ()
 
-    async def execute(self, sandbox: Sandbox) -> None:
-        """Sends the work tree, runs the commands, and removes the work tree. Raises SetupFailed."""
+    async def execute(self, sandbox: Sandbox) -> LayerNote:
+        """Sends the work tree, runs the commands, and removes the work tree. Returns a SetupResult as JSON. Raises
+        SetupFailed.
+        """
         self.is_started = True
         try:
             await self._workspace.send_to(sandbox)
@@ -260,6 +274,12 @@ class _SetupRun:
             )
             if not isinstance(cleanup, ExecuteResult) or cleanup.exit_code != 0:
                 raise SetupFailed(f"the setup's files in the work tree could not be cleaned up ({cleanup})")
+            result = SetupResult(
+                missing_programs=tuple(self.missing_programs),
+                failures=tuple(self.failures[:MAX_STORED]),
+                added_commands=tuple(self.added_commands[:MAX_STORED]),
+            )
+            return LayerNote(text=result.model_dump_json(), is_incomplete=bool(self.failures))
         finally:
             self.visits += self._sandboxes.take_connections(self._name)
 
@@ -300,7 +320,7 @@ class _SetupRun:
             return None
         code = result.exit_code if isinstance(result, ExecuteResult) else None
         output = result.stdout.decode(errors="replace") if isinstance(result, ExecuteResult) else str(result)
-        if needed := find_needed_python(output):
+        if needed := setup_texts.find_needed_python(output):
             shown = await self._execute(sandbox, "python3 --version", timeout=20)
             present = (
                 shown.stdout.decode(errors="replace").split() if isinstance(shown, ExecuteResult) else []
@@ -310,7 +330,9 @@ class _SetupRun:
             )
         self.visits += self._sandboxes.take_connections(self._name)
         denied_hosts = {visit.host: visit.denied for visit in self.visits if visit.denied}
-        return setup_texts.render_setup_failed(command, code, tail_lines(output.strip()), denied_hosts)
+        return setup_texts.render_setup_failed(
+            command, code, setup_texts.tail_lines(output.strip()), denied_hosts
+        )
 
     async def _install_missing_packages(self, sandbox: Sandbox) -> None:
         """Starts pytest without running a test, and installs what it misses. Does nothing if there is no time left."""
@@ -361,28 +383,3 @@ class _SetupRun:
 
 def _read_installer(file: str) -> str:
     return Path(__file__).with_name(file).read_text()
-
-
-# What pip, uv and poetry write if they reject the version of Python.
-_NEEDED_PYTHON = re.compile(
-    r"requires a different Python: [\d.]+ not in '([^']{1,80})'"
-    r"|incompatible with the project's Python requirement: `([^`]{1,80})`"
-    r"|No interpreter found for Python ([<>=~!][^\n]{1,80}?) in "
-    r"|Current Python version \([\d.]+\) is not allowed by the project \(([^)]{1,80})\)"
-)
-
-
-def find_needed_python(output: str) -> str | None:
-    """Returns the versions of Python that the project needs, if an installer rejected the present one."""
-    match = _NEEDED_PYTHON.search(output)
-    return match[match.lastindex or 0] if match else None
-
-
-def tail_lines(output: str) -> str:
-    """Returns the end of a command's output, at most MAX_OUTPUT_TAIL characters. A line or word that would be
-    incomplete at the start is left out.
-    """
-    if len(output) <= MAX_OUTPUT_TAIL:
-        return output
-    end = output[-MAX_OUTPUT_TAIL:]
-    return end.partition("\n")[2] or end.partition(" ")[2] or end

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,11 @@ from patchwright.runtime.docker import capacity, sandbox_container
 from patchwright.runtime.docker.engine import Engine
 from patchwright.runtime.docker.file_lock import file_lock
 from patchwright.runtime.docker.reaper import Reaper
-from patchwright.runtime.docker.repository_layer import build_repository_layer, repository_layer_tag
+from patchwright.runtime.docker.repository_layer import (
+    build_repository_layer,
+    read_layer_note,
+    repository_layer_tag,
+)
 from patchwright.runtime.docker.runtime_layer import BuildSettings, ensure_runtime_layer
 from patchwright.runtime.docker.sandbox_container import ContainerSpec, SandboxContainer, TransportKind
 from patchwright.runtime.docker.warm_pool import WarmPool
@@ -26,7 +30,7 @@ from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.egress_policy import ConnectionLog, ConnectionSummary, NetworkMode
 from patchwright.runtime.errors import EngineStopped, EngineUnavailable, SandboxLost
 from patchwright.runtime.features import SandboxFeature
-from patchwright.runtime.sandbox import Sandbox, SandboxSpec
+from patchwright.runtime.sandbox import LayerNote, LayerSetup, Sandbox, SandboxSpec
 
 log = logging.getLogger(__name__)
 
@@ -121,15 +125,16 @@ class DockerSandboxes:
             yield sandbox
 
     async def with_layer(
-        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
-    ) -> "DockerSandboxes":
+        self, name: str, repository: str, key: str, setup: LayerSetup
+    ) -> "tuple[DockerSandboxes, LayerNote]":
         engine, image = await self.prepare()
-        tag = repository_layer_tag(image, key)
-        if await engine.find_image(tag) is None:
+        tag = repository_layer_tag(image, key, self._egress.policy.fingerprint() if self._egress else "")
+        note = read_layer_note(await engine.find_image(tag))
+        if note is None:
             container = await self._start_container(name, online=True, adoptable=False, as_root=True)
             async with self._use_container(name, container):
-                await build_repository_layer(container, tag, repository, setup)
-        return self._copy_with_image(engine, tag, self.features)
+                note = await build_repository_layer(container, tag, repository, setup)
+        return self._copy_with_image(engine, tag, self.features), note
 
     async def with_image(self, image: str) -> "DockerSandboxes":
         if image == self._spec.image:

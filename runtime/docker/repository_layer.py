@@ -5,26 +5,29 @@ container has five capabilities, which allow the setup to change owners, to writ
 switch to another user. The setup reaches the network only through the egress proxy.
 """
 
+import base64
+import binascii
 import time
-from collections.abc import Awaitable, Callable
 
 from patchwright.runtime.actions import Execute, SandboxAction
 from patchwright.runtime.docker.build_context import INSTALL_DIR, SANDBOX_UID, WORKSPACE_DIR, hash_files
 from patchwright.runtime.docker.engine import Engine
+from patchwright.runtime.docker.engine_models import ImageInfo
 from patchwright.runtime.docker.runtime_layer import SUPERSEDED_GRACE
 from patchwright.runtime.docker.sandbox_container import SandboxContainer
 from patchwright.runtime.egress_forwarder import PROXY_ENVIRONMENT
 from patchwright.runtime.errors import LayerRejected
 from patchwright.runtime.observations import ExecuteResult, Observation
-from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
+from patchwright.runtime.sandbox import LayerNote, LayerSetup, Sandbox, WrapperSandbox
 
 REPOSITORY_LAYERS = "patchwright-repository"
 REPOSITORY_LABEL = "io.patchwright.repository"
+NOTE_LABEL = "io.patchwright.note"
+INCOMPLETE_LAYER_SECONDS = 3600.0  # An incomplete layer is built again after this time.
+MAX_NOTE_CHARS = 16_000  # The engine gets the note in a URL.
 # maximum number of layers for one repository, and for all together
 MAX_LAYERS_PER_REPOSITORY, MAX_LAYERS = 3, 50
 CLEANUP_TIMEOUT = 600
-
-SetupCallback = Callable[[Sandbox], Awaitable[None]]
 
 # Environment variables that are set only for the commands of the setup. The layer does not contain them.
 _SETUP_ENVIRONMENT = {
@@ -49,27 +52,50 @@ done
 """
 
 
-def repository_layer_tag(image: str, key: str) -> str:
-    """Return the tag of the repository layer for a base image and a setup. `key` identifies the setup."""
-    return f"{REPOSITORY_LAYERS}:{hash_files({'image': image.encode(), 'key': key.encode()})}"
+def repository_layer_tag(image: str, key: str, network: str = "") -> str:
+    """Return the tag of the repository layer for a base image and a setup. `key` identifies the setup, and `network`
+    the hosts that the setup can reach.
+    """
+    parts = {"image": image, "key": key, "network": network}
+    return f"{REPOSITORY_LAYERS}:{hash_files({name: part.encode() for name, part in parts.items()})}"
+
+
+def read_layer_note(layer: ImageInfo | None) -> LayerNote | None:
+    """Return the note of this repository layer, or None if there is no layer, or if it has to be built again."""
+    if layer is None:
+        return None
+    try:
+        # The setup's commands are hostile, and the label is not ours alone.
+        note = LayerNote.model_validate_json(
+            base64.b64decode(layer.labels.get(NOTE_LABEL, ""), validate=True)
+        )
+    except (binascii.Error, ValueError):
+        return None
+    is_old = time.time() - layer.created > INCOMPLETE_LAYER_SECONDS
+    return None if note.is_incomplete and is_old else note
 
 
 async def build_repository_layer(
-    container: SandboxContainer, tag: str, repository: str, setup: SetupCallback
-) -> None:
-    """Run `setup` in this container, and store the result as an image with the tag `tag`.
+    container: SandboxContainer, tag: str, repository: str, setup: LayerSetup
+) -> LayerNote:
+    """Run `setup` in this container, and store the result with the setup's note as an image with the tag `tag`.
+    Return the note.
 
     Raises SandboxError, any error that `setup` raises, or LayerRejected if the setup changed Patchwright's own
     files.
     """
     # git refuses to work in a directory that belongs to another user.
     await _run_command(container.sandbox, "chown", "0:0", WORKSPACE_DIR)
-    await setup(_SetupSandbox(container.sandbox))
+    note = await setup(_SetupSandbox(container.sandbox))
     await _run_command(container.sandbox, "sh", "-c", _CLEANUP_SCRIPT, "sh", WORKSPACE_DIR, str(SANDBOX_UID))
     if changed := await container.engine.find_changed_path(container.container_id, INSTALL_DIR):
         raise LayerRejected(f"the setup changed {changed}, which belongs to Patchwright")
-    await container.engine.commit(container.container_id, tag, {REPOSITORY_LABEL: repository})
+    # Base64, because the engine would replace variables in the text.
+    stored = base64.b64encode(note.model_dump_json().encode()).decode()
+    labels = {REPOSITORY_LABEL: repository, NOTE_LABEL: stored}
+    await container.engine.commit(container.container_id, tag, labels)
     await remove_old_layers(container.engine, repository, tag)
+    return note
 
 
 class _SetupSandbox(WrapperSandbox):

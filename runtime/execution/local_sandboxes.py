@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,14 @@ from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.errors import LayerRejected
 from patchwright.runtime.execution.executor import Executor
 from patchwright.runtime.features import ALL_FEATURES, SandboxFeature, SandboxFeatures
-from patchwright.runtime.sandbox import CA_VARIABLES, INDEX_VARIABLES, Sandbox, Sandboxes
+from patchwright.runtime.sandbox import (
+    CA_VARIABLES,
+    INDEX_VARIABLES,
+    LayerNote,
+    LayerSetup,
+    Sandbox,
+    Sandboxes,
+)
 
 # Commands see only these variables of the host's environment, because any other variable may be secret. The
 # location of the TLS certificates is not secret, and commands need it in closed networks.
@@ -83,8 +90,8 @@ class LocalSandboxes:
         yield None  # A killed process leaves nothing to adopt, because its shell ended with it.
 
     async def with_layer(
-        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
-    ) -> Sandboxes:
+        self, name: str, repository: str, key: str, setup: LayerSetup
+    ) -> tuple[Sandboxes, LayerNote]:
         raise LayerRejected(
             "the local sandbox stores no layers: it can use only what is installed on this machine"
         )

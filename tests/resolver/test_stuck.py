@@ -3,12 +3,13 @@
 import pytest
 
 from patchwright.resolver.actions import Action, AnyObservation, MalformedCall
-from patchwright.resolver.events import Message
+from patchwright.resolver.events import Message, ModelReply, ReplyUsage
 from patchwright.resolver.stuck import (
     MAX_ERRORS,
     MAX_IDENTICAL,
     MAX_NUDGES,
     MAX_ROUNDS,
+    MAX_SILENT_REPLIES,
     check_stuck,
     find_pattern,
 )
@@ -120,3 +121,13 @@ def test_a_comment_resets_the_nudge_count() -> None:
     circles = [shell("ls")] * MAX_IDENTICAL
     answered = run(BRIEF, *circles, NUDGE, Message(text="Try b.", source="comment"), *circles)
     assert check_stuck(answered) is None and find_pattern(answered) is not None
+
+
+def test_a_resumed_run_may_again_reply_without_a_tool_call() -> None:
+    silent = [ModelReply(thought="I think.", calls=(), usage=ReplyUsage(model="m"))] * MAX_SILENT_REPLIES
+    resumed = Message(text="Go on.", source="resume")
+    reminder = Message(text="Call a tool.", source="program")
+    assert check_stuck(run(BRIEF, *silent)) is not None
+    assert check_stuck(run(BRIEF, *silent, resumed)) is None
+    assert check_stuck(run(BRIEF, *silent, resumed, silent[0], reminder, silent[0])) is None
+    assert check_stuck(run(BRIEF, *silent, resumed, silent[0], reminder, *silent[1:])) is not None

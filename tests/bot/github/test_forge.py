@@ -122,7 +122,7 @@ async def test_a_short_rate_limit_is_waited_out(fake_github: FakeGitHub, forge: 
     fake_github.fail_next_request("GET", "/repos/acme/sample", status=429, headers={"retry-after": "1"})
     started_at = time.monotonic()
     assert (await forge.get_repo_facts(SAMPLE)).default_branch == "main"
-    assert time.monotonic() - started_at >= 0.9
+    assert time.monotonic() - started_at >= 1.0
 
 
 @pytest.mark.parametrize("status", [403, 429])
@@ -160,12 +160,12 @@ async def test_writes_are_spaced_and_reads_are_not(fake_github: FakeGitHub, repo
     async with create_forge(
         fake_github, TokenAuth(SecretStr(fake_github.create_token("patchwright"))), policy
     ) as forge:
-        await forge.upsert_comment(SAMPLE, issue.number, "one", "1")
         started_at = time.monotonic()
+        await forge.upsert_comment(SAMPLE, issue.number, "one", "1")
         await asyncio.gather(
             *(forge.upsert_comment(SAMPLE, issue.number, tag, tag) for tag in ("two", "three"))
         )
-        assert time.monotonic() - started_at >= 0.9
+        assert time.monotonic() - started_at >= 1.0
     hourly = RequestPolicy(write_interval=3600, initial_backoff=0.01)
     async with create_forge(
         fake_github, TokenAuth(SecretStr(fake_github.create_token("patchwright"))), hourly

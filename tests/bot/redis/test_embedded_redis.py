@@ -99,6 +99,16 @@ async def test_redis_stops_when_its_owner_is_killed_and_keeps_its_data(short_tmp
         assert await put(url) is False
 
 
+async def accepts_connections(socket: Path) -> bool:
+    """Redis creates the socket a moment before it listens."""
+    try:
+        _, writer = await asyncio.open_unix_connection(socket)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
 async def test_an_orphaned_redis_is_shut_down_first(short_tmp: Path) -> None:
     directory = short_tmp / "redis"
     directory.mkdir(mode=0o700)
@@ -107,7 +117,7 @@ async def test_an_orphaned_redis_is_shut_down_first(short_tmp: Path) -> None:
     orphan = await asyncio.create_subprocess_exec(
         *command, "--appendonly", "yes", "--save", "", stdout=subprocess.DEVNULL
     )
-    while not socket.exists():
+    while not await accepts_connections(socket):
         await asyncio.sleep(0.01)
     assert await put(f"unix://{socket}") is True
     async with run_embedded_redis(short_tmp) as url:

@@ -1,10 +1,9 @@
 """Local sandboxes that run a setup on this machine, in a directory of their own."""
 
-from collections.abc import Awaitable, Callable
 from typing import Self
 
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
-from patchwright.runtime.sandbox import Sandbox
+from patchwright.runtime.sandbox import LayerNote, LayerSetup
 
 INSTALL = "python3 -m pip install --quiet"
 
@@ -13,8 +12,7 @@ class SetupSandboxes(LocalSandboxes):
     """Local sandboxes that run a setup; its result is not kept."""
 
     async def with_layer(
-        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
-    ) -> Self:
+        self, name: str, repository: str, key: str, setup: LayerSetup
+    ) -> tuple[Self, LayerNote]:
         async with self.open(name) as sandbox:
-            await setup(sandbox)
-        return self
+            return self, await setup(sandbox)

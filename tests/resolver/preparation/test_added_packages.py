@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from patchwright.resolver.preparation.added_packages import find_added_packages,
 from patchwright.resolver.proof.evidence import Evidence, TestEdits
 from patchwright.resolver.proof.verdict import decide_verdict
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
-from patchwright.runtime.sandbox import Sandbox
+from patchwright.runtime.sandbox import LayerNote, LayerSetup
 from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository, make_patch
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PatchVerifier
 
@@ -130,8 +129,8 @@ class PackageSandboxes(LocalSandboxes):
     plugin = ""
 
     async def with_layer(
-        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
-    ) -> LocalSandboxes:
+        self, name: str, repository: str, key: str, setup: LayerSetup
+    ) -> tuple[LocalSandboxes, LayerNote]:
         programs = self._parent.parent / "programs"
         programs.mkdir()
         (programs / "brought.py").write_text(self.plugin)
@@ -142,7 +141,7 @@ class PackageSandboxes(LocalSandboxes):
         )
         python.chmod(0o755)
         path = f"{programs}:{HOST_ENVIRONMENT['PATH']}"
-        return LocalSandboxes(self._parent, {**HOST_ENVIRONMENT, "PATH": path})
+        return LocalSandboxes(self._parent, {**HOST_ENVIRONMENT, "PATH": path}), LayerNote(text="{}")
 
 
 @pytest.mark.parametrize(("count", "installed"), [(20, 20), (21, 0)])

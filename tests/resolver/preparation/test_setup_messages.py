@@ -5,7 +5,7 @@ import pytest
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.preparation import setup_texts
-from patchwright.resolver.preparation.repo_setup import MAX_OUTPUT_TAIL, find_needed_python, tail_lines
+from patchwright.resolver.preparation.setup_texts import MAX_OUTPUT_TAIL, find_needed_python, tail_lines
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.secrets import Secrets

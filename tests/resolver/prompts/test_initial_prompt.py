@@ -84,7 +84,8 @@ def test_setup_warnings_are_in_the_prompt() -> None:
         commands=("make",), was_cached=False, seconds=1, warnings=("`make` failed with exit code 1.",)
     )
     text = written(issue(), prepared=prepared)
-    assert "installed.\nA development dependency is missing: `make` failed with exit code 1.\n" in text
+    assert "so dependencies may be missing.\nFailed: `make` failed with exit code 1.\n" in text
+    assert "its dependencies are installed" not in text
 
 
 def test_text_that_github_hides_is_removed_from_the_prompt() -> None:
