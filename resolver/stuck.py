@@ -68,7 +68,8 @@ def check_stuck(trajectory: Trajectory) -> AgentStopped | None:
     if count_silent_replies(trajectory) >= MAX_SILENT_REPLIES:
         return AgentStopped(
             reason="stuck",
-            detail=f"The model gave {MAX_SILENT_REPLIES} replies in a row without calling a tool.",
+            detail=f"The model gave {MAX_SILENT_REPLIES} replies in a row without calling a tool. "
+            "`patchwright probe` tests whether a model can call tools.",
         )
     exchanges = _exchanges(trajectory)
     pattern = _match_pattern(exchanges)

@@ -4,6 +4,7 @@ once.
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 
 from patchwright.bot.cli import (
@@ -17,7 +18,7 @@ from patchwright.bot.cli import (
     saved_runs,
     server_commands,
 )
-from patchwright.bot.terminal.exit_codes import JOB_EXIT_CODES, USAGE_ERROR
+from patchwright.bot.terminal.exit_codes import INTERRUPTED, JOB_EXIT_CODES, USAGE_ERROR
 from patchwright.bot.terminal.help_screens import (
     GETTING_STARTED,
     SETTINGS_HELP,
@@ -54,6 +55,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code."""
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:  # While modules are being imported; `run_command` handles it later.
+        print("Stopped.", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:
         from patchwright.bot.commands.completion import complete

@@ -266,12 +266,13 @@ async def _resolve_on_disk(
 def _print_attempt_json(
     job: Job, attempt: "Attempt", trajectory: Trajectory, patch_file: str | None, error: str | None
 ) -> None:
-    finish = last_finish(trajectory)
+    finish, stopped = last_finish(trajectory), attempt.agent_stopped
     extra: dict[str, Any] = {
         "summary": finish.model_dump(include={"cause", "change", "testing"}) if finish else None,
         "patch": attempt.patch.diff.decode("utf-8", errors="replace"),
         "patch_file": patch_file,
         "error": error,
+        "stopped": None if stopped.reason == "finished" else stopped.model_dump(include={"reason", "detail"}),
         "excluded_changes": list(attempt.excluded_changes),
         "new_binary_files": new_binary_files(_decode_diff(attempt.patch)),
         "open_points": list(attempt.open_points),
@@ -283,6 +284,10 @@ def _print_attempt(attempt: "Attempt", trajectory: Trajectory) -> None:
     """Prints the verdict, the agent's summary and the patch. What a person has to know goes to standard error."""
     diff, finish = _decode_diff(attempt.patch), last_finish(trajectory)
     print(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
+    if (stopped := attempt.agent_stopped).reason not in ("finished", "error"):
+        print_stderr(
+            f"NOTICE: The agent stopped early ({stopped.reason}). {strip_control_chars(stopped.detail)}"
+        )
     print(tests_table(attempt.verdict))
     print(wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary")
     for sentence in (

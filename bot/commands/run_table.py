@@ -159,8 +159,11 @@ def _state_of_log(trajectory: Trajectory) -> ListedState:
         return "dry-run" if getattr(outcome, "url", None) == DRY_RUN_URL else outcome.kind
     if trajectory.run_resumed:
         return "resumed"
-    if trajectory.agent_stopped and trajectory.agent_stopped.reason == "input_required":
+    stop_reason = trajectory.agent_stopped.reason if trajectory.agent_stopped else None
+    if stop_reason == "input_required":
         return "input_required"
+    if stop_reason == "error":
+        return "stopped"
     return "completed" if trajectory.verdict and not _was_sent_back(trajectory) else "stopped"
 
 

@@ -41,7 +41,7 @@ NO_USAGE = Usage()
 CHECKBOXES = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
 
 
-MAX_PROBLEM_CHARS = 400  # Maximum number of characters of the reason why a setup failed.
+MAX_PROBLEM_CHARS = 800  # Maximum number of characters of the reason why a setup failed.
 
 
 MAX_HOSTS = 5  # Only this many denied hosts are printed. The log contains all of them.
@@ -142,8 +142,8 @@ class ProgressPrinter:
                 return ["the agent repeats itself; reminder sent"]
             case Message(source="verification"):
                 return ["verification result sent to the agent, which continues"]
-            case Message(source="program"):
-                return ["message sent to the agent (see the log)"]
+            case Message(source="program", text=text):
+                return [self._truncate(f"message sent to the agent: {' '.join(text.split())}")]
             case ModelReply() as event:
                 return self._reply_lines(event)
             case ToolResult(call_id=call, observation=observation):

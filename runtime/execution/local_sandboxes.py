@@ -92,9 +92,7 @@ class LocalSandboxes:
     async def with_layer(
         self, name: str, repository: str, key: str, setup: LayerSetup
     ) -> tuple[Sandboxes, LayerNote]:
-        raise LayerRejected(
-            "the local sandbox stores no layers: it can use only what is installed on this machine"
-        )
+        raise LayerRejected("the local sandbox has no setup: it uses what is installed on this machine")
 
     async def prepare(self) -> None:
         return

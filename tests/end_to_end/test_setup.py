@@ -27,7 +27,7 @@ async def test_the_local_sandbox_skips_the_setup_and_the_pull_request_reports_it
     await scenario.script_model(*FIX_TURNS)
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    expected = "setup failed, and the tests ran without it: the local sandbox stores no layers"
+    expected = "setup failed, and the tests ran without it: the local sandbox has no setup"
     assert expected in str(scenario.pull.body)
     assert "The repository's own setup failed" in str(scenario.endpoint.requests[0]["messages"][1]["content"])
 

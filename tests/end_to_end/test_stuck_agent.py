@@ -1,13 +1,15 @@
 """Stuck runs are warned once and then stopped, with a reason that helps the maintainer."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn, context_overflow
 from patchwright.resolver.events import AgentStopped
 from patchwright.runtime.actions import RunShell, ViewFile
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, TESTS, Scenario
 from tests.end_to_end.scripted_models import (
     SHOW_FAILURE,
     events_of_kind,
@@ -16,6 +18,7 @@ from tests.end_to_end.scripted_models import (
     resolve_to_report,
     use_ordered_model,
 )
+from tests.resolver.git_repository import Repository
 
 pytestmark = pytest.mark.slow
 
@@ -117,3 +120,23 @@ async def test_a_run_that_follows_a_reminder_completes(scenario: Scenario) -> No
     (nudge,) = messages_from(scenario, "nudge")
     assert "the same call 3 times in a row" in nudge and "assert add(2, 3) == 5" in nudge
     assert ending(scenario).reason == "finished"
+
+
+async def test_a_local_run_without_tool_calls_says_so_and_continues_with_another_model(
+    scenario: Scenario, tmp_path: Path
+) -> None:
+    made = Repository(tmp_path / "calc")
+    made.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
+    (tmp_path / "bug.md").write_text("add() subtracts\n\nIt should add.\n")
+    where = ("--repo", str(made.path), "--issue", str(tmp_path / "bug.md"))
+    silent = [RecordedTurn("I think about it.")] * 3
+    await scenario.script_model(*silent)
+    _, out, error = await scenario.command("resolve", *where, "--json")
+    report = json.loads(out)
+    assert (report["verdict"], report["stopped"]["reason"]) == ("empty", "stuck")
+    assert "patchwright probe" in report["stopped"]["detail"] and "resume: patchwright resolve" in error
+
+    await scenario.script_model(*silent, *FIX_TURNS)  # it counts the earlier replies, too
+    code, out, _ = await scenario.command("resolve", "--continue", report["run"], "--json")
+    report = json.loads(out)
+    assert (code, report["verdict"], report["stopped"]) == (0, "fixed", None)

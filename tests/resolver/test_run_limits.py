@@ -132,7 +132,9 @@ def test_three_replies_without_a_call_are_stuck_despite_reminders() -> None:
     events = [silence(), reminder, silence(), reminder, silence()]
     ended = check_limits(run(*events), Limits())
     assert ended == AgentStopped(
-        reason="stuck", detail="The model gave 3 replies in a row without calling a tool."
+        reason="stuck",
+        detail="The model gave 3 replies in a row without calling a tool. "
+        "`patchwright probe` tests whether a model can call tools.",
     )
     assert check_limits(run(*events[:4]), Limits()) is None
 

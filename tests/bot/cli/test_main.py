@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.bot.cli import main
 from patchwright.bot.cli.main import build_parser
 from patchwright.bot.terminal.exit_codes import COMMON_EXIT_CODES, JOB_EXIT_CODES
 from patchwright.resolver.settings.settings import Settings
@@ -26,6 +27,16 @@ def patchwright(*arguments: str, **environ: str) -> subprocess.CompletedProcess[
     around = {"PATH": f"{BESIDE}:{os.environ['PATH']}", **environ}
     command = [*preloaded_command(), *arguments]
     return subprocess.run(command, env=around, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_ctrl_c_while_the_modules_are_loaded_prints_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "build_parser", interrupt)
+    assert (main.main([]), capsys.readouterr().err) == (130, "Stopped.\n")
 
 
 def test_without_a_command_it_shows_how_to_get_started() -> None:

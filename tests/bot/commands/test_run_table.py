@@ -6,7 +6,7 @@ import pytest
 
 from patchwright.bot.commands.run_table import _state_of_log
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.events import Event, Message, VerificationCompleted
+from patchwright.resolver.events import AgentStopped, Event, Message, VerificationCompleted
 from patchwright.resolver.run_log import FileRunLog
 from tests.bot.commands.test_inspect_commands import patchwright, store_log
 from tests.resolver.sample_runs import RUN, run_of, started
@@ -22,6 +22,8 @@ SENT_BACK = Message(text="No test shows the fix.", source="verification")
         ([VERDICT], "completed"),
         ([VERDICT, SENT_BACK], "stopped"),
         ([VERDICT, SENT_BACK, VERDICT], "completed"),
+        ([AgentStopped(reason="error", detail="No reply."), VERDICT], "stopped"),
+        ([AgentStopped(reason="limit", detail="100 steps."), VERDICT], "completed"),
     ],
 )
 def test_a_run_that_continues_after_its_verdict_is_not_completed(events: list[Event], state: str) -> None:

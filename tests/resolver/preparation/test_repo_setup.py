@@ -106,7 +106,7 @@ async def test_the_local_sandbox_cannot_run_a_setup(
             workspace, RepoConfig(), sandboxes, name="s", source="s", timeout=60
         )
     assert same is sandboxes
-    assert prepared and prepared.problem and "the local sandbox stores no layers" in prepared.problem
+    assert prepared and prepared.problem and "the local sandbox has no setup" in prepared.problem
 
 
 async def set_up_with(
