@@ -259,11 +259,6 @@ def test_a_run_is_found_by_prefix_or_as_last(three: Path, given: str, meant: str
     assert first["run"] == meant
 
 
-def test_without_any_run_no_name_is_looked_for(tmp_path: Path) -> None:
-    shown = patchwright(tmp_path, "view", "last")
-    assert shown.returncode == 2 and f"There are no runs in {tmp_path}/runs yet." in shown.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "result"),
     [
