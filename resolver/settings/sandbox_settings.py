@@ -48,10 +48,6 @@ class SandboxSettings(FrozenModel):
     """Maximum disk space in MiB for a sandbox's files outside `/tmp`. A sandbox that exceeds this limit is
     stopped.
     """
-    warm_pool: int = Field(default=0, ge=0, le=16)
-    """Number of sandboxes that are started in advance, so that runs start faster. Each of these sandboxes
-    reserves its memory.
-    """
     sandbox_transport: Literal["auto", "socket", "exec"] = "auto"
     """How the host connects to Patchwright's server in the sandbox. `socket` uses a socket in a shared
     directory. `exec` uses `docker exec`, which also works for an engine on another machine or in a VM. `auto`
