@@ -25,8 +25,7 @@ class ServerSettings(FrozenModel):
     """
     credentials_key_file: Path | None = None
     """Path of a file with the key that encrypts the credentials from the browser setup. If the file does not
-    exist, it is created. By default, Patchwright uses `DATA.key` next to the data directory `DATA`, or the
-    system's keyring.
+    exist, it is created. By default, Patchwright uses `DATA.key` next to the data directory `DATA`.
     """
     webhook_url: str | None = None
     """URL of the repository's webhook, if you use a token. Patchwright then asks GitHub to send failed
