@@ -42,8 +42,6 @@ class SandboxSettings(FrozenModel):
     """Maximum memory of a sandbox in MiB, including swap."""
     cpus: float = Field(default=2.0, gt=0)
     """Number of CPUs that a sandbox can use."""
-    pids: int = Field(default=512, ge=16)
-    """Maximum number of processes in a sandbox."""
     disk_mb: int = Field(default=10_240, ge=16)
     """Maximum disk space in MiB for a sandbox's files outside `/tmp`. A sandbox that exceeds this limit is
     stopped.
@@ -53,8 +51,6 @@ class SandboxSettings(FrozenModel):
     directory. `exec` uses `docker exec`, which also works for an engine on another machine or in a VM. `auto`
     uses the socket if the directory can be shared.
     """
-    setup_timeout: int = Field(default=1200, ge=1, le=1800)
-    """Maximum number of seconds for the setup of a repository, which installs its dependencies."""
 
     network: NetworkMode = "allowlist"
     """What the agent's sandbox can reach. `none` allows no host. `allowlist` allows package indexes, language

@@ -138,9 +138,9 @@ async def test_every_part_connects_to_an_engine_behind_ssh(tmp_path: Path) -> No
 
 @pytest.mark.docker
 async def test_the_engine_enforces_sandbox_limits(tmp_path: Path) -> None:
-    settings = Settings(data=tmp_path, memory_mb=300, pids=77, cpus=0.5)
+    settings = Settings(data=tmp_path, memory_mb=300, cpus=0.5)
     result = await find_result(docker_checks.build_checks(settings, {}), "sandbox limits", "ok")
-    assert result.detail.startswith("enforced in a container: 300 MiB, 77 processes, 0.5 CPUs")
+    assert result.detail.startswith("enforced in a container: 300 MiB, 512 processes, 0.5 CPUs")
     absent = Settings(data=tmp_path, image="no-such-image:here")
     assert (
         "no-such-image:here is not pulled yet"
