@@ -99,7 +99,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
 
     @field_validator(
         *("github_api_url", "github_graphql_url", "github_server_url"),
-        *("model_base_url", "search_base_url", "webhook_url", "package_index"),
+        *("model_base_url", "search_base_url", "package_index"),
     )
     @classmethod
     def _validate_url(cls, url: str | None) -> str | None:
@@ -169,7 +169,6 @@ SENSITIVE_SETTINGS = frozenset(
         "polled_repositories",
         "sandbox",
         "ca_bundle",
-        "webhook_url",
         "public_url",
         "hold_ci",
         "package_index",
