@@ -51,15 +51,6 @@ async def _measure() -> list[Result]:
     async with far.open(NAME) as sandbox:
         echo_exec = await _sample(lambda: _run(sandbox, "echo hi"), ECHOES)
     await far.close()
-    ready = DockerSandboxes(
-        SandboxSpec(),
-        BuildSettings(ca_bundle=CA_BUNDLE),
-        engine=EngineAddress(transport="socket"),
-        warm_pool_size=1,
-    )
-    await ready.prepare()
-    warm, _ = await _starts(ready, pause=1.5)  # seconds until the next one is ready
-    await ready.close()
     floor = [await _floor() for _ in range(STARTS)]
     start_floor, echo_floor, long_floor = map(statistics.median, zip(*floor, strict=True))
     middle = statistics.median
@@ -80,8 +71,6 @@ async def _measure() -> list[Result]:
             swe_rex=989,
         ),
         _result("sandbox_cold_start_p95", _p95(starts), None, None),
-        _result("sandbox_warm_start", middle(warm), None, 20),
-        _result("sandbox_warm_start_p95", _p95(warm), None, None),
         _result("sandbox_stop", middle(stops), None, 100, OpenHands=3892, mini_swe_agent=96, swe_rex=269),
         _result("sandbox_stop_p95", _p95(stops), None, None),
         _result("sandbox_server_memory", memory, None, 40, unit="MB", OpenHands=326, swe_rex=52),
@@ -95,13 +84,12 @@ def _result(
     return Result(name=name, value=value, unit=unit, floor=floor, peers=named, target=target)
 
 
-async def _starts(sandboxes: DockerSandboxes, pause: float = 0) -> tuple[list[float], list[float]]:
+async def _starts(sandboxes: DockerSandboxes) -> tuple[list[float], list[float]]:
     """Measures from the request to the first result of the shell, and from the end of the work to the end of
     the sandbox.
     """
     starts, stops = [], []
     for _ in range(STARTS):
-        await asyncio.sleep(pause)
         started_at = time.perf_counter()
         async with sandboxes.open(NAME) as sandbox:
             await _run(sandbox, "echo hi")

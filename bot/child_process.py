@@ -22,11 +22,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 def with_parent_death_signal(command: Sequence[str]) -> list[str]:
     """Wraps a command so that the kernel stops the child process when this process dies.
 
-    The first word of the command must be the path of a program. On systems other than Linux, returns the
-    command unchanged.
+    The first word of the command must be the path of a program.
     """
-    if sys.platform != "linux":
-        return list(command)
     return [sys.executable, "-I", "-S", "-c", _PARENT_DEATH_SCRIPT, *command]
 
 

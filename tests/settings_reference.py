@@ -48,7 +48,6 @@ READ_ON = {
     "credentials_key_file": "security.md#saved-credentials",
     "hold_ci": "ci.md#held-ci",
     "language_images": "#images-by-language",
-    "max_instruction_tokens": "instructions.md",
     "log_format": "runs.md#logs",
     "mcp_servers": "tools.md#add-an-mcp-server",
     "allowed_models": "commands.md#options",

@@ -163,9 +163,7 @@ def _has_browser(environ: Mapping[str, str]) -> bool:
     """Returns True if a graphical browser is available. A text browser does not count, because it would take
     over the terminal.
     """
-    return sys.platform == "darwin" or any(
-        environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
-    )
+    return any(environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def _open_in_browser(file: Path) -> bool:

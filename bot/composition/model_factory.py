@@ -33,7 +33,7 @@ def build_models(
         "condense": settings.condenser_model,
         "browse": settings.browsing_model,
         "review": settings.review_model,
-        "vision": settings.vision_model or settings.multimodal_model,
+        "vision": settings.multimodal_model,
     }
     # If the model for a purpose fails, the agent's model and its fallbacks take over.
     others = {

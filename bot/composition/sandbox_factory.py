@@ -26,7 +26,6 @@ def build_sandbox_spec(settings: Settings) -> SandboxSpec:
         image=settings.image,
         memory_mb=settings.memory_mb,
         cpus=settings.cpus,
-        pids=settings.pids,
         disk_mb=settings.disk_mb,
         min_free_memory_mb=settings.min_free_memory_mb,
         min_free_disk_mb=settings.min_free_disk_mb,
@@ -54,7 +53,7 @@ def build_sandboxes(
     """
     if settings.sandbox == "local":
         return _build_local_sandboxes(settings, environ)
-    return build_docker_sandboxes(settings, environ, notify, settings.warm_pool)
+    return build_docker_sandboxes(settings, environ, notify)
 
 
 async def prepare_sandboxes(sandboxes: "Sandboxes", settings: Settings) -> None:
@@ -95,13 +94,9 @@ def _engine_url(environ: Mapping[str, str]) -> str | None:
 
 
 def build_docker_sandboxes(
-    settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object], warm_pool: int = 0
+    settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
 ) -> "DockerSandboxes":
-    """Returns Docker sandboxes that are not prepared yet.
-
-    Once they are prepared, they keep `warm_pool` containers running, so that later runs need not wait for a
-    container.
-    """
+    """Returns Docker sandboxes that are not prepared yet."""
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes, EngineAddress
     from patchwright.runtime.docker.runtime_layer import BuildSettings
 
@@ -118,7 +113,6 @@ def build_docker_sandboxes(
         build,
         engine=EngineAddress(_engine_url(environ), settings.sandbox_transport),
         egress=_build_egress(settings),
-        warm_pool_size=warm_pool,
         namespace=str(settings.data.resolve()),
     )
 

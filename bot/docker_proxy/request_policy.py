@@ -250,12 +250,6 @@ def _check_exec_inspect(route_match: RouteMatch) -> AllowedRequest | str:
     return AllowedRequest({}, owned_object=("exec", route_match.name))
 
 
-def _check_rename(route_match: RouteMatch) -> AllowedRequest | str:
-    if not route_match.query.get("name", "").startswith(NAME_PREFIX):
-        return f"container names must begin with {NAME_PREFIX}"
-    return AllowedRequest(route_match.query, owned_object=("container", route_match.name))
-
-
 def _check_commit(route_match: RouteMatch) -> AllowedRequest | str:
     if not _is_our_image(route_match.query.get("repo", "")):
         return f"image names must begin with {NAME_PREFIX}"
@@ -330,7 +324,6 @@ ROUTES = (
     _route("GET", f"/containers/{_CONTAINER_NAME}/changes", _check_own_container),
     _route("POST", f"/containers/{_CONTAINER_NAME}/start", _check_own_container),
     _route("POST", f"/containers/{_CONTAINER_NAME}/kill", _check_own_container),
-    _route("POST", f"/containers/{_CONTAINER_NAME}/rename", _check_rename, "name"),
     _route("DELETE", f"/containers/{_CONTAINER_NAME}", _check_own_container, "v", "link", "force"),
     _route("POST", f"/containers/{_CONTAINER_NAME}/exec", _check_exec_create),
     _route("POST", f"/exec/{_CONTAINER_NAME}/start", _check_exec_start),

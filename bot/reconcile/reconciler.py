@@ -17,7 +17,7 @@ from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.repositories import PolledRepository
 from patchwright.bot.reconcile.missed_events import MissedEvent
 from patchwright.bot.reconcile.poller import Poller
-from patchwright.bot.reconcile.redelivery import FIRST_WAIT, OwnWebhooks, Redelivery
+from patchwright.bot.reconcile.redelivery import FIRST_WAIT, MAX_PER_ROUND, Redelivery
 from patchwright.bot.redis.leader_lease import LeaderLease, PollFailure
 from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import LabelRemoved, ThreadClosed
@@ -75,9 +75,7 @@ class ReconcilerConfig:
     repositories: tuple[Repo, ...] = ()
     """The repositories to poll with a token. An App polls the repositories of its installations."""
     has_webhook: bool = True
-    """True if GitHub is asked to send failed webhook deliveries again."""
-    webhook_url: str | None = None
-    """The URL of the repositories' webhooks, for a deployment with a token."""
+    """True if GitHub sends webhook deliveries. An App asks GitHub to send the failed ones again."""
 
 
 @dataclass
@@ -123,14 +121,10 @@ class Reconciler:
             timedelta(seconds=schedule.repository_list_age),
         )
         self._cursors: dict[int, _Cursor] = {}
-        self._webhooks = OwnWebhooks(
-            github.rest,
-            config.repositories,
-            config.webhook_url,
-            lambda webhook: Redelivery(
-                github.rest, webhook, state=lease, clock=clock, first_wait=schedule.first_redelivery_wait
-            ),
-        )
+        self._redelivery: Redelivery | None = None
+        if config.has_webhook and github.is_app:
+            wait = schedule.first_redelivery_wait
+            self._redelivery = Redelivery(github.rest, state=lease, clock=clock, first_wait=wait)
         self._next_poll: datetime | None = None
         """The time of the next poll of all repositories. None means that this poll is due now."""
         self._has_polled = False
@@ -230,9 +224,10 @@ class Reconciler:
         """
         if self._github.outbox:
             await self._github.outbox.post_due()
-        if self._has_webhook:
+        if self._redelivery is not None:
             self._has_more = False
-            self._has_more = await self._webhooks.redeliver(self._clock())
+            async with ErrorIsolation().isolate_request(self._redelivery.name, self._github.rest):
+                self._has_more = await self._redelivery.redeliver() == MAX_PER_ROUND
         cursors = await self._lease.fetch_cursors()
         if not cursors.get(""):  # Redis is new, or was wiped
             if self._has_polled:

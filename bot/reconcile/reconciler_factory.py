@@ -41,7 +41,6 @@ async def open_reconciler(
         schedule or (POLLING_SCHEDULE if settings.poll else PollSchedule()),
         repositories,
         has_webhook=settings.webhook_secret is not None,
-        webhook_url=settings.webhook_url,
     )
 
     async def watch(handler: TriggerHandler, name: str) -> None:

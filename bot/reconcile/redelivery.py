@@ -6,24 +6,21 @@ Source: docs.github.com/webhooks/using-webhooks/handling-failed-webhook-deliveri
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from pydantic import Field
 
-from patchwright.bot.github.error_isolation import ErrorIsolation
-from patchwright.bot.github.rest import Principal, RestClient, repo_path
+from patchwright.bot.github.rest import RestClient
 from patchwright.bot.github.schemas import GitHubResponse
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
-from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import ForgeError
 
 log = logging.getLogger(__name__)
 
+DELIVERIES_PATH = ("app", "hook", "deliveries")
 DELIVERY_RETENTION = timedelta(days=3)
-MAX_LIST_AGE = timedelta(minutes=10)  # how long a list of webhooks is valid
 # GitHub lists an attempt when it has ended, up to 10 s after the attempt's timestamp
 OVERLAP = timedelta(seconds=15)
 MAX_REDELIVERIES = 8  # maximum number of times that one delivery is sent again
@@ -75,59 +72,23 @@ class StateStore(Protocol):
     async def save(self, name: str, value: str) -> None: ...
 
 
-class Webhook(Protocol):
-    """A webhook of the App or of a repository. `path` is the API path of its delivery attempts."""
-
-    @property
-    def owner(self) -> Principal: ...
-
-    @property
-    def path(self) -> tuple[str, ...]: ...
-
-
-@dataclass(frozen=True)
-class AppWebhook:
-    owner: None = None
-    path: tuple[str, ...] = ("app", "hook", "deliveries")
-
-
-@dataclass(frozen=True)
-class RepositoryWebhook:
-    owner: Repo
-    id: int
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        return "repos", self.owner.owner, self.owner.name, "hooks", str(self.id), "deliveries"
-
-
-class WebhookResponse(GitHubResponse):
-    id: int
-    config: "WebhookConfig"
-
-
-class WebhookConfig(GitHubResponse):
-    url: str | None = None
-
-
 class Redelivery:
-    """Asks GitHub to send the failed deliveries of one webhook again."""
+    """Asks GitHub to send the failed deliveries of the App's webhook again."""
+
+    name = "/".join(DELIVERIES_PATH)
 
     def __init__(
         self,
         rest: RestClient,
-        webhook: Webhook,
         *,
         state: StateStore | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         first_wait: timedelta = FIRST_WAIT,
     ) -> None:
         self._rest = rest
-        self._webhook = webhook
         self._clock = clock
         self._first_wait = first_wait
         self._state = state
-        self.name = "/".join(webhook.path)
         self._history = DeliveryHistory()
 
     async def redeliver(self) -> int:
@@ -161,8 +122,8 @@ class Redelivery:
                 update={"redelivery_count": delivery.redelivery_count + 1, "last_attempt_at": now}
             )
             try:
-                path = (*self._webhook.path, str(delivery.first_attempt.id), "attempts")
-                await self._rest.post(dict[str, object], self._webhook.owner, *path)
+                path = (*DELIVERIES_PATH, str(delivery.first_attempt.id), "attempts")
+                await self._rest.post(dict[str, object], None, *path)
             except ForgeError as exc:
                 if exc.retryable:
                     raise
@@ -187,9 +148,7 @@ class Redelivery:
         }
         floor = oldest if history.read_until is None else max(oldest, history.read_until - OVERLAP)
         attempts: list[DeliveryAttempt] = []
-        async for page in self._rest.iter_pages(
-            list[DeliveryAttempt], self._webhook.owner, *self._webhook.path
-        ):
+        async for page in self._rest.iter_pages(list[DeliveryAttempt], None, *DELIVERIES_PATH):
             attempts += page
             if not page or page[-1].delivered_at < floor:
                 break
@@ -232,55 +191,3 @@ def _add_attempt(known: FailedDelivery | None, attempt: DeliveryAttempt) -> Fail
         attempt_ids=attempts,
         redelivery_count=max(known.redelivery_count, len(attempts) - 1),
     )
-
-
-class OwnWebhooks:
-    """Patchwright's own webhooks. With an App, this is the App's webhook. With a token, these are the
-    repositories' webhooks with the configured URL.
-    """
-
-    def __init__(
-        self,
-        rest: RestClient,
-        repositories: Sequence[Repo],
-        url: str | None,
-        redelivery: Callable[[Webhook], Redelivery],
-    ) -> None:
-        self._rest = rest
-        self._repositories = repositories
-        self._url = url
-        self._redelivery = redelivery
-        self._redeliveries: list[Redelivery] = []
-        self._list_expires_at: datetime | None = None
-        """The time at which the webhooks must be listed again; None means now."""
-
-    async def redeliver(self, now: datetime) -> bool:
-        """Asks GitHub to send the failed deliveries of every webhook again. Returns True if some of them may
-        be left for the next call.
-
-        Raises RateLimited and QueueDown, and ForgeError if GitHub itself is down.
-        """
-        isolation, has_more = ErrorIsolation(), False
-        if self._list_expires_at is None or now > self._list_expires_at:
-            self._redeliveries = [
-                self._redelivery(webhook) for webhook in await self.list_webhooks(isolation)
-            ]
-            self._list_expires_at = None if isolation.should_retry else now + MAX_LIST_AGE
-        for redelivery in self._redeliveries:
-            async with isolation.isolate_request(redelivery.name, self._rest):
-                has_more |= await redelivery.redeliver() == MAX_PER_ROUND
-        return has_more
-
-    async def list_webhooks(self, isolation: ErrorIsolation) -> list[Webhook]:
-        """Lists the webhooks. Raises RateLimited, and ForgeError if GitHub itself is down."""
-        if self._rest.is_app:
-            return [AppWebhook()]
-        webhooks: list[Webhook] = []
-        for repo in self._repositories if self._url else ():
-            # If the token may not list webhooks, missed events are found only by polling.
-            async with isolation.isolate_request(f"webhooks of {repo}", self._rest):
-                hooks = await self._rest.get_all(WebhookResponse, repo, *repo_path(repo), "hooks")
-                webhooks += [
-                    RepositoryWebhook(repo, hook.id) for hook in hooks if hook.config.url == self._url
-                ]
-        return webhooks

@@ -80,6 +80,17 @@ def redis_client(url: str) -> Redis:
     return Redis(connection_pool=redis_pool(url))
 
 
+class RedisStore:
+    """A store with its own connections to Redis."""
+
+    def __init__(self, url: str) -> None:
+        """Raises SettingsError if the Redis URL is invalid."""
+        self._redis = redis_client(url)
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+
 def blocking_client(url: str) -> BlockingRedis:
     """Returns a blocking client for use in threads. Raises SettingsError if the URL is invalid."""
     redis_pool(url)  # raises SettingsError if the URL is invalid

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from redis.asyncio import Redis
-
 from patchwright.bot.jobs import Failed, JobResult
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.bot.run_summary import PullOutcome
 from patchwright.bot.usage_report import UsageReport
 from patchwright.resolver.domain import JobId, Published, Repo
@@ -21,7 +19,7 @@ DURATION_BUCKETS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 """Upper bounds of the buckets in the histogram of run durations, in seconds."""
 
 
-class Counters:
+class Counters(RedisStore):
     """Stores counters in Redis. Every method may raise QueueDown."""
 
     def __init__(self, url: str, metrics_label: str = "default") -> None:
@@ -29,7 +27,7 @@ class Counters:
 
         Raises SettingsError if the Redis URL is invalid.
         """
-        self._redis: Redis = redis_client(url)
+        super().__init__(url)
         self._metrics_label = metrics_label
 
     async def record_result(self, job: JobId, result: JobResult, report: UsageReport) -> None:
@@ -95,9 +93,6 @@ class Counters:
             label: {name.decode(): float(value) for name, value in counts.items()}
             for label, counts in zip(labels, hashes, strict=True)
         }
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)
 
 
 def pull_key(repository: str, number: int) -> str:

@@ -8,11 +8,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
-from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import can_write, redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, can_write, redis_errors
 from patchwright.runtime.frozen_model import FrozenModel
 
 INBOX_KEY = "patchwright:inbox"
@@ -35,12 +34,12 @@ class StoredDelivery(FrozenModel):
     body: bytes
 
 
-class DeliveryInbox:
+class DeliveryInbox(RedisStore):
     """The verified deliveries that are not processed yet. Every method may raise QueueDown."""
 
     def __init__(self, url: str, *, claim_idle_ms: int = CLAIM_IDLE_MS) -> None:
         """Raises SettingsError if the Redis URL is invalid."""
-        self._redis: Redis = redis_client(url)
+        super().__init__(url)
         self._claim_idle_ms = claim_idle_ms
         self._pending: list[tuple[Mapping[str, bytes], asyncio.Future[None]]] = []
         self._write_task: asyncio.Task[None] | None = None
@@ -125,9 +124,6 @@ class DeliveryInbox:
     async def is_healthy(self) -> bool:
         """Returns True if a delivery could be stored now; never raises."""
         return await can_write(self._redis)
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)
 
 
 def _parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes] | None) -> StoredDelivery:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -27,12 +27,12 @@ class EngineStatus(FrozenModel):
     """Seconds since 1970."""
 
 
-class EngineHealth:
+class EngineHealth(RedisStore):
     """Stores the engine reports of all workers in Redis."""
 
     def __init__(self, url: str, host: str = "") -> None:
         """`host` defaults to this machine's host name. Raises SettingsError if the URL is invalid."""
-        self._redis = redis_client(url)
+        super().__init__(url)
         self._host = host or socket.gethostname()
 
     async def report(self, problem: str = "") -> None:
@@ -52,9 +52,6 @@ class EngineHealth:
                 if status.checked_at > time.time() - STALE_SECONDS:
                     statuses[host.decode(errors="replace")] = status
         return statuses
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)
 
 
 def report_after_sweep(

@@ -5,7 +5,7 @@ import contextlib
 from typing import Any, cast
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 
 WORKERS_KEY = (
     # sorted set: worker name -> time of its last heartbeat, by the clock of the Redis server
@@ -24,12 +24,8 @@ return redis.call('zcard', KEYS[1])
 """
 
 
-class Heartbeats:
+class Heartbeats(RedisStore):
     """The heartbeats of all workers that use a Redis."""
-
-    def __init__(self, url: str) -> None:
-        """Raises SettingsError if the Redis URL is invalid."""
-        self._redis = redis_client(url)
 
     async def keep_beating(self, name: str) -> None:
         """Sends heartbeats until canceled. Then removes this worker from the list."""
@@ -50,6 +46,3 @@ class Heartbeats:
                     "Any", self._redis.eval(_COUNT_SCRIPT, 1, WORKERS_KEY, str(HEARTBEAT_TIMEOUT_SECONDS))
                 )
             )
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)

@@ -9,7 +9,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.runtime.frozen_model import FrozenModel
 
 LEADER_KEY = "patchwright:poll_leader"
@@ -27,14 +27,10 @@ class PollFailure(FrozenModel):
     since: datetime
 
 
-class LeaderLease:
+class LeaderLease(RedisStore):
     """Stores the lease of the leader, and the state of its polling. The leader is the worker that polls
     GitHub for all workers. Every method may raise QueueDown.
     """
-
-    def __init__(self, url: str) -> None:
-        """Raises SettingsError if the Redis URL is invalid."""
-        self._redis = redis_client(url)
 
     async def try_acquire(self, name: str) -> bool:
         """Acquires or renews the lease. Returns True if this worker is the leader."""
@@ -96,6 +92,3 @@ class LeaderLease:
             return PollFailure.model_validate_json(await self.load(FAILURE_NAME) or b"")
         except ValidationError:  # no failure was saved, or an incompatible version wrote it
             return None
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.bot.redis.shared_run_log import stream_key, writer_key
 from patchwright.resolver.domain import RunId
 
@@ -11,12 +11,8 @@ BATCH_SIZE = 200  # maximum number of lines per round trip
 FIRST_ID = b"0"
 
 
-class LogStreams:
+class LogStreams(RedisStore):
     """Reads run logs from Redis streams. Every method may raise QueueDown."""
-
-    def __init__(self, url: str) -> None:
-        """Raises SettingsError if the Redis URL is invalid."""
-        self._redis = redis_client(url)
 
     async def count_lines(self, run: RunId) -> int:
         """Returns the number of lines in the run's stream."""
@@ -47,9 +43,6 @@ class LogStreams:
         """Returns True if a worker is writing to the run now."""
         with redis_errors():
             return bool(await cast("Any", self._redis.exists(writer_key(run))))
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)
 
 
 def _parse_lines(stream_entries: Any) -> list[tuple[bytes, bytes]]:

@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.resolver.domain import Job, JobId, Repo, Usage
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -22,12 +22,8 @@ class DailyUsage(FrozenModel):
     """The known cost of all jobs today, in dollars."""
 
 
-class Quotas:
+class Quotas(RedisStore):
     """Stores daily totals in Redis. Every method may raise QueueDown."""
-
-    def __init__(self, url: str) -> None:
-        """Raises SettingsError if the Redis URL is invalid."""
-        self._redis = redis_client(url)
 
     async def count_start(self, job: Job) -> DailyUsage:
         """Counts the start of a job, and returns the day's totals. The same job counts only once per day."""
@@ -84,9 +80,6 @@ class Quotas:
                 pipe.expire(key, RETENTION_DAYS * 24 * 3600)
                 await pipe.execute()
         return True
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)
 
 
 def _daily_job_keys(day: date, job: Job) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.runtime.frozen_model import FrozenModel
 
 SESSION_SECONDS = 8 * 3600  # user tokens of a GitHub App expire after this time
@@ -61,7 +61,7 @@ class _PendingLogin(FrozenModel):
     return_to: str
 
 
-class Sessions:
+class Sessions(RedisStore):
     """Stores sessions and pending sign-ins in Redis. Every method may raise QueueDown."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Sessions:
 
         Raises SettingsError if the Redis URL is invalid.
         """
-        self._redis = redis_client(url)
+        super().__init__(url)
         self._lifetime_seconds = lifetime_seconds
         self._operator_token = operator_token
 
@@ -149,9 +149,6 @@ class Sessions:
         except ValidationError:
             return None
         return pending.return_to if hmac.compare_digest(pending.browser_hash, _hash(browser)) else None
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)
 
 
 def pkce_verifier(browser: str) -> str:

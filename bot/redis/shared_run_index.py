@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.bot.redis.counters import PULL_OUTCOMES_KEY, pull_key
 from patchwright.bot.run_summary import RunSummary
 from patchwright.resolver.domain import RunId
@@ -35,12 +35,12 @@ end
 """
 
 
-class SharedRunIndex:
+class SharedRunIndex(RedisStore):
     """Stores run summaries in Redis. Every method may raise QueueDown."""
 
     def __init__(self, url: str, *, max_runs: int = MAX_RUNS) -> None:
         """Raises SettingsError if the Redis URL is invalid."""
-        self._redis = redis_client(url)
+        super().__init__(url)
         self._max_runs = max_runs
         self._scan_lock = asyncio.Lock()
 
@@ -112,9 +112,6 @@ class SharedRunIndex:
                 await self.put(summary)
         with redis_errors():
             await cast("Any", self._redis.sadd(INDEXED_DIRECTORIES_KEY, directory))
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)
 
 
 def _parse_summary(run: str, value: bytes | None) -> RunSummary | None:

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import TypeVar
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.bot.write_limiter import LOCK_SECONDS, QUEUE_POLL_SECONDS, LocalWriteLimiter, Priority
 
 log = logging.getLogger(__name__)
@@ -57,14 +57,14 @@ return 0
 """
 
 
-class SharedWriteLimiter:
+class SharedWriteLimiter(RedisStore):
     """A `WriteLimiter` that all processes share through Redis. While Redis is down, each process limits its own
     writes.
     """
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError if the Redis URL is invalid."""
-        self._redis = redis_client(url)
+        super().__init__(url)
         self._acquire_script = self._redis.register_script(ACQUIRE_SCRIPT)
         self._block_script = self._redis.register_script(BLOCK_SCRIPT)
         self._unlock_script = self._redis.register_script(UNLOCK_SCRIPT)
@@ -131,9 +131,6 @@ class SharedWriteLimiter:
         finally:
             with contextlib.suppress(QueueDown), redis_errors():
                 await self._unlock_script(keys=[key], args=[token])
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)
 
     async def _with_fallback(
         self, shared: Callable[[], Awaitable[T]], local: Callable[[], Awaitable[T]]

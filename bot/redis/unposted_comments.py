@@ -6,7 +6,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.resolver.domain import JobId, Repo
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -33,12 +33,8 @@ class UnpostedComment(FrozenModel):
         return comment_field(self.repo, self.number, self.tag)
 
 
-class UnpostedComments:
+class UnpostedComments(RedisStore):
     """Stores unposted comments in Redis. Every method except `close` may raise QueueDown."""
-
-    def __init__(self, url: str) -> None:
-        """Raises SettingsError if the Redis URL is invalid."""
-        self._redis = redis_client(url)
 
     async def put(self, comment: UnpostedComment) -> None:
         """Stores the comment. Replaces an earlier text for the same comment."""
@@ -63,9 +59,6 @@ class UnpostedComments:
             except ValidationError:  # an incompatible version wrote this text, and will post it
                 continue
         return sorted((one for one in comments if one.next_attempt <= now), key=lambda one: one.since)
-
-    async def close(self) -> None:
-        await self._redis.aclose(close_connection_pool=True)
 
 
 def comment_field(repo: Repo, number: int, tag: str) -> str:

@@ -31,7 +31,6 @@ MODEL_SETTINGS = (
     "condenser_model",
     "browsing_model",
     "review_model",
-    "vision_model",
 )
 ENV_FILE = Path("patchwright.env")
 ENV_FILE_HINT = (

@@ -52,6 +52,8 @@ UNTESTED_VERDICT = Verdict(
     kind="untested", reason="The run asked or answered a question, so nothing was tested."
 )
 
+MAX_INSTRUCTION_TOKENS = 8_000  # that the repository's own instructions take up in the first message
+
 
 @dataclass(frozen=True)
 class AgentTask:
@@ -107,9 +109,7 @@ async def attempt_patch(task: AgentTask) -> Attempt:
     await effective_settings.record_settings(log, deps, config)
     sandboxes = await prepare_environment(task.job, workspace, config, suites, log, deps)
     skills = await load_skills(workspace.config_source)
-    instructions = select_instructions(
-        skills, started.thread, task.job.request.text, deps.settings.max_instruction_tokens
-    )
+    instructions = select_instructions(skills, started.thread, task.job.request.text, MAX_INSTRUCTION_TOKENS)
     seconds = config.test_timeout or deps.settings.test_timeout
     head = workspace.with_base(task.merge.head) if task.merge else workspace
     cache = BaselineCache(deps.settings.data / "cache" / "baselines")

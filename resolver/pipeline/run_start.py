@@ -42,6 +42,7 @@ from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
 logger = logging.getLogger(__name__)
 
+SETUP_TIMEOUT = 1_200  # seconds for the installation of a repository's dependencies
 BASELINE_WAIT = 0.8  # seconds that the first message waits for the baseline tests, which continue afterwards
 
 
@@ -77,7 +78,7 @@ async def prepare_environment(
         sandboxes,
         name=f"{job.id}-setup",
         source=_dependency_source(log.trajectory.run_started),
-        timeout=deps.settings.setup_timeout,
+        timeout=SETUP_TIMEOUT,
     )
     if image_choice is not None and image_choice.problem:
         image_choice = image_choice.model_copy(update={"problem": deps.secrets.mask(image_choice.problem)})

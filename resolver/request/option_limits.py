@@ -16,7 +16,7 @@ def list_allowed_models(settings: ModelSettings) -> tuple[str, ...]:
     """
     named = (
         *(settings.model, *settings.model_fallbacks, settings.multimodal_model, settings.condenser_model),
-        *(settings.browsing_model, settings.review_model, settings.vision_model, *settings.allowed_models),
+        *(settings.browsing_model, settings.review_model, *settings.allowed_models),
     )
     return tuple(dict.fromkeys(name for name in named if name))
 

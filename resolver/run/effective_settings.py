@@ -23,8 +23,8 @@ UNRECORDED_SETTINGS = frozenset(
         # Locations. The `RunStarted` event already names the GitHub server.
         *("github_api_url", "github_graphql_url", "github_server_url", "data", "ca_bundle"),
         # Triggers, and settings that other events or fields already record.
-        *("label", "warm_pool", "sandbox_transport", "model", "max_steps", "timeout", "max_usd"),
-        *("webhook_url", "polled_repositories", "onboarding", "log_format", "log_level", "archive"),
+        *("label", "sandbox_transport", "model", "max_steps", "timeout", "max_usd"),
+        *("polled_repositories", "onboarding", "log_format", "log_level", "archive"),
     }
 )
 """Names of the settings that are not recorded."""

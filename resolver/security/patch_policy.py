@@ -47,11 +47,7 @@ DEFAULT_LIMITS = PatchLimits()
 
 def build_patch_limits(settings: Settings) -> PatchLimits:
     """Returns the limits from the operator's settings."""
-    return PatchLimits(
-        max_files=settings.max_files,
-        max_megabytes=settings.max_patch_mb,
-        allowed_paths=settings.allowed_paths,
-    )
+    return PatchLimits(max_files=settings.max_files, allowed_paths=settings.allowed_paths)
 
 
 class FilteredPatch(FrozenModel):

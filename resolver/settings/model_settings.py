@@ -39,21 +39,18 @@ class ModelSettings(FrozenModel):
     allowed_models: tuple[str, ...] = ()
     """Models that people may request with `model=NAME`, in addition to the models in the other settings."""
     multimodal_model: str | None = None
-    """The model for conversations with images. By default, Patchwright uses `model`, if it supports images.
+    """The model for conversations with images, and for images that the agent's Python code asks about. By
+    default, Patchwright uses `model`, if it supports images.
     """
     condenser_model: str | None = None
     """The model that summarizes conversations when they exceed the context limit. If it fails, `model`
-    replaces it. The same applies to `browsing_model`, `review_model` and `vision_model`. By default,
-    Patchwright uses `model`.
+    replaces it. The same applies to `browsing_model` and `review_model`. By default, Patchwright uses
+    `model`.
     """
     browsing_model: str | None = None
     """The model that controls the browser. By default, Patchwright uses `model`."""
     review_model: str | None = None
     """The model that reviews the patch as a second opinion. By default, Patchwright uses `model`."""
-    vision_model: str | None = None
-    """The model that describes images when the agent's Python code asks for a description. By default,
-    Patchwright uses `model`.
-    """
     transcription_models: tuple[str, ...] = ("whisper-1",)
     """Models that transcribe recordings when the agent's Python code asks for a transcript. If
     `model_base_url` is set, requests for models whose names contain no provider go to that URL.

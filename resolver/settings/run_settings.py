@@ -57,10 +57,6 @@ class RunSettings(FrozenModel):
     """Number of model replies after which the model is asked to review its progress and to plan ahead. 0
     turns these requests off.
     """
-    max_instruction_tokens: int = Field(default=8_000, ge=0)
-    """Maximum number of tokens that the repository's own instructions take up in the first message to the
-    model. If the value is 0, the message lists only the names of the instruction files.
-    """
     max_context_tokens: int | None = Field(default=None, ge=2_000)
     """Maximum number of tokens in a conversation. A longer conversation is shortened to a summary and its
     latest messages. If a model says that a conversation is too long although it is below this limit, later
@@ -95,8 +91,6 @@ class RunSettings(FrozenModel):
     """Base URL of the search provider's API, or of a gateway for this API. By default, this is the provider's
     own URL.
     """
-    max_searches: int = Field(default=20, ge=1)
-    """Maximum number of web searches in one run."""
     templates: Path | None = None
     """Path of a directory with your own templates. They replace the built-in templates of the same names in
     `templates/`, such as `prompts/system.md.j2` or `replies/pull_body.md.j2`.

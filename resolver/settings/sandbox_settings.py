@@ -42,23 +42,15 @@ class SandboxSettings(FrozenModel):
     """Maximum memory of a sandbox in MiB, including swap."""
     cpus: float = Field(default=2.0, gt=0)
     """Number of CPUs that a sandbox can use."""
-    pids: int = Field(default=512, ge=16)
-    """Maximum number of processes in a sandbox."""
     disk_mb: int = Field(default=10_240, ge=16)
     """Maximum disk space in MiB for a sandbox's files outside `/tmp`. A sandbox that exceeds this limit is
     stopped.
-    """
-    warm_pool: int = Field(default=0, ge=0, le=16)
-    """Number of sandboxes that are started in advance, so that runs start faster. Each of these sandboxes
-    reserves its memory.
     """
     sandbox_transport: Literal["auto", "socket", "exec"] = "auto"
     """How the host connects to Patchwright's server in the sandbox. `socket` uses a socket in a shared
     directory. `exec` uses `docker exec`, which also works for an engine on another machine or in a VM. `auto`
     uses the socket if the directory can be shared.
     """
-    setup_timeout: int = Field(default=1200, ge=1, le=1800)
-    """Maximum number of seconds for the setup of a repository, which installs its dependencies."""
 
     network: NetworkMode = "allowlist"
     """What the agent's sandbox can reach. `none` allows no host. `allowlist` allows package indexes, language

@@ -25,12 +25,7 @@ class ServerSettings(FrozenModel):
     """
     credentials_key_file: Path | None = None
     """Path of a file with the key that encrypts the credentials from the browser setup. If the file does not
-    exist, it is created. By default, Patchwright uses `DATA.key` next to the data directory `DATA`, or the
-    system's keyring.
-    """
-    webhook_url: str | None = None
-    """URL of the repository's webhook, if you use a token. Patchwright then asks GitHub to send failed
-    deliveries to this URL again. A GitHub App does not need this setting.
+    exist, it is created. By default, Patchwright uses `DATA.key` next to the data directory `DATA`.
     """
     poll: bool = False
     """Whether the server polls GitHub every 30 seconds, so that no webhook is needed."""

@@ -71,10 +71,6 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
 
     max_files: int = Field(default=100, ge=1)
     """Maximum number of files that a patch may change. A larger patch is not published."""
-    max_patch_mb: float = Field(default=4, gt=0, le=4)
-    """Maximum size of a patch in megabytes. The same limit applies to the data that the patch adds to the
-    repository. Patches of more than 4 MB cannot be read from a sandbox.
-    """
     allowed_paths: tuple[str, ...] = ()
     """Glob patterns for protected paths that patches may change nevertheless, such as `.github/workflows/*`.
     GitHub requires a separate permission for workflow files.
@@ -103,7 +99,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
 
     @field_validator(
         *("github_api_url", "github_graphql_url", "github_server_url"),
-        *("model_base_url", "search_base_url", "webhook_url", "package_index"),
+        *("model_base_url", "search_base_url", "package_index"),
     )
     @classmethod
     def _validate_url(cls, url: str | None) -> str | None:
@@ -173,7 +169,6 @@ SENSITIVE_SETTINGS = frozenset(
         "polled_repositories",
         "sandbox",
         "ca_bundle",
-        "webhook_url",
         "public_url",
         "hold_ci",
         "package_index",

@@ -40,12 +40,6 @@ RUNNER_MODULES = frozenset(sys.stdlib_module_names) | {
 }
 
 
-def is_pytest_file(path: str) -> bool:
-    """Returns True if pytest would collect the file because of its name."""
-    name = PurePosixPath(path).name
-    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
-
-
 def is_test_file(path: str) -> bool:
     """Returns True if the file contains tests according to its path."""
     *directories, name = PurePosixPath(path).parts

@@ -3,7 +3,6 @@
 import re
 from typing import Literal
 
-from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.settings.settings import REPO_CONFIG_PATH
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -42,10 +41,3 @@ def find_missing_modules(output: str) -> tuple[MissingModule, ...]:
         for match in pattern.finditer(output)
     ]
     return tuple(dict.fromkeys(module for _, module in sorted(matches, key=lambda match: match[0])))
-
-
-def find_modules_without_tests(run: TestRun | None) -> tuple[MissingModule, ...]:
-    """Returns the missing modules if they are the reason why no test ran. Returns nothing if tests ran."""
-    if run is None or run.has_run_tests:
-        return ()
-    return find_missing_modules(run.output)

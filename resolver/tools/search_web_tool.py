@@ -19,6 +19,8 @@ from patchwright.resolver.tools.search_providers import (
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.observations import ActionFailure
 
+MAX_SEARCHES = 20  # per run
+
 
 @dataclass(frozen=True)
 class SearchWebTool:
@@ -91,4 +93,4 @@ def build_search_tools(settings: Settings, log: RunLog, secrets: Secrets) -> tup
         proxy=settings.proxy.get_secret_value() if settings.proxy else None,
         ca_bundle=settings.ca_bundle,
     )
-    return SearchWebTool(client, log, secrets, settings.max_searches).tools()
+    return SearchWebTool(client, log, secrets, MAX_SEARCHES).tools()

@@ -22,7 +22,6 @@ from patchwright.runtime.browser.action_space import CALLS
 from patchwright.runtime.browser.browser_tab import BrowserTab
 from patchwright.runtime.browser.call_executor import CallExecutor
 from patchwright.runtime.browser.call_parser import BrowserCall, parse_calls
-from patchwright.runtime.browser.downloads import Downloads
 from patchwright.runtime.browser.error_hints import (
     BrowserCallFailed,
     explain_browser_failure,
@@ -46,7 +45,6 @@ _WAIT_CALL_TIMEOUT, _CALL_TIMEOUT = 40.0, 10.0
 _READ_TIMEOUT = 18.0
 _READ_RETRIES_TIMEOUT = 40.0  # seconds for all attempts to read a page that keeps changing
 _START_TIMEOUT = 20.0
-_DOWNLOAD_TIMEOUT = 5.0  # seconds for which a turn waits for its downloads
 _CLOSE_TIMEOUT = 5.0
 
 _PROXY_BYPASS = "<-loopback>;localhost;*.localhost;127.0.0.0/8;[::1]"
@@ -107,7 +105,6 @@ class Browser:
         self._driver: Playwright | None = None
         self._driver_pids: list[int] = []
         self._state_dir: Path | None = None
-        self._downloads: Downloads | None = None
         self._tab_manager: TabManager | None = None
 
     async def run_code(
@@ -147,9 +144,6 @@ class Browser:
         tab_manager, self._tab_manager = self._tab_manager, None
         driver, self._driver = self._driver, None
         state_dir, self._state_dir = self._state_dir, None
-        downloads, self._downloads = self._downloads, None
-        if downloads is not None:
-            await downloads.close()
         if tab_manager is not None and not tab_manager.has_exited:
             await _close_quietly(tab_manager.context.close)
         if driver is not None:
@@ -224,23 +218,14 @@ class Browser:
                 },
                 viewport={"width": WIDTH, "height": HEIGHT},
                 service_workers="block",
-                accept_downloads=True,
-                downloads_path=state_dir / "downloads",
+                accept_downloads=False,
                 handle_sigint=False,
                 handle_sigterm=False,
                 handle_sighup=False,
             )
         with contextlib.suppress(ImportError):  # the first screenshot will report this error
             await preloading
-        notes: list[TabManager] = []
-        downloads = self._downloads = Downloads(
-            self._paths.scratch / "downloads",
-            state_dir / "downloads",
-            _translate_errors,
-            lambda text: notes[0].add_note(text),
-        )
-        notes.append(TabManager(context, _translate_errors, downloads.start, self._load_timeout))
-        return notes[0]
+        return TabManager(context, _translate_errors, self._load_timeout)
 
     @property
     def _proxy(self) -> str | None:
@@ -283,8 +268,6 @@ class Browser:
         """Read the active tab once it is idle. If the page changes while it is read, read it again."""
         for _ in range(3):
             await tab_manager.wait_until_idle()
-            if self._downloads is not None:
-                await self._downloads.wait(_DOWNLOAD_TIMEOUT)
             tab = await tab_manager.ensure_responsive_tab()
             with contextlib.suppress(DevToolsError, TimeoutError):
                 async with asyncio.timeout(_READ_TIMEOUT):

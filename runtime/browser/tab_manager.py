@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from patchwright.runtime.browser.browser_tab import RESPONSE_TIMEOUT, BrowserTab, TranslateErrors
@@ -39,7 +38,6 @@ class TabManager:
         self,
         context: "VendorContext",
         translate_errors: TranslateErrors,
-        on_download: Callable[["VendorDownload"], None],
         load_timeout: float,
     ) -> None:
         self.load_timeout = load_timeout
@@ -53,7 +51,6 @@ class TabManager:
         """True if the browser has ended."""
         self.download_count = 0
         """Number of downloads that have started."""
-        self._start_download = on_download
         self._bid_counter = itertools.count(1)
         self._ignored_targets: set[str] = set()
         """Ids of DevTools targets for which no call waits any longer: closed tabs, and tabs that did not open
@@ -310,7 +307,10 @@ class TabManager:
 
     def _on_download(self, download: "VendorDownload") -> None:
         self.download_count += 1
-        self._start_download(download)
+        self.add_note(
+            f"the page offered the file {download.suggested_filename[:80]!r}, which the browser does not save: "
+            f"a shell command can fetch {download.url[:300]!r}"
+        )
 
     async def _close_page(self, page: "VendorPage") -> None:
         with contextlib.suppress(DevToolsError), self.translate_errors():

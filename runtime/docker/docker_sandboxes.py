@@ -5,15 +5,12 @@ Every container is removed after its use. Only the setup of a repository runs as
 
 import asyncio
 import logging
-import os
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker import capacity, sandbox_container
 from patchwright.runtime.docker.engine import Engine
 from patchwright.runtime.docker.file_lock import file_lock
@@ -25,7 +22,6 @@ from patchwright.runtime.docker.repository_layer import (
 )
 from patchwright.runtime.docker.runtime_layer import BuildSettings, ensure_runtime_layer
 from patchwright.runtime.docker.sandbox_container import ContainerSpec, SandboxContainer, TransportKind
-from patchwright.runtime.docker.warm_pool import WarmPool
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.egress_policy import ConnectionLog, ConnectionSummary, NetworkMode
 from patchwright.runtime.errors import EngineStopped, EngineUnavailable, SandboxLost
@@ -35,7 +31,6 @@ from patchwright.runtime.sandbox import LayerNote, LayerSetup, Sandbox, SandboxS
 log = logging.getLogger(__name__)
 
 FIRST_CONNECT_TIMEOUT = 20.0  # seconds that the first server may take to connect through a shared socket
-REFILL_DELAY = 0.25  # seconds between taking a warm sandbox and starting the next one
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +59,9 @@ class DockerSandboxes:
         *,
         engine: EngineAddress = EngineAddress(),
         egress: EgressConfig | None = None,
-        warm_pool_size: int = 0,
         namespace: str = "",
     ) -> None:
         """`egress` configures the network access of online sandboxes. If it is None, they have no network.
-
-        `warm_pool_size` is the number of sandboxes that are started in advance.
 
         `namespace` distinguishes sandboxes with the same name. A process takes over only sandboxes of its own
         namespace. Each data directory has its own namespace.
@@ -81,7 +73,6 @@ class DockerSandboxes:
         self._egress = egress
         self._namespace = namespace
         self._reaper = Reaper()
-        self._pool = WarmPool(warm_pool_size, self._start_warm, refill_delay=REFILL_DELAY)
         self._connection_logs: dict[str, ConnectionLog] = {}
         self._ready: tuple[Engine, str] | None = None
         # If False, another object created the engine and closes it, and this object cannot build its image again.
@@ -101,16 +92,7 @@ class DockerSandboxes:
     async def open(
         self, name: str, *, online: bool = False, adoptable: bool = False
     ) -> AsyncIterator[Sandbox]:
-        warm = await self._pool.take() if online or self.network == "none" else None
-        if warm is None:
-            container = await self._start_container(name, online=online, adoptable=adoptable)
-        else:
-            container = warm
-            try:
-                await container.rename(name)
-            except BaseException:
-                await container.close()
-                raise
+        container = await self._start_container(name, online=online, adoptable=adoptable)
         async with self._use_container(name, container) as sandbox:
             yield sandbox
 
@@ -185,14 +167,10 @@ class DockerSandboxes:
                     raise
                 if self._transport is None and not engine.is_local:
                     self._transport = "exec"
-                self._pool.fill()
             return self._ready
 
     async def close(self) -> None:
-        """Remove the warm sandboxes and close the engine. Sandboxes in use are removed when
-        their context managers exit.
-        """
-        await self._pool.close()
+        """Close the engine. Sandboxes in use are removed when their context managers exit."""
         await self._disconnect()
 
     def _notify_waiting(self) -> None:
@@ -275,15 +253,4 @@ class DockerSandboxes:
             self._transport = "exec"
         else:
             self._transport = "socket"
-        return container
-
-    async def _start_warm(self) -> SandboxContainer:
-        name = f"warm-{os.getpid()}-{secrets.token_hex(4)}"
-        container = await self._start_container(name, online=True, adoptable=True)
-        try:
-            # This command makes the sandbox start its shell in advance.
-            await container.sandbox.act(RunShell(command=":"))
-        except BaseException:
-            await container.close()
-            raise
         return container

@@ -207,13 +207,6 @@ class Engine:
                 await self.remove(container)
             raise
 
-    async def rename(self, container: str, name: str, own_labels: Collection[str]) -> None:
-        """Rename a container. If another container has the new name and all labels in `own_labels`, removes that
-        container."""
-        await _run_in_thread(
-            lambda: self._replace_by_name(name, own_labels, partial(self._client.rename, container, name))
-        )
-
     async def start(self, container: str) -> None:
         await _run_in_thread(lambda: self._client.start(container))
 

@@ -39,7 +39,6 @@ from patchwright.runtime.egress_policy import ConnectionLog
 from patchwright.runtime.errors import EngineUnavailable, OutOfMemory, SandboxError, SandboxLost
 from patchwright.runtime.execution.action_server import BOOTSTRAP_CODE
 from patchwright.runtime.monitored_sandbox import ContainerMonitor, MonitoredSandbox
-from patchwright.runtime.observations import Acknowledgment
 from patchwright.runtime.remote_sandbox import RemoteSandbox, SandboxTransport, SocketTransport
 from patchwright.runtime.sandbox import SandboxSpec
 from patchwright.runtime.stdio_relay import ABSTRACT_SOCKET
@@ -53,7 +52,6 @@ STARTUP_TIMEOUT = 60.0
 # seconds to wait for the unfinished action of a process that was killed, if no tool call will ask for its
 # result
 IN_FLIGHT_TIMEOUT = 3.0
-PING_TIMEOUT = 5.0  # seconds in which an idle server must respond
 # seconds in which the server must connect to a process that adopts it; after that, a new container is started
 RECONNECT_TIMEOUT = 10.0
 
@@ -88,21 +86,6 @@ class SandboxContainer:
     connection_log: ConnectionLog | None
     """The log of the container's connections. None if the container is offline."""
     _exit_stack: AsyncExitStack
-
-    async def rename(self, name: str) -> None:
-        """Rename the sandbox. If another sandbox has the new name, replace that sandbox."""
-        await self.engine.rename(
-            self.container_id, container_name(name, self.namespace), (OWNER_LABEL, RUN_LABEL)
-        )
-
-    async def is_alive(self) -> bool:
-        try:
-            # The sandbox is idle, so `Interrupt` changes nothing and only tests the connection. Running a
-            # program instead would take 5 ms.
-            async with asyncio.timeout(PING_TIMEOUT):
-                return isinstance(await self.sandbox.act(Interrupt()), Acknowledgment)
-        except (SandboxError, TimeoutError):
-            return False
 
     async def close(self) -> None:
         """Remove the container and everything that belongs to it."""

@@ -164,7 +164,6 @@ _QUERIES = {
 """,
     "bash": "(function_definition name: (word) @name) @symbol",
 }
-LANGUAGES = tuple(_QUERIES)
 
 
 @dataclass(frozen=True, slots=True)

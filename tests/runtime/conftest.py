@@ -28,7 +28,6 @@ def docker_sandboxes() -> Callable[..., DockerSandboxes]:
         notice: Callable[[str], object] = lambda _: None,
         egress: EgressConfig | None = None,
         transport: Literal["auto", "socket", "exec"] = "auto",
-        warm: int = 0,
         whose: str = "",
         plugins: tuple[SandboxFeature, ...] = (),
         logs: Path | None = None,
@@ -46,7 +45,6 @@ def docker_sandboxes() -> Callable[..., DockerSandboxes]:
             build,
             engine=EngineAddress(transport=transport),
             egress=egress,
-            warm_pool_size=warm,
             namespace=whose,
         )
 

@@ -17,7 +17,6 @@ from patchwright.runtime.features import SandboxFeatures
 from patchwright.runtime.observations import ActionFailure, PageSnapshot, SnapshotOptions
 
 PAGES = Path(__file__).parent / "pages"
-PLENTY = b"x" * (1 << 20)
 SNAPSHOT = SnapshotOptions()
 LOAD_SECONDS = 3  # seconds for a page to load in these tests
 
@@ -139,11 +138,6 @@ class Web:
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<title>Huge</title>")
                 for _ in range(100):
                     writer.write(line)
-                    await writer.drain()
-            case "endless.bin":
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\r\n")
-                for _ in range(5_000):
-                    writer.write(PLENTY)
                     await writer.drain()
             case "table":
                 rows = "".join(f"<tr><td>{n}<td><a href='/{n}'>Row {n}</a>" for n in range(200))

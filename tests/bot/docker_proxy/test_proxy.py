@@ -72,7 +72,6 @@ async def test_every_call_of_a_worker_is_forwarded(proxy_socket: Path) -> None:
         await engine.commit(container, f"{name}:2", {"of": "a test"})
         assert (image := await engine.find_image(f"{name}:2")) is not None
         assert image.labels["of"] == "a test"
-        await engine.rename(container, f"{name}-b", labels)
         assert container in {each.id for each in await engine.list_containers(OWNER_LABEL)}
         await engine.kill(container)
         await engine.remove(container)
@@ -80,7 +79,7 @@ async def test_every_call_of_a_worker_is_forwarded(proxy_socket: Path) -> None:
         with pytest.raises(ImageUnavailable):
             await engine.pull("registry.invalid/nothing:1")
     finally:
-        await engine.remove(f"{name}-b")
+        await engine.remove(name)
         assert all([await engine.remove_image(f"{name}:{tag}") for tag in (2, 1)])
         await engine.close()
 

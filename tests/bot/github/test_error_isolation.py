@@ -1,6 +1,5 @@
 """A repository, installation, thread or webhook that fails does not hide the others."""
 
-import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -10,20 +9,16 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.reconcile.poller import Poller
-from patchwright.bot.reconcile.reconciler import Reconciler, ReconcilerConfig
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import find_request
-from patchwright.demo.github import Issue, RegisteredWebhook, Repository
+from patchwright.demo.github import Issue, Repository
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import RateLimited
 from tests.bot.reconcile.deployments import (
-    DEAD_WEBHOOK_URL,
     NO_GRACE,
     SAMPLE,
     Deployment,
-    build_forge,
     open_deployment,
-    token_auth,
     token_client,
 )
 
@@ -187,49 +182,6 @@ async def test_a_request_that_fails_briefly_is_handled_later_and_does_not_hide_o
     assert len(requesting.comments) == 1
     await reconciler.reconcile()
     assert len(requesting.comments) == 2
-
-
-async def test_a_deleted_webhook_does_not_hide_others_or_new_ones(
-    deployment: Deployment,
-) -> None:
-    fake_github, repos = deployment.fake_github, [deployment.repo, install_another(deployment, "acme/zzz")]
-    for repo in repos:
-        fake_github.set_role(repo, "maintainer", "admin")
-    first, second = (fake_github.add_webhook(DEAD_WEBHOOK_URL, "s3cret", repo) for repo in repos)
-    config = ReconcilerConfig(
-        NO_GRACE, (SAMPLE, Repo(owner="acme", name="zzz")), webhook_url=DEAD_WEBHOOK_URL
-    )
-    async with build_forge(fake_github, token_auth(fake_github, "maintainer")) as forge:
-        reconciler = Reconciler(
-            *(forge, deployment.lease, deployment.handler, "one", config), clock=fake_github.now
-        )
-        for repo in repos:
-            await fail_delivery(deployment, repo)
-        await reconciler.reconcile()
-        fake_github.fail_next_request("GET", f"/hooks/{first.id}/deliveries", status=404, times=9)
-        fake_github.advance_time(minutes=2)
-        await reconciler.reconcile()
-        await wait_for_redelivery(deployment, second)
-        third = fake_github.add_webhook(DEAD_WEBHOOK_URL, "s3cret", deployment.repo)
-        await fail_delivery(deployment, deployment.repo)
-        fake_github.advance_time(minutes=12)
-        await reconciler.reconcile()
-        await wait_for_redelivery(deployment, third)
-
-
-async def fail_delivery(deployment: Deployment, repo: Repository) -> None:
-    """Adds a label whose delivery fails."""
-    thread = deployment.fake_github.create_issue(repo, title="T", body="B", by="stranger")
-    await deployment.fake_github.add_label(thread, "fix-me", by="maintainer")
-
-
-async def wait_for_redelivery(deployment: Deployment, hook: RegisteredWebhook) -> None:
-    """Waits until a delivery of this webhook is sent again."""
-    async with asyncio.timeout(20):
-        while hook not in [
-            delivery.hook for delivery in deployment.fake_github.deliveries if delivery.redelivery
-        ]:
-            await asyncio.sleep(0.02)
 
 
 async def test_a_repository_with_an_unusable_name_is_left_out(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.bot.github.auth import AppAuth, TokenAuth
 from patchwright.bot.jobs import GitHubWait, JobResult, Retry
 from patchwright.bot.reconcile.reconciler import Reconciler, ReconcilerConfig
 from patchwright.demo.github import Issue
@@ -17,7 +18,6 @@ from patchwright.resolver.domain import Job
 from tests.bot.dashboard.browsing import UnreliableProxy
 from tests.bot.jobs import DONE, job, running_worker
 from tests.bot.reconcile.deployments import (
-    DEAD_WEBHOOK_URL,
     NO_GRACE,
     SAMPLE,
     Deployment,
@@ -97,9 +97,8 @@ async def test_jobs_that_wait_for_github_start_as_soon_as_github_responds(short_
     async with (
         open_deployment(short_tmp) as deployment,
         UnreliableProxy(deployment.fake_github.server_url) as proxy,
-        open_token_reconciler(deployment, proxy, timedelta) as reconciler,
+        open_token_reconciler(deployment, proxy) as reconciler,
     ):
-        reconciler._has_webhook = False
         issue = deployment.fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
         waiting = job().model_copy(update={"number": issue.number})
         await proxy.cut()
@@ -129,38 +128,38 @@ async def test_one_failing_repository_is_not_an_outage(
 
 
 @asynccontextmanager
-async def open_token_reconciler(
-    deployment: Deployment, proxy: UnreliableProxy, offset: Callable[[], timedelta]
-) -> AsyncIterator[Reconciler]:
-    """Yields a reconciler that uses a user's token for the repository and its webhook."""
-    url = deployment.fake_github.api_url.replace(deployment.fake_github.server_url, proxy.url)
-    schedule = replace(NO_GRACE, poll_interval=1e6)
-    config = ReconcilerConfig(schedule, (SAMPLE,), webhook_url=DEAD_WEBHOOK_URL)
+async def open_token_reconciler(deployment: Deployment, proxy: UnreliableProxy) -> AsyncIterator[Reconciler]:
+    """Yields a reconciler that uses a user's token for the repository."""
     auth = token_auth(deployment.fake_github, "maintainer")
+    async with open_reconciler(deployment, proxy, auth) as reconciler:
+        yield reconciler
+
+
+@asynccontextmanager
+async def open_reconciler(
+    deployment: Deployment, proxy: UnreliableProxy, auth: AppAuth | TokenAuth
+) -> AsyncIterator[Reconciler]:
+    """Yields a reconciler that polls once, and then only asks for redeliveries."""
+    url = deployment.fake_github.api_url.replace(deployment.fake_github.server_url, proxy.url)
+    config = ReconcilerConfig(replace(NO_GRACE, poll_interval=1e6), (SAMPLE,))
     async with build_forge(deployment.fake_github, auth, url) as forge:
         yield Reconciler(
-            *(forge, deployment.lease, deployment.handler, "one", config),
-            clock=lambda: deployment.fake_github.now() + offset(),
+            *(forge, deployment.lease, deployment.handler, "one", config), deployment.fake_github.now
         )
 
 
-@pytest.mark.parametrize("hours", [0, 2], ids=["known webhooks", "webhooks listed again"])
-async def test_failing_webhook_requests_reveal_an_outage_between_polls(short_tmp: Path, hours: int) -> None:
-    offset = timedelta()
+async def test_failing_webhook_requests_reveal_an_outage_between_polls(short_tmp: Path) -> None:
     async with (
         open_deployment(short_tmp) as deployment,
         UnreliableProxy(deployment.fake_github.server_url) as proxy,
-        open_token_reconciler(deployment, proxy, lambda: offset) as reconciler,
+        open_reconciler(deployment, proxy, app_auth(deployment.app)) as reconciler,
     ):
-        deployment.fake_github.set_role(deployment.repo, "maintainer", "admin")
-        deployment.fake_github.add_webhook(DEAD_WEBHOOK_URL, "s3cret", repo=deployment.repo)
         await deployment.fake_github.add_label(
             add_labeled_issue(deployment), "bug", by="maintainer"
         )  # its delivery fails
         await reconciler._run_once()
         assert await deployment.lease.fetch_failure() is None
         await proxy.cut()
-        offset = timedelta(hours=hours)
         await reconciler._run_once()
         assert await deployment.lease.fetch_failure() is not None
 
@@ -171,7 +170,6 @@ async def test_an_outage_at_startup_is_recorded(short_tmp: Path) -> None:
         UnreliableProxy(deployment.fake_github.server_url) as proxy,
     ):
         await proxy.cut()
-        async with open_token_reconciler(deployment, proxy, timedelta) as reconciler:
-            reconciler._has_webhook = False
+        async with open_token_reconciler(deployment, proxy) as reconciler:
             await reconciler._run_once()
         assert await deployment.lease.fetch_failure() is not None

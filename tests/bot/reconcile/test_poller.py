@@ -14,7 +14,7 @@ from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.identity import Identity
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.reconcile.poller import Poller
-from patchwright.bot.reconcile.redelivery import AppWebhook, DeliveryAttempt, Redelivery
+from patchwright.bot.reconcile.redelivery import DeliveryAttempt, Redelivery
 from patchwright.bot.webhooks.delivery import (
     CommentCreated,
     Delivery,
@@ -214,12 +214,12 @@ async def test_a_new_worker_continues_from_the_stored_delivery_history(deploymen
     thread = fake_github.create_issue(deployment.repo, title="T", body="B", by="stranger")
     lost = await fake_github.add_label(thread, "fix-me", by="maintainer")
     fake_github.advance_time(seconds=30)
-    first = Redelivery(deployment.rest, AppWebhook(), state=deployment.lease, clock=fake_github.now)
+    first = Redelivery(deployment.rest, state=deployment.lease, clock=fake_github.now)
     assert await first.redeliver() == 0
     fake_github.advance_time(hours=1)
     later = await fake_github.add_comment(thread, "Hello.", by="stranger")
     assert await first.redeliver() == 1
-    second = Redelivery(deployment.rest, AppWebhook(), state=deployment.lease, clock=fake_github.now)
+    second = Redelivery(deployment.rest, state=deployment.lease, clock=fake_github.now)
     stored = (await deployment.lease.load("app/hook/deliveries") or b"").decode()
     assert lost.guid in stored and later.guid in stored and '"redelivery_count":1' in stored
     fake_github.advance_time(minutes=3)

@@ -11,24 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.github.error_isolation import ErrorIsolation
-from patchwright.bot.github.rest import RestClient
 from patchwright.bot.http_server import HttpServer, listener_url, open_listener
 from patchwright.bot.reconcile.redelivery import (
     MAX_REDELIVERIES,
-    AppWebhook,
-    OwnWebhooks,
     Redelivery,
-    RepositoryWebhook,
-    Webhook,
 )
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
-from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.demo.github import Delivery, FakeGitHub
 from patchwright.resolver.domain import Job
-from tests.bot.reconcile.deployments import SAMPLE, WITH_GRACE, Deployment, open_deployment, token_client
+from tests.bot.reconcile.deployments import WITH_GRACE, Deployment, open_deployment
 
 pytestmark = pytest.mark.redis
 
@@ -104,7 +97,7 @@ async def test_a_receiver_that_was_down_for_three_days_gets_every_delivery(deplo
     fake_github.advance_time(hours=1)  # 71 hours since the first
     lost = {delivery.guid for delivery in fake_github.deliveries if delivery.hook is webhook}
     async with running_receiver(deployment, port):
-        redelivery = Redelivery(deployment.rest, AppWebhook(), clock=fake_github.now)
+        redelivery = Redelivery(deployment.rest, clock=fake_github.now)
         assert await redelivery.redeliver() == 50
         await fake_github.wait_for_deliveries()
         fake_github.advance_time(minutes=1)
@@ -125,7 +118,7 @@ async def test_older_deliveries_are_left_to_polling(deployment: Deployment) -> N
     fake_github = deployment.fake_github
     await send_events(fake_github, deployment, 2)
     fake_github.advance_time(days=3, minutes=1)
-    redelivery = Redelivery(deployment.rest, AppWebhook(), clock=fake_github.now)
+    redelivery = Redelivery(deployment.rest, clock=fake_github.now)
     assert await redelivery.redeliver() == 0
     assert len(deployment.fake_github.deliveries) == 6
 
@@ -134,7 +127,7 @@ async def test_older_deliveries_are_left_to_polling(deployment: Deployment) -> N
 async def test_redeliveries_of_one_delivery_are_limited(deployment: Deployment) -> None:
     fake_github = deployment.fake_github
     await send_events(fake_github, deployment, 1)
-    redelivery = Redelivery(deployment.rest, AppWebhook(), clock=fake_github.now)
+    redelivery = Redelivery(deployment.rest, clock=fake_github.now)
     times = [0.0]
     for minute in range(0, 400, 4):
         if await redelivery.redeliver():
@@ -148,7 +141,7 @@ async def test_redeliveries_of_one_delivery_are_limited(deployment: Deployment) 
     tries = Counter(delivery.guid for delivery in fake_github.deliveries)
     assert set(tries.values()) == {1 + MAX_REDELIVERIES}
     another = Redelivery(
-        deployment.rest, AppWebhook(), clock=fake_github.now
+        deployment.rest, clock=fake_github.now
     )  # a new worker reads the attempts from GitHub
     assert await another.redeliver() == 0
 
@@ -164,38 +157,10 @@ async def test_a_delivery_that_arrived_later_is_not_requested_again(deployment: 
             await fake_github.redeliver(delivery)
         await wait_for_jobs(deployment, jobs)
         count = len([delivery for delivery in fake_github.deliveries if delivery.hook is webhook])
-        redelivery = Redelivery(deployment.rest, AppWebhook(), clock=fake_github.now)
+        redelivery = Redelivery(deployment.rest, clock=fake_github.now)
         await redelivery.redeliver()
         await fake_github.wait_for_deliveries()
         assert len([delivery for delivery in fake_github.deliveries if delivery.hook is webhook]) == count
-
-
-async def list_webhooks(rest: RestClient, url: str | None) -> list[Webhook]:
-    return await OwnWebhooks(rest, [SAMPLE], url, lambda webhook: Redelivery(rest, webhook)).list_webhooks(
-        ErrorIsolation()
-    )
-
-
-async def test_a_repository_webhook_is_queried_with_a_token(short_tmp: Path) -> None:
-    async with FakeGitHub() as fake_github, run_embedded_redis(short_tmp):
-        repo = fake_github.create_repository(
-            "acme/sample", {"x": "y"}, permissions={"maintainer": "admin", "w": "write"}
-        )
-        webhook = fake_github.add_webhook("http://127.0.0.1:1/webhook", SECRET, repo)
-        fake_github.add_webhook("http://127.0.0.1:1/somebody-elses", SECRET, repo)
-        thread = fake_github.create_issue(repo, title="T", body="B", by="stranger")
-        await fake_github.add_label(thread, "fix-me", by="maintainer")
-        rest, unprivileged = token_client(fake_github, "maintainer"), token_client(fake_github, "w")
-        webhooks = await list_webhooks(rest, webhook.url)
-        assert webhooks == [RepositoryWebhook(SAMPLE, webhook.id)]
-        assert await list_webhooks(rest, None) == []
-        assert await list_webhooks(unprivileged, webhook.url) == []  # logged; polling needs no webhooks
-        fake_github.advance_time(minutes=2)
-        assert await Redelivery(rest, webhooks[0], clock=fake_github.now).redeliver() == 1
-        await fake_github.wait_for_deliveries()
-        assert [delivery.hook for delivery in fake_github.deliveries if delivery.redelivery] == [webhook]
-        await rest.aclose()
-        await unprivileged.aclose()
 
 
 @pytest.mark.slow

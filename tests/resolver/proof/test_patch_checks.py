@@ -12,7 +12,6 @@ from patchwright.resolver.proof.collection_errors import (
 from patchwright.resolver.proof.verdict_merge import MAX_OUTPUT, merge_verdicts
 from patchwright.resolver.proof.weakened_tests import MAX_FILE_BYTES, compare_test_file, find_weakened_tests
 from patchwright.resolver.suites.file_classifier import (
-    is_pytest_file,
     is_runner_config,
     is_shadowing_runner,
     is_test_file,
@@ -219,7 +218,7 @@ def test_a_runner_that_stops_for_want_of_the_patch_fails_all_its_tests(
     [
         ("src/calc.py", ""), ("tests/data.json", "related"), ("testing/x.py", "related"),
         ("testing/unit/x.py", "related"), ("src/testing/x.py", ""),
-        ("test_calc.py", "pytest test related"), ("pkg/calc_test.py", "pytest test related"),
+        ("test_calc.py", "test related"), ("pkg/calc_test.py", "test related"),
         ("test_calc.txt", "test related"), ("calc_spec.rb", "test related"), ("a.test.ts", "test related"),
         ("CalcTest.java", "test related"), ("TestCalc.java", "test related"), ("Testing.java", ""),
         ("pkg/tests.py", "test related"), ("test.js", "test related"), ("test.py", ""),
@@ -232,7 +231,7 @@ def test_a_runner_that_stops_for_want_of_the_patch_fails_all_its_tests(
 )  # fmt: skip
 def test_files_are_classified_by_their_role_in_test_runs(path: str, kinds: str) -> None:
     predicates = {
-        "pytest": is_pytest_file, "test": is_test_file, "config": is_runner_config, "related": is_test_related
+        "test": is_test_file, "config": is_runner_config, "related": is_test_related
     }  # fmt: skip
     assert " ".join(name for name, holds in predicates.items() if holds(path)) == kinds
 

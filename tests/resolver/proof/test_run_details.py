@@ -5,7 +5,7 @@ from patchwright.resolver.proof.evidence import Evidence
 from patchwright.resolver.proof.verdict import decide_verdict
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.rendering.filters import compare_outcomes, format_test_run
-from patchwright.resolver.suites.missing_modules import MissingModule, find_modules_without_tests
+from patchwright.resolver.suites.missing_modules import MissingModule, find_missing_modules
 from patchwright.resolver.suites.reports.text_reports import parse_tap
 from tests.resolver.publishing.test_reply_texts import STORY, THREAD
 
@@ -47,7 +47,7 @@ def test_a_suite_whose_files_cannot_be_loaded_is_untested_and_names_the_module()
     assert verdict.reason.startswith(
         "No test file could be loaded, with the patch or without it: the Python module `dateutil` is not installed in "
     )
-    assert find_modules_without_tests(unloaded) == (MissingModule(language="python", name="dateutil"),)
+    assert find_missing_modules(unloaded.output) == (MissingModule(language="python", name="dateutil"),)
     assert decide_verdict(PATCH, Evidence(unloaded, run(a="passed"))).kind != "untested"
 
 

@@ -192,18 +192,3 @@ async def test_a_container_with_other_limits_is_not_adopted(
     async with docker_sandboxes(memory_mb=640).adopt(NAME) as sandbox:
         assert sandbox is None
     assert left(client) == []
-
-
-async def test_a_run_takes_the_warm_sandbox(docker_sandboxes: Make, client: docker.DockerClient) -> None:
-    sandboxes = docker_sandboxes(warm=1)
-    await sandboxes.prepare()
-    while not sandboxes._pool._ready:
-        await asyncio.sleep(0.05)
-    prefix = f"patchwright-warm-{os.getpid()}-"
-    (warm,) = [each for each in client.containers.list() if each.name.startswith(prefix)]
-    async with sandboxes.open(NAME) as sandbox:
-        assert await printed(sandbox, "echo hi; pwd") == "hi\n/workspace\n"
-        assert client.containers.get(container_name(NAME)).id == warm.id
-    await sandboxes.close()
-    for each in client.containers.list(all=True, ignore_removed=True):
-        assert not each.name.startswith(prefix)
