@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from patchwright.bot.credentials import collect_secrets, read_private_key
-from patchwright.bot.setup import credential_store
+from patchwright.bot.setup import credential_key, credential_store
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model_check import check_endpoint, check_models
 from patchwright.resolver.settings.settings import (
@@ -240,6 +240,7 @@ async def start_server(
     from patchwright.bot.web.server import require_webhook_secret, run_server
 
     welcome_apps = None
+    credential_store.encrypt_clear_text(settings.data, credential_key.key_settings(settings))
     if not is_setup_needed(settings):
         # Checked first, so that a missing setting is reported even if the port is in use.
         require_webhook_secret(settings)

@@ -47,17 +47,22 @@ def check_data_directory(data: Path) -> list[CheckResult]:
 
 
 def check_saved_credentials(settings: Settings) -> list[CheckResult]:
-    """Checks that the credentials from the setup can be decrypted, and are private."""
+    """Checks that the credentials from the setup are encrypted, can be decrypted, and are private."""
     name, data, key = "saved credentials", settings.data, key_settings(settings)
     path = credential_store.store_path(data)
     try:
+        is_encrypted = credential_store.is_encrypted(data)
+        if is_encrypted is None:
+            return []
         credential_store.load(data, key)
         found = find_key(data, key)
     except SettingsError as exc:
         return [failed(name, str(exc), "Restore the key, or run the setup again.")]
-    if found is None or not path.exists():
-        return []
-    result = ok(name, f"encrypted; the key is {found.source}")
+    if is_encrypted and found is not None:
+        result = ok(name, f"encrypted; the key is {found.source}")
+    else:
+        fix = "Restart the server: it encrypts the credentials at the start. If this does not help, see its log."
+        result = warning(name, f"{path} is in clear text", fix)
     key_file = None if settings.credentials_key else settings.credentials_key_file or default_key_file(data)
     if exposed := credential_store.find_readable_by_others(data, key_file):
         modes = f"chmod 700 {path.parent} && chmod 600 {path}"

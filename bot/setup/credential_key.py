@@ -1,12 +1,17 @@
 """Finds or creates the key that encrypts the saved credentials.
 
 The key is in the setting `credentials_key`, or in the file `credentials_key_file`. If neither is configured,
-the key is in the default key file next to the data directory. A missing key is created in the file.
+the key is in the default key file next to the data directory, or in the system's keyring.
+
+A missing key is created in the configured file. If no file is configured, it is created in the keyring. If the
+package `keyring` is not installed or does not work, it is created in the default key file.
 """
 
 import base64
 import contextlib
 import hashlib
+import importlib
+import importlib.util
 import os
 import secrets
 import tempfile
@@ -21,6 +26,7 @@ from patchwright.resolver.errors import SettingsError, describe_read_error
 from patchwright.resolver.settings.server_settings import ServerSettings
 from patchwright.runtime.frozen_model import FrozenModel
 
+KEYRING_SERVICE = "patchwright"
 MIN_KEY_LENGTH = 32
 """The minimum number of characters of a key. `openssl rand -base64 32` prints 44 characters."""
 MAX_KEY_BYTES = 10_000
@@ -95,17 +101,23 @@ def find_key(data: Path, settings: KeySettings) -> CredentialKey | None:
     if settings.key is not None:
         return _checked(settings.key.get_secret_value(), "PATCHWRIGHT_CREDENTIALS_KEY")
     file = settings.file or default_key_file(data)
-    text = _read_key_file(file)
-    return None if text is None else _checked(text, f"the file {file}")
+    if (text := _read_key_file(file)) is not None:
+        return _checked(text, f"the file {file}")
+    if settings.file is not None or (text := _read_keyring(data)) is None:
+        return None
+    return _checked(text, "the system's keyring")
 
 
 def find_or_create_key(data: Path, settings: KeySettings) -> CredentialKey:
     """Returns the key, and creates it if there is none. Raises SettingsError."""
     if (key := find_key(data, settings)) is not None:
         return key
+    text = secrets.token_urlsafe(32)
+    if settings.file is None and _save_to_keyring(data, text):
+        return _checked(text, "the system's keyring")
     file = settings.file or default_key_file(data)
     try:
-        _create_key_file(file, secrets.token_urlsafe(32))
+        _create_key_file(file, text)
     except OSError as exc:
         raise SettingsError(
             f"The key that encrypts the saved credentials cannot be written to {file} ({exc.strerror}): "
@@ -153,3 +165,28 @@ def _create_key_file(file: Path, text: str) -> None:
             os.link(name, file)
     finally:
         Path(name).unlink()
+
+
+def _keyring() -> Any:
+    """Returns the optional package `keyring`; None if it is not installed."""
+    return importlib.import_module("keyring") if importlib.util.find_spec("keyring") else None
+
+
+def _read_keyring(data: Path) -> str | None:
+    if (keyring := _keyring()) is None:
+        return None
+    try:
+        found = keyring.get_password(KEYRING_SERVICE, str(data.absolute()))
+    except keyring.errors.KeyringError:  # No backend, as on a server without a desktop.
+        return None
+    return None if found is None else str(found)
+
+
+def _save_to_keyring(data: Path, text: str) -> bool:
+    if (keyring := _keyring()) is None:
+        return False
+    try:
+        keyring.set_password(KEYRING_SERVICE, str(data.absolute()), text)
+    except keyring.errors.KeyringError:
+        return False
+    return _read_keyring(data) == text

@@ -3,6 +3,7 @@ user.
 """
 
 import contextlib
+import logging
 import os
 import tempfile
 from collections.abc import Collection, Mapping
@@ -15,6 +16,8 @@ from patchwright.bot.github.auth import GitHubServer
 from patchwright.bot.setup.credential_key import KeySettings, find_key, find_or_create_key, read_key_settings
 from patchwright.resolver.errors import SettingsError
 from patchwright.runtime.frozen_model import FrozenModel
+
+log = logging.getLogger(__name__)
 
 IDENTITY_SETTINGS = ("app_id", "private_key", "private_key_file", "github_token")
 """The settings that configure a GitHub identity. If any of them is set, the saved App is not used."""
@@ -84,12 +87,15 @@ def store_path(data: Path) -> Path:
 def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
     """Loads the saved credentials. The result is empty if no credentials are saved.
 
-    Raises SettingsError if the file cannot be read or decrypted.
+    Also reads the clear text that earlier versions wrote. Raises SettingsError if the file cannot be read or
+    decrypted.
     """
     path, content = store_path(data), _read(data)
     if content is None:
         return StoredSetup()
     try:
+        if not _is_encrypted(content):
+            return StoredSetup.model_validate_json(content)
         stored = EncryptedSetup.model_validate_json(content)
         found = find_key(data, key)
         plain = found.decrypt(stored.encrypted) if found else None
@@ -104,6 +110,18 @@ def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
         raise SettingsError(
             f"{path} is invalid. Restore it from a backup, or delete it and set up the server again."
         ) from None
+
+
+def is_encrypted(data: Path) -> bool | None:
+    """Returns whether the saved credentials are encrypted, or None if no credentials are saved. Raises
+    SettingsError.
+    """
+    content = _read(data)
+    return None if content is None else _is_encrypted(content)
+
+
+def _is_encrypted(content: bytes) -> bool:
+    return b'"encrypted"' in content
 
 
 def _read(data: Path) -> bytes | None:
@@ -141,6 +159,16 @@ def save(data: Path, stored: StoredSetup, key: KeySettings = NO_KEY) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def encrypt_clear_text(data: Path, key: KeySettings) -> None:
+    """Encrypts a file that an earlier version wrote in clear text. If that fails, the file stays as it is."""
+    try:
+        if is_encrypted(data) is False:
+            save(data, load(data), key)
+            log.info("saved credentials encrypted", extra={"path": str(store_path(data))})
+    except (OSError, SettingsError) as exc:
+        log.warning("saved credentials not encrypted", extra={"reason": str(exc)})
 
 
 def check_writable(data: Path, key: KeySettings = NO_KEY) -> None:

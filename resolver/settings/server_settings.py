@@ -25,7 +25,8 @@ class ServerSettings(FrozenModel):
     """
     credentials_key_file: Path | None = None
     """Path of a file with the key that encrypts the credentials from the browser setup. If the file does not
-    exist, it is created. By default, Patchwright uses `DATA.key` next to the data directory `DATA`.
+    exist, it is created. By default, Patchwright uses `DATA.key` next to the data directory `DATA`, or the
+    system's keyring.
     """
     poll: bool = False
     """Whether the server polls GitHub every 30 seconds, so that no webhook is needed."""

@@ -3,6 +3,7 @@
 import json
 import shutil
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def test_the_credentials_file_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", '{"app": {"id": "x", "private_key": "hunter2"}}', '{"new": 1}', "{}", "\0"]
+    "content", ["", "{", '{"app": {"id": "x", "private_key": "hunter2"}}', '{"new": 1}', "\0"]
 )
 def test_an_invalid_file_is_reported_without_quoting_it(tmp_path: Path, content: str) -> None:
     credential_store.save(tmp_path, StoredSetup())
@@ -178,19 +179,35 @@ def secrets_on_disk(data: Path) -> list[str]:
 def test_a_copy_of_the_data_directory_contains_no_credential(data: Path) -> None:
     credential_store.save(data, StoredSetup(app=APP, model=MODEL))
     assert secrets_on_disk(data) == []
+    assert credential_store.is_encrypted(data)
     copy = data.parent / "elsewhere" / "data"
     shutil.copytree(data, copy)
     with pytest.raises(
         SettingsError, match=r"cannot be decrypted\. Its key was the file .*data\.key; there is none now"
     ):
         credential_store.load(copy)
-    # Positive control: in clear text, the same search finds them all.
+    # Positive control: in clear text, as before, the same search finds them all.
     shutil.rmtree(data)
     write_clear_text(data)
     assert len(secrets_on_disk(data)) == 4
 
 
+def test_clear_text_is_encrypted_once_and_stays_if_there_is_no_key(data: Path) -> None:
+    write_clear_text(data)
+    credential_store.encrypt_clear_text(data, KeySettings(file=Path("/proc/no/key")))
+    assert credential_store.is_encrypted(data) is False
+    assert credential_store.load(data) == StoredSetup(app=APP, model=MODEL)
+    credential_store.encrypt_clear_text(data, KeySettings())
+    assert secrets_on_disk(data) == []
+    encrypted = credential_store.store_path(data).read_bytes()
+    credential_store.encrypt_clear_text(data, KeySettings())
+    assert credential_store.store_path(data).read_bytes() == encrypted
+    assert credential_store.load(data) == StoredSetup(app=APP, model=MODEL)
+
+
 def test_nothing_is_created_where_nothing_is_saved(data: Path) -> None:
+    credential_store.encrypt_clear_text(data, KeySettings())
+    assert credential_store.is_encrypted(data) is None
     assert credential_store.load(data) == StoredSetup()
     assert not default_key_file(data).exists()
 
@@ -226,7 +243,7 @@ def test_an_unusable_key_is_reported_without_quoting_it(data: Path) -> None:
     assert "hunter2" not in str(caught.value)
     with pytest.raises(SettingsError, match=r"/proc/no/key .*set PATCHWRIGHT_CREDENTIALS_KEY_FILE to a file"):
         credential_store.save(data, StoredSetup(), KeySettings(file=Path("/proc/no/key")))
-    assert not credential_store.store_path(data).exists()
+    assert credential_store.is_encrypted(data) is None
 
 
 def test_changed_credentials_are_rejected(data: Path) -> None:
@@ -239,6 +256,42 @@ def test_changed_credentials_are_rejected(data: Path) -> None:
     )
     with pytest.raises(SettingsError, match="cannot be decrypted"):
         credential_store.load(data)
+
+
+KEYRING = """
+import json, pathlib
+class errors:
+    class KeyringError(Exception): pass
+FILE = pathlib.Path(__file__).parent / "entries.json"
+def entries(): return json.loads(FILE.read_text()) if FILE.exists() else {}
+def get_password(service, name):
+    if (FILE.parent / "locked").exists(): raise errors.KeyringError
+    return entries().get(service + name)
+def set_password(service, name, password):
+    if (FILE.parent / "locked").exists(): raise errors.KeyringError
+    FILE.write_text(json.dumps({**entries(), service + name: password}))
+"""
+
+
+def test_the_systems_keyring_is_used_if_the_package_is_installed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packages"
+    package.mkdir()
+    (package / "keyring.py").write_text(KEYRING)
+    monkeypatch.syspath_prepend(package)
+    sys.modules.pop("keyring", None)
+    credential_store.save(data, StoredSetup(model=MODEL))
+    assert not default_key_file(data).exists()
+    assert credential_store.load(data).model == MODEL
+    (package / "locked").touch()
+    with pytest.raises(SettingsError, match=r"Its key was the system's keyring; there is none now"):
+        credential_store.load(data)
+    credential_store.save(data, StoredSetup(model=MODEL))
+    assert default_key_file(data).exists()
+    (package / "locked").unlink()
+    assert credential_store.load(data).model == MODEL  # the file goes first
+    sys.modules.pop("keyring", None)
 
 
 # --- the code -----------------------------------------------------------------------------------------------
