@@ -193,6 +193,7 @@ def test_output_of_a_go_test_is_not_an_event() -> None:
             {"b": "passed", "b > d": "skipped", "b > e": "passed"},
         ),
         ("    ok 1 - a\nnot ok 1 - whole\n", {"whole": "failed"}),
+        ("    # Subtest: a\n    ok 1 - a\n    not ok 2 - b\n    1..2\nnot ok 1 - a\n1..1\n", {"a": "failed"}),
         ("    1..0\nnot ok 1 - lib/x.test.js\n1..1\n", {"lib/x.test.js": "error"}),
         ("hello\nokay\nnot okay\nok 1 - a\n  ---\n  not ok 9 - b\n  ...\n", {"a": "passed"}),
     ],
