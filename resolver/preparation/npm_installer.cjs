@@ -4,7 +4,8 @@
 const fs = require("fs");
 const { spawnSync } = require("child_process");
 
-const OPTIONS = ["--no-audit", "--no-fund", "--ignore-scripts", "--legacy-peer-deps"];
+// `npm install` has just filled npm's cache, so nothing in it has to be checked again.
+const OPTIONS = ["--no-audit", "--no-fund", "--ignore-scripts", "--legacy-peer-deps", "--prefer-offline"];
 // What npm writes about a package that the registry has only in other versions, or not at all.
 const OTHER_VERSIONS = /No matching version found for (@?[^@\s]+)@/g;
 const NOT_FOUND = /'(@?[^@\s']+)@[^']*' is not in (?:this|the npm) registry/g;

@@ -358,14 +358,22 @@ class _SuiteVerification:
         )
         checked = canary.check_run(run)
         if checked.problem and not run.problem:
-            untouched = canary.add_to(Patch(base_sha=patch.base_sha, diff=b""))
-            # The packages of the patch are left out, because they could make the canary tests fail here, too.
-            at_base, _ = await self._run_in(
-                self.sandboxes, f"{role}-canary", untouched, (canary.path,) if only else ()
-            )
+            at_base = await self._run_canary_at_base(role, only, canary)
             if canary.check_run(at_base).problem:  # for example, if the suite does not collect the file
                 return canary.remove_from(run), report
         return checked, report
+
+    async def _run_canary_at_base(self, role: str, only: tuple[str, ...], canary: Canary) -> TestRun:
+        """Runs the canary tests on the untouched base commit, after the same test files, because a file can break
+        those after it. What the patch adds is left out, as it could make the canary tests fail.
+        """
+        existing = frozenset(await self.workspace.list_files() if only else ())
+        files = tuple(file for file in dict.fromkeys(map(get_test_file, only)) if file in existing)
+        untouched = canary.add_to(Patch(base_sha=self.patch.base_sha, diff=b""))
+        run, _ = await self._run_in(
+            self.sandboxes, f"{role}-canary", untouched, (*files, canary.path) if only else ()
+        )
+        return run
 
     async def _run_with_report(
         self, role: str, patch: Patch | None, only: tuple[str, ...]

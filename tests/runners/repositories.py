@@ -141,7 +141,7 @@ SAMPLES = {
         "tap --disable-coverage",
         "npm test",
         good="test/calc.js::one is 1",
-        bad="test/calc.js::calc > adds",
+        bad="test/calc.js::calc",
         others={"test/calc.js::calc > later": "skipped", "test/broken.js": "error"},
     ),
     "node": _javascript(

@@ -1,6 +1,7 @@
 """Parses text reports: the Test Anything Protocol (TAP) and the output of cargo."""
 
 import re
+from typing import NamedTuple
 
 from patchwright.resolver.run_results import RunnerOutcome, TestStatus
 from patchwright.resolver.suites.reports.report_builder import InvalidReport, ReportBuilder
@@ -8,7 +9,7 @@ from patchwright.resolver.suites.reports.runner_report import RunnerReport
 
 _TEST_POINT = re.compile(r"(?P<indent> *)(?P<bad>not )?ok\b *(?P<number>\d+)? *(?:- )?(?P<name>.*)")
 _DIRECTIVE = re.compile(r"(?P<name>.*?)(?:^|\s)#\s*(?P<what>skip|todo|time=)(?P<why>.*)", re.IGNORECASE)
-_SUBTEST = re.compile(r"# Subtest: (.*)")
+_SUBTEST = re.compile(r"(?P<indent> *)# Subtest: (?P<name>.*)")
 # In the diagnostic of a file: the process was killed, by itself or at the runner's time limit.
 _KILLED = re.compile(r"^\s*(?:signal: ['\"]?SIG|expired: )", re.MULTILINE)
 _PLAN = re.compile(r"( *)1\.\.(\d+)\b")
@@ -24,7 +25,8 @@ MAX_DIAGNOSTIC_LINES = 400  # maximum lines per diagnostic
 
 def parse_tap(content: bytes, root: str) -> RunnerReport:
     """Parses TAP. For a test with subtests, only the subtests are reported. If such a test fails although no
-    subtest fails, the test is reported as well.
+    subtest fails, the test is reported as well. The assertions of a test are reported as one test, because an
+    exception in the test is an assertion of another name. Assertions outside of tests are reported one by one.
 
     Some runners report a whole file like a test, and the file's tests as subtests. The ids of these tests then
     begin with the file's path, as in `test/a.js::adds > zero`. If a file failed and has no subtests, it could
@@ -35,6 +37,7 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
         return parse_tape(content, root)
     levels = [_TapLevel()]
     diagnostic: list[str] | None = None
+    announced = ""
     for line in content.decode(errors="replace").splitlines():
         stripped = line.strip()
         if diagnostic is not None:
@@ -48,7 +51,9 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
         elif stripped.startswith("Bail out!"):
             raise InvalidReport(f"the tests bailed out ({stripped[:200]})")
         elif heading := _SUBTEST.fullmatch(line):
-            levels[0].heading = heading[1].strip()
+            announced = heading["name"].strip()
+            if not heading["indent"]:
+                levels[0].heading = announced
         elif plan := _PLAN.match(line):
             _enter_level(levels, len(plan[1]) // SUBTEST_INDENT)
             levels[-1].planned = int(plan[2][:9])
@@ -56,7 +61,7 @@ def parse_tap(content: bytes, root: str) -> RunnerReport:
             depth = len(point["indent"]) // SUBTEST_INDENT
             _enter_level(levels, depth if len(levels) < depth + 2 else depth + 1)
             subtests = levels.pop() if len(levels) == depth + 2 else None
-            levels[-1].add(point, subtests)
+            levels[-1].add(point, subtests, announced)
     if len(levels) > 1:
         raise InvalidReport("the test report ends before the last test")
     return _build_report(levels[0], root)
@@ -91,16 +96,24 @@ def parse_tape(content: bytes, root: str) -> RunnerReport:
     return collected.build()
 
 
+class _TapResult(NamedTuple):
+    path: tuple[str, ...]
+    """The names of the tests that contain it, from the outermost one, and its own name."""
+    result: TestStatus
+    diagnostic: str
+    outcome: RunnerOutcome | None
+    """The runner's own name for the result."""
+    is_assertion: bool
+
+
 class _TapLevel:
     """The tests at one level of indentation in a TAP report. They are the subtests of one test at the level
     above.
     """
 
     def __init__(self) -> None:
-        self.points: list[tuple[tuple[str, ...], TestStatus, str, RunnerOutcome | None]] = []
-        """For each test: its names from this level down to the test itself, its outcome, its diagnostic, and
-        the runner's own name for the outcome.
-        """
+        self.points: list[_TapResult] = []
+        """The paths start at this level."""
         self.count = 0
         self.planned: int | None = None
         self.heading = ""
@@ -112,7 +125,10 @@ class _TapLevel:
         self._last_name = ""
         self._last_has_subtests = False
 
-    def add(self, point: re.Match[str], subtests: "_TapLevel | None") -> None:
+    def add(self, point: re.Match[str], subtests: "_TapLevel | None", announced: str) -> None:
+        """Adds a result. It belongs to an assertion if it has no subtests, another name than the test that the
+        report `announced` last, and was not skipped.
+        """
         self.count += 1
         name = point["name"]
         result: TestStatus = "failed" if point["bad"] else "passed"
@@ -127,24 +143,21 @@ class _TapLevel:
         self._last_name, self.heading = name, ""
         self._last_has_subtests = subtests is not None and bool(subtests.points)
         if subtests is not None and subtests.points:
-            self.points += (
-                ((name, *path), subresult, message, subtest_outcome)
-                for path, subresult, message, subtest_outcome in subtests.points
-            )
-            is_explained = any(subresult == "failed" for _, subresult, _, _ in subtests.points)
+            self.points += (each._replace(path=(name, *each.path)) for each in subtests.points)
+            is_explained = any(each.result == "failed" for each in subtests.points)
             if subtests.is_unfinished:
                 result, outcome = "failed", None
             elif result != "failed" or is_explained:
                 return
-        self.points.append(((name,), result, "", outcome))
+        is_assertion = subtests is None and name != announced and result != "skipped"
+        self.points.append(_TapResult((name,), result, "", outcome, is_assertion))
 
     def add_diagnostic(self, diagnostic: str) -> None:
         """Adds the diagnostic to the last test. Ignores it if that test has subtests, which have their own."""
         if _KILLED.search(diagnostic):
             self.killed.add(self._last_name)
         if self.points and not self._last_has_subtests:
-            path, result, _, outcome = self.points[-1]
-            self.points[-1] = path, result, diagnostic, outcome
+            self.points[-1] = self.points[-1]._replace(diagnostic=diagnostic)
 
     @property
     def is_unfinished(self) -> bool:
@@ -170,18 +183,23 @@ def _build_report(level: _TapLevel, root: str) -> RunnerReport:
         raise InvalidReport(f"the test report plans {level.planned} tests, but contains {level.count}")
     collected = ReportBuilder(root)
     counts: dict[tuple[str, ...], int] = {}
-    for path, result, message, outcome in level.points:
-        counts[path] = count = counts.get(path, 0) + 1
-        *parents, name = path
-        unique_name = f"{name} ({count})" if count > 1 else name  # assertions have no name of their own
+    for path, result, message, outcome, is_assertion in level.points:
         file = collected.relative_path(path[0])
-        if _FILE_NAME.fullmatch(file) is None:
-            collected.add(" > ".join((*parents, unique_name)), result, message, outcome)
-        elif not parents:
+        is_file = _FILE_NAME.fullmatch(file) is not None
+        # Old versions of tap announce a test below its level, and an assertion may have the same name.
+        is_assertion = is_assertion or path[-1:] == path[-2:-1]
+        if is_assertion and len(path) > 1 + is_file:
+            name = " > ".join(path[is_file:-1])  # of the test
+        else:
+            counts[path] = count = counts.get(path, 0) + 1
+            # Assertions may have equal names.
+            name = " > ".join(path[is_file:]) + (f" ({count})" if count > 1 else "")
+        if not is_file:
+            collected.add(name, result, message, outcome)
+        elif len(path) == 1:
             collected.add(file, "error" if result == "failed" else result, message)
         else:
-            test = collected.test_id(file, " > ".join((*parents[1:], unique_name)))
-            collected.add(test, result, message, outcome)
+            collected.add(collected.test_id(file, name), result, message, outcome)
     for name in sorted(level.killed):
         if _FILE_NAME.fullmatch(file := collected.relative_path(name)):
             collected.add_unfinished_file(file)

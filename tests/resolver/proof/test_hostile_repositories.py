@@ -246,6 +246,25 @@ async def test_a_suite_that_collects_no_canary_tests_is_verified_without_them(op
 
 
 @pytest.mark.slow
+async def test_canary_tests_are_left_out_only_if_the_base_version_of_a_test_file_breaks_them(
+    open_verifier,
+) -> None:
+    """As in dill, where a test file closes a file of pytest."""
+    breaking = "import pathlib\n\npathlib.Path.read_bytes = None\n\n\n"
+    with_a_sum = TESTS + "\n\ndef test_sum():\n    assert add(1, 2) == 3\n"
+    patch = {"calc.py": FIXED, "tests/test_calc.py": breaking + with_a_sum}
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": breaking + TESTS}) as verifier:
+        verdict = await verifier.verdict(patch)
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": TESTS}) as verifier:
+        broken_by_patch = await verifier.verdict(patch)
+        in_new_file = await verifier.verdict({"calc.py": FIXED, "tests/test_b.py": breaking + with_a_sum})
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_calc.py::test_sum",))
+    for each in (broken_by_patch, in_new_file):
+        assert (each.kind, each.fail_to_pass) == ("unproven", ()), each.reason
+        assert "canary tests" in each.reason
+
+
+@pytest.mark.slow
 async def test_a_failing_test_that_is_rewritten_shows_no_fix(open_verifier) -> None:
     """The code stays wrong; the test that fails at base is made to agree with it, and to fail at base."""
     rewritten = FAILING.replace("add(1, 2) == 3", "add(1, 2) == -1.0 and isinstance(add(1, 2), float)")

@@ -186,14 +186,19 @@ def test_output_of_a_go_test_is_not_an_event() -> None:
         (
             "# Subtest: x.js\n    ok 1 - a\n    # Subtest: b\n        not ok 1 - c\n          ---\n          ok: 1\n"
             "          ...\n        1..1\n    not ok 2 - b\n    1..2\nnot ok 1 - x.js\n1..1\n",
-            {"x.js::a": "passed", "x.js::b > c": "failed"},
+            {"x.js::a": "passed", "x.js::b": "failed"},
         ),
-        ("    ok 1 - a\nnot ok 1 - whole\n", {"whole > a": "passed", "whole": "failed"}),
+        (
+            "# Subtest: b\n    ok 1 - c\n    ok 2 - d # SKIP\n    # Subtest: e\n    ok 3 - e\n    1..3\nok 1 - b\n",
+            {"b": "passed", "b > d": "skipped", "b > e": "passed"},
+        ),
+        ("    ok 1 - a\nnot ok 1 - whole\n", {"whole": "failed"}),
+        ("    # Subtest: a\n    ok 1 - a\n    not ok 2 - b\n    1..2\nnot ok 1 - a\n1..1\n", {"a": "failed"}),
         ("    1..0\nnot ok 1 - lib/x.test.js\n1..1\n", {"lib/x.test.js": "error"}),
         ("hello\nokay\nnot okay\nok 1 - a\n  ---\n  not ok 9 - b\n  ...\n", {"a": "passed"}),
     ],
 )
-def test_tap_counts_subtests(text: str, results: dict[str, str]) -> None:
+def test_tap_counts_the_tests_that_have_no_subtests(text: str, results: dict[str, str]) -> None:
     assert text_reports.parse_tap(text.encode(), "/w").results == results
 
 
@@ -267,7 +272,18 @@ def test_a_tape_test_is_a_heading_with_its_assertions() -> None:
 
 def test_files_that_use_tap_may_be_started_by_tape() -> None:
     text = "TAP version 13\n    # Subtest: adds\n    ok 1 - one\n    1..1\nok 1 - adds\n1..1\n"
-    assert text_reports.parse_tape(text.encode(), "/w").results == {"adds > one": "passed"}
+    assert text_reports.parse_tape(text.encode(), "/w").results == {"adds": "passed"}
+
+
+@pytest.mark.parametrize("name", ["# Subtest: x.js\n", ""])
+def test_a_tap_test_that_threw_an_exception_has_the_same_name_as_when_it_passes(name: str) -> None:
+    report = (
+        name + "    # Subtest: adds\n        {}\n        1..1\n    {} 1 - adds\n    1..1\n{} 1 - x.js\n1..1\n"
+    )
+    threw = report.format("not ok 1 - add is not a function", "not ok", "not ok").encode()
+    passed = report.format("ok 1 - should be equal", "ok", "ok").encode()
+    assert text_reports.parse_tap(threw, "/w").results == {"x.js::adds": "failed"}
+    assert text_reports.parse_tap(passed, "/w").results == {"x.js::adds": "passed"}
 
 
 def test_the_tests_of_old_versions_of_tap_have_the_names_of_their_headings() -> None:
