@@ -180,8 +180,9 @@ def render_unknown_branch(name: str) -> str:
 def render_open_pull_request(pull: PullRequest, mention: str) -> str:
     """Explains that a request belongs on the issue's open pull request."""
     return (
-        f"Pull request #{pull.number} for this issue is open. To have it changed, comment `{mention}` and your "
-        "request there. To start over, close it and ask me again."
+        f"Pull request #{pull.number} for this issue is open, so I did not work on this request. To have the pull "
+        f"request changed, comment `{mention}` and your request on the pull request. To start over, close it and ask "
+        "me again."
     )
 
 
