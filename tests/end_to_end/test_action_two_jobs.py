@@ -194,3 +194,19 @@ async def test_a_permission_revoked_between_the_jobs_publishes_nothing(workflow:
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.output
     assert scenario.repo.pulls == ()
+
+
+@pytest.mark.slow
+async def test_a_comment_on_an_issue_with_an_open_pull_request_starts_no_paid_run(workflow: Workflow) -> None:
+    scenario = workflow.scenario
+    await scenario.script_model(*FIX_TURNS)
+    await workflow.label()
+    assert (await workflow.run_single_job()).outputs["outcome"] == "published"
+    replies = len(scenario.endpoint.requests)
+    for text in ("@agent also accept text", "@agent retry"):
+        await workflow.comment(text)
+        step = await workflow.run_single_job(PATCHWRIGHT_DATA=str(scenario.data / "other machine"))
+        assert (step.code, step.outputs["outcome"]) == (4, "rejected"), step.output
+        assert "I did not work on this request." in scenario.comments[-1]
+        assert "comment `@agent` and your request on the pull request." in scenario.comments[-1]
+    assert len(scenario.endpoint.requests) == replies
