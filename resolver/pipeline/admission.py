@@ -118,7 +118,7 @@ async def find_open_pull_request(
     request = job.request
     # The command is still `retry` if the log of the run to repeat is gone, as it always is in a workflow.
     asks_again = request.verb == "retry" and job.retry_of is None
-    if not asks_again and (request.verb != "work" or not request.text) or request.options.base:
+    if (not asks_again and (request.verb != "work" or not request.text)) or request.options.base:
         return None
     template = (await read_repo_config(workspace.config_source)).config.branch or settings.branch
     branch, _ = make_branch_names(template, settings.branch_prefix, job.number, title, job.id)

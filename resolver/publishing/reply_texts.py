@@ -4,7 +4,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from patchwright.resolver.actions import Finish
-from patchwright.resolver.activity.finish_checks import NOT_REPRODUCED, has_left_out
+from patchwright.resolver.activity.finish_checks import (
+    NOT_REPRODUCED,
+    describe_open_points,
+    has_left_out,
+)
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Job, PullRequest, SalvagedWork, Thread, Verdict
 from patchwright.resolver.events import AgentStopped
@@ -51,8 +55,8 @@ def render_pull_request_body(
     If something that the issue asks for is left out, merging the pull request does not close the issue.
     """
     heading = choose_heading(thread.title, context.files)
-    open_points = context.open_points
-    if verdict.kind == "fixed" or heading == "Docs":
+    open_points = describe_open_points(context.open_points, verdict)
+    if heading == "Docs":
         open_points = tuple(point for point in open_points if point != NOT_REPRODUCED)
     return render_reply(
         "pull_body.md.j2",
