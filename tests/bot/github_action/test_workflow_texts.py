@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -122,3 +123,10 @@ def test_the_notice_about_ci_says_who_starts_it_and_that_a_strangers_text_was_re
     )
     warned = CiHold(state="silent", outsiders=("stranger",)).render_notice("@agent")
     assert "The agent read text by stranger, who has no write access, so review the change first." in warned
+
+
+def test_no_reply_asks_for_a_review_because_the_first_workflow_starts_on_comments_only() -> None:
+    examples = Path(__file__).parents[3] / ".github" / "examples"
+    assert "pull_request_review" not in (examples / "label.yml").read_text()
+    replies = Path(__file__).parents[3] / "templates" / "replies"
+    assert [path.name for path in replies.iterdir() if "in a review" in path.read_text()] == []
