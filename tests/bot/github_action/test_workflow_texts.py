@@ -99,6 +99,15 @@ def test_the_help_lists_only_what_works() -> None:
     assert "To stop a run, cancel its workflow run." in in_workflow
 
 
+@pytest.mark.parametrize("command", ["stop", "resume", "go", "retry"])
+def test_the_page_about_commands_says_how_a_workflow_differs(command: str) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
+    section = page.partition("## In a workflow\n")[2].partition("\n## ")[0]
+    assert f"`@agent {command}`" in section
+    (row,) = re.findall(rf"^\| `@agent {command}` \|.*$", page.replace(section, ""), re.MULTILINE)
+    assert command in ("go", "retry") or "(#in-a-workflow)" in row
+
+
 @pytest.mark.parametrize("kind", [ModelAccessDenied, ModelConnectionFailed])
 def test_errors_of_the_model_name_the_inputs(kind: type[Exception]) -> None:
     error = word_for_workflow(kind("Check PATCHWRIGHT_MODEL and PATCHWRIGHT_MODEL_BASE_URL."))
