@@ -165,7 +165,10 @@ async def report_failure(
 
 def failure_text(error: Exception) -> str:
     """Returns the text of the comment that explains why a run ended early."""
-    return str(error) if isinstance(error, JobCanceled) else f"{str(error).rstrip('.')}. {fault_text(error)}"
+    text = str(error)
+    if isinstance(error, JobCanceled):
+        return text
+    return f"{text if text.endswith(('?', '!')) else text.rstrip('.') + '.'} {fault_text(error)}"
 
 
 def fault_text(error: Exception) -> str:

@@ -321,7 +321,9 @@ def _is_runner(environ: Mapping[str, str]) -> bool:
 
 
 def _write_error(environ: Mapping[str, str], error: Exception, write: Writer) -> None:
-    write(annotation("error", str(error)) if _is_runner(environ) else f"patchwright: {error}")
+    text = str(error)
+    is_runner = _is_runner(environ)
+    write(annotation("error", text[:1].upper() + text[1:]) if is_runner else f"patchwright: {text}")
 
 
 def _write_annotations(

@@ -134,7 +134,7 @@ async def test_an_invalid_setting_is_reported_by_one_job_and_by_two_jobs(workflo
     for run in (workflow.run_single_job, workflow.resolve):
         step = await run(**wrong)
         assert (step.code, step.outputs["outcome"]) == (2, "error"), step.output
-        assert f"::error::i{reason}" in step.output.splitlines()
+        assert f"::error::I{reason}" in step.output.splitlines()
         assert "### acme/calc#1: error" in step.summary
     (comment,) = workflow.scenario.comments
     assert reason in comment and f"[The workflow run]({url}) has the log." in comment

@@ -233,9 +233,14 @@ async def test_untrusted_text_is_never_a_workflow_command(tmp_path: Path) -> Non
         ),
         (
             "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY.",
-            "OPENAI_API_KEY is not set. "
-            "Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), and pass it as the "
-            "input `model-api-key`.",
+            "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, "
+            "Actions), pass it as this input, and make the request again.",
+        ),
+        (
+            "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY (any "
+            "text, if the endpoint needs no key).",
+            "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, "
+            "Actions), pass it as this input, and make the request again. If the endpoint needs no key, pass any text.",
         ),
     ],
 )
@@ -243,7 +248,7 @@ async def test_a_message_about_a_setting_names_the_input(tmp_path: Path, message
     step = Step(tmp_path)
     assert await step.run(SettingsError(message)) == 2
     assert step.failures == [expected]
-    assert f"::error::{expected}" in step.commands()
+    assert f"::error::{expected[:1].upper()}{expected[1:]}" in step.commands()
 
 
 @pytest.mark.parametrize(
