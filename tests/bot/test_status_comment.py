@@ -265,5 +265,7 @@ async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failur
 
 
 def test_a_question_at_the_end_of_an_error_gets_no_full_stop() -> None:
-    assert failure_text(SettingsError("Did you mean a/b?")).startswith("Did you mean a/b? My settings are wrong.")
+    assert failure_text(SettingsError("Did you mean a/b?")).startswith(
+        "Did you mean a/b? My settings are wrong."
+    )
     assert failure_text(SettingsError("It is wrong.")).startswith("It is wrong. My settings are wrong.")

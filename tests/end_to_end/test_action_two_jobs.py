@@ -100,7 +100,7 @@ async def test_the_second_job_posts_why_the_first_one_failed(workflow: Workflow)
     first = await workflow.resolve()
     assert (first.code, first.outputs["outcome"]) == (2, "error"), first.output
     second = await workflow.publish()
-    assert second.outputs["outcome"] == "error"
+    assert (second.code, second.outputs["outcome"]) == (2, "error"), second.output
     assert "The model provider rejected the request." in workflow.scenario.comments[0]
 
 
@@ -118,11 +118,13 @@ async def test_a_canceled_first_job_saves_its_work_on_a_branch(workflow: Workflo
     first = await workflow.resolve()
     assert first.outputs["outcome"] == "stopped", first.output
     second = await workflow.publish()
-    assert second.outputs["outcome"] == "error", second.output
+    assert second.outputs["outcome"] == "stopped", second.output
     (branch,) = (name for name in scenario.repo.branches if name.startswith("patchwright/"))
     assert scenario.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
     assert "The workflow was canceled." in scenario.comments[0]
     assert branch in scenario.comments[0]
+    assert second.outputs["branch"] == branch and "| Branch | " in second.summary
+    assert "::error::The first job was canceled." in second.output.splitlines()
 
 
 @pytest.mark.slow

@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from patchwright.bot.github_action.operator_messages import INPUTS, annotation, escape_markdown
+from patchwright.bot.github_action.step_report import OUTPUTS
 from patchwright.bot.github_action.workflow_step import (
-    OUTPUTS,
     UNKNOWN_PRICE,
     JobHandlers,
+    ResolveJobCanceled,
     run_action,
 )
 from patchwright.bot.webhooks.triggers import Triggers
@@ -67,6 +68,7 @@ class Step:
         self.jobs: list[Job] = []
         self.lines: list[str] = []
         self.failures: list[str] = []
+        self.saved_branch: str | None = None
         self.log = log_of(
             ReplyUsage(model="m", prompt_tokens=900, completion_tokens=100, usd=Decimal("0.12"))
         )
@@ -80,8 +82,9 @@ class Step:
                 raise result
             return result
 
-        async def report_failure(job: Job, error: Exception) -> None:
+        async def report_failure(job: Job, error: Exception) -> str | None:
             self.failures.append(str(error))
+            return self.saved_branch
 
         return await run_action(
             self.environ,
@@ -171,6 +174,20 @@ async def test_the_log_says_why_there_is_no_pull_request_and_work_on_a_branch_is
         assert line in step.lines
         shown = [command for command in step.commands() if not command.startswith("::add-mask::")]
         assert shown == [f"::warning::{line}".replace("\n", "%0A")] * warnings
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(ForgeError("502"), "error"), (ResolveJobCanceled("The first job was canceled."), "stopped")],
+)
+async def test_the_branch_with_the_work_of_a_failed_run_is_in_the_outputs_and_the_summary(
+    tmp_path: Path, error: Exception, outcome: str
+) -> None:
+    step = Step(tmp_path)
+    step.saved_branch = "patchwright/issue-7-after-3-steps"
+    assert await step.run(error) == 1
+    assert (step.outputs()["outcome"], step.outputs()["branch"]) == (outcome, step.saved_branch)
+    assert "| Branch | patchwright\\/issue\\-7\\-after\\-3\\-steps |" in step.summary.read_text()
 
 
 async def test_an_internal_error_is_raised_and_commands_are_enabled_again(tmp_path: Path) -> None:
