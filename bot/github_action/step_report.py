@@ -30,6 +30,9 @@ from patchwright.resolver.publishing import publishing_texts
 OUTPUTS = ("outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens", "run-page")
 """The names of the step's outputs, which action.yml declares. A missing value is written as ""."""
 
+VERBS_WITHOUT_VERDICT = ("explain", "setup")
+"""Commands that lead to no change to the code that could be tested."""
+
 NO_VALUES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -69,15 +72,19 @@ class JobReport:
             return Trajectory()
 
     def report_outcome(self, outcome: Outcome) -> None:
-        verdict = outcome.verdict if isinstance(outcome, Published | Reported) else None
+        has_verdict = self._job.request.verb not in VERBS_WITHOUT_VERDICT
+        verdict = outcome.verdict if isinstance(outcome, Published | Reported) and has_verdict else None
         values = {
             "pull-request": outcome.url if isinstance(outcome, Published) else "",
             "branch": outcome.branch or "" if isinstance(outcome, Published | Reported) else "",
         }
-        self.report(outcome.kind, _outcome_rows(outcome), values, verdict)
+        rows = _outcome_rows(outcome)
+        if verdict is None:
+            rows.pop("Verdict", None)
+        self.report(outcome.kind, rows, values, verdict)
 
     def report_prepared(self) -> None:
-        verdict = self.trajectory.verdict
+        verdict = None if self._job.request.verb in VERBS_WITHOUT_VERDICT else self.trajectory.verdict
         rows = {"Verdict": verdict.kind, "Reason": escape_markdown(verdict.reason)} if verdict else NO_VALUES
         self.report("prepared", rows, verdict=verdict)
 
@@ -123,7 +130,9 @@ def _outcome_rows(outcome: Outcome) -> dict[str, str]:
 
 def _job_summary(job: Job, outcome: str, rows: Mapping[str, str], tests: str) -> str:
     table = [f"| {name} | {value} |" for name, value in rows.items() if value]
-    head = [f"### {job.repo}#{job.number}: {outcome}", "", "| | |", "|---|---|", *table, ""]
+    head = [f"### {job.repo}#{job.number}: {outcome}", ""]
+    if table:
+        head += ["| | |", "|---|---|", *table, ""]
     return "\n".join([*head, tests] if tests else head)
 
 

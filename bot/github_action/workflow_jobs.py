@@ -152,6 +152,7 @@ async def _run_job(
             report_failure=workflow_job.report_failure,
             read_log=lambda job: logs.read(job.id),
             handle_command=handle_command,
+            calls_model=publish_directory is None,
             write_view=partial(_write_run_view, logs, secrets, notify)
             if publish_directory is None
             else write_no_view,

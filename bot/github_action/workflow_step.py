@@ -78,6 +78,8 @@ class JobHandlers:
     handle_command: CommandHandler = handle_no_command
     write_view: Callable[[Job], Path | None] = write_no_view
     """Writes the run as an HTML file."""
+    calls_model: bool = True
+    """False for the publish job, so that only the job that called the model warns about its cost."""
 
 
 async def run_action(
@@ -121,7 +123,13 @@ async def run_action(
     with contextlib.ExitStack() as stack:
         # These lines are annotations, so they are written when workflow commands are enabled again.
         stack.callback(
-            lambda: _write_annotations(environ, step.errors, step.warnings, step.report.trajectory, write)
+            lambda: _write_annotations(
+                environ,
+                step.errors,
+                step.warnings,
+                step.report.trajectory if handlers.calls_model else Trajectory(),
+                write,
+            )
         )
         stack.enter_context(_disable_commands(write))
         return await step.run(request.job)

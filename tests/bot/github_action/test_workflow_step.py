@@ -73,7 +73,7 @@ class Step:
             ReplyUsage(model="m", prompt_tokens=900, completion_tokens=100, usd=Decimal("0.12"))
         )
 
-    async def run(self, result: Outcome | Exception, *, says: str = "") -> int:
+    async def run(self, result: Outcome | Exception, *, says: str = "", **options: Any) -> int:
         async def resolve(job: Job) -> Outcome:
             self.jobs.append(job)
             if says:
@@ -88,7 +88,7 @@ class Step:
 
         return await run_action(
             self.environ,
-            JobHandlers(resolve, report_failure, read_log=lambda job: self.log),
+            JobHandlers(resolve, report_failure, read_log=lambda job: self.log, **options),
             triggers=Triggers(),
             secrets=["tok%en", "line one\nline two\n"],
             write=self.lines.append,
@@ -325,6 +325,33 @@ async def test_an_unknown_cost_is_omitted(tmp_path: Path) -> None:
     await step.run(PUBLISHED)
     assert step.outputs()["cost-usd"] == "" and "Cost (USD)" not in step.summary.read_text()
     assert f"::warning::{UNKNOWN_PRICE}" in step.commands()
+
+
+async def test_only_the_job_that_calls_the_model_warns_about_an_unknown_price(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    step.log = log_of(ReplyUsage(model="m"))
+    await step.run(PUBLISHED, calls_model=False)
+    assert not any(command.startswith("::warning::") for command in step.commands())
+
+
+async def test_a_summary_without_values_has_no_table(tmp_path: Path) -> None:
+    async def handle_command(job: Job) -> bool:
+        return True
+
+    step = Step(tmp_path)
+    step.log = Trajectory()
+    assert await step.run(PUBLISHED, handle_command=handle_command) == 0
+    assert step.summary.read_text() == "### acme/sample#7: answered\n"
+
+
+@pytest.mark.parametrize("command", ["explain how it rounds", "setup"])
+async def test_an_answer_and_a_proposed_configuration_have_no_verdict(tmp_path: Path, command: str) -> None:
+    comment = COMMENTED["comment"] | {"body": f"@agent {command}"}
+    step = Step(tmp_path, "issue_comment", COMMENTED | {"sender": SENDER, "comment": comment})
+    for result in (REPORTED, PUBLISHED):
+        await step.run(result)
+        assert step.outputs()["verdict"] == ""
+    assert "Verdict" not in step.summary.read_text()
 
 
 async def test_a_cost_is_rounded_to_millionths_of_a_dollar(tmp_path: Path) -> None:
