@@ -148,8 +148,9 @@ async def report_failure(
     *,
     log_persists: bool = True,
     workflow_url: str | None = None,
-) -> None:
+) -> str | None:
     """Saves the work of a failed run. Then replaces the run's status comment with the reason for the failure.
+    Returns the branch with the work, or None if there is none.
 
     `deps` are the run's RunDependencies, or None if the run failed before they were built. `log_persists` is
     True if the log of the run stays on this machine. `workflow_url` is the URL of the workflow run that
@@ -159,13 +160,16 @@ async def report_failure(
     if deps is None:
         text = reply_texts.render_failure(reason, job.id, workflow_url)
         await forge.upsert_comment(job.repo, job.number, job.id, text)
-    else:
-        await salvage_run(job, reason, deps, forge, is_permanent=log_persists)
+        return None
+    return await salvage_run(job, reason, deps, forge, is_permanent=log_persists)
 
 
 def failure_text(error: Exception) -> str:
     """Returns the text of the comment that explains why a run ended early."""
-    return str(error) if isinstance(error, JobCanceled) else f"{str(error).rstrip('.')}. {fault_text(error)}"
+    text = str(error)
+    if isinstance(error, JobCanceled):
+        return text
+    return f"{text if text.endswith(('?', '!')) else text.rstrip('.') + '.'} {fault_text(error)}"
 
 
 def fault_text(error: Exception) -> str:

@@ -29,7 +29,6 @@ from patchwright.bot.terminal.local_files import (
 )
 from patchwright.bot.terminal.output import (
     outcome_json,
-    points_to_print,
     print_json,
     print_stderr,
     strip_control_chars,
@@ -39,7 +38,7 @@ from patchwright.bot.terminal.output import (
 from patchwright.bot.terminal.patch_text import hide_binary_hunks, new_binary_files
 from patchwright.bot.terminal.run_ids import create_run_id, find_run, sanitize_name
 from patchwright.resolver.actions import Finish
-from patchwright.resolver.activity.finish_checks import last_finish
+from patchwright.resolver.activity.finish_checks import describe_open_points, last_finish
 from patchwright.resolver.activity.summary import find_reached_setting
 from patchwright.resolver.domain import (
     InputRequired,
@@ -291,7 +290,7 @@ def _print_attempt(attempt: "Attempt", trajectory: Trajectory) -> None:
     print(tests_table(attempt.verdict))
     print(wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary")
     for sentence in (
-        *points_to_print(attempt.open_points, attempt.verdict.kind),
+        *describe_open_points(attempt.open_points, attempt.verdict),
         *(f"Left out of the patch: {change}" for change in attempt.excluded_changes),
         *(f"The patch adds the binary file {name}" for name in new_binary_files(diff)),
     ):

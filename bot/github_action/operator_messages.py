@@ -34,10 +34,11 @@ INPUTS: Mapping[str, str] = {
 }
 """The action's inputs: each key is an environment variable, and its value is the input that sets the variable."""
 
-CREATE_SECRET = (
-    " Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), and pass it as the input "
-    "`model-api-key`."
+NO_MODEL_KEY = (
+    "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), "
+    "pass it as this input, and make the request again."
 )
+NO_KEY_NEEDED = " If the endpoint needs no key, pass any text."
 
 NO_PERMISSION = "resource not accessible by integration"
 """Part of GitHub's message if the workflow's token lacks the permission for a request."""
@@ -54,7 +55,7 @@ def word_for_workflow(error: Exception) -> Exception:
     """
     text = str(error)
     if isinstance(error, SettingsError) and "PATCHWRIGHT_MODEL_API_KEY" in text:
-        return SettingsError(text.partition(". ")[0].rstrip(".") + "." + CREATE_SECRET)
+        return SettingsError(NO_MODEL_KEY + (NO_KEY_NEEDED if "any text" in text else ""))
     if isinstance(error, WriteAccessMissing):
         lines = ", ".join(f"`{name.replace('_', '-')}: write`" for name in REQUEST_PATHS)
         return Forbidden(

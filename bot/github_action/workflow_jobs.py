@@ -17,7 +17,10 @@ from patchwright.bot.github_action.command_replies import build_command_handler
 from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
 from patchwright.bot.github_action.scheduled import SCHEDULED_EVENTS, find_missed_delivery
 from patchwright.bot.github_action.workflow_step import (
+    CANCELED,
+    OPERATOR_ERRORS,
     JobHandlers,
+    ResolveJobCanceled,
     report_early_error,
     run_action,
     write_no_view,
@@ -69,7 +72,7 @@ class WorkflowJob(Protocol):
 
     async def resolve(self, job: Job) -> Outcome: ...
 
-    async def report_failure(self, job: Job, error: Exception) -> None: ...
+    async def report_failure(self, job: Job, error: Exception) -> str | None: ...
 
 
 async def run_workflow_job(
@@ -149,6 +152,7 @@ async def _run_job(
             report_failure=workflow_job.report_failure,
             read_log=lambda job: logs.read(job.id),
             handle_command=handle_command,
+            calls_model=publish_directory is None,
             write_view=partial(_write_run_view, logs, secrets, notify)
             if publish_directory is None
             else write_no_view,
@@ -209,9 +213,9 @@ class SingleJob:
         reporter = with_write_check(comment_reporter(self.forge, self.settings), self._write_check)
         return await resolve_job(job, deps, self.forge, reporter)
 
-    async def report_failure(self, job: Job, error: Exception) -> None:
+    async def report_failure(self, job: Job, error: Exception) -> str | None:
         url = self.settings.workflow_url
-        await report_failure(self.forge, job, error, self.deps, log_persists=False, workflow_url=url)
+        return await report_failure(self.forge, job, error, self.deps, log_persists=False, workflow_url=url)
 
     async def open_deps(self) -> RunDependencies:
         opening = composition_root.build_run_dependencies(
@@ -246,8 +250,10 @@ class ResolveJob:
         self._save_artifact(job, "")
         return outcome
 
-    async def report_failure(self, job: Job, error: Exception) -> None:
-        self._save_artifact(job, failure_text(error))
+    async def report_failure(self, job: Job, error: Exception) -> str | None:
+        stop: artifact.StopKind = "operator_error" if isinstance(error, OPERATOR_ERRORS) else "error"
+        self._save_artifact(job, failure_text(error), "canceled" if isinstance(error, JobCanceled) else stop)
+        return None
 
     @contextlib.contextmanager
     def _save_when_withheld(self, job: Job) -> Iterator[None]:
@@ -257,15 +263,14 @@ class ResolveJob:
             self._save_artifact(job, "")
             raise
 
-    def _save_artifact(self, job: Job, problem: str) -> None:
+    def _save_artifact(self, job: Job, problem: str, stop: artifact.StopKind = "error") -> None:
         try:
             trajectory = self._logs.read(job.id)
         except LogError:
             trajectory = None
         deps = self._single_job.deps
-        artifact.write_artifact(
-            self._directory, job.id, trajectory, problem, deps.secrets if deps else self._secrets
-        )
+        secrets = deps.secrets if deps else self._secrets
+        artifact.write_artifact(self._directory, job.id, trajectory, problem, secrets, stop=stop)
 
 
 class PublishJob:
@@ -289,18 +294,36 @@ class PublishJob:
             async with self._logs.open(job.id) as log:
                 log.replace_entries(entries)
         if saved.manifest.problem:
-            raise ResolveJobFailed(saved.manifest.problem)
+            stop = saved.manifest.stop
+            problem = "The first job was canceled." if stop == "canceled" else saved.manifest.problem
+            raise RESOLVE_JOB_ERRORS[stop](problem)
         return await resolve_job(job, self._deps, self._forge, null_reporter)
 
-    async def report_failure(self, job: Job, error: Exception) -> None:
+    async def report_failure(self, job: Job, error: Exception) -> str | None:
         # The messages of these errors already name the cause.
-        is_explained = isinstance(error, ResolveJobFailed | InvalidArtifact)
+        is_explained = isinstance(error, (*RESOLVE_JOB_ERRORS.values(), InvalidArtifact))
         reported = JobCanceled(str(error)) if is_explained else error
-        await report_failure(self._forge, job, reported, self._deps, log_persists=False)
+        if isinstance(error, ResolveJobCanceled):
+            reported = JobCanceled(CANCELED)
+        return await report_failure(self._forge, job, reported, self._deps, log_persists=False)
 
 
 class ResolveJobFailed(ResolverError):
     """The resolve job failed. The message is posted in the issue or pull request."""
+
+
+class ResolveJobMisconfigured(SettingsError):
+    """The resolve job failed because the operator has to change something, such as a setting or a key."""
+
+
+RESOLVE_JOB_ERRORS: Mapping[artifact.StopKind, type[ResolverError]] = {
+    "error": ResolveJobFailed,
+    "operator_error": ResolveJobMisconfigured,
+    "canceled": ResolveJobCanceled,
+}
+"""Maps the kind of problem in the artifact to the error with which the publish job ends. Both jobs then end with the
+same exit code.
+"""
 
 
 def build_publish_deps(settings: Settings, secrets: Secrets, logs: FileLogStore) -> RunDependencies:

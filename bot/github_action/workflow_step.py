@@ -5,21 +5,18 @@ Source: docs.github.com/actions/reference/workflows-and-actions/workflow-command
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 from secrets import token_hex
-from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 from patchwright.bot.github_action.command_replies import CommandHandler, handle_no_command
 from patchwright.bot.github_action.operator_messages import annotation, escape_markdown, word_for_workflow
-from patchwright.bot.job_runner import FailureReporter, JobCanceled, JobResolver, unwrap_exception_group
+from patchwright.bot.github_action.step_report import OUTPUTS, JobReport, write_outputs
+from patchwright.bot.job_runner import JobCanceled, JobResolver, unwrap_exception_group
 from patchwright.bot.webhooks.delivery import Delivery, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_request
-from patchwright.resolver.activity.summary import summarize_run
-from patchwright.resolver.cost import MinimumCost
 from patchwright.resolver.domain import (
     InputRequired,
     Job,
@@ -27,12 +24,9 @@ from patchwright.resolver.domain import (
     Published,
     Rejected,
     Reported,
-    Usage,
-    Verdict,
 )
 from patchwright.resolver.errors import (
     Forbidden,
-    LogError,
     ModelAccessDenied,
     NotFound,
     ResolverError,
@@ -41,15 +35,11 @@ from patchwright.resolver.errors import (
     WriteBlocked,
 )
 from patchwright.resolver.events import Trajectory
-from patchwright.resolver.publishing import publishing_texts
 from patchwright.runtime.errors import ImageUnavailable, SandboxError
 
 Writer: TypeAlias = Callable[[str], object]
-
-OUTPUTS = ("outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens", "run-page")
-"""The names of the step's outputs, which action.yml declares. A missing value is written as ""."""
-
-NO_VALUES: Mapping[str, str] = MappingProxyType({})
+FailureReporter: TypeAlias = Callable[[Job, Exception], Awaitable[str | None]]
+"""Reports a failed job on GitHub. Returns the branch with the saved work, or None if there is none."""
 
 MAX_EVENT_BYTES = 26 * 2**20  # maximum bytes of the event; GitHub sends webhook payloads of at most 25 MB
 
@@ -59,6 +49,8 @@ CANCEL_TIMEOUT_SECONDS = 7.0
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-cancellation
 """
 
+CANCELED = "The workflow was canceled."
+
 OPERATOR_ERRORS = (SettingsError, ModelAccessDenied, NotFound, Unauthorized, Forbidden, ImageUnavailable)
 """Errors that a retry cannot fix, because the operator must change something."""
 
@@ -66,6 +58,10 @@ UNKNOWN_PRICE = (
     "The price of a model is unknown, so the input `max-usd` did not limit its cost. To limit it, set "
     "PATCHWRIGHT_MAX_TOKENS in the `env` of the job."
 )
+
+
+class ResolveJobCanceled(ResolverError):
+    """The job that works on the request was canceled. The job that publishes saves the work."""
 
 
 def write_no_view(job: Job) -> None:
@@ -82,6 +78,8 @@ class JobHandlers:
     handle_command: CommandHandler = handle_no_command
     write_view: Callable[[Job], Path | None] = write_no_view
     """Writes the run as an HTML file."""
+    calls_model: bool = True
+    """False for the publish job, so that only the job that called the model warns about its cost."""
 
 
 async def run_action(
@@ -116,16 +114,22 @@ async def run_action(
                 f"Nothing to do: in this event, no person added the label {triggers.label} "
                 f"or mentioned {triggers.mention}."
             )
-        _write_outputs(environ, {"outcome": "ignored"}, "")
+        write_outputs(environ, {"outcome": "ignored"}, "")
         return 0
     # Outside GitHub Actions, this output would show the secrets instead of masking them.
     if _is_runner(environ):
         _mask_secrets(secrets, write)
-    step = _StepRun(handlers, _JobReport(environ, request.job, handlers.read_log, handlers.write_view), write)
+    step = _StepRun(handlers, JobReport(environ, request.job, handlers.read_log, handlers.write_view), write)
     with contextlib.ExitStack() as stack:
         # These lines are annotations, so they are written when workflow commands are enabled again.
         stack.callback(
-            lambda: _write_annotations(environ, step.errors, step.warnings, step.report.trajectory, write)
+            lambda: _write_annotations(
+                environ,
+                step.errors,
+                step.warnings,
+                step.report.trajectory if handlers.calls_model else Trajectory(),
+                write,
+            )
         )
         stack.enter_context(_disable_commands(write))
         return await step.run(request.job)
@@ -136,7 +140,7 @@ class _StepRun:
     """Works on one job and reports its result."""
 
     handlers: JobHandlers
-    report: "_JobReport"
+    report: "JobReport"
     write: Writer
     errors: list[Exception] = field(default_factory=list)
     """Shown as annotations at the end of the step, like `warnings`."""
@@ -156,9 +160,10 @@ class _StepRun:
         except asyncio.CancelledError:
             # The runner kills the process 10 s after its signal. The report has its own task, because a
             # canceled task may be canceled again.
-            reporting = self._report_failure(job, JobCanceled("The workflow was canceled."))
-            await asyncio.wait((asyncio.create_task(reporting),), timeout=CANCEL_TIMEOUT_SECONDS)
-            self.report.report("stopped")
+            reporting = asyncio.create_task(self._report_failure(job, JobCanceled(CANCELED)))
+            await asyncio.wait((reporting,), timeout=CANCEL_TIMEOUT_SECONDS)
+            branch = reporting.result() if reporting.done() else ""
+            self.report.report("stopped", values={"branch": branch})
             raise
         except (ResolverError, SandboxError, ExceptionGroup) as exc:
             error = unwrap_exception_group(exc)
@@ -166,8 +171,9 @@ class _StepRun:
                 raise
             error = word_for_workflow(error)
             self.errors.append(error)
-            await self._report_failure(job, error)
-            self.report.report("error", {"Error": escape_markdown(str(error))})
+            branch = await self._report_failure(job, error)
+            kind = "stopped" if isinstance(error, ResolveJobCanceled) else "error"
+            self.report.report(kind, {"Error": escape_markdown(str(error))}, {"branch": branch})
             return error_exit_code(error)
         self.report.report_outcome(outcome)
         self.write(_describe(job, outcome))
@@ -175,14 +181,17 @@ class _StepRun:
             self.warnings.append(_describe(job, outcome))
         return exit_code(outcome)
 
-    async def _report_failure(self, job: Job, error: Exception) -> None:
-        """Reports the failure in the issue or pull request. If that fails, adds the new error to `errors`."""
+    async def _report_failure(self, job: Job, error: Exception) -> str:
+        """Reports the failure in the issue or pull request. Returns the branch with the saved work, or "". If the
+        report fails, adds the new error to `errors`.
+        """
         try:
-            await self.handlers.report_failure(job, error)
+            return await self.handlers.report_failure(job, error) or ""
         except (ResolverError, OSError) as exc:  # The job may have failed because the forge is unavailable.
             self.errors.append(
                 ResolverError(f"The failure could not be reported in the issue: {word_for_workflow(exc)}")
             )
+            return ""
 
 
 def report_early_error(
@@ -192,7 +201,7 @@ def report_early_error(
     error = word_for_workflow(error)
     _write_error(environ, error, write)
     summary = f"### Patchwright: error\n\n{escape_markdown(str(error))}\n"
-    _write_outputs(environ, dict.fromkeys(OUTPUTS, "") | {"outcome": "error"}, summary)
+    write_outputs(environ, dict.fromkeys(OUTPUTS, "") | {"outcome": "error"}, summary)
     return error_exit_code(error)
 
 
@@ -212,79 +221,6 @@ def exit_code(outcome: Outcome) -> int:
             return 6
         case _:
             assert_never(outcome)
-
-
-def usage_outputs(usage: Usage) -> dict[str, str]:
-    """Returns the outputs that report usage. The cost is "" if the price of a model is unknown, or if no model
-    has replied.
-    """
-    return {
-        "cost-usd": _format_cost(usage.cost) if isinstance(usage.cost, Decimal) else "",
-        "tokens": str(usage.tokens),
-    }
-
-
-def _format_cost(usd: Decimal) -> str:
-    """Returns the cost, rounded to millionths of a dollar."""
-    return f"{round(usd, 6).normalize():f}"
-
-
-class _JobReport:
-    """Writes the result of a job to the step outputs and the job summary."""
-
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        job: Job,
-        read_log: Callable[[Job], Trajectory],
-        write_view: Callable[[Job], Path | None],
-    ) -> None:
-        self._environ, self._job, self._read_log, self._write_view = environ, job, read_log, write_view
-
-    @property
-    def trajectory(self) -> Trajectory:
-        """The log of the job's run. It is empty if the log is missing or damaged."""
-        try:
-            return self._read_log(self._job)
-        except LogError:
-            return Trajectory()
-
-    def report_outcome(self, outcome: Outcome) -> None:
-        verdict = outcome.verdict if isinstance(outcome, Published | Reported) else None
-        values = {
-            "pull-request": outcome.url if isinstance(outcome, Published) else "",
-            "branch": outcome.branch or "" if isinstance(outcome, Published | Reported) else "",
-        }
-        self.report(outcome.kind, _outcome_rows(outcome), values, verdict)
-
-    def report_prepared(self) -> None:
-        verdict = self.trajectory.verdict
-        rows = {"Verdict": verdict.kind, "Reason": escape_markdown(verdict.reason)} if verdict else NO_VALUES
-        self.report("prepared", rows, verdict=verdict)
-
-    def report(
-        self,
-        kind: str,
-        rows: Mapping[str, str] = NO_VALUES,
-        values: Mapping[str, str] = NO_VALUES,
-        verdict: Verdict | None = None,
-    ) -> None:
-        """Writes the step outputs and the job summary. Missing values are empty."""
-        trajectory = self.trajectory
-        view = self._write_view(self._job) if trajectory.run_started else None
-        outputs = dict.fromkeys(OUTPUTS, "") | {"outcome": kind, **values}
-        outputs |= usage_outputs(trajectory.usage()) if trajectory.entries else {}
-        outputs |= {"verdict": verdict.kind if verdict else "", "run-page": str(view) if view else ""}
-        rows = {**rows, "Branch": escape_markdown(outputs["branch"])}
-        cost = trajectory.usage().cost
-        dollars = (
-            f"at least {_format_cost(cost.usd)}" if isinstance(cost, MinimumCost) else outputs["cost-usd"]
-        )
-        rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
-        tests = ""
-        if verdict is not None and trajectory.run_started:
-            tests = publishing_texts.render_job_summary(verdict, summarize_run(trajectory))
-        _write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
 
 
 def read_event(environ: Mapping[str, str]) -> Delivery:
@@ -321,7 +257,9 @@ def _is_runner(environ: Mapping[str, str]) -> bool:
 
 
 def _write_error(environ: Mapping[str, str], error: Exception, write: Writer) -> None:
-    write(annotation("error", str(error)) if _is_runner(environ) else f"patchwright: {error}")
+    text = str(error)
+    is_runner = _is_runner(environ)
+    write(annotation("error", text[:1].upper() + text[1:]) if is_runner else f"patchwright: {text}")
 
 
 def _write_annotations(
@@ -361,37 +299,3 @@ def _describe(job: Job, outcome: Outcome) -> str:
     """Returns the outcome in one line. If there is no pull request, the line gives the reason and the comment."""
     line = f"{job.repo}#{job.number}: {outcome.kind}"
     return f"{line}: {outcome.reason.strip()} {outcome.url}" if isinstance(outcome, Reported) else line
-
-
-def _outcome_rows(outcome: Outcome) -> dict[str, str]:
-    match outcome:
-        case Published(url=url, draft=draft, verdict=verdict):
-            rows = {"Pull request": f"{url}{' (draft)' if draft else ''}", "Verdict": verdict.kind}
-            return rows | {"Reason": escape_markdown(verdict.reason)}
-        case Reported(url=url, reason=reason, verdict=verdict):
-            return {"Comment": url, "Verdict": verdict.kind, "Reason": escape_markdown(reason)}
-        case InputRequired(url=url, question=question):
-            return {"Question": escape_markdown(question), "Comment": url}
-        case Rejected(explanation=explanation):
-            return {"Reason": escape_markdown(explanation)}
-        case _:
-            assert_never(outcome)
-
-
-def _job_summary(job: Job, outcome: str, rows: Mapping[str, str], tests: str) -> str:
-    table = [f"| {name} | {value} |" for name, value in rows.items() if value]
-    head = [f"### {job.repo}#{job.number}: {outcome}", "", "| | |", "|---|---|", *table, ""]
-    return "\n".join([*head, tests] if tests else head)
-
-
-def _write_outputs(environ: Mapping[str, str], values: Mapping[str, str], summary: str) -> None:
-    if path := environ.get("GITHUB_OUTPUT"):
-        end = token_hex(16)  # The delimiter is random, so that no value can contain it and end early.
-        _append(path, "".join(f"{name}<<{end}\n{value}\n{end}\n" for name, value in values.items()))
-    if (path := environ.get("GITHUB_STEP_SUMMARY")) and summary:
-        _append(path, summary)
-
-
-def _append(path: str, text: str) -> None:
-    with Path(path).open("a", encoding="utf-8", errors="replace") as file:
-        file.write(text)

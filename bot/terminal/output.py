@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from patchwright.resolver.activity.finish_checks import NOT_REPRODUCED
 from patchwright.resolver.cost import cost_fields
 from patchwright.resolver.domain import (
     InputRequired,
@@ -17,7 +16,6 @@ from patchwright.resolver.domain import (
     Reported,
     Usage,
     Verdict,
-    VerdictKind,
 )
 from patchwright.resolver.rendering.filters import compare_outcomes, format_test_counts, patch_test_label
 
@@ -88,12 +86,6 @@ def print_json(value: dict[str, Any]) -> None:
 
 def print_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def points_to_print(points: Sequence[str], verdict: VerdictKind) -> list[str]:
-    """Returns the open points. Leaves out that the agent did not reproduce the failure if the tests show it."""
-    is_shown_by_tests = verdict in ("fixed", "conditional")
-    return [point for point in points if not (is_shown_by_tests and point == NOT_REPRODUCED)]
 
 
 def tests_table(verdict: Verdict) -> str:

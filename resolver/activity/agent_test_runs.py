@@ -14,6 +14,8 @@ from patchwright.resolver.proof.runner_output import describe_useless_run
 from patchwright.runtime.actions import CreateFile, InsertText, ReplaceText, RunPython, RunShell, UndoEdit
 from patchwright.runtime.observations import CellResult, ShellResult
 
+NO_TEST_RUN = "The repository's tests were not run after the last edit"
+"""Start of the sentence that says why no test run of the agent covers its last edit."""
 MAX_SHOWN_COMMAND = 80  # maximum characters of a command that a message quotes
 
 TEST_COMMANDS = re.compile(
@@ -50,12 +52,12 @@ def describe_missing_test_run(trajectory: Trajectory, test_command: str | None) 
     if runs and runs[-1].problem and not untested:
         command = _clip_command(runs[-1].command)
         advice = f" Run `{test_command}`." if test_command and runs[-1].problem == _NARROW_RUN else ""
-        return f"The repository's tests were not run after the last edit: `{command}` {runs[-1].problem}.{advice}"
+        return f"{NO_TEST_RUN}: `{command}` {runs[-1].problem}.{advice}"
     edit = _find_last_edit(trajectory, untested)
     if not runs:
-        return f"The repository's tests were not run after the last edit{f' (`{edit}`)' if edit else ''}."
+        return f"{NO_TEST_RUN}{f' (`{edit}`)' if edit else ''}."
     return (
-        "The repository's tests were not run after the last edit: "
+        f"{NO_TEST_RUN}: "
         f"`{_clip_command(runs[-1].command)}` ran before {f'`{edit}`' if edit else 'that edit'}."
     )
 

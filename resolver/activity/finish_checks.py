@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from patchwright.resolver.actions import Finish, MalformedCall, Plan, PlanItem
 from patchwright.resolver.activity.agent_test_runs import (
+    NO_TEST_RUN,
     TEST_COMMANDS,
     describe_missing_test_run,
     has_run_tests,
 )
-from patchwright.resolver.domain import PullRequest, Thread
+from patchwright.resolver.domain import PullRequest, Thread, Verdict
 from patchwright.resolver.events import (
     Checkpoint,
     Entry,
@@ -88,6 +89,25 @@ def find_missing_steps(
     if open_points := _open_points(trajectory):
         found.append(f"{NOT_MARKED}{_format_points(open_points)}.")
     return (*found, *lint_diff(patch))
+
+
+def describe_open_points(points: Sequence[str], verdict: Verdict) -> tuple[str, ...]:
+    """Rewords the sentences of `find_missing_steps` for people, who also see the verdict.
+
+    Leaves out that the agent did not reproduce the failure if the tests show it. If the agent did not run the tests
+    after its last edit, says whether Patchwright did.
+    """
+    is_shown_by_tests = verdict.kind in ("fixed", "conditional")
+    not_run = "The agent did not run the repository's tests after its last edit" + (
+        ", but Patchwright ran them."
+        if verdict.before and verdict.after and verdict.kind != "untested"
+        else "."
+    )
+    return tuple(
+        not_run if point.startswith(NO_TEST_RUN) else point
+        for point in points
+        if not (is_shown_by_tests and point == NOT_REPRODUCED)
+    )
 
 
 def has_reproduced(trajectory: Trajectory) -> bool:

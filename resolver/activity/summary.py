@@ -73,6 +73,11 @@ class Summary(FrozenModel):
     dashboard_url: str | None = None
     """URL of the run in the dashboard; None if there is no dashboard."""
 
+    @property
+    def in_workflow(self) -> bool:
+        """True if the log is deleted with the runner of a workflow, so that no later run can continue this one."""
+        return bool(self.configuration and self.configuration.settings.get("workflow_url"))
+
 
 def summarize_run(trajectory: Trajectory) -> Summary:
     """Builds the summary of a started run from its log."""

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from patchwright.resolver.activity.finish_checks import describe_open_points
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.checks import RUN_TRAILER
 from patchwright.resolver.ci.ci_hold import CiHold, decide_ci_hold
@@ -153,7 +154,7 @@ async def _report_change(
         unresolved=unresolved,
         notes=notes,
         excluded_changes=attempt.excluded_changes,
-        open_points=attempt.open_points,
+        open_points=describe_open_points(attempt.open_points, verdict),
         merge=result.change.merge,
         ci=ci.render_notice(deps.settings.mention) if result.sha is not None else "",
         failed_checks_commit=job.failed_checks_commit,

@@ -34,22 +34,22 @@ SALVAGE_TIMEOUT = 180.0  # Seconds for cloning and pushing. The comment is poste
 
 async def salvage_run(
     job: Job, reason: str, deps: RunDependencies, forge: Forge, *, is_permanent: bool = True
-) -> None:
-    """Saves the work of a run that will not be retried, and updates the run's comment. It is safe to call
-    this again.
+) -> str | None:
+    """Saves the work of a run that will not be retried, and updates the run's comment. Returns the branch with the
+    work, or None if there is none. It is safe to call this again.
 
     `reason` is one sentence that says why the run stopped. `is_permanent` is True if this machine keeps the
     log, so that the run can be resumed. Raises ForgeError if the comment cannot be posted.
     """
     run, trajectory = await asyncio.to_thread(_find_run, job, deps)
     if trajectory.job_completed is not None:
-        return  # The run completed just before it was stopped, so its outcome is already posted.
+        return None  # The run completed just before it was stopped, so its outcome is already posted.
     if trajectory.run_started is None or get_task(trajectory) == "setup":
         await post_comment(job, forge, reply_texts.render_failure(reason, run, deps.settings.workflow_url))
-        return
+        return None
     if not await authorize(forge, job.repo, job.requester):
         await report_lost_permission(job, trajectory, forge)
-        return
+        return None
     work = await _save_work(job, trajectory, deps, forge)
     summary, mention = summarize_run(trajectory), deps.settings.mention
     await post_comment(
@@ -59,6 +59,7 @@ async def salvage_run(
             reason, work, trajectory.verdict, summary, run, mention, is_permanent=is_permanent
         ),
     )
+    return work.branch
 
 
 def _find_run(job: Job, deps: RunDependencies) -> tuple[str, Trajectory]:

@@ -39,6 +39,10 @@ MAX_NUMBER = 1e15  # Larger than any real count, price or time.
 MAX_AGE = timedelta(days=90)  # GitHub's maximum retention of artifacts
 
 
+StopKind = Literal["error", "operator_error", "canceled"]
+"""Why a run stopped early: `operator_error` if the operator has to change something, such as a setting or a key."""
+
+
 class ArtifactManifest(FrozenModel):
     """The manifest of an artifact. It names the run and, if the run stopped early, the reason."""
 
@@ -46,6 +50,8 @@ class ArtifactManifest(FrozenModel):
     run: RunId
     problem: str = Field(default="", max_length=MAX_PROBLEM)
     """Why the run stopped early, as a text for the thread; empty if it completed."""
+    stop: StopKind = "error"
+    """What kind of problem stopped the run, if there is a problem."""
 
 
 class RunArtifact(NamedTuple):
@@ -63,6 +69,7 @@ def write_artifact(
     problem: str,
     secrets: Secrets,
     max_bytes: int = MAX_EVENTS_BYTES,
+    stop: StopKind = "error",
 ) -> None:
     """Masks the secrets in a run's log and writes the log to a directory. Raises InvalidArtifact if it cannot
     be written.
@@ -74,7 +81,7 @@ def write_artifact(
     if len(lines) > max_bytes:
         problem = problem or f"The run's log has {len(lines)} bytes; the limit of an artifact is {max_bytes}."
         lines = b""
-    manifest = ArtifactManifest(run=run, problem=secrets.mask(problem)[:MAX_PROBLEM])
+    manifest = ArtifactManifest(run=run, problem=secrets.mask(problem)[:MAX_PROBLEM], stop=stop)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / EVENTS_FILE).write_bytes(lines)

@@ -4,7 +4,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from patchwright.resolver.actions import Finish
-from patchwright.resolver.activity.finish_checks import NOT_REPRODUCED, has_left_out
+from patchwright.resolver.activity.finish_checks import (
+    NOT_REPRODUCED,
+    describe_open_points,
+    has_left_out,
+)
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Job, PullRequest, SalvagedWork, Thread, Verdict
 from patchwright.resolver.events import AgentStopped
@@ -51,8 +55,8 @@ def render_pull_request_body(
     If something that the issue asks for is left out, merging the pull request does not close the issue.
     """
     heading = choose_heading(thread.title, context.files)
-    open_points = context.open_points
-    if verdict.kind == "fixed" or heading == "Docs":
+    open_points = describe_open_points(context.open_points, verdict)
+    if heading == "Docs":
         open_points = tuple(point for point in open_points if point != NOT_REPRODUCED)
     return render_reply(
         "pull_body.md.j2",
@@ -180,8 +184,9 @@ def render_unknown_branch(name: str) -> str:
 def render_open_pull_request(pull: PullRequest, mention: str) -> str:
     """Explains that a request belongs on the issue's open pull request."""
     return (
-        f"Pull request #{pull.number} for this issue is open. To have it changed, comment `{mention}` and your "
-        "request there. To start over, close it and ask me again."
+        f"Pull request #{pull.number} for this issue is open, so I did not work on this request. To have the pull "
+        f"request changed, comment `{mention}` and your request on the pull request. To start over, close it and ask "
+        "me again."
     )
 
 

@@ -91,10 +91,7 @@ def render_plan(plan: ProposePlan, summary: Summary) -> str:
         if name in ("cause", "test_plan", "risks")
     }
     plan = plan.model_copy(update=closed_texts)
-    in_workflow = bool(settings.get("workflow_url"))  # There, no later run can read the log.
-    return render_reply(
-        "plan.md.j2", plan=plan, summary=summary, mention=mention, days=days, in_workflow=in_workflow
-    )
+    return render_reply("plan.md.j2", plan=plan, summary=summary, mention=mention, days=days)
 
 
 def render_explanation(answer: str | None, summary: Summary) -> str:

@@ -1,6 +1,10 @@
 """Lists what a person should check in the result of a run, as the pull request and the terminal do."""
 
-from patchwright.resolver.activity.finish_checks import NOT_REPRODUCED, find_missing_steps, last_finish
+from patchwright.resolver.activity.finish_checks import (
+    describe_open_points,
+    find_missing_steps,
+    last_finish,
+)
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.suites.missing_program import is_runner_missing
@@ -21,7 +25,5 @@ def list_points_to_check(
         test_run.command if test_run else None,
         can_run_tests=test_run is not None and not is_runner_missing(verdict.before),
     )
-    if verdict.kind in ("fixed", "conditional"):  # the tests show the failure, too
-        missing = tuple(sentence for sentence in missing if sentence != NOT_REPRODUCED)
-    points = (*(finish.to_check if finish else ()), *missing)
+    points = (*(finish.to_check if finish else ()), *describe_open_points(missing, verdict))
     return tuple(clip(point, max_text_length) for point in points)

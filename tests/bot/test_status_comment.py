@@ -18,7 +18,7 @@ from patchwright.bot.jobs import OPERATOR_REQUEST, cancel_handler
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_log import SharedLogStore, writer_key
-from patchwright.bot.status_comment import comment_reporter, fault_text, report_failure
+from patchwright.bot.status_comment import comment_reporter, failure_text, fault_text, report_failure
 from patchwright.bot.write_limiter import LocalWriteLimiter
 from patchwright.demo.github import FakeGitHub, Issue, Repository
 from patchwright.resolver.domain import Job, Repo, User
@@ -262,3 +262,10 @@ async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failur
     )
     await report_failure(scenario.forge, scenario.job, JobCanceled("The operator stopped this run."))
     assert scenario.comment.startswith("**Not done.** The operator stopped this run.\n")
+
+
+def test_a_question_at_the_end_of_an_error_gets_no_full_stop() -> None:
+    assert failure_text(SettingsError("Did you mean a/b?")).startswith(
+        "Did you mean a/b? My settings are wrong."
+    )
+    assert failure_text(SettingsError("It is wrong.")).startswith("It is wrong. My settings are wrong.")

@@ -56,9 +56,9 @@ async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
         assert code == 0, out + error
     stopped, refused, slip, helped = scenario.comments[1::2]
     assert stopped == (
-        "I run in a GitHub Actions workflow here, which a comment cannot stop. Cancel the run in [the list "
-        f"of workflow runs]({scenario.fake_github.server_url}/acme/calc/actions). I then save the work so far to a "
-        "branch.\n"
+        "I run in a GitHub Actions workflow here, which a comment cannot stop. If a run was in progress here, it "
+        "ended before I read this. To stop a run, cancel it in [the list of workflow runs]"
+        f"({scenario.fake_github.server_url}/acme/calc/actions). I then save the work so far to a branch.\n"
     )
     assert refused.startswith("@stranger needs write access to start a run")
     assert "`hlep` is not a command. Did you mean `help`?" in slip

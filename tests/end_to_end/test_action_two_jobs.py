@@ -100,7 +100,7 @@ async def test_the_second_job_posts_why_the_first_one_failed(workflow: Workflow)
     first = await workflow.resolve()
     assert (first.code, first.outputs["outcome"]) == (2, "error"), first.output
     second = await workflow.publish()
-    assert second.outputs["outcome"] == "error"
+    assert (second.code, second.outputs["outcome"]) == (2, "error"), second.output
     assert "The model provider rejected the request." in workflow.scenario.comments[0]
 
 
@@ -118,11 +118,13 @@ async def test_a_canceled_first_job_saves_its_work_on_a_branch(workflow: Workflo
     first = await workflow.resolve()
     assert first.outputs["outcome"] == "stopped", first.output
     second = await workflow.publish()
-    assert second.outputs["outcome"] == "error", second.output
+    assert second.outputs["outcome"] == "stopped", second.output
     (branch,) = (name for name in scenario.repo.branches if name.startswith("patchwright/"))
     assert scenario.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
     assert "The workflow was canceled." in scenario.comments[0]
     assert branch in scenario.comments[0]
+    assert second.outputs["branch"] == branch and "| Branch | " in second.summary
+    assert "::error::The first job was canceled." in second.output.splitlines()
 
 
 @pytest.mark.slow
@@ -134,7 +136,7 @@ async def test_an_invalid_setting_is_reported_by_one_job_and_by_two_jobs(workflo
     for run in (workflow.run_single_job, workflow.resolve):
         step = await run(**wrong)
         assert (step.code, step.outputs["outcome"]) == (2, "error"), step.output
-        assert f"::error::i{reason}" in step.output.splitlines()
+        assert f"::error::I{reason}" in step.output.splitlines()
         assert "### acme/calc#1: error" in step.summary
     (comment,) = workflow.scenario.comments
     assert reason in comment and f"[The workflow run]({url}) has the log." in comment
@@ -194,3 +196,19 @@ async def test_a_permission_revoked_between_the_jobs_publishes_nothing(workflow:
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.output
     assert scenario.repo.pulls == ()
+
+
+@pytest.mark.slow
+async def test_a_comment_on_an_issue_with_an_open_pull_request_starts_no_paid_run(workflow: Workflow) -> None:
+    scenario = workflow.scenario
+    await scenario.script_model(*FIX_TURNS)
+    await workflow.label()
+    assert (await workflow.run_single_job()).outputs["outcome"] == "published"
+    replies = len(scenario.endpoint.requests)
+    for text in ("@agent also accept text", "@agent retry"):
+        await workflow.comment(text)
+        step = await workflow.run_single_job(PATCHWRIGHT_DATA=str(scenario.data / "other machine"))
+        assert (step.code, step.outputs["outcome"]) == (4, "rejected"), step.output
+        assert "I did not work on this request." in scenario.comments[-1]
+        assert "comment `@agent` and your request on the pull request." in scenario.comments[-1]
+    assert len(scenario.endpoint.requests) == replies

@@ -150,8 +150,8 @@ async def test_a_comment_after_the_run_becomes_its_own_job(scenario: Scenario) -
 
 
 IN_PULL_REQUEST = (
-    "Pull request #2 for this issue is open. To have it changed, comment `@agent` and your request there. To start "
-    "over, close it and ask me again."
+    "Pull request #2 for this issue is open, so I did not work on this request. To have the pull request changed, "
+    "comment `@agent` and your request on the pull request. To start over, close it and ask me again."
 )
 
 

@@ -77,7 +77,7 @@ async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_fini
     assert len(endpoint.requests) == 4
     _, _, left = body.partition("**Please check:**\n")
     left, _, _ = left.partition("\n\n")
-    assert '"there is a sub()"' in left and "not run after the last edit" in left
+    assert '"there is a sub()"' in left and "did not run the repository's tests after its last edit" in left
     assert "The agent did not reproduce the failure before its last edit." in body
 
 

@@ -128,7 +128,7 @@ async def test_a_permanent_error_ends_the_run_and_its_work_is_offered_with_the_r
     assert isinstance(ended, AgentStopped) and ended.reason == "error"
     assert ended.detail in body and reason in ended.detail
     assert body.startswith("**Stopped early:**") and "The agent stopped before it described its work." in body
-    assert "**To ask for changes,** mention `@agent` in a review or a comment." in body
+    assert "**To ask for changes,** mention `@agent` in a comment." in body
 
 
 @pytest.mark.slow

@@ -131,7 +131,7 @@ async def a_closed_pull_request(server: ServerScenario, name: str) -> Issue:
 @scenario(
     "maintainer labels it fix-me",
     "patchwright[bot]: There is no open review thread here, and you gave no "
-    "instructions. Say in a review or a comment what I should change, and mention me.",
+    "instructions. Say in a comment what I should change, and mention me.",
 )
 async def a_pull_request_where_nothing_is_asked(server: ServerScenario, name: str) -> Issue:
     pull = open_pull_request(server, name)

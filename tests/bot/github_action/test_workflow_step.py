@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from patchwright.bot.github_action.operator_messages import INPUTS, annotation, escape_markdown
+from patchwright.bot.github_action.step_report import OUTPUTS
 from patchwright.bot.github_action.workflow_step import (
-    OUTPUTS,
     UNKNOWN_PRICE,
     JobHandlers,
+    ResolveJobCanceled,
     run_action,
 )
 from patchwright.bot.webhooks.triggers import Triggers
@@ -67,11 +68,12 @@ class Step:
         self.jobs: list[Job] = []
         self.lines: list[str] = []
         self.failures: list[str] = []
+        self.saved_branch: str | None = None
         self.log = log_of(
             ReplyUsage(model="m", prompt_tokens=900, completion_tokens=100, usd=Decimal("0.12"))
         )
 
-    async def run(self, result: Outcome | Exception, *, says: str = "") -> int:
+    async def run(self, result: Outcome | Exception, *, says: str = "", **options: Any) -> int:
         async def resolve(job: Job) -> Outcome:
             self.jobs.append(job)
             if says:
@@ -80,12 +82,13 @@ class Step:
                 raise result
             return result
 
-        async def report_failure(job: Job, error: Exception) -> None:
+        async def report_failure(job: Job, error: Exception) -> str | None:
             self.failures.append(str(error))
+            return self.saved_branch
 
         return await run_action(
             self.environ,
-            JobHandlers(resolve, report_failure, read_log=lambda job: self.log),
+            JobHandlers(resolve, report_failure, read_log=lambda job: self.log, **options),
             triggers=Triggers(),
             secrets=["tok%en", "line one\nline two\n"],
             write=self.lines.append,
@@ -173,6 +176,20 @@ async def test_the_log_says_why_there_is_no_pull_request_and_work_on_a_branch_is
         assert shown == [f"::warning::{line}".replace("\n", "%0A")] * warnings
 
 
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(ForgeError("502"), "error"), (ResolveJobCanceled("The first job was canceled."), "stopped")],
+)
+async def test_the_branch_with_the_work_of_a_failed_run_is_in_the_outputs_and_the_summary(
+    tmp_path: Path, error: Exception, outcome: str
+) -> None:
+    step = Step(tmp_path)
+    step.saved_branch = "patchwright/issue-7-after-3-steps"
+    assert await step.run(error) == 1
+    assert (step.outputs()["outcome"], step.outputs()["branch"]) == (outcome, step.saved_branch)
+    assert "| Branch | patchwright\\/issue\\-7\\-after\\-3\\-steps |" in step.summary.read_text()
+
+
 async def test_an_internal_error_is_raised_and_commands_are_enabled_again(tmp_path: Path) -> None:
     step = Step(tmp_path)
     with pytest.raises(ZeroDivisionError):
@@ -233,9 +250,14 @@ async def test_untrusted_text_is_never_a_workflow_command(tmp_path: Path) -> Non
         ),
         (
             "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY.",
-            "OPENAI_API_KEY is not set. "
-            "Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), and pass it as the "
-            "input `model-api-key`.",
+            "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, "
+            "Actions), pass it as this input, and make the request again.",
+        ),
+        (
+            "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY (any "
+            "text, if the endpoint needs no key).",
+            "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, "
+            "Actions), pass it as this input, and make the request again. If the endpoint needs no key, pass any text.",
         ),
     ],
 )
@@ -243,7 +265,7 @@ async def test_a_message_about_a_setting_names_the_input(tmp_path: Path, message
     step = Step(tmp_path)
     assert await step.run(SettingsError(message)) == 2
     assert step.failures == [expected]
-    assert f"::error::{expected}" in step.commands()
+    assert f"::error::{expected[:1].upper()}{expected[1:]}" in step.commands()
 
 
 @pytest.mark.parametrize(
@@ -303,6 +325,33 @@ async def test_an_unknown_cost_is_omitted(tmp_path: Path) -> None:
     await step.run(PUBLISHED)
     assert step.outputs()["cost-usd"] == "" and "Cost (USD)" not in step.summary.read_text()
     assert f"::warning::{UNKNOWN_PRICE}" in step.commands()
+
+
+async def test_only_the_job_that_calls_the_model_warns_about_an_unknown_price(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    step.log = log_of(ReplyUsage(model="m"))
+    await step.run(PUBLISHED, calls_model=False)
+    assert not any(command.startswith("::warning::") for command in step.commands())
+
+
+async def test_a_summary_without_values_has_no_table(tmp_path: Path) -> None:
+    async def handle_command(job: Job) -> bool:
+        return True
+
+    step = Step(tmp_path)
+    step.log = Trajectory()
+    assert await step.run(PUBLISHED, handle_command=handle_command) == 0
+    assert step.summary.read_text() == "### acme/sample#7: answered\n"
+
+
+@pytest.mark.parametrize("command", ["explain how it rounds", "setup"])
+async def test_an_answer_and_a_proposed_configuration_have_no_verdict(tmp_path: Path, command: str) -> None:
+    comment = COMMENTED["comment"] | {"body": f"@agent {command}"}
+    step = Step(tmp_path, "issue_comment", COMMENTED | {"sender": SENDER, "comment": comment})
+    for result in (REPORTED, PUBLISHED):
+        await step.run(result)
+        assert step.outputs()["verdict"] == ""
+    assert "Verdict" not in step.summary.read_text()
 
 
 async def test_a_cost_is_rounded_to_millionths_of_a_dollar(tmp_path: Path) -> None:

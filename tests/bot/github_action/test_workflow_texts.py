@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,15 @@ from patchwright.bot.github_action.operator_messages import word_for_workflow
 from patchwright.resolver.actions import ProposePlan
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.ci.ci_hold import CiHold
-from patchwright.resolver.domain import Usage, Verdict
+from patchwright.resolver.domain import SalvagedWork, Usage, Verdict
 from patchwright.resolver.errors import ModelAccessDenied, ModelConnectionFailed
 from patchwright.resolver.publishing.publishing_texts import render_job_summary
-from patchwright.resolver.publishing.reply_texts import render_question
-from patchwright.resolver.request.plan_texts import render_plan
+from patchwright.resolver.publishing.reply_texts import (
+    render_no_pull_request,
+    render_question,
+    render_salvaged,
+)
+from patchwright.resolver.request.plan_texts import render_explanation, render_plan
 from patchwright.resolver.run_events import RunConfigured
 
 PLAN = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")
@@ -54,6 +59,35 @@ def test_only_a_server_promises_to_continue_after_an_answer() -> None:
     ) in in_workflow
 
 
+@pytest.mark.parametrize("is_permanent", [True, False])
+def test_only_a_server_promises_to_resume_a_run_that_reached_a_limit(is_permanent: bool) -> None:
+    settings = {} if is_permanent else {"workflow_url": "https://github.test/runs/1"}
+    stopped = summary(mention="@agent", **settings).model_copy(
+        update={"stopped_early": True, "stop_detail": "The limit is reached.", "usage": Usage(steps=3)}
+    )
+    no_pull_request = render_no_pull_request("no test passes.", None, Verdict(kind="regressed"), stopped)
+    salvaged = render_salvaged(
+        "it failed.", SalvagedWork(), None, stopped, "run", "@agent", is_permanent=is_permanent
+    )
+    explanation = render_explanation(None, stopped)
+    for text in (no_pull_request, salvaged, explanation):
+        assert ("`@agent resume`" in text) is is_permanent
+        assert ("I cannot resume this run, because its log is deleted" in text) is not is_permanent
+    if not is_permanent:
+        assert "**To start over,** comment `@agent` and your request." in no_pull_request
+        assert "**To start over,** comment `@agent` and your request." in salvaged
+        assert "**To start over,** comment `@agent explain` and your question." in explanation
+
+
+def test_a_limit_before_the_first_reply_names_the_input_of_the_workflow() -> None:
+    stopped = summary(mention="@agent", workflow_url="https://github.test/runs/1").model_copy(
+        update={"stopped_early": True, "reached_setting": "max_usd"}
+    )
+    text = render_no_pull_request("nothing changed.", None, Verdict(kind="empty"), stopped)
+    assert "raise `max-usd` in the workflow file, and comment `@agent` and your request." in text
+    assert "operator" not in text
+
+
 def test_the_help_lists_only_what_works() -> None:
     listed = set(re.findall(r"^\| `@agent ([a-z-]+)`", help_text("@agent", "fix-me"), re.MULTILINE))
     in_workflow = help_text("@agent", "fix-me", in_workflow=True)
@@ -63,6 +97,15 @@ def test_the_help_lists_only_what_works() -> None:
         "resume",
     }
     assert "To stop a run, cancel its workflow run." in in_workflow
+
+
+@pytest.mark.parametrize("command", ["stop", "resume", "go", "retry"])
+def test_the_page_about_commands_says_how_a_workflow_differs(command: str) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
+    section = page.partition("## In a workflow\n")[2].partition("\n## ")[0]
+    assert f"`@agent {command}`" in section
+    (row,) = re.findall(rf"^\| `@agent {command}` \|.*$", page.replace(section, ""), re.MULTILINE)
+    assert command in ("go", "retry") or "(#in-a-workflow)" in row
 
 
 @pytest.mark.parametrize("kind", [ModelAccessDenied, ModelConnectionFailed])
@@ -89,3 +132,10 @@ def test_the_notice_about_ci_says_who_starts_it_and_that_a_strangers_text_was_re
     )
     warned = CiHold(state="silent", outsiders=("stranger",)).render_notice("@agent")
     assert "The agent read text by stranger, who has no write access, so review the change first." in warned
+
+
+def test_no_reply_asks_for_a_review_because_the_first_workflow_starts_on_comments_only() -> None:
+    examples = Path(__file__).parents[3] / ".github" / "examples"
+    assert "pull_request_review" not in (examples / "label.yml").read_text()
+    replies = Path(__file__).parents[3] / "templates" / "replies"
+    assert [path.name for path in replies.iterdir() if "in a review" in path.read_text()] == []

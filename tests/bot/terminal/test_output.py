@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from patchwright.bot.terminal.output import outcome_json, points_to_print, strip_control_chars, wrap_text
+from patchwright.bot.terminal.output import outcome_json, strip_control_chars, wrap_text
 from patchwright.bot.terminal.output import tests_table as table
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
-from patchwright.resolver.activity.finish_checks import NOT_REPRODUCED
 from patchwright.resolver.domain import Usage, Verdict
 from patchwright.resolver.events import (
     AgentStopped,
@@ -148,9 +147,3 @@ def test_a_changed_test_is_not_called_new() -> None:
     changed = verdict.model_copy(update={"new_tests_at_base": {"t::a": "failed", "t::b": "failed"}})
     assert "\n  new tests: 1 failed before; now 1 passed" in table(verdict)
     assert "\n  new or changed tests: 2 failed before; now 2 passed" in table(changed)
-
-
-def test_a_failure_that_the_tests_show_need_not_be_reproduced() -> None:
-    points = (NOT_REPRODUCED, "Not done: the docs.")
-    assert points_to_print(points, "fixed") == points_to_print(points, "conditional") == [points[1]]
-    assert points_to_print(points, "unproven") == list(points)

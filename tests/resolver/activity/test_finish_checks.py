@@ -6,6 +6,7 @@ import pytest
 
 from patchwright.resolver.actions import Action, AnyObservation, Finish, Plan, PlanItem
 from patchwright.resolver.activity.finish_checks import (
+    describe_open_points,
     find_missing_steps,
     has_reproduced,
     has_run_tests,
@@ -26,6 +27,7 @@ from patchwright.resolver.events import (
     Trajectory,
     VerificationCompleted,
 )
+from patchwright.resolver.run_results import TestRun
 from patchwright.runtime.actions import ReplaceText, RunPython, RunShell
 from patchwright.runtime.observations import (
     Acknowledgment,
@@ -281,6 +283,25 @@ def test_a_refusal_names_the_edit_and_the_test_run_that_were_compared() -> None:
     )
     assert find_missing_steps(log_of(edit(1, "calc.py=1")), None)[-1] == (
         "The repository's tests were not run after the last edit (`replace_text calc.py`)."
+    )
+
+
+def test_a_failure_that_the_tests_show_need_not_be_reproduced() -> None:
+    points = (NOT_REPRODUCED, "Not done: the docs.")
+    for kind in ("fixed", "conditional"):
+        assert describe_open_points(points, Verdict(kind=kind)) == points[1:]
+    assert describe_open_points(points, Verdict(kind="unproven")) == points
+
+
+def test_people_read_that_patchwright_ran_the_tests_that_the_agent_did_not_run() -> None:
+    tests = TestRun(command="pytest", results={"t": "passed"}, exit_code=0, seconds=1, output="")
+    missing = find_missing_steps(log_of(edit(1, "calc.py=1")), None)[-1:]
+    assert "`replace_text calc.py`" in missing[0]
+    assert describe_open_points(missing, Verdict(kind="fixed", before=tests, after=tests)) == (
+        "The agent did not run the repository's tests after its last edit, but Patchwright ran them.",
+    )
+    assert describe_open_points(missing, Verdict(kind="untested")) == (
+        "The agent did not run the repository's tests after its last edit.",
     )
 
 

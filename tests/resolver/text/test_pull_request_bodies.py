@@ -269,3 +269,11 @@ def test_a_point_that_the_agent_did_not_mark_as_done_is_not_said_to_be_left_out(
     body = render_body(demo_verdict(), demo_finish(), open_points=(f'{NOT_MARKED}"The audit log".',))
     assert body.startswith("**Fixed:** ") and body.endswith("\nFixes #1\n") and NOT_DONE not in body
     assert '- Not marked as done by the agent: "The audit log".\n' in above_the_fold(body)
+
+
+def test_every_pull_request_with_results_says_who_ran_the_tests() -> None:
+    said = "Patchwright ran the repository's tests before and after the change, each time in a clean sandbox"
+    assert said in render_body(demo_verdict(), demo_finish())
+    assert said in render_body(demo_verdict())  # the agent reached a limit before it described its work
+    assert said not in render_body(demo_verdict().model_copy(update={"kind": "untested"}))
+    assert said not in render_body(Verdict(kind="unproven", documentation_only=True), demo_finish())

@@ -194,7 +194,7 @@ def test_every_comment_has_a_limit() -> None:
 def test_a_pull_request_says_the_verdict_then_the_change_then_what_is_asked() -> None:
     parts = [
         "**Fixed:**", "**What was wrong:**", "**What changed:**", "**Please check, then merge:**",
-        "**To ask for changes,** mention `@agent` in a review or a comment.", "<summary>Test evidence",
+        "**To ask for changes,** mention `@agent` in a comment.", "<summary>Test evidence",
         "<summary>How the agent worked", "<summary>Limits and cost", "Fixes #1",
     ]  # fmt: skip
     places = [RENDERED["pull_request"].index(part) for part in parts]

@@ -42,8 +42,8 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "no_run": "I found no earlier request here that I could repeat. Tell me what to do.",
     "already_read": "the run in progress has already read this message.",
     "already_done": "the run in progress has already handled this request.",
-    "nothing_asked": "there is no open review thread here, and you gave no instructions. Say in a review "
-    "or a comment what I should change, and mention me.",
+    "nothing_asked": "there is no open review thread here, and you gave no instructions. Say in a comment "
+    "what I should change, and mention me.",
 }
 NOT_PUSHED = {
     "regressed": "the change would break tests that pass. 1 test fails",

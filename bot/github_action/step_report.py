@@ -1,0 +1,149 @@
+"""Writes the result of a job to the outputs and the job summary of a workflow step.
+
+Source: docs.github.com/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from secrets import token_hex
+from types import MappingProxyType
+from typing import assert_never
+
+from patchwright.bot.github_action.operator_messages import escape_markdown
+from patchwright.resolver.activity.summary import summarize_run
+from patchwright.resolver.cost import MinimumCost
+from patchwright.resolver.domain import (
+    InputRequired,
+    Job,
+    Outcome,
+    Published,
+    Rejected,
+    Reported,
+    Usage,
+    Verdict,
+)
+from patchwright.resolver.errors import LogError
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.publishing import publishing_texts
+
+OUTPUTS = ("outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens", "run-page")
+"""The names of the step's outputs, which action.yml declares. A missing value is written as ""."""
+
+VERBS_WITHOUT_VERDICT = ("explain", "setup")
+"""Commands that lead to no change to the code that could be tested."""
+
+NO_VALUES: Mapping[str, str] = MappingProxyType({})
+
+
+def usage_outputs(usage: Usage) -> dict[str, str]:
+    """Returns the outputs that report usage. The cost is "" if the price of a model is unknown, or if no model
+    has replied.
+    """
+    return {
+        "cost-usd": _format_cost(usage.cost) if isinstance(usage.cost, Decimal) else "",
+        "tokens": str(usage.tokens),
+    }
+
+
+def _format_cost(usd: Decimal) -> str:
+    """Returns the cost, rounded to millionths of a dollar."""
+    return f"{round(usd, 6).normalize():f}"
+
+
+class JobReport:
+    """Writes the result of a job to the step outputs and the job summary."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        job: Job,
+        read_log: Callable[[Job], Trajectory],
+        write_view: Callable[[Job], Path | None],
+    ) -> None:
+        self._environ, self._job, self._read_log, self._write_view = environ, job, read_log, write_view
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The log of the job's run. It is empty if the log is missing or damaged."""
+        try:
+            return self._read_log(self._job)
+        except LogError:
+            return Trajectory()
+
+    def report_outcome(self, outcome: Outcome) -> None:
+        has_verdict = self._job.request.verb not in VERBS_WITHOUT_VERDICT
+        verdict = outcome.verdict if isinstance(outcome, Published | Reported) and has_verdict else None
+        values = {
+            "pull-request": outcome.url if isinstance(outcome, Published) else "",
+            "branch": outcome.branch or "" if isinstance(outcome, Published | Reported) else "",
+        }
+        rows = _outcome_rows(outcome)
+        if verdict is None:
+            rows.pop("Verdict", None)
+        self.report(outcome.kind, rows, values, verdict)
+
+    def report_prepared(self) -> None:
+        verdict = None if self._job.request.verb in VERBS_WITHOUT_VERDICT else self.trajectory.verdict
+        rows = {"Verdict": verdict.kind, "Reason": escape_markdown(verdict.reason)} if verdict else NO_VALUES
+        self.report("prepared", rows, verdict=verdict)
+
+    def report(
+        self,
+        kind: str,
+        rows: Mapping[str, str] = NO_VALUES,
+        values: Mapping[str, str] = NO_VALUES,
+        verdict: Verdict | None = None,
+    ) -> None:
+        """Writes the step outputs and the job summary. Missing values are empty."""
+        trajectory = self.trajectory
+        view = self._write_view(self._job) if trajectory.run_started else None
+        outputs = dict.fromkeys(OUTPUTS, "") | {"outcome": kind, **values}
+        outputs |= usage_outputs(trajectory.usage()) if trajectory.entries else {}
+        outputs |= {"verdict": verdict.kind if verdict else "", "run-page": str(view) if view else ""}
+        rows = {**rows, "Branch": escape_markdown(outputs["branch"])}
+        cost = trajectory.usage().cost
+        dollars = (
+            f"at least {_format_cost(cost.usd)}" if isinstance(cost, MinimumCost) else outputs["cost-usd"]
+        )
+        rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
+        tests = ""
+        if verdict is not None and trajectory.run_started:
+            tests = publishing_texts.render_job_summary(verdict, summarize_run(trajectory))
+        write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
+
+
+def _outcome_rows(outcome: Outcome) -> dict[str, str]:
+    match outcome:
+        case Published(url=url, draft=draft, verdict=verdict):
+            rows = {"Pull request": f"{url}{' (draft)' if draft else ''}", "Verdict": verdict.kind}
+            return rows | {"Reason": escape_markdown(verdict.reason)}
+        case Reported(url=url, reason=reason, verdict=verdict):
+            return {"Comment": url, "Verdict": verdict.kind, "Reason": escape_markdown(reason)}
+        case InputRequired(url=url, question=question):
+            return {"Question": escape_markdown(question), "Comment": url}
+        case Rejected(explanation=explanation):
+            return {"Reason": escape_markdown(explanation)}
+        case _:
+            assert_never(outcome)
+
+
+def _job_summary(job: Job, outcome: str, rows: Mapping[str, str], tests: str) -> str:
+    table = [f"| {name} | {value} |" for name, value in rows.items() if value]
+    head = [f"### {job.repo}#{job.number}: {outcome}", ""]
+    if table:
+        head += ["| | |", "|---|---|", *table, ""]
+    return "\n".join([*head, tests] if tests else head)
+
+
+def write_outputs(environ: Mapping[str, str], values: Mapping[str, str], summary: str) -> None:
+    if path := environ.get("GITHUB_OUTPUT"):
+        end = token_hex(16)  # The delimiter is random, so that no value can contain it and end early.
+        _append(path, "".join(f"{name}<<{end}\n{value}\n{end}\n" for name, value in values.items()))
+    if (path := environ.get("GITHUB_STEP_SUMMARY")) and summary:
+        _append(path, summary)
+
+
+def _append(path: str, text: str) -> None:
+    with Path(path).open("a", encoding="utf-8", errors="replace") as file:
+        file.write(text)
