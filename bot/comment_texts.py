@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Literal
 
 from patchwright.bot.jobs import Cancellation, JobResult
+from patchwright.resolver.comment_commands import COMMANDS
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.rendering.template_renderer import render_reply
 
@@ -19,7 +20,9 @@ def over_limit_text(reason: DailyLimit, limit: int | Decimal) -> str:
 
 def help_text(mention: str, label: str, *, in_workflow: bool = False) -> str:
     """Lists the commands and how to use them. In a workflow, nothing can stop or continue a run."""
-    return render_reply("help.md.j2", mention=mention, label=label, in_workflow=in_workflow)
+    return render_reply(
+        "help.md.j2", commands=COMMANDS, mention=mention, label=label, in_workflow=in_workflow
+    )
 
 
 def stop_text(mention: str, *, has_unreadable: bool) -> str:

@@ -15,7 +15,8 @@ from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import Answered, JobQueue, JobRecord
 from patchwright.bot.write_limiter import Priority, write_priority
 from patchwright.resolver.authorization import Permission, get_permission, is_authorized
-from patchwright.resolver.command_parser import RunOptions, Verb
+from patchwright.resolver.command_parser import RunOptions
+from patchwright.resolver.comment_commands import WORK
 from patchwright.resolver.domain import Issue, Job, Rejected
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import Message, Trajectory
@@ -29,7 +30,6 @@ from patchwright.resolver.text.untrusted import quote
 
 log = logging.getLogger(__name__)
 
-WORK_VERBS: tuple[Verb, ...] = ("work", "go", "retry", "resume")
 # The agent waits at most this long. Messages that arrive later are passed on before a later step.
 READ_TIMEOUT_SECONDS = 10.0
 
@@ -62,7 +62,8 @@ class RunMessages:
             if message_job.id == job.id or not (is_covered or is_message_to_run(record, job)):
                 continue
             is_read = message_job.id in read_ids
-            permission = "admin" if is_read else await self._permission(message_job)
+            requester = message_job.requester
+            permission = "admin" if is_read else await get_permission(self._forge, job.repo, requester)
             if not is_authorized(permission):
                 await self._reject(message_job, permission)
             elif not await self._queue.should_continue(job.id):
@@ -81,15 +82,13 @@ class RunMessages:
                 await post_comment(message, self._forge, reply_texts.render_rejection(explanation))
         await self._queue.complete(message, Rejected(explanation=explanation))
 
-    async def _permission(self, message: Job) -> Permission:
-        return await get_permission(self._forge, message.repo, message.requester)
-
 
 def is_handled_by_run(run: Job, record: JobRecord) -> bool:
     """Returns True if the run in progress can do the work of the queued job. If that run reads the request in
     time, the job needs no run of its own.
     """
-    does_same_work = run.request.verb in WORK_VERBS and record.job.is_covered_by(run)
+    command = run.request.command
+    does_same_work = (command is WORK or command.needs_earlier_run) and record.job.is_covered_by(run)
     return is_message_to_run(record, run) or (record.tries == 0 and does_same_work)
 
 
@@ -100,7 +99,7 @@ def is_message_to_run(record: JobRecord, run: Job) -> bool:
     the command `explain` or `setup` accepts no messages, because it cannot act on them.
     """
     job, request = record.job, record.job.request
-    if run.request.verb in ("explain", "setup"):
+    if run.request.command.task in ("explain", "setup"):
         return False
     is_plain_text = (
         request.verb == "work"

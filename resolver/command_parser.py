@@ -10,34 +10,10 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from patchwright.resolver.branch_names import is_branch_name
+from patchwright.resolver.comment_commands import COMMANDS_BY_WORD, WORK, Command
 from patchwright.resolver.text.markdown import parse_spans
 from patchwright.runtime.frozen_model import FrozenModel
 
-Verb = Literal[
-    "work", "plan", "go", "explain", "stop", "retry", "resume", "rebase", "run-ci", "setup", "help"
-]
-
-COMMANDS: dict[str, Verb] = {
-    "plan": "plan",
-    "explain": "explain",
-    "resume": "resume",
-    "go": "go",
-    "approve": "go",
-}
-"""Commands that start a comment and may have more text after them."""
-SINGLE_WORD_COMMANDS: dict[str, Verb] = {
-    "stop": "stop",
-    "retry": "retry",
-    "rebase": "rebase",
-    "run-ci": "run-ci",
-    "run ci": "run-ci",
-    "setup": "setup",
-    "set up": "setup",
-    "help": "help",
-}
-"""Commands that are recognized only if there is no other text. Polite words and options are allowed. For
-example, "stop using tabs" is a request for work.
-"""
 OPTIONS = ("model", "budget", "base")
 
 _COURTESIES = frozenset("please pls thanks thank thx you now kindly ahead".split())
@@ -91,13 +67,17 @@ class CommandError(FrozenModel):
 class Request(NamedTuple):
     """A parsed request."""
 
-    verb: Verb
+    verb: str
     text: str
     """The whole text except for the options at its start and end."""
     remainder: str
     """The text after the command word; "" if there is none."""
     options: RunOptions = RunOptions()
     error: CommandError | None = None
+
+    @property
+    def command(self) -> Command:
+        return COMMANDS_BY_WORD.get(self.verb, WORK)
 
 
 class _Word(NamedTuple):
@@ -134,8 +114,8 @@ def parse_request(comment: str) -> Request:
     remainder = comment[rest[0].start : rest[-1].end] if rest else ""
     if verb is None:
         bare = [] if len(rest) > _MAX_BARE_WORDS else [word.bare for word in rest if not word.is_courtesy]
-        if (single_word_verb := SINGLE_WORD_COMMANDS.get(" ".join(bare))) is not None:
-            verb, remainder = single_word_verb, ""
+        if (command := COMMANDS_BY_WORD.get(" ".join(bare))) is not None:
+            verb, remainder = command.verb, ""
         elif len(bare) == 1 and parser.error is None and (suggestion := _suggest_command(bare[0])):
             parser.error = CommandError(kind="command", text=bare[0][:60], suggestion=suggestion)
     elif all(word.is_courtesy for word in rest):
@@ -152,12 +132,12 @@ class _OptionParser:
         self._spans = tuple(parse_spans(comment)) if "=" in comment else ()
         self._starts = [span.start for span in self._spans]
 
-    def parse_head(self, words: Sequence[_Word]) -> tuple[Verb | None, int, int]:
+    def parse_head(self, words: Sequence[_Word]) -> tuple[str | None, int, int]:
         """Returns the command at the start, the index of its word, and the index of the first word after it.
 
         If there is no command, both indexes refer to the first word after the options.
         """
-        verb: Verb | None = None
+        verb: str | None = None
         start = index = 0
         while index < len(words):
             text = words[index].text
@@ -167,10 +147,10 @@ class _OptionParser:
                 self._set_or_reject(match[1], match[2], text)
             elif verb is None:
                 next_word = next((n for n in range(index, len(words)) if not words[n].is_courtesy), index)
-                verb = COMMANDS.get(words[next_word].bare)
-                if verb is None:
+                command = COMMANDS_BY_WORD.get(words[next_word].bare)
+                if command is None or not command.takes_text:
                     return None, index, index
-                start, index = next_word, next_word
+                verb, start, index = command.verb, next_word, next_word
             else:
                 return verb, start, index
             index += 1
@@ -247,9 +227,7 @@ def _suggest_command(word: str) -> str | None:
     """Suggests a command for a single mistyped word. Never suggests `go`, because too many words are similar
     to `go`.
     """
-    return _one_edit_from(
-        word, [name for name in (*COMMANDS, *SINGLE_WORD_COMMANDS) if name != "go" and " " not in name]
-    )
+    return _one_edit_from(word, [name for name in COMMANDS_BY_WORD if name != "go" and " " not in name])
 
 
 def _one_edit_from(word: str, names: Sequence[str]) -> str | None:

@@ -1,21 +1,17 @@
 """Determines from the log of a run what its task is: to work, to plan, to explain or to propose a configuration."""
 
-from typing import Literal
-
 from patchwright.resolver.actions import Action, ProposePlan, Report
 from patchwright.resolver.command_parser import RunOptions
+from patchwright.resolver.comment_commands import WORK, Task
 from patchwright.resolver.domain import JobId, StopReason
 from patchwright.resolver.events import Message, Trajectory
-
-Task = Literal["work", "plan", "explain", "setup"]
 
 
 def get_task(trajectory: Trajectory) -> Task:
     """Returns the current task. When a plan is approved, the task changes from "plan" to "work"."""
-    verb = trajectory.run_started.job.request.verb if trajectory.run_started else "work"
-    if verb == "plan" and not any(isinstance(event, Message) and event.approves_plan for event in trajectory):
-        return "plan"
-    return verb if verb in ("explain", "setup") else "work"
+    command = trajectory.run_started.job.request.command if trajectory.run_started else WORK
+    is_approved = any(isinstance(event, Message) and event.approves_plan for event in trajectory)
+    return "work" if command.task == "plan" and is_approved else command.task
 
 
 def is_question(trajectory: Trajectory) -> bool:

@@ -98,7 +98,7 @@ PACKAGES = {
         "bot.webhooks bot.redis"
     ),
     "bot.triggers": (
-        "runtime resolver resolver.request resolver.publishing bot bot.webhooks bot.redis bot.observe bot.github"
+        "resolver resolver.request resolver.publishing bot bot.webhooks bot.redis bot.observe bot.github"
     ),
     "bot.worker": (
         "resolver resolver.settings resolver.publishing resolver.pipeline bot bot.webhooks bot.redis bot.observe "
@@ -106,8 +106,8 @@ PACKAGES = {
     ),
     "bot.reconcile": "resolver resolver.settings bot bot.webhooks bot.redis bot.github bot.triggers bot.worker",
     "bot.dashboard": (
-        "runtime resolver resolver.settings resolver.rendering resolver.viewer bot bot.redis bot.observe bot.github "
-        "bot.triggers"
+        "runtime resolver resolver.settings resolver.rendering resolver.viewer bot bot.webhooks bot.redis bot.observe "
+        "bot.github"
     ),
     "bot.web": (
         "runtime resolver resolver.settings resolver.request bot bot.webhooks bot.redis bot.terminal bot.observe "
@@ -134,8 +134,8 @@ PACKAGES = {
     ),
     "bot.github_action": (
         "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.run "
-        "resolver.activity resolver.request resolver.publishing resolver.pipeline bot bot.webhooks bot.terminal "
-        "bot.github bot.reconcile bot.composition bot.commands"
+        "resolver.activity resolver.publishing resolver.pipeline bot bot.webhooks bot.terminal "
+        "bot.github bot.triggers bot.reconcile bot.composition bot.commands"
     ),
     "bot.cli": (
         "runtime resolver resolver.settings resolver.rendering bot bot.terminal bot.observe bot.composition "

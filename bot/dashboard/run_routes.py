@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import get_args
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -27,8 +27,8 @@ from patchwright.bot.dashboard.web_requests import (
 )
 from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary, summarize_job, summarize_record
-from patchwright.bot.triggers.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
-from patchwright.resolver.domain import JobId, Repo, RunId, User
+from patchwright.bot.webhooks.triggers import DASHBOARD_EVENT, TriggerRequest
+from patchwright.resolver.domain import Job, JobId, Repo, RunId, User
 from patchwright.resolver.errors import ForgeError
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ async def _can_still_read(deps: DashboardDependencies, session: Session, summary
 
 @require_session
 async def post_command(request: Request, deps: DashboardDependencies, session: Session) -> Response:
-    """Queues a dashboard command. The worker checks the person's permission again before it executes the
+    """Queues a request. The worker checks the person's permission again before it executes the
     command.
     """
     verb = request.path_params["verb"]
@@ -170,26 +170,27 @@ async def post_command(request: Request, deps: DashboardDependencies, session: S
         raise VisitorRejected("write_access_required")
     if not _NONCE.fullmatch(nonce := form.get("nonce", "")):
         raise VisitorRejected("invalid_request")
-    command = _build_command(verb, summary, session, nonce)
+    trigger = _build_request(verb, summary, session, nonce)
     log.info("dashboard command", extra={"job": summary.run, "verb": verb, "login": session.user.login})
-    await deps.inbox.put(f"dashboard-{command.id}", DASHBOARD_EVENT, command.model_dump_json().encode())
+    await deps.inbox.put(f"dashboard-{trigger.job.id}", DASHBOARD_EVENT, trigger.model_dump_json().encode())
     return redirect(deps, f"/runs/{quote(summary.run, safe='')}?requested={verb}")
 
 
-def _build_command(
-    verb: Literal["stop", "retry"], summary: RunSummary, session: Session, nonce: str
-) -> DashboardCommand:
+def _build_request(verb: CommandVerb, summary: RunSummary, session: Session, nonce: str) -> TriggerRequest:
+    """Returns a request that works like the same command in a comment, but affects only this run."""
     owner, _, name = summary.repository.partition("/")
     person = session.user
-    return DashboardCommand(
+    job = Job(
+        # The nonce differs each time the page is loaded, so that a double click sends only one request.
         id=JobId(f"{summary.run[:120]}-{verb}-{nonce}"),
-        run=summary.run,
-        verb=verb,
         repo=Repo(owner=owner, name=name),
         number=summary.number,
+        # The operator needs no permission.
         requester=User(id=person.id, login=person.login) if person.id is not None else None,
-        requested_at=datetime.now(UTC),
+        command=verb,
+        retry_of=summary.run if verb == "retry" else None,
     )
+    return TriggerRequest(job=job, requested_at=datetime.now(UTC), source="dashboard", run=summary.run)
 
 
 def routes() -> list[Route]:

@@ -10,7 +10,6 @@ import httpx
 from patchwright.bot.errors import PermissionNotGranted, WriteAccessMissing
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS, RestClient, repo_path
 from patchwright.bot.github.tls import create_ssl_context
-from patchwright.resolver.command_parser import Verb
 from patchwright.resolver.domain import Job, Repo
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.run.dependencies import ProgressReporter
@@ -19,10 +18,6 @@ from patchwright.resolver.run_log import RunLog
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 20.0  # for the response to the request for refs
-READ_ONLY_VERBS: tuple[Verb, ...] = ("plan", "explain")
-"""Commands whose runs publish only a comment. They need no write check, because the status comment is posted
-first and fails if the credentials cannot post comments.
-"""
 IMPOSSIBLE_BRANCH = "patchwright..permission-check"
 """A name that git allows for no branch, so GitHub cannot open a pull request for it."""
 
@@ -98,7 +93,9 @@ def with_write_check(reporter: ProgressReporter, check: WriteCheck) -> ProgressR
 
     @contextlib.asynccontextmanager
     async def checking_and_reporting(job: Job, run: RunLog) -> AsyncIterator[None]:
-        if job.request.verb not in READ_ONLY_VERBS:
+        # A plan or an explanation is only a comment. The status comment, which is posted first, fails if the
+        # credentials cannot post comments.
+        if job.request.command.task not in ("plan", "explain"):
             await check.require(job.repo)
         async with reporter(job, run):
             yield

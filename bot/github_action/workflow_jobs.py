@@ -13,7 +13,6 @@ from patchwright.bot.commands.inspect_commands import VIEW_FILE, write_view
 from patchwright.bot.composition import composition_root
 from patchwright.bot.credentials import collect_secrets, settings_secrets
 from patchwright.bot.github.write_check import WriteCheck, with_write_check
-from patchwright.bot.github_action.command_replies import build_command_handler
 from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
 from patchwright.bot.github_action.scheduled import SCHEDULED_EVENTS, find_missed_delivery
 from patchwright.bot.github_action.workflow_step import (
@@ -28,7 +27,8 @@ from patchwright.bot.github_action.workflow_step import (
 from patchwright.bot.job_runner import JobCanceled
 from patchwright.bot.status_comment import comment_reporter, failure_text, null_reporter, report_failure
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
-from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.bot.triggers.command_context import CommandContext
+from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers
 from patchwright.resolver.domain import Job, Outcome, Repo
 from patchwright.resolver.errors import (
     InvalidArtifact,
@@ -68,7 +68,7 @@ class WorkflowJob(Protocol):
     GitHub.
     """
 
-    async def handle_command(self, job: Job) -> bool: ...
+    async def handle_command(self, context: CommandContext) -> bool: ...
 
     async def resolve(self, job: Job) -> Outcome: ...
 
@@ -136,16 +136,18 @@ async def _run_job(
         workflow_job: WorkflowJob
         if publish_directory is not None:
             deps = build_publish_deps(settings, secrets, logs)
-            workflow_job = PublishJob(forge, triggers, deps, logs, publish_directory)
+            workflow_job = PublishJob(forge, deps, logs, publish_directory)
         else:
-            workflow_job = single = SingleJob(forge, github.write_check, triggers, settings, notify, stack)
+            workflow_job = single = SingleJob(forge, github.write_check, settings, notify, stack)
             if resolve_directory is not None:
                 workflow_job = ResolveJob(single, logs, secrets, resolve_directory)
 
-        async def handle_command(job: Job) -> bool:
+        async def handle_command(trigger: TriggerRequest) -> bool:
             if problem is not None:
                 raise problem
-            return await workflow_job.handle_command(job)
+            writes = ReadOnlyForge(forge, trigger.job.id) if resolve_directory else forge
+            context = CommandContext(trigger, triggers, writes, settings.github_server_url)
+            return await workflow_job.handle_command(context)
 
         handlers = JobHandlers(
             resolve=workflow_job.resolve,
@@ -195,18 +197,17 @@ class SingleJob:
         self,
         forge: Forge,
         write_check: WriteCheck,
-        triggers: Triggers,
         settings: Settings,
         notify: Notify,
         stack: contextlib.AsyncExitStack,
     ) -> None:
-        self.forge, self.triggers, self.settings = forge, triggers, settings
+        self.forge, self.settings = forge, settings
         self._write_check = write_check
         self._notify, self._stack = notify, stack
         self.deps: RunDependencies | None = None
 
-    async def handle_command(self, job: Job) -> bool:
-        return await build_command_handler(self.forge, self.triggers, self.settings.github_server_url)(job)
+    async def handle_command(self, context: CommandContext) -> bool:
+        return await context.execute()
 
     async def resolve(self, job: Job) -> Outcome:
         deps = await self.open_deps()
@@ -231,12 +232,9 @@ class ResolveJob:
     def __init__(self, single_job: SingleJob, logs: FileLogStore, secrets: Secrets, directory: Path) -> None:
         self._single_job, self._logs, self._secrets, self._directory = single_job, logs, secrets, directory
 
-    async def handle_command(self, job: Job) -> bool:
-        forge = ReadOnlyForge(self._single_job.forge, job.id)
-        with self._save_when_withheld(job):
-            return await build_command_handler(
-                forge, self._single_job.triggers, self._single_job.settings.github_server_url
-            )(job)
+    async def handle_command(self, context: CommandContext) -> bool:
+        with self._save_when_withheld(context.job):
+            return await context.execute()
 
     async def resolve(self, job: Job) -> Outcome:
         with self._save_when_withheld(job):
@@ -276,16 +274,11 @@ class ResolveJob:
 class PublishJob:
     """Validates the artifact of ResolveJob and publishes it. Runs no code and calls no model."""
 
-    def __init__(
-        self, forge: Forge, triggers: Triggers, deps: RunDependencies, logs: FileLogStore, directory: Path
-    ) -> None:
-        self._forge, self._triggers, self._deps = forge, triggers, deps
-        self._logs, self._directory = logs, directory
+    def __init__(self, forge: Forge, deps: RunDependencies, logs: FileLogStore, directory: Path) -> None:
+        self._forge, self._deps, self._logs, self._directory = forge, deps, logs, directory
 
-    async def handle_command(self, job: Job) -> bool:
-        return await build_command_handler(
-            self._forge, self._triggers, self._deps.settings.github_server_url
-        )(job)
+    async def handle_command(self, context: CommandContext) -> bool:
+        return await context.execute()
 
     async def resolve(self, job: Job) -> Outcome:
         saved = artifact.read_artifact(self._directory, job)

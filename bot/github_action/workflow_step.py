@@ -11,12 +11,11 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TypeAlias, assert_never
 
-from patchwright.bot.github_action.command_replies import CommandHandler, handle_no_command
 from patchwright.bot.github_action.operator_messages import annotation, escape_markdown, word_for_workflow
 from patchwright.bot.github_action.step_report import OUTPUTS, JobReport, write_outputs
 from patchwright.bot.job_runner import JobCanceled, JobResolver, unwrap_exception_group
 from patchwright.bot.webhooks.delivery import Delivery, UnreadableDelivery, parse_delivery
-from patchwright.bot.webhooks.triggers import Triggers, find_request
+from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers, find_request
 from patchwright.resolver.domain import (
     InputRequired,
     Job,
@@ -60,6 +59,10 @@ UNKNOWN_PRICE = (
 )
 
 
+CommandHandler: TypeAlias = Callable[[TriggerRequest], Awaitable[bool]]
+"""Executes a command that needs no run. Returns False if the request needs a run. May raise ForgeError."""
+
+
 class ResolveJobCanceled(ResolverError):
     """The job that works on the request was canceled. The job that publishes saves the work."""
 
@@ -75,7 +78,7 @@ class JobHandlers:
     resolve: JobResolver
     report_failure: FailureReporter
     read_log: Callable[[Job], Trajectory]
-    handle_command: CommandHandler = handle_no_command
+    handle_command: CommandHandler | None = None
     write_view: Callable[[Job], Path | None] = write_no_view
     """Writes the run as an HTML file."""
     calls_model: bool = True
@@ -132,7 +135,7 @@ async def run_action(
             )
         )
         stack.enter_context(_disable_commands(write))
-        return await step.run(request.job)
+        return await step.run(request)
 
 
 @dataclass
@@ -146,10 +149,11 @@ class _StepRun:
     """Shown as annotations at the end of the step, like `warnings`."""
     warnings: list[str] = field(default_factory=list)
 
-    async def run(self, job: Job) -> int:
+    async def run(self, request: TriggerRequest) -> int:
         """Returns the exit code."""
+        job = request.job
         try:
-            if await self.handlers.handle_command(job):
+            if self.handlers.handle_command and await self.handlers.handle_command(request):
                 self.report.report("answered")
                 return 0
             outcome = await self.handlers.resolve(job)

@@ -10,7 +10,7 @@ from patchwright.bot.jobs import Cancellation, JobQueue, JobRecord
 from patchwright.bot.run_messages import is_handled_by_run
 from patchwright.bot.thread_forge import CommentForge
 from patchwright.bot.webhooks.delivery import InstallationChanged, LabelRemoved, ThreadClosed
-from patchwright.bot.webhooks.triggers import is_same_label
+from patchwright.bot.webhooks.triggers import is_same_label, parse_time
 from patchwright.resolver.authorization import authorize
 from patchwright.resolver.domain import Job, Repo
 from patchwright.resolver.errors import Forbidden, NotFound
@@ -98,7 +98,7 @@ class CancellationHandler:
         if await authorize(self._forge, event.repo, event.sender):
             await self._cancel_thread(event, cancellation)
             return
-        removed_at = parse_timestamp(event.occurred_at)
+        removed_at = parse_time(event.occurred_at) or datetime.now(UTC)
         for record in await self._queue.active_jobs(event.repo, event.number):
             job = record.job
             if (
@@ -124,7 +124,7 @@ class CancellationHandler:
             await self._pull_requests.record_outcome(event)
 
     async def _cancel_thread(self, event: LabelRemoved | ThreadClosed, cancellation: Cancellation) -> None:
-        requested_before = parse_timestamp(event.occurred_at)
+        requested_before = parse_time(event.occurred_at) or datetime.now(UTC)
         records = [
             record
             for record in await self._queue.active_jobs(event.repo, event.number)
@@ -181,11 +181,3 @@ class CancellationHandler:
 def has_started(record: JobRecord) -> bool:
     """Returns True if the job is running, or has run before and waits to be retried."""
     return record.state == "running" or record.tries > 0
-
-
-def parse_timestamp(timestamp: str) -> datetime:
-    """Parses a timestamp from GitHub. Returns the current time if the timestamp is invalid."""
-    try:
-        return datetime.fromisoformat(timestamp).astimezone(UTC)
-    except ValueError:
-        return datetime.now(UTC)

@@ -10,10 +10,10 @@ from patchwright.bot.errors import QueueDown
 from patchwright.bot.observe.logging_setup import log_context
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
 from patchwright.bot.triggers.cancellation import RepositoryAccess
-from patchwright.bot.triggers.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
 from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.delivery import UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.payloads import DeliveryOrigin
+from patchwright.bot.webhooks.triggers import DASHBOARD_EVENT, TriggerRequest
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import ForgeError
 
@@ -87,9 +87,7 @@ class DeliveryProcessor:
     async def _process(self, delivery: StoredDelivery) -> None:
         try:
             if delivery.event == DASHBOARD_EVENT:
-                job = await self._handler.handle_dashboard_command(
-                    DashboardCommand.model_validate_json(delivery.body)
-                )
+                job = await self._handler.execute(TriggerRequest.model_validate_json(delivery.body))
             else:
                 if await self._is_from_other_installation(delivery.body):
                     log.warning("delivery of another installation ignored")

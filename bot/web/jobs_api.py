@@ -152,8 +152,8 @@ def _unsupported_command(job: Job) -> str:
     """Returns why the job's command cannot be executed as a run, or "" if it can."""
     if job.request.verb == "stop":
         return "To stop a job, send DELETE /jobs/ID."
-    if job.request.verb == "help":
-        return "The help command is not available here. See docs/commands.md."
+    if not job.request.command.starts_run:
+        return f"The {job.request.verb} command is not available here. See docs/commands.md."
     return plan_texts.render_invalid_command(job.request.error) if job.request.error else ""
 
 

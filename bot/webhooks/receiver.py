@@ -6,6 +6,8 @@ docs.github.com/webhooks/using-webhooks/handling-failed-webhook-deliveries
 """
 
 import asyncio
+import hashlib
+import hmac
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +15,6 @@ from typing import Any, Protocol
 
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
-from patchwright.bot.webhooks.signature import has_valid_signature
 
 log = logging.getLogger(__name__)
 
@@ -196,3 +197,13 @@ async def _send_response(
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def has_valid_signature(body: bytes, signature_header: bytes, secret: bytes) -> bool:
+    """Returns True if the header x-hub-signature-256 contains the signature of exactly these bytes.
+
+    Returns False if the secret is empty, because anyone could sign with an empty secret.
+    Source: docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries
+    """
+    expected = b"sha256=" + hmac.digest(secret, body, hashlib.sha256).hex().encode()
+    return bool(secret) and hmac.compare_digest(signature_header, expected)

@@ -6,7 +6,7 @@ import hashlib
 import re
 import shlex
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, assert_never
+from typing import Any, Literal, assert_never
 
 from patchwright.bot.comment_tags import TAG_PREFIX
 from patchwright.bot.webhooks.delivery import (
@@ -22,8 +22,8 @@ from patchwright.bot.webhooks.delivery import (
     ThreadClosed,
 )
 from patchwright.bot.webhooks.mentions import find_command, is_only_thanks
-from patchwright.resolver.command_parser import Request, parse_request
-from patchwright.resolver.domain import Job, JobId, Repo, ThreadSnapshot, User
+from patchwright.resolver.command_parser import Request
+from patchwright.resolver.domain import Job, JobId, Repo, RunId, ThreadSnapshot, User
 from patchwright.runtime.frozen_model import FrozenModel
 
 LABEL_COLOR, LABEL_DESCRIPTION = "8250df", "Start a Patchwright run"
@@ -31,6 +31,8 @@ TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 # Maximum number of times that a label can be added to a thread within one second and start a new job each
 # time.
 MAX_LABELS_PER_SECOND = 5
+DASHBOARD_EVENT = "patchwright_button"
+"""The event name of the dashboard's requests in the inbox. The receiver accepts no such event from outside."""
 
 
 class Triggers(FrozenModel):
@@ -44,19 +46,29 @@ class Triggers(FrozenModel):
     """True if the installation of the App in a repository counts as a request for the command `setup`."""
 
 
-class TriggerRequest(NamedTuple):
-    """A request by a user, and where on GitHub it was made."""
+class TriggerRequest(FrozenModel):
+    """A request by a user, and where it was made."""
 
     job: Job
     """The requested job. A command such as `stop` needs no run; its job only identifies the request."""
-    request: Request
-    """The parsed command."""
     requested_at: datetime | None
     """The time when the user made the request; None if unknown."""
-    resource_path: tuple[str, ...]
+    resource_path: tuple[str, ...] = ()
     """The API path of the comment, issue or pull request that the bot reacts to, without the path of the
     repository. () if the bot cannot add a reaction.
     """
+    source: Literal["event", "poll", "dashboard"] = "event"
+    """Whether an event reported the request, polling found it, or a button in the dashboard sent it."""
+    run: RunId | None = None
+    """The only run that the command affects; None for all runs of the thread."""
+
+    @property
+    def request(self) -> Request:
+        """The parsed command."""
+        return self.job.request
+
+    def with_job_id(self, job_id: JobId) -> "TriggerRequest":
+        return self.model_copy(update={"job": self.job.model_copy(update={"id": job_id})})
 
 
 def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | None:
@@ -76,37 +88,19 @@ def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | Non
         case LabelAdded():
             if delivery.sender.is_bot or not is_same_label(delivery.label, triggers.label):
                 return None
-            job = _make_job(delivery, "label", triggers.label, normalize_time(delivery.occurred_at))
-            job = job.model_copy(update={"label": triggers.label})
-            return TriggerRequest(
-                job, parse_request(""), _parse_time(delivery.occurred_at), ("issues", str(delivery.number))
-            )
+            time = normalize_time(delivery.occurred_at)
+            job = _make_job(delivery, "label", triggers.label, time, label=triggers.label)
+            path: tuple[str, ...] = ("issues", str(delivery.number))
         case CommentCreated() | ReviewSubmitted():
             if is_own_comment(delivery, triggers) or delivery.sender.is_bot:
                 return None  # otherwise, two bots could reply to each other without end
-            if (command := find_command(delivery.body, triggers.mention)) is None:
+            command = find_command(delivery.body, triggers.mention)
+            if command is None or is_only_thanks(delivery.body, triggers.mention):
                 return None
-            if is_only_thanks(delivery.body, triggers.mention):
-                return None
-            request = parse_request(command)
-            if isinstance(delivery, ReviewSubmitted):
-                path = (
-                    ("pulls", "comments", str(delivery.review_comment_id))
-                    if delivery.review_comment_id
-                    else ()
-                )
-                return TriggerRequest(
-                    _make_review_job(delivery, command), request, _parse_time(delivery.occurred_at), path
-                )
-            requested_at = _parse_time(delivery.occurred_at)
-            if delivery.comment_id is None:
-                job = _make_job(delivery, "opened", command=command)
-                return TriggerRequest(job, request, requested_at, ("issues", str(delivery.number)))
-            comment_id = str(delivery.comment_id)
-            job = _make_job(delivery, "comment", comment_id, command=command)
-            return TriggerRequest(job, request, requested_at, ("issues", "comments", comment_id))
+            job, path = _make_text_job(delivery, command)
         case _:
             assert_never(delivery)
+    return TriggerRequest(job=job, requested_at=parse_time(delivery.occurred_at), resource_path=path)
 
 
 def find_setup_jobs(change: InstallationChanged, triggers: Triggers) -> tuple[Job, ...]:
@@ -144,10 +138,11 @@ def is_same_label(name: str, other: str) -> bool:
 def find_job(delivery: Delivery, triggers: Triggers) -> Job | None:
     """Returns the job that a delivery requests, or None if the delivery requests no work."""
     found = find_request(delivery, triggers)
-    return found.job if found and found.request.verb not in ("stop", "help") else None
+    return found.job if found and found.request.command.starts_run else None
 
 
-def _parse_time(stamp: str) -> datetime | None:
+def parse_time(stamp: str) -> datetime | None:
+    """Parses a time from GitHub. Returns None if it is invalid."""
     try:
         return datetime.fromisoformat(stamp).astimezone(UTC)
     except ValueError:
@@ -158,18 +153,24 @@ def normalize_time(stamp: str) -> str:
     """Returns a time in the form that GitHub usually writes: in UTC and whole seconds. Does not change an
     invalid time.
     """
-    time = _parse_time(stamp)
+    time = parse_time(stamp)
     return time.strftime(TIME_FORMAT) if time else stamp
 
 
-def _make_review_job(delivery: ReviewSubmitted, command: str) -> Job:
-    """Returns the job for a review. The review's text and all its inline comments lead to the same job."""
+def _make_text_job(delivery: CommentCreated | ReviewSubmitted, command: str) -> tuple[Job, tuple[str, ...]]:
+    """Returns the job of a text, and the path of the text. All texts of a review lead to the same job."""
+    if isinstance(delivery, CommentCreated):
+        if delivery.comment_id is None:
+            return _make_job(delivery, "opened", command=command), ("issues", str(delivery.number))
+        comment_id = str(delivery.comment_id)
+        return _make_job(delivery, "comment", comment_id, command=command), ("issues", "comments", comment_id)
+    inline_id = delivery.review_comment_id
+    path = ("pulls", "comments", str(inline_id)) if inline_id else ()
     if delivery.review_id is None:
-        return _make_job(delivery, "inline", str(delivery.review_comment_id), command=command).model_copy(
-            update={"review_comment_id": delivery.review_comment_id}
-        )
-    job = _make_job(delivery, "review", str(delivery.review_id), command=command)
-    return job.model_copy(update={"review_id": delivery.review_id})
+        job = _make_job(delivery, "inline", str(inline_id), command=command, review_comment_id=inline_id)
+        return job, path
+    review_id = delivery.review_id
+    return _make_job(delivery, "review", str(review_id), command=command, review_id=review_id), path
 
 
 def is_own_comment(comment: CommentCreated | ReviewSubmitted, triggers: Triggers) -> bool:
@@ -188,22 +189,20 @@ def is_own_comment(comment: CommentCreated | ReviewSubmitted, triggers: Triggers
     return any(line.lstrip().startswith(TAG_PREFIX) for line in comment.body.split("\n"))
 
 
-def _make_job(
-    delivery: LabelAdded | CommentCreated | ReviewSubmitted, *trigger: str, command: str = ""
-) -> Job:
+def _make_job(delivery: LabelAdded | CommentCreated | ReviewSubmitted, *trigger: str, **fields: Any) -> Job:
     return Job(
         id=trigger_job_id(delivery, *trigger),
         repo=delivery.repo,
         number=delivery.number,
         requester=User(id=delivery.sender.id, login=delivery.sender.login),
-        command=command,
         installation_id=delivery.installation_id,
         snapshot=_make_snapshot(delivery),
+        **fields,
     )
 
 
 def _make_snapshot(delivery: LabelAdded | CommentCreated | ReviewSubmitted) -> ThreadSnapshot | None:
-    content, taken_at = delivery.snapshot, _parse_time(delivery.occurred_at)
+    content, taken_at = delivery.snapshot, parse_time(delivery.occurred_at)
     return (
         ThreadSnapshot(title=content.title, body=content.body, taken_at=taken_at)
         if content and taken_at
@@ -220,7 +219,7 @@ def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
     if (
         not isinstance(delivery, LabelAdded)
         or job.label is None
-        or (at := _parse_time(delivery.occurred_at)) is None
+        or (at := parse_time(delivery.occurred_at)) is None
     ):
         return (job.id,)
     neighbors = (at + timedelta(seconds=offset) for offset in (-1, 1))

@@ -4,15 +4,15 @@ people.
 
 import re
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from patchwright.bot.github.repositories import PolledRepository
 from patchwright.bot.github.rest import PER_PAGE, RestClient, repo_path
 from patchwright.bot.github.schemas import ClosedPullRequestResponse
 from patchwright.bot.redis.counters import Counters
-from patchwright.bot.triggers.cancellation import parse_timestamp
 from patchwright.bot.webhooks.delivery import HeadBranch, ThreadClosed
+from patchwright.bot.webhooks.triggers import parse_time
 from patchwright.resolver.checks import PullCommit
 from patchwright.resolver.domain import Repo, User
 
@@ -56,7 +56,8 @@ class OwnPullRequests:
         }
         path = (*repo_path(issue.repo), "pulls")
         recent = await self._rest.get(list[ClosedPullRequestResponse], issue.repo, *path, **query)
-        closed_at, mention = parse_timestamp(issue.occurred_at), re.compile(rf"#{issue.number}\b")
+        closed_at = parse_time(issue.occurred_at) or datetime.now(UTC)
+        mention = re.compile(rf"#{issue.number}\b")
         return any(
             self._is_own_branch(pull.head.ref)
             and _is_merged_at(pull.merged_at, closed_at)

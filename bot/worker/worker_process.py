@@ -26,9 +26,10 @@ from patchwright.bot.signals import catch_stop_signals
 from patchwright.bot.thread_forge import NullForge, ThreadForge
 from patchwright.bot.triggers.cancellation import CancellationHandler, PullRequestOutcomes, RepositoryAccess
 from patchwright.bot.triggers.check_monitor import CheckMonitor, PullChecks
+from patchwright.bot.triggers.command_context import FindRejection, TriggerServices
 from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
 from patchwright.bot.triggers.queue_notice import QueueNotices, wait_for_start_lock
-from patchwright.bot.triggers.trigger_handler import FindRejection, TriggerHandler, TriggerServices
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.cost import cost_fields
 from patchwright.resolver.domain import Job, JobId, Usage
@@ -64,7 +65,7 @@ class WorkerGitHub:
     """What a worker does on GitHub besides its jobs. With the defaults, commands get no reply, and checks are ignored.
 
     `pull_requests` and `access` are explained in bot/triggers/cancellation.py, `labels` and `find_rejection` in
-    bot/triggers/trigger_handler.py.
+    bot/triggers/command_context.py.
     """
 
     forge: ThreadForge = field(default_factory=NullForge)

@@ -70,9 +70,9 @@ def _find_command_problem(job: Job, thread: Thread, settings: Settings) -> str |
         return plan_texts.render_invalid_command(request.error)
     if problem := check_options(request.options, settings):
         return problem
-    if request.verb in ("rebase", "run-ci") and not isinstance(thread, PullRequest):
+    if request.command.threads == "pull_requests" and not isinstance(thread, PullRequest):
         return reply_texts.render_rejection_reason("pull_only", job)
-    if request.verb == "setup" and isinstance(thread, PullRequest):
+    if request.command.threads == "issues" and isinstance(thread, PullRequest):
         return reply_texts.render_rejection_reason("issue_only", job)
     if request.verb == "retry" and isinstance(thread, Issue) and not _has_request(job, thread, settings):
         return reply_texts.render_rejection_reason("no_run", job)
@@ -88,15 +88,15 @@ async def find_early_rejection(
     """Checks whether a command can be rejected before a worker takes the job. Returns the reason, or None if
     the command is not rejected yet.
 
-    `has_active_run` is True if the thread has queued or running jobs. In that case, `go`, `resume` and `retry`
-    are not rejected yet, because they refer to the run that ends last. Reads the thread only if the command
-    depends on it. May raise ForgeError.
+    `has_active_run` is True if the thread has queued or running jobs. In that case, commands that need an
+    earlier run are not rejected yet, because they refer to the run that ends last. Reads the thread only if the
+    command depends on it. May raise ForgeError.
     """
     request = job.request
     if problem := check_options(request.options, settings):
         return problem
-    depends_on_runs = request.verb in ("go", "resume", "retry")
-    if request.verb not in ("rebase", "run-ci", "setup") and (has_active_run or not depends_on_runs):
+    command = request.command
+    if command.threads == "all" and (has_active_run or not command.needs_earlier_run):
         return None
     thread = await forge.get_thread(job)
     if not thread.open or thread.locked:

@@ -112,7 +112,7 @@ def requested_merge(job: Job, pull: PullRequest) -> Literal["", "too", "alone"]:
     review_text = pull.review.body if pull.review and pull.review.trusted else ""
     request = job.request
     text = f"{request.text}\n{review_text}"
-    if request.verb in ("plan", "explain") or not MERGE_REQUEST.search(text):
+    if request.command.task in ("plan", "explain") or not MERGE_REQUEST.search(text):
         return ""
     has_more = _FILLER_WORDS.sub("", MERGE_REQUEST.sub("", text)) or any(
         thread.is_trigger for thread in pull.threads

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from patchwright.resolver.command_parser import parse_request
+from patchwright.resolver.comment_commands import Task
 from patchwright.resolver.domain import Comment, TestRun, Thread
 from patchwright.resolver.preparation.attachments import ThreadAttachments
 from patchwright.resolver.preparation.instructions import PromptInstructions
 from patchwright.resolver.pull_request.pr_context import PullRequestContext
 from patchwright.resolver.run_events import EnvironmentPrepared
-from patchwright.resolver.run_task import Task
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.text.untrusted import QuotedText, quote
 

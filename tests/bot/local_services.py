@@ -8,8 +8,9 @@ from patchwright.bot.jobs import JobQueue
 from patchwright.bot.redis.quotas import MAX_REFUSALS
 from patchwright.bot.thread_forge import ThreadForge
 from patchwright.bot.triggers.cancellation import CancellationHandler
+from patchwright.bot.triggers.command_context import TriggerServices
 from patchwright.bot.triggers.queue_notice import QueueNotices
-from patchwright.bot.triggers.trigger_handler import TriggerHandler, TriggerServices
+from patchwright.bot.triggers.trigger_handler import TriggerHandler
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.domain import JobId, Repo
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from patchwright.bot.github_action.workflow_jobs import PublishJob, ResolveJobFailed, build_publish_deps
-from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.actions import Finish, ThreadReply
 from patchwright.resolver.domain import JobId, Published, PullRequest, Rejected, Reported, Verdict
 from patchwright.resolver.errors import InvalidArtifact
@@ -269,7 +268,7 @@ async def test_the_reason_of_a_failure_is_posted_without_mentions(upload: Upload
     )
     logs = FileLogStore(settings.data / "runs")
     async with upload.scenario.forge() as forge:
-        part = PublishJob(forge, Triggers(), build_publish_deps(settings, Secrets(), logs), logs, place)
+        part = PublishJob(forge, build_publish_deps(settings, Secrets(), logs), logs, place)
         with pytest.raises(ResolveJobFailed) as broke:
             await part.resolve(upload.job)
         await part.report_failure(upload.job, broke.value)

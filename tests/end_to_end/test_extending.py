@@ -1,11 +1,13 @@
-"""Runs docs/extending.md word for word: a skill and a forge.
+"""Runs docs/extending.md word for word: a skill, a forge and a comment command.
 
 Its tool is tested in tests/resolver/tools/test_entry_point_tools.py.
 """
 
 import asyncio
 import json
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -66,6 +68,50 @@ def test_the_page_states_the_number_of_forge_methods() -> None:
     needed = [name for name in vars(Forge) if not name.startswith("_")]
     assert f"The interface `Forge` (`resolver/forge.py`) has {len(needed)} methods." in TEXT
     assert [name for name in needed if f"    async def {name}(" not in block("# file_forge.py")] == []
+
+
+async def test_a_new_comment_command_takes_one_row_and_one_module(tmp_path: Path) -> None:
+    root, row = Path(__file__).parents[2], block('    Command("status"')
+    shutil.copytree(
+        root / "patchwright", tmp_path / "patchwright", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    table = tmp_path / "patchwright" / "resolver" / "comment_commands.py"
+    table.write_text(table.read_text().replace('    Command("help"', f'{row}    Command("help"'))
+    module = tmp_path / "patchwright" / "bot" / "triggers" / "status_command.py"
+    module.write_text(block("# status_command.py"))
+    (tmp_path / "test_status.py").write_text(STATUS_TEST)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"),
+        *("--rootdir", str(tmp_path), "test_status.py"),
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(120):
+        out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()
+
+
+STATUS_TEST = """
+import patchwright.bot
+from patchwright.bot.comment_texts import help_text
+from patchwright.bot.jobs import Answered
+from patchwright.resolver.command_parser import parse_request
+from tests.bot.handler_scenario import HandlerScenario, scenario as scenario
+
+async def test_the_command_works(scenario: HandlerScenario) -> None:
+    await scenario.label()
+    job = await scenario.request("@agent status, please")
+    assert scenario.replies == ["I have 1 unfinished jobs here."]
+    record = await scenario.queue.get_record(job.id)
+    assert record is not None and record.result == Answered()
+    await scenario.request("@agent status", by="stranger")
+    assert scenario.replies[1].startswith("@stranger needs write access")
+    assert parse_request("sttus").error.suggestion == "status"
+    row = "| `@agent status` | say what I am working on here |"
+    assert row in help_text("@agent", "fix-me")
+    assert row not in help_text("@agent", "fix-me", in_workflow=True)
+"""
 
 
 async def run(scenario: Scenario, directory: Path) -> dict[str, dict[str, str]]:

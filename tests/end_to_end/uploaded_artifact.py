@@ -8,7 +8,6 @@ from typing import Any
 
 from patchwright.bot.github_action.workflow_jobs import PublishJob, build_publish_deps
 from patchwright.bot.status_comment import null_reporter
-from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.demo.github import FakePullRequest
 from patchwright.demo.github.bare_repository import BareRepository
 from patchwright.resolver.domain import Job, JobId, Outcome, Patch, VerdictKind
@@ -97,7 +96,7 @@ class UploadedArtifact:
         async with self.scenario.forge() as forge:
             masked = MaskingForge(forge, secrets.mask)
             if is_validated:
-                return await PublishJob(masked, Triggers(), dependencies, logs, place).resolve(self.job)
+                return await PublishJob(masked, dependencies, logs, place).resolve(self.job)
             async with logs.open(JobId(self.job.id)) as log:
                 log.replace_entries(Trajectory(entries).entries)
             return await resolve_job(self.job, dependencies, masked, null_reporter)

@@ -10,7 +10,7 @@ from patchwright.bot.dashboard.github_oauth import GitHubOAuth, OAuthConfig
 from patchwright.bot.redis.delivery_inbox import StoredDelivery
 from patchwright.bot.redis.sessions import DashboardUser, Session
 from patchwright.bot.run_summary import RunSummary
-from patchwright.bot.triggers.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
+from patchwright.bot.webhooks.triggers import DASHBOARD_EVENT, TriggerRequest
 from patchwright.resolver.domain import JobId, Repo, User
 from tests.bot.dashboard.conftest import DashboardServer
 from tests.resolver.sample_runs import full_run, started
@@ -111,10 +111,14 @@ async def test_a_writer_can_stop_a_run_with_the_button(server: DashboardServer) 
         assert (answer.status_code, answer.headers["location"]) == (303, f"/runs/{RUN}?requested=stop")
         assert "Stop requested." in (await browser.get(answer.headers["location"])).text
     (delivery,) = await stored_commands(server)
-    found = DashboardCommand.model_validate_json(delivery.body)
+    found = TriggerRequest.model_validate_json(delivery.body)
     maintainer = server.fake_github.user("maintainer")
-    assert (found.verb, found.repo, found.number) == ("stop", Repo(owner="acme", name="calc"), 5)
-    assert found.requester == User(id=maintainer.id, login="maintainer")
+    assert (found.request.verb, found.job.repo, found.job.number) == (
+        "stop",
+        Repo(owner="acme", name="calc"),
+        5,
+    )
+    assert found.job.requester == User(id=maintainer.id, login="maintainer")
 
 
 async def test_pressing_a_button_twice_sends_one_command(server: DashboardServer) -> None:
@@ -124,7 +128,7 @@ async def test_pressing_a_button_twice_sends_one_command(server: DashboardServer
     for shown in (page, page, another):
         assert (await press(browser, "retry", nonce=parse_nonce(shown))).status_code == 303
     ids = [
-        DashboardCommand.model_validate_json(delivery.body).id for delivery in await stored_commands(server)
+        TriggerRequest.model_validate_json(delivery.body).job.id for delivery in await stored_commands(server)
     ]
     assert (ids[0] == ids[-1], len(set(ids))) == (False, 2)  # a reloaded page sends a new command
 
@@ -146,10 +150,9 @@ async def test_the_operator_can_retry_a_finished_run_without_a_github_account(
     answer = await press(browser, "retry")
     assert answer.headers["location"] == f"/runs/{RUN}?requested=retry"
     (delivery,) = await stored_commands(server)
-    found = DashboardCommand.model_validate_json(delivery.body)
-    assert (found.verb, found.requester) == ("retry", None)
-    request = found.to_trigger_request()
-    assert (request.request.verb, request.job.requester, request.job.command) == ("retry", None, "retry")
+    found = TriggerRequest.model_validate_json(delivery.body)
+    assert (found.request.verb, found.job.requester, found.job.command) == ("retry", None, "retry")
+    assert (found.run, found.job.retry_of) == (RUN, RUN)
 
 
 async def test_a_reader_sees_no_buttons_and_cannot_send_commands(server: DashboardServer) -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from patchwright.bot.jobs import Answered, Stopped
 from patchwright.bot.redis.delivery_inbox import StoredDelivery
-from patchwright.bot.triggers.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
 from patchwright.bot.triggers.delivery_processor import DeliveryProcessor
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
-from patchwright.resolver.domain import JobId, Rejected, Repo, RunId, User
+from patchwright.bot.webhooks.triggers import DASHBOARD_EVENT, TriggerRequest
+from patchwright.resolver.domain import Job, JobId, Rejected, Repo, RunId, User
 from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 from tests.bot.jobs import DONE, RecordingHandler, running_worker, wait_for_state
@@ -23,15 +23,20 @@ def button(
     *,
     run: str = "a-run",
     name: str = "press-1",
-) -> DashboardCommand:
+) -> TriggerRequest:
     person = scenario.fake_github.user(by) if by else None
-    return DashboardCommand(
+    job = Job(
         id=JobId(name),
-        run=RunId(run),
-        verb=verb,
         repo=Repo(owner=scenario.repo.owner.login, name=scenario.repo.name),
         number=scenario.issue.number,
         requester=User(id=person.id, login=person.login) if person else None,
+        command=verb,
+        retry_of=RunId(run) if verb == "retry" else None,
+    )
+    return TriggerRequest(
+        job=job,
+        source="dashboard",
+        run=RunId(run),
         requested_at=scenario.fake_github.now() + timedelta(minutes=1),  # The fake server's clock runs ahead.
     )
 
@@ -41,7 +46,7 @@ async def test_the_stop_button_cancels_a_running_job(scenario: HandlerScenario, 
     job, handler = await scenario.label(), RecordingHandler()
     async with running_worker(scenario.queue, handler):
         await handler.running.wait()
-        await scenario.handler.handle_dashboard_command(button(scenario, "stop", by, run=job.id))
+        await scenario.handler.execute(button(scenario, "stop", by, run=job.id))
         record = await wait_for_state(scenario.queue, job.id)
     assert record.result == Stopped(by=by or "")
     pressed = await scenario.queue.get_record(JobId("press-1"))
@@ -54,9 +59,7 @@ async def test_the_stop_button_cancels_only_the_run_of_its_page(scenario: Handle
     async with running_worker(scenario.queue, handler):
         await handler.running.wait()
         waiting = await scenario.request("@agent retry")
-        await scenario.handler.handle_dashboard_command(
-            button(scenario, "stop", "maintainer", run=waiting.id)
-        )
+        await scenario.handler.execute(button(scenario, "stop", "maintainer", run=waiting.id))
         assert (await wait_for_state(scenario.queue, waiting.id)).result == Stopped(by="maintainer")
         goes_on = await scenario.queue.get_record(running.id)
         assert goes_on is not None and goes_on.state == "running"
@@ -68,7 +71,7 @@ async def test_the_stop_button_of_a_completed_run_cancels_nothing(scenario: Hand
     ended = await scenario.label()
     await scenario.queue.complete(ended, DONE)
     later = await scenario.request("@agent retry")
-    await scenario.handler.handle_dashboard_command(button(scenario, "stop", "maintainer", run=ended.id))
+    await scenario.handler.execute(button(scenario, "stop", "maintainer", run=ended.id))
     record = await scenario.queue.get_record(later.id)
     assert record is not None and record.state == "queued"
 
@@ -76,7 +79,7 @@ async def test_the_stop_button_of_a_completed_run_cancels_nothing(scenario: Hand
 @pytest.mark.parametrize("by", ["stranger", "triager"])
 async def test_the_stop_button_needs_write_access(scenario: HandlerScenario, by: str) -> None:
     job = await scenario.label()
-    await scenario.handler.handle_dashboard_command(button(scenario, "stop", by, run=job.id))
+    await scenario.handler.execute(button(scenario, "stop", by, run=job.id))
     pressed, kept = await scenario.queue.get_record(JobId("press-1")), await scenario.queue.get_record(job.id)
     assert pressed is not None
     assert kept is not None
@@ -86,13 +89,13 @@ async def test_the_stop_button_needs_write_access(scenario: HandlerScenario, by:
 
 async def test_the_retry_button_starts_one_run_even_if_read_twice(scenario: HandlerScenario) -> None:
     press = button(scenario, "retry", "maintainer")
-    assert await scenario.handler.handle_dashboard_command(press) == "press-1"
-    assert await scenario.handler.handle_dashboard_command(press) is None
+    assert await scenario.handler.execute(press) == "press-1"
+    assert await scenario.handler.execute(press) is None
     record = await scenario.queue.get_record(JobId("press-1"))
     assert record is not None
     assert (record.job.command, record.job.requester, record.job.retry_of) == (
         "retry",
-        press.requester,
+        press.job.requester,
         press.run,
     )
 

@@ -10,7 +10,7 @@ from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import Answered, JobResult, Stopped, UnreadableJob
 from patchwright.bot.redis.quotas import MAX_REFUSALS
 from patchwright.bot.run_messages import RunMessages
-from patchwright.bot.triggers.trigger_handler import STALE_STOP_AGE
+from patchwright.bot.triggers.stop_command import STALE_STOP_AGE
 from patchwright.bot.webhooks.delivery import CommentCreated, parse_delivery
 from patchwright.resolver.domain import Job, JobId, Rejected, Repo, User
 from patchwright.resolver.errors import ForgeError

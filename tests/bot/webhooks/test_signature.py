@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from patchwright.bot.webhooks.signature import has_valid_signature
+from patchwright.bot.webhooks.receiver import has_valid_signature
 from tests.bot.deliveries import LABELED, SECRET, signed
 
 

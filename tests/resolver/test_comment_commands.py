@@ -1,0 +1,40 @@
+"""The table of commands is the only list of them: the parser, the reply to `help`, and the docs agree with it."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from patchwright.bot.comment_texts import help_text
+from patchwright.resolver.command_parser import parse_request
+from patchwright.resolver.comment_commands import COMMANDS, WORK, Command
+
+NAMED = [command for command in COMMANDS if command is not WORK]
+COMMANDS_PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+
+
+def listed_commands(text: str) -> list[str]:
+    """Returns the command of each row of a table. A mention without a command is "work"."""
+    return [name or "work" for name in re.findall(r"^\| `@agent ?([a-z-]*)`", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("command", NAMED, ids=lambda command: command.verb)
+def test_the_parser_knows_every_word_and_corrects_typing_errors(command: Command) -> None:
+    for word in (command.verb, *command.aliases):
+        parsed = parse_request(f"please {word}!")
+        assert (parsed.verb, parsed.command) == (command.verb, command)
+        assert parse_request(f"{word} the cache").verb == (command.verb if command.takes_text else "work")
+    if command.verb != "go":
+        error = parse_request(f"{command.verb}s").error
+        assert error is not None and error.suggestion == command.verb
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if not one.starts_run], ids=lambda one: one.verb)
+def test_a_command_without_a_run_has_a_module_of_its_name(command: Command) -> None:
+    assert callable(import_module(f"patchwright.bot.triggers.{command.verb}_command").handle)
+
+
+def test_the_help_and_the_documentation_list_every_command() -> None:
+    assert listed_commands(help_text("@agent", "fix-me")) == [command.verb for command in COMMANDS]
+    assert sorted(listed_commands(COMMANDS_PAGE.read_text())) == sorted(c.verb for c in COMMANDS)
