@@ -114,8 +114,8 @@ async def run_action(
             write("No missed requests: all requests of the last days have a reply.")
         else:
             write(
-                f"Nothing to do: in this event, no person added the label {triggers.label} "
-                f"or mentioned {triggers.mention}."
+                f"Nothing to do: no request was found. In this event, no person added the label {triggers.label}, "
+                f"or wrote {triggers.mention} and a request."
             )
         write_outputs(environ, {"outcome": "ignored"}, "")
         return 0

@@ -376,7 +376,7 @@ def _requested_stop(trajectory: Trajectory) -> AgentStopped | None:
                 if isinstance(action, ProposePlan):
                     steps = f"{len(action.steps)} step{'s' * (len(action.steps) != 1)}"
                     return AgentStopped(
-                        reason="input_required", detail=f"The plan of {steps} waits for approval."
+                        reason="input_required", detail=f"The plan of {steps} is ready for review."
                     )
                 activity = "reported its answer" if isinstance(action, Report) else "finished the work"
                 return AgentStopped(reason="finished", detail=f"The agent {activity}.")

@@ -66,7 +66,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     plan = await comment_job(scenario, "@agent plan $1.50 how to fix this")
     outcome = await scenario.resolve(plan)
     assert (
-        isinstance(outcome, InputRequired) and outcome.question == "The plan of 2 steps waits for approval."
+        isinstance(outcome, InputRequired) and outcome.question == "The plan of 2 steps is ready for review."
     )
     posted = scenario.comments[-1]
     assert posted.partition("\n---\n")[0].strip() == (
@@ -97,7 +97,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     corrected = await scenario.resolve(await comment_job(scenario, "@agent say in the code what it does"))
     assert (
         isinstance(corrected, InputRequired)
-        and corrected.question == "The plan of 3 steps waits for approval."
+        and corrected.question == "The plan of 3 steps is ready for review."
     )
     assert "3. [ ] calc.py: a docstring for `add`" in scenario.comments[-1]
 
@@ -130,8 +130,8 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert configured is not None and str(configured.usd) == "1.50"  # the approval contained nothing else
 
     assert await rejection_text(scenario, "@agent go") == (
-        "I found no plan here that waits for approval. Plans of GitHub Actions workflows are not kept. "
-        "Tell me what to do, or ask me for a plan with `plan`."
+        "I found no plan here that waits for approval. In a GitHub Actions workflow, I cannot continue a plan: copy "
+        "the steps that you want into a request. Otherwise, tell me what to do, or ask me for a plan with `plan`."
     )
 
 

@@ -212,7 +212,8 @@ async def test_an_event_without_a_request_succeeds(tmp_path: Path, event: str, p
     assert await step.run(PUBLISHED) == 0
     assert step.jobs == []
     assert step.lines == [
-        "Nothing to do: in this event, no person added the label fix-me or mentioned @agent."
+        "Nothing to do: no request was found. In this event, no person added the label fix-me, or wrote @agent and a "
+        "request."
     ]
     assert step.outputs() == {"outcome": "ignored"}
 

@@ -45,8 +45,8 @@ def test_only_a_server_promises_that_go_carries_out_the_plan() -> None:
     in_workflow = render_plan(PLAN, summary(workflow_url="https://github.test/runs/1"))
     assert "`@agent go`" not in in_workflow
     assert (
-        "To carry out the plan, comment `@agent` with the steps that you want: the plan is not kept with the workflow "
-        "run, so copy them from here."
+        "To carry out the plan, comment `@agent` with the steps that you want. A later workflow run does not know this "
+        "plan, so copy them from here."
     ) in in_workflow
 
 
@@ -54,8 +54,8 @@ def test_only_a_server_promises_to_continue_after_an_answer() -> None:
     assert "continue from where I stopped" in render_question("Up?", summary())
     in_workflow = render_question("Up?", summary(workflow_url="https://github.test/runs/1"))
     assert (
-        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then start again, because "
-        "nothing of this workflow run is kept."
+        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then start again, "
+        "because a later workflow run cannot continue this one. So also say what else I need to know."
     ) in in_workflow
 
 
@@ -72,7 +72,9 @@ def test_only_a_server_promises_to_resume_a_run_that_reached_a_limit(is_permanen
     explanation = render_explanation(None, stopped)
     for text in (no_pull_request, salvaged, explanation):
         assert ("`@agent resume`" in text) is is_permanent
-        assert ("I cannot resume this run, because its log is deleted" in text) is not is_permanent
+        assert (
+            "I cannot resume this run, because a later workflow run cannot read its log." in text
+        ) is not is_permanent
     if not is_permanent:
         assert "**To start over,** comment `@agent` and your request." in no_pull_request
         assert "**To start over,** comment `@agent` and your request." in salvaged

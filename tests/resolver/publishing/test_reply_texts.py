@@ -256,6 +256,18 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
     assert ("limited to $2.00 instead of the requested $9" in text) == (
         not spent.unpriced or spent.cost is not None
     )
+    comment = reply_texts.render_published(pull(), Verdict(kind="untested"), story)
+    applied = "limited to $2.00 instead of the requested $9"
+    unlimited = "no dollar limit, because the model's price is unknown"
+    assert (applied if applied in text else unlimited) in comment.splitlines()[-1]
+
+
+def test_a_run_without_a_step_has_no_section_about_its_steps() -> None:
+    def question(steps: int) -> str:
+        return reply_texts.render_question("Up?", STORY.model_copy(update={"usage": Usage(steps=steps)}))
+
+    assert "How the agent worked: 1 step<" in question(1)
+    assert "How the agent worked" not in question(0)
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,12 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "gone": "this issue was deleted or transferred, or I have no access to it.",
     "pull_only": "this command works on pull requests only. Write it on the pull request.",
     "issue_only": "this command works on issues only. Write it on an issue.",
-    "no_plan": "I found no plan here that waits for approval. Plans of GitHub Actions workflows are not kept. "
-    "Tell me what to do, or ask me for a plan with `plan`.",
+    "no_plan": "I found no plan here that waits for approval. In a GitHub Actions workflow, I cannot continue a plan: "
+    "copy the steps that you want into a request. Otherwise, tell me what to do, or ask me for a plan with `plan`.",
     "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
     "`plan`, or tell me what to do.",
-    "not_stopped": "I found no stopped run here that I could resume. Runs of GitHub Actions workflows are not kept. "
-    "Tell me what to do.",
+    "not_stopped": "I found no stopped run here that I could resume. In a GitHub Actions workflow, I cannot continue a "
+    "run. Tell me what to do.",
     "no_run": "I found no earlier request here that I could repeat. Tell me what to do.",
     "already_read": "the run in progress has already read this message.",
     "already_done": "the run in progress has already handled this request.",
