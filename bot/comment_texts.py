@@ -38,6 +38,11 @@ def cannot_stop_workflow_text(url: str) -> str:
     return render_reply("cannot_stop_workflow.md.j2", url=url)
 
 
+def killed_run_text(mention: str) -> str:
+    """Explains that a run in a workflow ended without a result."""
+    return render_reply("killed_run.md.j2", mention=mention)
+
+
 def queued_text(ahead: int, mention: str, *, same_thread: bool, building_images: bool = False) -> str:
     """Renders the notice that a job is queued behind `ahead` other jobs.
 

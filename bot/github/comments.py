@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from patchwright.bot.comment_tags import parse_tag, render_tag, tag_prefix
+from patchwright.bot.comment_tags import TAG_PREFIX, parse_tag, render_tag, tag_prefix
 from patchwright.bot.errors import Preempted
 from patchwright.bot.github.rest import RestClient, repo_path
 from patchwright.bot.github.reviews import CreateOnce, GetIdentity
@@ -93,6 +93,13 @@ class Comments:
         """Returns whether our comment with this tag says that its job is in progress. Raises ForgeError."""
         comment = await self._find(repo, number, tag)
         return comment is not None and parse_tag(comment.body or "").is_in_progress
+
+    async def list_in_progress(self, repo: Repo, number: int) -> tuple[str, ...]:
+        """Returns the tags of our comments that say that their jobs are in progress. Raises ForgeError."""
+        identity = await self._get_identity(repo)
+        ours = (one for one in await self._threads.list_comments(repo, number) if is_by(one, identity))
+        tags = (parse_tag(one.body or "") for one in ours if (one.body or "").startswith(TAG_PREFIX))
+        return tuple(tag.tag for tag in tags if tag.is_in_progress)
 
     async def _find(self, repo: Repo, number: int, tag: str) -> CommentResponse | None:
         identity = await self._get_identity(repo)

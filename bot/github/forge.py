@@ -267,6 +267,10 @@ class GitHubForge:
         """Returns whether the bot's comment with this tag still shows its job as in progress."""
         return await self._comments.is_in_progress(repo, number, tag)
 
+    async def list_comments_in_progress(self, repo: Repo, number: int) -> tuple[str, ...]:
+        """Returns the tags of the bot's comments that still show their jobs as in progress."""
+        return await self._comments.list_in_progress(repo, number)
+
     async def push_commit(
         self,
         repo: Repo,

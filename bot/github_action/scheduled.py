@@ -1,12 +1,19 @@
-"""Finds work for a scheduled workflow: a request in the workflow's repository that has no reply yet."""
+"""Finds what earlier workflow runs left behind: requests without a reply, for a scheduled workflow, and the status
+comments of killed runs.
+"""
 
+import logging
 from datetime import UTC, datetime, timedelta
 
+from patchwright.bot.comment_texts import killed_run_text
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.reconcile.poller import Poller
 from patchwright.bot.webhooks.delivery import Delivery, IgnoredEvent
 from patchwright.bot.webhooks.triggers import Triggers, find_job, possible_job_ids
-from patchwright.resolver.domain import Repo
+from patchwright.resolver.domain import Job, Repo
+from patchwright.resolver.errors import ForgeError
+
+log = logging.getLogger(__name__)
 
 SCHEDULED_EVENTS = frozenset({"schedule", "workflow_dispatch"})
 # How far back to search. GitHub keeps deliveries for the same time.
@@ -38,3 +45,17 @@ async def find_missed_delivery(
             ):
                 return event.delivery
     return IgnoredEvent(event="schedule")
+
+
+async def correct_stale_comments(github: GitHubForge, job: Job, mention: str) -> None:
+    """Says in the thread's other status comments that their runs have ended, if they still show progress.
+
+    A run that does work at the same time, in another workflow, replaces this text with its next progress or its
+    result. A failure is only logged, because it must not keep the job from its own work.
+    """
+    try:
+        for run in await github.list_comments_in_progress(job.repo, job.number):
+            if run != job.id:
+                await github.upsert_comment(job.repo, job.number, run, killed_run_text(mention))
+    except ForgeError as exc:
+        log.warning("stale comment not corrected", extra={"job": job.id, "error": str(exc)})

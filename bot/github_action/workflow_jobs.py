@@ -14,7 +14,11 @@ from patchwright.bot.composition import composition_root
 from patchwright.bot.credentials import collect_secrets, settings_secrets
 from patchwright.bot.github.write_check import WriteCheck, with_write_check
 from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
-from patchwright.bot.github_action.scheduled import SCHEDULED_EVENTS, find_missed_delivery
+from patchwright.bot.github_action.scheduled import (
+    SCHEDULED_EVENTS,
+    correct_stale_comments,
+    find_missed_delivery,
+)
 from patchwright.bot.github_action.workflow_step import (
     CANCELED,
     OPERATOR_ERRORS,
@@ -143,6 +147,8 @@ async def _run_job(
                 workflow_job = ResolveJob(single, logs, secrets, resolve_directory)
 
         async def handle_command(trigger: TriggerRequest) -> bool:
+            if resolve_directory is None:
+                await correct_stale_comments(github, trigger.job, settings.mention)
             if problem is not None:
                 raise problem
             writes = ReadOnlyForge(forge, trigger.job.id) if resolve_directory else forge

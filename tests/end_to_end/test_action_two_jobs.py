@@ -212,3 +212,24 @@ async def test_a_comment_on_an_issue_with_an_open_pull_request_starts_no_paid_ru
         assert "I did not work on this request." in scenario.comments[-1]
         assert "comment `@agent` and your request on the pull request." in scenario.comments[-1]
     assert len(scenario.endpoint.requests) == replies
+
+
+@pytest.mark.slow
+async def test_the_next_workflow_run_corrects_the_comment_of_a_killed_one(workflow: Workflow) -> None:
+    scenario = workflow.scenario
+
+    async def kill(turn: int, body: dict[str, Any]) -> None:
+        workflow.process.send_signal(signal.SIGKILL)
+        await asyncio.sleep(60)
+
+    await scenario.script_model(*FIX_TURNS, on_request=kill)
+    await workflow.label()
+    await workflow.run_single_job()
+    assert scenario.comments[0].startswith("I am working on this.")
+    await workflow.comment("@agent help")
+    step = await workflow.run_single_job(PATCHWRIGHT_DATA=str(scenario.data / "other machine"))
+    assert step.outputs["outcome"] == "answered", step.output
+    assert scenario.comments[0] == (
+        "This run ended without a result, because its workflow run was killed. **To start over,** comment `@agent` and "
+        "your request.\n"
+    )

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from patchwright.bot.github_action.operator_messages import INPUTS, annotation, escape_markdown
+from patchwright.bot.github_action.operator_messages import annotation, escape_markdown
 from patchwright.bot.github_action.step_report import OUTPUTS
 from patchwright.bot.github_action.workflow_step import (
     UNKNOWN_PRICE,
@@ -24,7 +23,6 @@ from patchwright.resolver.cost import MinimumCost
 from patchwright.resolver.domain import Job, Outcome, Published, Rejected, Reported, Verdict
 from patchwright.resolver.errors import Forbidden, ForgeError, ModelAccessDenied, SettingsError
 from patchwright.resolver.events import Entry, ModelReply, ReplyUsage, Trajectory
-from patchwright.resolver.settings.settings import parse_environment
 from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable
 from tests.bot.deliveries import COMMENTED, LABELED, SENDER
 
@@ -288,16 +286,6 @@ async def test_a_missing_permission_names_the_line_of_the_workflow(
     ]
 
 
-def test_every_variable_that_action_yml_sets_from_an_input_has_its_input_in_messages() -> None:
-    (run,) = (each for each in yaml.safe_load(ACTION)["runs"]["steps"] if each.get("id") == "run")
-    given = {
-        name: value.removeprefix("${{ inputs.").removesuffix(" }}")
-        for name, value in run["env"].items()
-        if "inputs." in value and name != "PART"
-    }
-    assert given == INPUTS
-
-
 async def test_outside_of_a_runner_no_secret_is_printed(tmp_path: Path) -> None:
     step = Step(tmp_path, GITHUB_ACTIONS="")
     await step.run(PUBLISHED)
@@ -313,7 +301,7 @@ async def test_untrusted_text_cannot_forge_outputs_or_table_cells(tmp_path: Path
     )
     await step.run(result)
     assert step.outputs()["branch"] == hostile
-    assert set(step.outputs()) == DECLARED_OUTPUTS
+    assert set(step.outputs()) == set(OUTPUTS)
     assert [line.count(" | ") for line in step.summary.read_text().splitlines()[4:10]] == [1] * 6
     assert escape_markdown("| <b> ![a](http://e.test) `x`\n") == (
         "\\| \\<b\\> \\!\\[a\\]\\(http\\:\\/\\/e\\.test\\) \\`x\\`"
@@ -396,32 +384,3 @@ async def test_a_missing_or_invalid_event_is_explained(
 ) -> None:
     with pytest.raises(SettingsError, match=complaint):
         await Step(tmp_path, payload=payload, **environ).run(PUBLISHED)
-
-
-ACTION = (Path(__file__).parents[3] / "action.yml").read_text()
-DECLARED_OUTPUTS = set(OUTPUTS)
-
-
-def test_action_yml_declares_the_written_outputs() -> None:
-    assert set(re.findall(r"steps\.run\.outputs\.([\w-]+)", ACTION)) == DECLARED_OUTPUTS
-
-
-def test_action_yml_sets_only_known_variables() -> None:
-    environ = dict(re.findall(r"^ +((?:PATCHWRIGHT|GITHUB)_\w+): \$\{\{ (.+) \}\}", ACTION, re.MULTILINE))
-    assert set(parse_environment(dict.fromkeys(environ, "1"))) >= {
-        "model",
-        "model_api_key",
-        "github_token",
-        "app_id",
-    }
-    assert parse_environment(dict.fromkeys(environ, "")) == {}  # An input that is not set.
-
-
-def test_every_input_of_action_yml_is_used_and_none_is_interpolated_in_a_script() -> None:
-    action = yaml.safe_load(ACTION)
-    steps = action["runs"]["steps"]
-    used = set(re.findall(r"inputs\.([\w-]+)", json.dumps(steps)))
-    assert used == set(action["inputs"])
-    scripts = [step["run"] for step in steps if "run" in step]
-    assert len(scripts) >= 4
-    assert not [script for script in scripts if "${{" in script]
