@@ -166,7 +166,8 @@ class _StepRun:
             # canceled task may be canceled again.
             reporting = asyncio.create_task(self._report_failure(job, JobCanceled(CANCELED)))
             await asyncio.wait((reporting,), timeout=CANCEL_TIMEOUT_SECONDS)
-            branch = reporting.result() if reporting.done() else ""
+            is_reported = reporting.done() and not reporting.cancelled() and reporting.exception() is None
+            branch = reporting.result() if is_reported else ""
             self.report.report("stopped", values={"branch": branch})
             raise
         except (ResolverError, SandboxError, ExceptionGroup) as exc:

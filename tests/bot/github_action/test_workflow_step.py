@@ -1,5 +1,6 @@
 """How a workflow step handles its event, and what it writes for the runner."""
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -67,21 +68,24 @@ class Step:
         self.lines: list[str] = []
         self.failures: list[str] = []
         self.saved_branch: str | None = None
+        self.report_error: Exception | None = None
         self.log = log_of(
             ReplyUsage(model="m", prompt_tokens=900, completion_tokens=100, usd=Decimal("0.12"))
         )
 
-    async def run(self, result: Outcome | Exception, *, says: str = "", **options: Any) -> int:
+    async def run(self, result: Outcome | BaseException, *, says: str = "", **options: Any) -> int:
         async def resolve(job: Job) -> Outcome:
             self.jobs.append(job)
             if says:
                 self.lines.extend(says.splitlines())
-            if isinstance(result, Exception):
+            if isinstance(result, BaseException):
                 raise result
             return result
 
         async def report_failure(job: Job, error: Exception) -> str | None:
             self.failures.append(str(error))
+            if self.report_error:
+                raise self.report_error
             return self.saved_branch
 
         return await run_action(
@@ -186,6 +190,16 @@ async def test_the_branch_with_the_work_of_a_failed_run_is_in_the_outputs_and_th
     assert await step.run(error) == 1
     assert (step.outputs()["outcome"], step.outputs()["branch"]) == (outcome, step.saved_branch)
     assert "| Branch | patchwright\\/issue\\-7\\-after\\-3\\-steps |" in step.summary.read_text()
+
+
+@pytest.mark.parametrize("report_error", [None, ZeroDivisionError()])
+async def test_a_canceled_step_names_its_branch(tmp_path: Path, report_error: Exception | None) -> None:
+    step = Step(tmp_path)
+    step.saved_branch, step.report_error = "patchwright/issue-7-after-3-steps", report_error
+    with pytest.raises(asyncio.CancelledError):
+        await step.run(asyncio.CancelledError())
+    assert step.outputs()["outcome"] == "stopped"
+    assert step.outputs()["branch"] == ("" if report_error else step.saved_branch)
 
 
 async def test_an_internal_error_is_raised_and_commands_are_enabled_again(tmp_path: Path) -> None:
