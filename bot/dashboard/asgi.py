@@ -60,7 +60,7 @@ def create_app(deps: DashboardDependencies) -> ASGIApp:
     )
     app.state.deps = deps
     app.state.watchers = set[object]()
-    return _SecurityHeadersMiddleware(app)
+    return SecurityHeadersMiddleware(app)
 
 
 async def _redirect_to_runs(request: Request) -> Response:
@@ -83,7 +83,7 @@ async def _handle_http_error(request: Request, error: Exception) -> Response:
     return HTMLResponse(views.render_rejection(page_context(request), reason), REJECTION_STATUS[reason])
 
 
-class _SecurityHeadersMiddleware:
+class SecurityHeadersMiddleware:
     """Adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:

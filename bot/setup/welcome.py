@@ -8,10 +8,12 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from patchwright.bot.dashboard.asgi import SecurityHeadersMiddleware
 from patchwright.bot.dashboard.run_list import list_runs
 from patchwright.bot.dashboard.views import PageContext
 from patchwright.bot.errors import QueueDown
@@ -22,7 +24,7 @@ from patchwright.bot.setup.credential_store import RegisteredApp
 from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.setup_code import SetupSession
 from patchwright.bot.setup.setup_views import SetupStep
-from patchwright.bot.setup.wizard import SESSION_COOKIE, serve_static_file, with_security_headers
+from patchwright.bot.setup.wizard import SESSION_COOKIE, serve_static_file
 from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.bot.webhooks.receiver import AsgiApp
 from patchwright.resolver.errors import ForgeError
@@ -180,8 +182,8 @@ def find_first_run(newest_first: Sequence[RunSummary], since: float) -> RunSumma
 def create_welcome_apps(page: WelcomePage) -> Mapping[str, AsgiApp]:
     """Returns the welcome page and its static files, by path."""
     routes = [
-        Route(PATH, with_security_headers(page.show), methods=["GET"]),
-        Route("/static/{name}", with_security_headers(serve_static_file), methods=["GET"]),
+        Route(PATH, page.show, methods=["GET"]),
+        Route("/static/{name}", serve_static_file, methods=["GET"]),
     ]
-    app: AsgiApp = Starlette(routes=routes)  # type: ignore[assignment]
+    app: AsgiApp = Starlette(routes=routes, middleware=[Middleware(SecurityHeadersMiddleware)])  # type: ignore[assignment]
     return {PATH: app, "/static": app}

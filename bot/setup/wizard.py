@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from patchwright.bot.dashboard.asgi import SECURITY_HEADERS
+from patchwright.bot.dashboard.asgi import SECURITY_HEADERS, SecurityHeadersMiddleware
 from patchwright.bot.dashboard.views import PageContext, load_static_file
 from patchwright.bot.dashboard.web_requests import REJECTION_STATUS, VisitorRejected, read_same_site_form
 from patchwright.bot.setup import setup_views
@@ -316,17 +317,17 @@ class SetupWizard:
             ("POST", "/webhook", _not_ready),
         ]
         base = urlsplit(self._public_url).path
-        routes = [Route(path, with_security_headers(page), methods=[method]) for method, path, page in steps]
-        prefixed = [
-            Route(f"{base}{path}", with_security_headers(page), methods=[method])
-            for method, path, page in steps
-        ]
+        paths = ("", base) if base else ("",)
         return Starlette(
             routes=[
-                Route("/", with_security_headers(self._redirect_to_setup), methods=["GET"]),
-                *routes,
-                *(prefixed if base else ()),
+                Route("/", self._redirect_to_setup, methods=["GET"]),
+                *(
+                    Route(f"{start}{path}", page, methods=[method])
+                    for start in paths
+                    for method, path, page in steps
+                ),
             ],
+            middleware=[Middleware(SecurityHeadersMiddleware)],
             exception_handlers={
                 SetupSessionRequired: self._handle_rejection,
                 VisitorRejected: self._handle_rejection,
@@ -340,25 +341,11 @@ class SetupWizard:
         failure, status = StepFailure("login_required"), 401
         if isinstance(error, VisitorRejected):
             failure, status = StepFailure("cross_site"), REJECTION_STATUS[error.reason]
-        return HTMLResponse(
-            setup_views.render_code_page(self._context(request), failure), status, headers=SECURITY_HEADERS
-        )
+        return HTMLResponse(setup_views.render_code_page(self._context(request), failure), status)
 
 
 class SetupSessionRequired(Exception):
     """Raised if the setup code was not entered in this browser, or its session has expired."""
-
-
-def with_security_headers(endpoint: SetupEndpoint) -> SetupEndpoint:
-    """Wraps an endpoint to add the security headers to its responses."""
-
-    async def wrapped(request: Request) -> Response:
-        response = await endpoint(request)
-        for name, value in SECURITY_HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
-
-    return wrapped
 
 
 async def serve_static_file(request: Request) -> Response:
