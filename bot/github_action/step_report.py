@@ -26,6 +26,7 @@ from patchwright.resolver.domain import (
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.run_task import get_proposed_plan
 
 OUTPUTS = ("outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens", "run-page")
 """The names of the step's outputs, which action.yml declares. A missing value is written as ""."""
@@ -79,6 +80,8 @@ class JobReport:
             "branch": outcome.branch or "" if isinstance(outcome, Published | Reported) else "",
         }
         rows = _outcome_rows(outcome)
+        if get_proposed_plan(self.trajectory):
+            rows = {"Plan" if name == "Question" else name: value for name, value in rows.items()}
         if verdict is None:
             rows.pop("Verdict", None)
         self.report(outcome.kind, rows, values, verdict)

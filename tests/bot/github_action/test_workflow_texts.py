@@ -1,6 +1,7 @@
 """In a workflow, comments promise only what works there: no later run can read the log of an earlier one."""
 
 import re
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from patchwright.bot.github_action.operator_messages import word_for_workflow
 from patchwright.resolver.actions import ProposePlan
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.ci.ci_hold import CiHold
-from patchwright.resolver.domain import SalvagedWork, Usage, Verdict
+from patchwright.resolver.domain import InputRequired, SalvagedWork, Usage, Verdict
 from patchwright.resolver.errors import ModelAccessDenied, ModelConnectionFailed
+from patchwright.resolver.events import AgentStopped, Entry, ModelReply, ReplyUsage, ToolCall, Trajectory
 from patchwright.resolver.publishing.publishing_texts import render_job_summary
 from patchwright.resolver.publishing.reply_texts import (
     render_no_pull_request,
@@ -21,6 +23,7 @@ from patchwright.resolver.publishing.reply_texts import (
 )
 from patchwright.resolver.request.plan_texts import render_explanation, render_plan
 from patchwright.resolver.run_events import RunConfigured
+from tests.bot.github_action.test_workflow_step import Step
 
 PLAN = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")
 
@@ -141,3 +144,18 @@ def test_no_reply_asks_for_a_review_because_the_first_workflow_starts_on_comment
     assert "pull_request_review" not in (examples / "label.yml").read_text()
     replies = Path(__file__).parents[3] / "templates" / "replies"
     assert [path.name for path in replies.iterdir() if "in a review" in path.read_text()] == []
+
+
+async def test_the_job_summary_does_not_call_a_plan_a_question(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    stopped = AgentStopped(reason="input_required", detail="The plan of 1 step is ready for review.")
+    plan = ModelReply(thought="", calls=(ToolCall(id="1", action=PLAN),), usage=ReplyUsage(model="m"))
+    step.log = Trajectory(
+        tuple(
+            Entry(seq=at, timestamp=datetime.now(UTC), event=event)
+            for at, event in enumerate((plan, stopped))
+        )
+    )
+    assert await step.run(InputRequired(url="https://forge.test/c1", question=stopped.detail)) == 6
+    assert "| Plan | The plan of 1 step is ready for review\\. |" in step.summary.read_text()
+    assert "Question" not in step.summary.read_text()
