@@ -71,12 +71,12 @@ def test_the_page_states_the_number_of_forge_methods() -> None:
 
 
 async def test_a_new_comment_command_takes_one_row_and_one_module(tmp_path: Path) -> None:
-    root, row = Path(__file__).parents[2], block('    Command("status"')
+    root, row = Path(__file__).parents[2], block('Command("status"').strip()
     shutil.copytree(
         root / "patchwright", tmp_path / "patchwright", ignore=shutil.ignore_patterns("__pycache__")
     )
     table = tmp_path / "patchwright" / "resolver" / "comment_commands.py"
-    table.write_text(table.read_text().replace('    Command("help"', f'{row}    Command("help"'))
+    table.write_text(table.read_text().replace('    Command("help"', f'    {row},\n    Command("help"'))
     module = tmp_path / "patchwright" / "bot" / "triggers" / "status_command.py"
     module.write_text(block("# status_command.py"))
     (tmp_path / "test_status.py").write_text(STATUS_TEST)

@@ -36,5 +36,6 @@ def test_a_command_without_a_run_has_a_module_of_its_name(command: Command) -> N
 
 
 def test_the_help_and_the_documentation_list_every_command() -> None:
-    assert listed_commands(help_text("@agent", "fix-me")) == [command.verb for command in COMMANDS]
-    assert sorted(listed_commands(COMMANDS_PAGE.read_text())) == sorted(c.verb for c in COMMANDS)
+    first_section, _, _ = COMMANDS_PAGE.read_text().partition("\n## ")
+    for text in (help_text("@agent", "fix-me"), first_section):
+        assert listed_commands(text) == [command.verb for command in COMMANDS]
