@@ -102,7 +102,7 @@ async def test_a_person_signs_in_watches_stops_and_retries_a_run(
             assert await page.locator("#e3\\.1").count() == 1  # the result replaced the call
             await page.get_by_role("button", name="Stop this run").click()
             await page.get_by_text("Stop requested.").wait_for()
-            assert [json.loads(one.body)["verb"] for one in await stored_commands(server)] == ["stop"]
+            assert [json.loads(one.body)["job"]["command"] for one in await stored_commands(server)] == ["stop"]
             stop, state = page.get_by_role("button", name="Stop this run"), page.locator("#state")
             assert (await stop.count(), await state.inner_text()) == (0, "stopping")
             await worker.write(*step(3))
@@ -121,7 +121,7 @@ async def test_a_person_signs_in_watches_stops_and_retries_a_run(
         assert await page.get_attribute("body", "data-events") is None
         await page.get_by_role("button", name="Retry").click()
         await page.get_by_text("Retry requested.").wait_for()
-        assert [json.loads(one.body)["verb"] for one in await stored_commands(server)] == ["retry"]
+        assert [json.loads(one.body)["job"]["command"] for one in await stored_commands(server)] == ["retry"]
         await page.get_by_role("button", name="Sign out").click()
         await page.get_by_role("heading", name="Sign in", exact=True).wait_for()
         await page.goto(f"/runs/{RUN}")
