@@ -58,9 +58,11 @@ _IMPORT = re.compile(
 _LOADING_KEY = re.compile(
     r"(?<![\w.])[\"']?(?:setup(?:Files\w*)?|teardown|global(?:Setup|Teardown)|testEnvironment|reporters?|(?:test)?[rR]unner"
     r"|transform|snapshot\w+|resolver|preset|testResultsProcessor|testSequencer|require|import|loader|node-option"
-    r"|nodeArguments|ui|file|extends|plugin|before|after)[\"']?\s*[:=]"
+    r"|nodeArguments|ui|file|extends|plugin|before|after|projects)[\"']?\s*[:=]"
     r"(?P<value>\s*\[[^\]]*\]|\s*\{[^}]*\}|(?:[ \t]*\n[ \t]*-[^\n]*)+|[^\n,]*)"
 )
+# Keys of babel. A name without a dot at its start means an installed package.
+_BABEL_KEY = re.compile(r"[\"']?(?:plugins|presets)[\"']?\s*:(?P<value>\s*\[[^}]*)")
 _WORD = re.compile(r"[\w@.<>-]+(?:/[\w@.<>*-]+)*")
 _SUFFIXES = ("", *(f".{name}" for name in "js cjs mjs ts cts mts tsx jsx json node py sh mk".split()))
 _NODE_SUFFIXES = (".js", ".cjs", ".mjs", ".ts")
@@ -172,6 +174,9 @@ def _find_references(path: str, text: str) -> Iterator[_Reference]:
     if is_runner_config(path) and name not in ("pyproject.toml", "setup.cfg"):
         for match in _LOADING_KEY.finditer(text):
             yield from (_Reference(word, "loaded") for word in _WORD.findall(match["value"]))
+        for match in _BABEL_KEY.finditer(text):
+            words = _WORD.findall(match["value"])
+            yield from (_Reference(word, "imported") for word in words if word.startswith("."))
     for match in _IMPORT.finditer(text):
         yield _Reference(match["path"], "imported")
 
@@ -194,7 +199,7 @@ def _find_shell_references(text: str) -> Iterator[_Reference]:
 def _list_runner_tables(text: str) -> Iterator[tuple[str, Any]]:
     """Yields the entries of the runners' tables in package.json."""
     package = parse_json_or_empty(text)
-    for runner in ("jest", "vitest", "mocha", "ava", "tap", "nyc", "c8"):
+    for runner in ("jest", "vitest", "mocha", "ava", "tap", "nyc", "c8", "babel"):
         yield from get_table(package, runner).items()
 
 
