@@ -13,6 +13,7 @@ from typing import Any
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.proof.link_targets import find_link_targets
 from patchwright.resolver.proof.python_modules import find_plugin_modules
 from patchwright.resolver.proof.started_files import find_started_files
 from patchwright.resolver.suites.file_classifier import is_runner_config, is_shadowing_runner
@@ -21,11 +22,14 @@ from patchwright.resolver.suites.suite import Suite
 
 MAX_MANIFEST_BYTES = 1_000_000  # maximum bytes of a manifest that is parsed
 
+# pytest ends a line at these characters, and configparser does not.
+_UNUSUAL_LINE_ENDS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # The parts of these files that describe the product and do not affect how tests run.
 _PYPROJECT_PRODUCT_KEYS = frozenset({"project", "build-system", "dependency-groups"})
 _SETUP_CFG_PRODUCT_SECTIONS = re.compile(r"metadata|options(\..*)?|DEFAULT")
+# The name is left out: Node.js imports a package from the repository if it has the repository's name.
 _PACKAGE_JSON_PRODUCT_KEYS = frozenset(
-    "name version description keywords homepage bugs license author contributors funding files main module types "
+    "version description keywords homepage bugs license author contributors funding files main module types "
     "typings browser bin man directories repository dependencies devDependencies peerDependencies "
     "peerDependenciesMeta optionalDependencies bundleDependencies engines os cpu private publishConfig sideEffects "
     "exports packageManager".split()
@@ -50,6 +54,9 @@ async def find_reverted_test_config(
             is_test_config = not await _is_product_only_change(workspace, patch, change)
         if is_test_config:
             paths.add(change.path)
+    paths |= await find_link_targets(
+        workspace, changes, lambda link: is_runner_config(PurePosixPath(link).name)
+    )
     return frozenset(paths)
 
 
@@ -86,6 +93,8 @@ def _pyproject_test_config(text: str) -> dict[str, Any] | None:
 
 
 def _setup_cfg_test_config(text: str) -> dict[str, Any] | None:
+    if _UNUSUAL_LINE_ENDS.search(text):
+        return None
     parser = configparser.RawConfigParser(strict=False)
     try:
         parser.read_string(text)
