@@ -6,14 +6,15 @@ changes only such data in a file, verification uses the patch's version of the f
 """
 
 import configparser
+import posixpath
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any
 
 from patchwright.resolver.domain import Patch
-from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
-from patchwright.resolver.proof.link_targets import find_link_targets
+from patchwright.resolver.git.workspaces import ABSENT, SYMLINK, FileChange, Workspace
 from patchwright.resolver.proof.python_modules import find_plugin_modules
 from patchwright.resolver.proof.started_files import find_started_files
 from patchwright.resolver.suites.file_classifier import is_runner_config, is_shadowing_runner
@@ -21,6 +22,8 @@ from patchwright.resolver.suites.project_dir import parse_json_or_empty
 from patchwright.resolver.suites.suite import Suite
 
 MAX_MANIFEST_BYTES = 1_000_000  # maximum bytes of a manifest that is parsed
+MAX_LINK_BYTES = 4096
+_ANY_PATH = re.compile(r".*", re.DOTALL)
 
 # pytest ends a line at these characters, and configparser does not.
 _UNUSUAL_LINE_ENDS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -58,6 +61,27 @@ async def find_reverted_test_config(
         workspace, changes, lambda link: is_runner_config(PurePosixPath(link).name)
     )
     return frozenset(paths)
+
+
+async def find_link_targets(
+    workspace: Workspace, changes: tuple[FileChange, ...], is_wanted: Callable[[str], bool]
+) -> frozenset[str]:
+    """Returns the changed paths that are the target of a wanted link, or that are in a directory which is. `is_wanted`
+    gets the path of a link.
+    """
+    links = [entry for entry in await workspace.find_entries(_ANY_PATH) if entry.mode == SYMLINK]
+    wanted = [link for link in links if is_wanted(link.path)]
+    contents = await workspace.read_blobs([link.id for link in wanted], MAX_LINK_BYTES)
+    targets = set[str]()
+    for link in wanted:
+        if isinstance(content := contents[link.id], bytes):
+            place = posixpath.join(posixpath.dirname(link.path), content.decode(errors="replace"))
+            targets.add(posixpath.normpath(place))
+    return frozenset(
+        change.path
+        for change in changes
+        if any(change.path == target or change.path.startswith(f"{target}/") for target in targets)
+    )
 
 
 def _is_shadowing(path: str, suites: tuple[Suite, ...]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
-from patchwright.resolver.proof.link_targets import find_link_targets
+from patchwright.resolver.proof.runner_config import find_link_targets
 from patchwright.resolver.suites.affected_tests import find_mentions
 from patchwright.resolver.suites.file_classifier import (
     TEST_DIRECTORIES,
