@@ -36,6 +36,7 @@ for name in sys.argv[2:]:
 # Matches `-p name` in a command or in pytest's options, and the names of plugins in a module.
 _PLUGIN_OPTION = re.compile(r"(?<![\w-])-p(?:[ =]|\"\s*,\s*\")?(?!no:)([A-Za-z_][\w.]*)")
 _PLUGIN_LIST = re.compile(r"\bpytest_plugins\s*(?::[^=\n]*)?=\s*([\[(][^\])]*|[^\n]*)")
+_PLUGIN_VARIABLE = re.compile(r"\bPYTEST_PLUGINS\s*=\s*[\"']?([\w.,]+)")
 
 
 async def find_plugin_modules(workspace: Workspace, changed: frozenset[str], suite: Suite) -> frozenset[str]:
@@ -44,6 +45,9 @@ async def find_plugin_modules(workspace: Workspace, changed: frozenset[str], sui
         return frozenset()
     options = [suite.command, *await _read_config(workspace, suite)]
     names = {match[1] for text in options for match in _PLUGIN_OPTION.finditer(text)}
+    names |= {
+        name for text in options for match in _PLUGIN_VARIABLE.findall(text) for name in match.split(",")
+    }
     tests = {path for path in await workspace.list_files() if path.endswith(".py") and is_test_related(path)}
     for path in await find_mentions(workspace, tests, {"pytest_plugins"}):
         for match in _PLUGIN_LIST.finditer(await workspace.read(path) or ""):

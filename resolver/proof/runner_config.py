@@ -6,13 +6,15 @@ changes only such data in a file, verification uses the patch's version of the f
 """
 
 import configparser
+import posixpath
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any
 
 from patchwright.resolver.domain import Patch
-from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.git.workspaces import ABSENT, SYMLINK, FileChange, Workspace
 from patchwright.resolver.proof.python_modules import find_plugin_modules
 from patchwright.resolver.proof.started_files import find_started_files
 from patchwright.resolver.suites.file_classifier import is_runner_config, is_shadowing_runner
@@ -20,12 +22,17 @@ from patchwright.resolver.suites.project_dir import parse_json_or_empty
 from patchwright.resolver.suites.suite import Suite
 
 MAX_MANIFEST_BYTES = 1_000_000  # maximum bytes of a manifest that is parsed
+MAX_LINK_BYTES = 4096
+_ANY_PATH = re.compile(r".*", re.DOTALL)
 
+# pytest ends a line at these characters, and configparser does not.
+_UNUSUAL_LINE_ENDS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # The parts of these files that describe the product and do not affect how tests run.
 _PYPROJECT_PRODUCT_KEYS = frozenset({"project", "build-system", "dependency-groups"})
 _SETUP_CFG_PRODUCT_SECTIONS = re.compile(r"metadata|options(\..*)?|DEFAULT")
+# The name is left out: Node.js imports a package from the repository if it has the repository's name.
 _PACKAGE_JSON_PRODUCT_KEYS = frozenset(
-    "name version description keywords homepage bugs license author contributors funding files main module types "
+    "version description keywords homepage bugs license author contributors funding files main module types "
     "typings browser bin man directories repository dependencies devDependencies peerDependencies "
     "peerDependenciesMeta optionalDependencies bundleDependencies engines os cpu private publishConfig sideEffects "
     "exports packageManager".split()
@@ -50,7 +57,31 @@ async def find_reverted_test_config(
             is_test_config = not await _is_product_only_change(workspace, patch, change)
         if is_test_config:
             paths.add(change.path)
+    paths |= await find_link_targets(
+        workspace, changes, lambda link: is_runner_config(PurePosixPath(link).name)
+    )
     return frozenset(paths)
+
+
+async def find_link_targets(
+    workspace: Workspace, changes: tuple[FileChange, ...], is_wanted: Callable[[str], bool]
+) -> frozenset[str]:
+    """Returns the changed paths that are the target of a wanted link, or that are in a directory which is. `is_wanted`
+    gets the path of a link.
+    """
+    links = [entry for entry in await workspace.find_entries(_ANY_PATH) if entry.mode == SYMLINK]
+    wanted = [link for link in links if is_wanted(link.path)]
+    contents = await workspace.read_blobs([link.id for link in wanted], MAX_LINK_BYTES)
+    targets = set[str]()
+    for link in wanted:
+        if isinstance(content := contents[link.id], bytes):
+            place = posixpath.join(posixpath.dirname(link.path), content.decode(errors="replace"))
+            targets.add(posixpath.normpath(place))
+    return frozenset(
+        change.path
+        for change in changes
+        if any(change.path == target or change.path.startswith(f"{target}/") for target in targets)
+    )
 
 
 def _is_shadowing(path: str, suites: tuple[Suite, ...]) -> bool:
@@ -86,6 +117,8 @@ def _pyproject_test_config(text: str) -> dict[str, Any] | None:
 
 
 def _setup_cfg_test_config(text: str) -> dict[str, Any] | None:
+    if _UNUSUAL_LINE_ENDS.search(text):
+        return None
     parser = configparser.RawConfigParser(strict=False)
     try:
         parser.read_string(text)

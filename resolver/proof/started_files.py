@@ -21,10 +21,18 @@ MAX_FILES_READ = 60  # files that are searched for further files
 MAX_FILE_BYTES = 500_000  # bytes of one of these files
 MAX_IMPORTERS_READ = 30  # files that are read to find out whether they import a module
 
-# Matches a program whose argument is a file of the repository.
+# Matches a program whose argument is a file of the repository. A variable such as `$(PYTHON)` may name the program.
 _STARTED = re.compile(
-    r"(?:^|[\s;&|(\"'@!-])(?:node(?!\s[^\n;&|]*--test\b)|bash|sh|dash|zsh|python3?|ruby|perl|tsx|ts-node|bun"
-    r"|deno run)(?:\s+-\S+)*\s+(?:\./)?(?P<path>[\w.-]+(?:/[\w.-]+)*)",
+    r"(?:^|[\s;&|(\"'@!-])(?:node(?!\s[^\n;&|]*--test\b)|bash|sh|dash|zsh|python[\d.]*|ruby|perl|tsx|ts-node|bun"
+    r"|deno run|\$+[({]?\w*(?:PYTHON|NODE|SHELL|BASH|RUBY|PERL)\w*(?:[:?=-][^)}\s]*)?[)}]?[\"']?)"
+    r"(?:\s+(?:-[A-Za-z]*[oIWX]\s+[\w.:=/-]+|-\S+))*\s+(?:\./)?(?P<path>[\w.-]+(?:/[\w.-]+)*)",
+    re.MULTILINE,
+)
+# Matches a script at the start of a command, without an interpreter. Other paths there, such as `bin/tool`, may be
+# programs of the product.
+_SCRIPT = re.compile(
+    r"(?:^|[;&|(]|\bexec\b)[ \t@-]*(?:\w+=\S*[ \t]+)*(?P<path>(?:[\w.-]+/)*"
+    r"(?:\.?ci|dev|hack|qa|scripts?|tools?|[\w.-]*(?:check|test)[\w.-]*)/[\w.-]+(?:/[\w.-]+)*)",
     re.MULTILINE,
 )
 # Matches a path after `./`. It may be a program, or an argument of one.
@@ -50,11 +58,14 @@ _IMPORT = re.compile(
 _LOADING_KEY = re.compile(
     r"(?<![\w.])[\"']?(?:setup(?:Files\w*)?|teardown|global(?:Setup|Teardown)|testEnvironment|reporters?|(?:test)?[rR]unner"
     r"|transform|snapshot\w+|resolver|preset|testResultsProcessor|testSequencer|require|import|loader|node-option"
-    r"|nodeArguments|ui|file|extends|plugin|before|after)[\"']?\s*[:=]"
+    r"|nodeArguments|ui|file|extends|plugin|before|after|projects)[\"']?\s*[:=]"
     r"(?P<value>\s*\[[^\]]*\]|\s*\{[^}]*\}|(?:[ \t]*\n[ \t]*-[^\n]*)+|[^\n,]*)"
 )
+# Keys of babel. A name without a dot at its start means an installed package.
+_BABEL_KEY = re.compile(r"[\"']?(?:plugins|presets)[\"']?\s*:(?P<value>\s*\[[^}]*)")
 _WORD = re.compile(r"[\w@.<>-]+(?:/[\w@.<>*-]+)*")
 _SUFFIXES = ("", *(f".{name}" for name in "js cjs mjs ts cts mts tsx jsx json node py sh mk".split()))
+_NODE_SUFFIXES = (".js", ".cjs", ".mjs", ".ts")
 _SHELL_SUFFIXES = ("", ".sh", ".bash", ".mk", ".mak", ".make")
 
 
@@ -122,7 +133,9 @@ class _Search:
         """Returns the known paths that a reference may mean. The name of a module may lack its suffix."""
         path = posixpath.normpath(posixpath.join(directory, reference.path.removeprefix("<rootDir>/")))
         if reference.kind in ("started", "named", "sourced"):
-            return {path} & self._known
+            # Node.js finds a script without its suffix.
+            names = {path} if {path} & self._known else {f"{path}{suffix}" for suffix in _NODE_SUFFIXES}
+            return names & self._known
         candidates = {f"{path}{suffix}" for suffix in _SUFFIXES}
         if reference.path.startswith("."):
             candidates |= {f"{path}/index{suffix}" for suffix in _SUFFIXES}
@@ -161,6 +174,9 @@ def _find_references(path: str, text: str) -> Iterator[_Reference]:
     if is_runner_config(path) and name not in ("pyproject.toml", "setup.cfg"):
         for match in _LOADING_KEY.finditer(text):
             yield from (_Reference(word, "loaded") for word in _WORD.findall(match["value"]))
+        for match in _BABEL_KEY.finditer(text):
+            words = _WORD.findall(match["value"])
+            yield from (_Reference(word, "imported") for word in words if word.startswith("."))
     for match in _IMPORT.finditer(text):
         yield _Reference(match["path"], "imported")
 
@@ -169,8 +185,8 @@ def _find_shell_references(text: str) -> Iterator[_Reference]:
     """Yields the files in commands, shell scripts, and makefiles."""
     for match in _STARTED.finditer(text):
         yield _Reference(match["path"], "started")
-    for match in _LOCAL_PATH.finditer(text):
-        yield _Reference(match["path"], "named")
+    for pattern in (_LOCAL_PATH, _SCRIPT):
+        yield from (_Reference(match["path"], "named") for match in pattern.finditer(text))
     for match in _SOURCED.finditer(text):
         yield _Reference(match["path"], "sourced")
     for match in _OPTION.finditer(text):
@@ -183,7 +199,7 @@ def _find_shell_references(text: str) -> Iterator[_Reference]:
 def _list_runner_tables(text: str) -> Iterator[tuple[str, Any]]:
     """Yields the entries of the runners' tables in package.json."""
     package = parse_json_or_empty(text)
-    for runner in ("jest", "vitest", "mocha", "ava", "tap", "nyc", "c8"):
+    for runner in ("jest", "vitest", "mocha", "ava", "tap", "nyc", "c8", "babel"):
         yield from get_table(package, runner).items()
 
 

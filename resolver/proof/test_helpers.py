@@ -12,8 +12,14 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.proof.runner_config import find_link_targets
 from patchwright.resolver.suites.affected_tests import find_mentions
-from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_related
+from patchwright.resolver.suites.file_classifier import (
+    TEST_DIRECTORIES,
+    is_runner_config,
+    is_test_file,
+    is_test_related,
+)
 from patchwright.resolver.suites.suite import Suite
 
 CODE_SUFFIXES = (".py", ".pyi", ".pyx", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx")
@@ -44,7 +50,12 @@ async def find_test_helpers(
     is called only if the repository's texts do not show that all changed files are part of the product.
     """
     found = [await _find_suite_helpers(workspace, changes, suite, get_read_files) for suite in suites]
-    return frozenset[str]().union(*found)
+    linked = await find_link_targets(workspace, changes, _is_test_link)
+    return frozenset[str]().union(linked, *found)
+
+
+def _is_test_link(link: str) -> bool:
+    return is_test_file(link) or PurePosixPath(link).name in TEST_DIRECTORIES
 
 
 async def _find_suite_helpers(

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from patchwright.resolver.domain import Patch, TestRun, Verdict
 from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
 from patchwright.resolver.proof.run_comparison import get_test_file
+from patchwright.resolver.suites.affected_tests import find_mentions
 from patchwright.resolver.suites.file_classifier import is_runner_config
 from patchwright.resolver.suites.suite import Suite
 
@@ -33,8 +34,15 @@ async def find_unusual_files(
     documents = {change.path.replace("/", "."): change.path for change in code_changes}
     names = map(get_test_file, verdict.fail_to_pass)
     files = dict.fromkeys(documents.get(name, name) for name in names)
-    unusual = sorted(change.path for change in code_changes if change.path in files or _is_unusual(change))
-    if not unusual or verdict.partial or verdict.kind not in ("fixed", "conditional"):
+    if verdict.partial or verdict.kind not in ("fixed", "conditional"):
+        return ()
+    read_prose = await _find_read_prose(workspace, code_changes)
+    unusual = sorted(
+        change.path
+        for change in code_changes
+        if change.path in files or change.path in read_prose or _is_unusual(change)
+    )
+    if not unusual:
         return ()
     rest = await workspace.revert_paths(patch, frozenset(unusual))
     only = tuple(files) if suite.can_select_files and all(files) else ()
@@ -42,6 +50,18 @@ async def find_unusual_files(
     passes = all(run.results.get(test) == "passed" for test in verdict.fail_to_pass)
     is_shown = passes and not run.problem and (files or run.exit_code == 0)
     return () if is_shown else tuple(unusual)
+
+
+async def _find_read_prose(workspace: Workspace, changes: tuple[FileChange, ...]) -> frozenset[str]:
+    """Returns the changed prose that code names at the base commit: it may be the output that tests expect."""
+    prose = {change.path for change in changes if PurePosixPath(change.path).suffix.lower() in PROSE_SUFFIXES}
+    readers = {
+        path
+        for path in (await workspace.list_files() if prose else ())
+        if PurePosixPath(path).suffix.lower() not in PROSE_SUFFIXES
+    }
+    named = [path for path in prose if await find_mentions(workspace, readers, {PurePosixPath(path).name})]
+    return frozenset(named)
 
 
 def _is_unusual(change: FileChange) -> bool:

@@ -117,7 +117,11 @@ TEST_SUPPORT_PATHS = re.compile(
 )
 TEST_LIBRARIES = re.compile(
     r"^\s*(?:import|from)\s+(?:pytest|unittest|hypothesis|doctest)\b"
-    r"|(?:\brequire\(|\bfrom|\bimport\(?)\s*['\"`](?:node:test|node:assert|assert|jest|@jest/|vitest|mocha|chai|sinon)\b",
+    r"|(?:\brequire\(|\bfrom|\bimport\(?)\s*['\"`](?:node:test|node:assert|assert|jest|@jest/|vitest|mocha|chai|sinon)\b"
+    # Go, Java and Kotlin, Ruby
+    r"|^\s*(?:import\s+)?(?:\w+\s+)?\"(?:testing(?:/\w+)?|github\.com/stretchr/testify/\w+)\"\s*$"
+    r"|^\s*import\s+(?:static\s+)?(?:org\.(?:junit|assertj|hamcrest|mockito|testng)|kotlin\.test)\b"
+    r"|^\s*require\s+['\"](?:minitest|rspec|test/unit)\b",
     re.MULTILINE,
 )
 TEST_SUPPORT = "seems to help tests, which ran with the changed version"

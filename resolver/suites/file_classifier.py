@@ -7,6 +7,11 @@ from pathlib import PurePosixPath
 TEST_DIRECTORIES = frozenset(
     {"test", "tests", "__tests__", "spec", "specs", "testdata", "__snapshots__", "__mocks__", "__fixtures__"}
 )
+# A product can have a directory such as `lab_tests`, so only the usual kinds of tests count.
+_NAMED_TEST_DIRECTORY = re.compile(
+    r"Tests|(?:unit|integration|functional|e2e|end[_-]to[_-]end|system|acceptance|regression|smoke|api|ui|browser)"
+    r"(?:[_-]tests?|tests)"
+)
 TEST_FILE_NAMES = re.compile(
     r"test_.*|tests\.py|tests?\.[cm]?[jt]sx?|.*[_-](test|tests|spec)\.\w+|.*\.(test|spec|cy)\.\w+|(Test[A-Z]\w*|\w+Tests?|\w+IT)\.(java|kt|groovy|scala|cs|php)"
 )
@@ -17,14 +22,14 @@ RUNNER_FILES = re.compile(
     r"|package\.json|\.(npm|yarn|mocha|tap|nyc|c8|babel|swc)rc(\.\w+)*|\.pnpmfile\.c?js|\.pnp\..*|mocha\.opts"
     r"|[jt]sconfig(\.[\w.-]+)?\.json|bunfig\.toml|deno\.jsonc?|\.tool-versions|\.\w+-version|\.nvmrc|\.?mise(\.\w+)*\.toml"
     r"|rust-toolchain(\.toml)?|.*\.mk|(nx|turbo|lerna|angular|project)\.json|[Gg](ulp|runt)file(\.\w+)+"
-    r"|(jest|vitest|vite|karma|ava|nyc|babel|playwright|cypress|wdio|mocha|web-test-runner)(\.\w+)?\.(config|conf|workspace)"
-    r"\.\w+|(vitest|vite|jest)\.(setup|workspace)\.\w+"
+    r"|(jest|vitest|vite|craco|cucumber|karma|ava|nyc|babel|playwright|cypress|wdio|mocha|web-test-runner)(\.\w+)?\.(config|conf|workspace)"
+    r"\.\w+|(vitest|vite|jest)\.(setup|workspace)\.\w+|setupTests\.\w+|config-overrides\.js"
     r"|(GNU)?[Mm]akefile|[Jj]ustfile|[Tt]askfile\.ya?ml|Rakefile|\.rspec|(spec|rails|test)_helper\.rb"
-    r"|phpunit[\w.-]*\.xml(\.dist)?|pom\.xml|(build|settings)\.gradle(\.kts)?|gradle\.properties|gradlew|mvnw|Cargo\.toml"
+    r"|phpunit[\w.-]*\.xml(\.dist)?|pom\.xml|.*\.gradle(\.kts)?|gradle\.properties|gradlew|mvnw|Cargo\.toml"
     r"|\.travis\.ya?ml|\.gitlab-ci\.ya?ml|azure-pipelines\.ya?ml|appveyor\.ya?ml|Jenkinsfile",
 )
 RUNNER_DIRECTORIES = re.compile(
-    r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config|\.yarn|node_modules)/(?!.*\.md$)"
+    r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config|\.yarn|node_modules|buildSrc)/(?!.*\.md$)"
 )
 # Python imports these files before the test runner, or instead of it.
 SHADOWING_FILES = re.compile(
@@ -69,5 +74,9 @@ def is_test_related(path: str) -> bool:
     """Returns True if the file is a test, test data, or test configuration."""
     *directories, name = PurePosixPath(path).parts
     has_test_name = is_runner_config(path) or TEST_FILE_NAMES.fullmatch(name) is not None
-    in_tests = not TEST_DIRECTORIES.isdisjoint(directories) or directories[:1] == ["testing"]
+    in_tests = any(map(_is_test_directory, directories)) or directories[:1] == ["testing"]
     return has_test_name or in_tests
+
+
+def _is_test_directory(name: str) -> bool:
+    return name in TEST_DIRECTORIES or _NAMED_TEST_DIRECTORY.fullmatch(name) is not None
