@@ -11,8 +11,7 @@ from patchwright.bot.faults import classify_error
 from patchwright.bot.job_runner import JobCanceled, is_retryable
 from patchwright.bot.jobs import current_cancellation
 from patchwright.bot.write_limiter import Priority, write_priority
-from patchwright.resolver.activity.activity import Activity
-from patchwright.resolver.activity.progress_texts import render_progress
+from patchwright.resolver.activity.activity import Activity, render_progress
 from patchwright.resolver.domain import Job
 from patchwright.resolver.errors import ForgeError, LogError, LogLocked
 from patchwright.resolver.forge import Forge

@@ -7,7 +7,6 @@ reviewer.
 import re
 from collections.abc import Iterator, Sequence
 
-from patchwright.resolver.actions import Finish, MalformedCall, Plan, PlanItem
 from patchwright.resolver.activity.agent_test_runs import (
     NO_TEST_RUN,
     TEST_COMMANDS,
@@ -28,8 +27,11 @@ from patchwright.resolver.proof.diff_lint import lint_diff
 from patchwright.resolver.proof.runner_output import FAILED_TESTS
 from patchwright.resolver.review_threads import list_unanswered_threads
 from patchwright.resolver.suites.missing_program import NOT_STARTED_EXIT_CODES
+from patchwright.resolver.tool_actions.control_actions import Finish, Plan
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import RunPython, RunShell, SendInput
 from patchwright.runtime.observations import ActionFailure, CellResult, ShellResult
+from patchwright.runtime.tool_action import PlanItem
 
 MAX_SHOWN_POINTS = 5  # Maximum number of points that one sentence lists.
 NOT_MARKED = "Not marked as done by the agent: "

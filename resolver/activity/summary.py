@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Literal
 
-from patchwright.resolver.actions import Finish, PlanItem, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.activity.finish_checks import has_reproduced, last_finish, latest_plan
 from patchwright.resolver.descriptions import describe_action, describe_observation
 from patchwright.resolver.domain import JobId, Usage
@@ -11,8 +11,10 @@ from patchwright.resolver.events import Message, ModelReply, ToolResult, Traject
 from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured, SubagentSpawned
 from patchwright.resolver.run_task import get_options
 from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.tool_action import PlanItem
 
 
 class StepSummary(FrozenModel):

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain, count
 
 from patchwright.resolver import run_limits, stuck
-from patchwright.resolver.actions import AnyObservation, Ask, Finish, MalformedCall, ProposePlan, Report
+from patchwright.resolver.actions import AnyObservation
 from patchwright.resolver.activity.finish_checks import was_sent_back
 from patchwright.resolver.agent.condenser import DEFAULT_CONTEXT_POLICY, CondenserEvents, ContextPolicy
 from patchwright.resolver.agent.messages import Conversation
@@ -35,14 +35,15 @@ from patchwright.resolver.llm.prompt_fingerprint import PromptFingerprinter, too
 from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
-from patchwright.resolver.tools.sandbox_tools import MUTATING_ACTIONS, RECOVERABLE_ACTIONS, add_note
+from patchwright.resolver.tool_actions.control_actions import Ask, Finish, ProposePlan, Report
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
+from patchwright.resolver.tools.sandbox_tools import add_note
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.observations import Acknowledgment, ActionFailure, ImageData
 from patchwright.runtime.sandbox import call_context
 
 logger = logging.getLogger(__name__)
 
-FINAL_ACTIONS = (Ask, Finish, ProposePlan, Report)
 """Actions that end the run once they are accepted."""
 # Maximum number of tool calls per reply. A model that sends more calls is confused, and every call makes the
 # log longer.
@@ -153,9 +154,7 @@ class Agent:
         )
         await log.append(Message(text=text, source="resume", new_sandbox=not self.is_same_sandbox))
         calls = _execution_order(trajectory.pending_calls())
-        repeatable = [
-            call for call in calls if self.is_same_sandbox and isinstance(call.action, RECOVERABLE_ACTIONS)
-        ]
+        repeatable = [call for call in calls if self.is_same_sandbox and call.action.is_repeatable]
         if self.is_same_sandbox and not repeatable:
             # If the change is too large, the next call that changes a file reports this error.
             with contextlib.suppress(ChangeTooLarge):
@@ -186,7 +185,7 @@ class Agent:
 
     async def _run_call(self, call: ToolCall, log: RunLog) -> None:
         observation = self._finish_objection(call, log.trajectory) or await self._call_tool(call)
-        if isinstance(call.action, MUTATING_ACTIONS) and not isinstance(observation, ActionFailure):
+        if call.action.may_change_files and not isinstance(observation, ActionFailure):
             try:
                 await self._save_checkpoint(log)
             except ChangeTooLarge as exc:
@@ -343,7 +342,7 @@ def _is_first_call_checkpointed(trajectory: Trajectory) -> bool:
 
 def _execution_order(calls: tuple[ToolCall, ...]) -> list[ToolCall]:
     """Returns the calls in the model's order. A call that ends the run is moved to the end."""
-    return sorted(calls, key=lambda call: isinstance(call.action, FINAL_ACTIONS))
+    return sorted(calls, key=lambda call: call.action.ends_run)
 
 
 def _last_message_or_reply(trajectory: Trajectory) -> ModelReply | Message | None:
@@ -366,7 +365,7 @@ def _requested_stop(trajectory: Trajectory) -> AgentStopped | None:
     last = _last_message_or_reply(trajectory)
     if not isinstance(last, ModelReply) or trajectory.pending_calls():
         return None
-    final_actions = {call.id: call.action for call in last.calls if isinstance(call.action, FINAL_ACTIONS)}
+    final_actions = {call.id: call.action for call in last.calls if call.action.ends_run}
     for entry in reversed(trajectory.entries):
         match entry.event:
             case ToolResult(call_id=call, observation=Acknowledgment()) if call in final_actions:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, Protocol
 
-from patchwright.resolver.actions import Plan
 from patchwright.resolver.activity.summary import list_steps
 from patchwright.resolver.agent.messages import (
     build_messages,
@@ -31,6 +30,7 @@ from patchwright.resolver.events import (
 from patchwright.resolver.llm import token_estimate
 from patchwright.resolver.llm.model import ChatMessage, Model, SystemMessage, UserMessage
 from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.tool_actions.control_actions import Plan
 
 logger = logging.getLogger(__name__)
 

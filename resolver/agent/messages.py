@@ -9,24 +9,7 @@ from typing import assert_never
 
 import pydantic_core
 
-from patchwright.resolver.actions import (
-    Action,
-    AnyObservation,
-    Ask,
-    Browse,
-    CallTool,
-    Delegate,
-    ExternalToolResult,
-    Finish,
-    MalformedCall,
-    Plan,
-    ProposePlan,
-    ReadSkill,
-    Report,
-    SearchWeb,
-    SubagentResult,
-    Think,
-)
+from patchwright.resolver.actions import Action, AnyObservation, ExternalToolResult, SubagentResult
 from patchwright.resolver.events import (
     Condensation,
     Entry,
@@ -47,27 +30,7 @@ from patchwright.resolver.llm.model import (
     UserMessage,
 )
 from patchwright.resolver.prompts import prompt_texts
-from patchwright.runtime.actions import (
-    CreateFile,
-    Execute,
-    FingerprintTree,
-    HostReply,
-    InsertText,
-    Interrupt,
-    ProcessExchange,
-    ReadBytes,
-    ReplaceText,
-    RunPython,
-    RunShell,
-    RunShellWithSecrets,
-    SearchCode,
-    SendInput,
-    StartProcess,
-    UndoEdit,
-    UseBrowser,
-    ViewFile,
-    WriteBytes,
-)
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.observations import (
     Acknowledgment,
     ActionFailure,
@@ -264,39 +227,8 @@ def _tool_call(call: ToolCall) -> RawToolCall:
 
 def _action_label(action: Action) -> str:
     """Returns one line that distinguishes a call from the other calls of the same reply."""
-    match action:
-        case RunShell(command=what) | MalformedCall(name=what) | RunPython(code=what) | UseBrowser(code=what):
-            pass
-        case Browse(task=what) | ReadSkill(name=what) | CallTool(name=what) | Ask(question=what):
-            pass
-        case ViewFile(path=what) | CreateFile(path=what) | ReplaceText(path=what) | InsertText(path=what):
-            pass
-        case UndoEdit(path=what) | ReadBytes(path=what) | WriteBytes(path=what) | SearchWeb(query=what):
-            pass
-        case SearchCode(query=query, what=sought, path=path):
-            what = " ".join(filter(None, (sought, query, path and f"in {path}")))
-        case Execute(argv=argv):
-            what = " ".join(argv)
-        case Delegate(tasks=tasks):
-            what = " | ".join(tasks)
-        case SendInput(text=text, key=key):
-            what = " ".join(filter(None, (text, key)))
-        case (
-            Think()
-            | Plan()
-            | Finish()
-            | ProposePlan()
-            | Report()
-            | Interrupt()
-            | FingerprintTree()
-            | HostReply()
-            | RunShellWithSecrets()
-            | StartProcess()
-            | ProcessExchange()
-        ):
-            what = ""
-        case _:
-            assert_never(action)
+    call = action.describe()
+    what = call.label or call.target or call.code
     kind = "malformed call of" if isinstance(action, MalformedCall) else action.kind
     line = f"{kind} {what}".split("\n", 1)[0].strip()
     return line if len(line) <= MAX_LABEL else line[:MAX_LABEL] + "..."

@@ -9,7 +9,7 @@ import json
 from typing import Literal
 
 from patchwright.resolver import run_limits, stuck
-from patchwright.resolver.actions import MalformedCall, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.browsing import challenges, subagent_texts
 from patchwright.resolver.browsing.guessed_urls import find_only_url, iter_guessed_urls, list_guessed_urls
 from patchwright.resolver.browsing.prompt import (
@@ -39,6 +39,7 @@ from patchwright.resolver.llm.model import Model, Reply
 from patchwright.resolver.llm.prompt_fingerprint import fingerprint
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS
 from patchwright.runtime.observations import ActionFailure, Observation, PageSnapshot, SnapshotOptions

@@ -5,7 +5,6 @@ The sections have the same order as in arXiv:2407.16741v2, appendix K, but their
 
 from collections.abc import Iterator
 
-from patchwright.resolver.actions import OutputField
 from patchwright.resolver.browsing import subagent_texts
 from patchwright.resolver.browsing.structured_output import (
     TYPE_DESCRIPTIONS,
@@ -16,6 +15,7 @@ from patchwright.resolver.browsing.structured_output import (
 from patchwright.resolver.events import SystemPrompt, ToolResult, Trajectory
 from patchwright.resolver.llm.model import ChatMessage, SystemMessage, UserMessage
 from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.tool_actions.subagent_actions import OutputField
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS, describe_calls
 from patchwright.runtime.frozen_model import FrozenModel

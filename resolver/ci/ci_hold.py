@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Literal
 from urllib.parse import urlsplit
 
-from patchwright.resolver.actions import Browse, ExternalToolResult
+from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.branch_names import make_branch_names
 from patchwright.resolver.checks import RUN_TRAILER
 from patchwright.resolver.domain import Comment, PullRequest, Repo, Thread, User
@@ -24,6 +24,7 @@ from patchwright.resolver.run_task import get_task
 from patchwright.resolver.security.sensitive_files import CI_SERVICES
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.suites import ci_workflows
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import PageSnapshot
 

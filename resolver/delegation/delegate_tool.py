@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from patchwright.resolver.actions import Action, AnyObservation, Delegate, Report, SubagentResult, Think
+from patchwright.resolver.actions import Action, AnyObservation, SubagentResult
 from patchwright.resolver.agent.agent import Agent, record_prompts
 from patchwright.resolver.browsing import subagent_texts
 from patchwright.resolver.delegation.subagents import SubagentLauncher
@@ -22,7 +22,8 @@ from patchwright.resolver.llm.model import Model, ToolSpec
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.skills.skills import RepoSkill
-from patchwright.resolver.tools.sandbox_tools import EDIT_ACTIONS
+from patchwright.resolver.tool_actions.control_actions import Report, Think
+from patchwright.resolver.tool_actions.subagent_actions import Delegate
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.observations import Acknowledgment, ActionFailure
@@ -34,10 +35,6 @@ logger = logging.getLogger(__name__)
 SANDBOX_FAILED = "The investigator's sandbox failed before the question was answered."
 MAX_REPORT = 8_000
 """Maximum length of a report, in characters."""
-EXCLUDED_TOOLS = frozenset(edit.model_fields["kind"].default for edit in EDIT_ACTIONS)
-"""Tools that an investigator does not get. It can still change files with its shell, but its sandbox is
-discarded.
-"""
 
 
 @dataclass(frozen=True)

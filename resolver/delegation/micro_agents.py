@@ -9,12 +9,13 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
-from patchwright.resolver.actions import CallTool, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.browsing import subagent_texts
 from patchwright.resolver.delegation.delegate_tool import DelegateTool
 from patchwright.resolver.json_schemas import validation_error
 from patchwright.resolver.llm.model import ToolSpec
 from patchwright.resolver.skills.skills import RepoSkill
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.runtime.observations import ActionFailure
 
 logger = logging.getLogger(__name__)

@@ -16,12 +16,13 @@ from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.output_text import clip
 
 if TYPE_CHECKING:  # These modules import this one at runtime.
-    from patchwright.resolver.actions import Plan, SubagentResult
+    from patchwright.resolver.actions import SubagentResult
     from patchwright.resolver.prompts.initial_prompt import InitialPrompt
     from patchwright.resolver.security.risk import RiskRating
     from patchwright.resolver.skills.skills import RepoSkill
     from patchwright.resolver.stuck import Pattern
     from patchwright.resolver.text.untrusted import QuotedText
+    from patchwright.resolver.tool_actions.control_actions import Plan
 
 
 def render_initial_prompt(prompt: InitialPrompt) -> str:

@@ -7,9 +7,9 @@ from typing import Literal
 from urllib.parse import quote
 
 from patchwright.resolver.activity.summary import Summary
-from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.rendering.template_renderer import render, render_reply
+from patchwright.runtime.output_text import clip_line
 
 UnsignedReason = Literal["merge", "name", "mode", "files", "size", "refused", "different", "unsigned", "fork"]
 

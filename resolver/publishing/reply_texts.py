@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.activity.finish_checks import (
     NOT_REPRODUCED,
     describe_open_points,
@@ -14,6 +13,7 @@ from patchwright.resolver.domain import Job, PullRequest, SalvagedWork, Thread, 
 from patchwright.resolver.events import AgentStopped
 from patchwright.resolver.rendering.subjects import MAX_PULL_REQUEST_TITLE, build_subject, choose_heading
 from patchwright.resolver.rendering.template_renderer import render_reply
+from patchwright.resolver.tool_actions.control_actions import Finish
 
 
 def render_pull_request_title(thread: Thread, files: tuple[str, ...] = ()) -> str:

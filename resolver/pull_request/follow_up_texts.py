@@ -5,12 +5,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchwright.resolver.actions import Finish, ThreadReply
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Job, PullRequest, ReviewThread, Verdict
 from patchwright.resolver.git.merge import MergeResult
 from patchwright.resolver.publishing.publish_branch import BranchLocation, CommentLocation
 from patchwright.resolver.rendering.template_renderer import render, render_reply
+from patchwright.resolver.tool_actions.control_actions import Finish, ThreadReply
 from patchwright.runtime.frozen_model import FrozenModel
 
 

@@ -4,11 +4,10 @@ import re
 from typing import Any
 
 from patchwright.resolver.conditions import summarize_conditions
-from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.rendering import filters, jinja_templates, subjects
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES
-from patchwright.runtime.output_text import clip
+from patchwright.runtime.output_text import clip, clip_line
 
 
 def render(template: str, **values: Any) -> str:

@@ -12,11 +12,11 @@ from patchwright.resolver.rendering.template_renderer import render, render_repl
 from patchwright.resolver.text.markdown import close_code_blocks
 
 if TYPE_CHECKING:
-    from patchwright.resolver.actions import ProposePlan
     from patchwright.resolver.activity.summary import Summary
     from patchwright.resolver.command_parser import CommandError
     from patchwright.resolver.domain import Job
     from patchwright.resolver.text.untrusted import QuotedText
+    from patchwright.resolver.tool_actions.control_actions import ProposePlan
     from patchwright.runtime.egress_policy import NetworkMode
 
 

@@ -1,7 +1,7 @@
 """Tools that need no sandbox: think, plan, ask and finish."""
 
-from patchwright.resolver.actions import Ask, Finish, Plan, Think
 from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.tool_actions.control_actions import Ask, Finish, Plan, Think
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.observations import Acknowledgment
 

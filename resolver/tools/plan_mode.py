@@ -5,13 +5,14 @@ approval, new plans are blocked.
 from collections.abc import Sequence
 from typing import Any
 
-from patchwright.resolver.actions import AnyObservation, Finish, ProposePlan
+from patchwright.resolver.actions import AnyObservation
 from patchwright.resolver.request import plan_texts
-from patchwright.resolver.tools.sandbox_tools import EDIT_ACTIONS
+from patchwright.resolver.tool_actions.control_actions import ProposePlan
+from patchwright.resolver.tools.sandbox_tools import EDIT_TOOLS
 from patchwright.resolver.tools.tool import ActionTool, Tool, WrapperTool
 from patchwright.runtime.observations import Acknowledgment, ActionFailure
 
-BLOCKED_KINDS = frozenset(action.model_fields["kind"].default for action in (*EDIT_ACTIONS, Finish))
+BLOCKED_KINDS = EDIT_TOOLS | {"finish"}
 
 
 class BlockedTool(WrapperTool):

@@ -2,10 +2,10 @@
 
 import difflib
 
-from patchwright.resolver.actions import ReadSkill
 from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.skills.skills import RepoSkills, split_pages
 from patchwright.resolver.text.untrusted import strip_hidden
+from patchwright.resolver.tool_actions.lookup_actions import ReadSkill
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.observations import ActionFailure, TextResult
 

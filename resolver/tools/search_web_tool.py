@@ -4,12 +4,13 @@ configured.
 
 from dataclasses import dataclass
 
-from patchwright.resolver.actions import AnyObservation, ExternalToolResult, SearchWeb
+from patchwright.resolver.actions import AnyObservation, ExternalToolResult
 from patchwright.resolver.events import ToolResult
 from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tool_actions.lookup_actions import SearchWeb
 from patchwright.resolver.tools.search_providers import (
     SEARCH_APIS,
     HttpSearchClient,

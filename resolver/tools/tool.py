@@ -9,11 +9,13 @@ import pydantic_core
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from patchwright.resolver.actions import Action, AnyObservation, CallTool, MalformedCall
+from patchwright.resolver.actions import Action, AnyObservation
 from patchwright.resolver.llm.model import RawToolCall, ToolSpec
 from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure
+from patchwright.runtime.tool_action import ToolAction
 
 MAX_LOGGED_ARGUMENTS = 2_000  # characters of a malformed call that are kept in the log and the prompt
 MAX_ARGUMENTS = 1_000_000  # characters; no tool needs longer arguments
@@ -53,7 +55,7 @@ class WrapperTool:
         return self._tool.parse(arguments)
 
 
-ActionClass = TypeVar("ActionClass", bound=FrozenModel)
+ActionClass = TypeVar("ActionClass", bound=ToolAction)
 
 
 class ActionTool(Generic[ActionClass]):

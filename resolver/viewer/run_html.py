@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 
-from patchwright.resolver.actions import Finish, Plan
 from patchwright.resolver.activity.finish_checks import last_finish
-from patchwright.resolver.descriptions import clip_line, name_thread
+from patchwright.resolver.descriptions import name_thread
 from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported, RunId, Usage, Verdict
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.masking import mask_trajectory
@@ -19,6 +18,7 @@ from patchwright.resolver.rendering import filters, jinja_templates
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.tool_actions.control_actions import Finish, Plan
 from patchwright.resolver.viewer.blocks import (
     ChecklistBlock,
     DiffBlock,
@@ -40,6 +40,7 @@ from patchwright.resolver.viewer.points_to_check import list_points_to_check
 from patchwright.resolver.viewer.timeline import RunReader, TimelineItem, build_timeline
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES, ConnectionSummary
 from patchwright.runtime.output_text import clip as shorten
+from patchwright.runtime.output_text import clip_line
 
 MAX_FILE_BYTES = 15_000_000  # bytes of the file
 FILE_LIMITS = ((20_000, 4_000), (8_000, 4_000), (3_000, 4_000), (1_000, 4_000), (200, 400))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Think
 from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import (
@@ -19,6 +18,7 @@ from patchwright.resolver.events import (
 from patchwright.resolver.llm.model import AssistantMessage, RawToolCall, Reply, ToolMessage, UserMessage
 from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
+from patchwright.resolver.tool_actions.control_actions import Think
 from patchwright.runtime.actions import RunShell, SandboxAction
 from patchwright.runtime.errors import SandboxLost
 from patchwright.runtime.observations import ActionFailure

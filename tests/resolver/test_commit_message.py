@@ -2,9 +2,9 @@
 
 import pytest
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Issue, User
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.tool_actions.control_actions import Finish
 
 CAUSE = "add() subtracted its second argument, because the sign was turned round when it was rewritten for floats."
 CHANGE = "It adds again, and the sign is written down in the test."

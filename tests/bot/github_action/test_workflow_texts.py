@@ -9,7 +9,6 @@ import pytest
 
 from patchwright.bot.comment_texts import help_text
 from patchwright.bot.github_action.operator_messages import word_for_workflow
-from patchwright.resolver.actions import ProposePlan
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.domain import InputRequired, SalvagedWork, Usage, Verdict
@@ -23,6 +22,7 @@ from patchwright.resolver.publishing.reply_texts import (
 )
 from patchwright.resolver.request.plan_texts import render_explanation, render_plan
 from patchwright.resolver.run_events import RunConfigured
+from patchwright.resolver.tool_actions.control_actions import ProposePlan
 from tests.bot.github_action.test_workflow_step import Step
 
 PLAN = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Think
 from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import Patch, RunId
 from patchwright.resolver.errors import ChangeTooLarge, ContextOverflow, ModelAccessDenied, ModelError
@@ -23,6 +22,7 @@ from patchwright.resolver.llm.model import RawToolCall, Reply, ToolMessage, User
 from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
+from patchwright.resolver.tool_actions.control_actions import Think
 from patchwright.runtime.actions import RunShell, ViewFile
 from tests.resolver.agent_runs import (
     FINISH,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Browse, SubagentResult, Think
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.activity.summary import BrowsingTask, Summary, list_steps
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.browsing.prompt import MAX_ANSWER_LENGTH
@@ -26,6 +26,8 @@ from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.run_events import SubagentSpawned, SubagentStarted
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.control_actions import Think
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.observations import ActionFailure, ImageData
 from tests.resolver.fake_browser import (
     BLANK,

@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from patchwright.resolver.actions import (
-    Action,
-    AnyObservation,
-    CallTool,
-    Delegate,
-    Report,
-    SubagentResult,
-    Think,
-)
+from patchwright.resolver.actions import Action, AnyObservation, SubagentResult
 from patchwright.resolver.activity.summary import list_steps, summarize_run
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.delegation.delegate_tool import (
@@ -33,6 +25,9 @@ from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.run_events import SubagentStarted
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.control_actions import Report, Think
+from patchwright.resolver.tool_actions.subagent_actions import Delegate
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.resolver.tools.tool import ActionTool, ToolRegistry
 from patchwright.resolver.viewer.replay import replay_run
 from patchwright.runtime.actions import RunShell

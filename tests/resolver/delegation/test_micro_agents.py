@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from patchwright.resolver.actions import CallTool, MalformedCall, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.delegation.delegate_tool import MAX_REPORT
 from patchwright.resolver.delegation.micro_agents import MAX_INPUT_LENGTH, build_micro_agent_tools
@@ -20,6 +20,7 @@ from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.skills.skills import MAX_AGENTS, MAX_PROMPT, RepoSkill
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.actions import RunShell
 from tests.resolver.delegation_runs import FINISH, MultiAgentModel, delegating_run, first_result
 from tests.resolver.skills.test_skills import found as found

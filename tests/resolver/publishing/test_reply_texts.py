@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.activity.summary import StepSummary, Summary
 from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Issue, ModelReview, TestRun, Usage, User, Verdict
@@ -26,6 +25,7 @@ from patchwright.resolver.pull_request import follow_up_texts
 from patchwright.resolver.rendering import filters
 from patchwright.resolver.rendering.jinja_templates import set_template_directory
 from patchwright.resolver.run_events import RunConfigured
+from patchwright.resolver.tool_actions.control_actions import Finish
 from tests.resolver.pull_requests import pull
 
 THREAD = Issue(number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url="")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Action, Finish
+from patchwright.resolver.actions import Action
 from patchwright.resolver.domain import Issue, Job, JobId, Outcome, Published, PullRequest, Verdict
 from patchwright.resolver.events import (
     AgentStopped,
@@ -37,6 +37,7 @@ from patchwright.resolver.pull_request.pr_context import (
     load_earlier_runs,
 )
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.control_actions import Finish
 from tests.resolver.git_repository import Repository
 from tests.resolver.pull_requests import AUTHOR, REPO, comment, job, pull, thread
 

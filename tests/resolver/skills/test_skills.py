@@ -2,7 +2,6 @@
 
 import pytest
 
-from patchwright.resolver.actions import ReadSkill
 from patchwright.resolver.domain import Comment, Issue, User
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.instructions import PromptInstructions, select_instructions
@@ -22,6 +21,7 @@ from patchwright.resolver.skills.skills import (
     normalize_text,
     split_pages,
 )
+from patchwright.resolver.tool_actions.lookup_actions import ReadSkill
 from patchwright.resolver.tools.read_skill_tool import MAX_RESULT_LENGTH, build_skill_tools
 from patchwright.runtime.observations import ActionFailure, TextResult
 from tests.resolver.git_repository import Repository

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.activity.finish_checks import NOT_DONE, NOT_MARKED, NOT_REPRODUCED
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import (
@@ -16,6 +15,7 @@ from patchwright.resolver.domain import (
 )
 from patchwright.resolver.publishing import publishing_texts, reply_texts
 from patchwright.resolver.pull_request.pr_context import SUMMARY_SECTION
+from patchwright.resolver.tool_actions.control_actions import Finish
 from tests.resolver.pull_requests import pull
 from tests.resolver.text.test_reply_lengths import (
     RENDERED,

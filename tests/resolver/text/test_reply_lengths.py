@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from patchwright.bot.comment_texts import queued_text
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.activity.summary import StepSummary, Summary
 from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.domain import (
@@ -24,6 +23,7 @@ from patchwright.resolver.domain import (
 from patchwright.resolver.events import AgentStopped
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import publishing_texts, reply_texts
+from patchwright.resolver.tool_actions.control_actions import Finish
 from tests.resolver.pull_requests import job, pull
 
 ROOT = Path(__file__).parents[3]

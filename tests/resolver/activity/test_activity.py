@@ -4,19 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import (
-    Action,
-    Ask,
-    Browse,
-    CallTool,
-    Delegate,
-    Finish,
-    Plan,
-    PlanItem,
-    Think,
-)
-from patchwright.resolver.activity.activity import get_activity
-from patchwright.resolver.activity.progress_texts import render_progress
+from patchwright.resolver.actions import Action
+from patchwright.resolver.activity.activity import get_activity, render_progress
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import JobId, SalvagedWork, Verdict
 from patchwright.resolver.events import (
@@ -29,6 +18,9 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tool_actions.control_actions import Ask, Finish, Plan, Think
+from patchwright.resolver.tool_actions.subagent_actions import Browse, Delegate
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.runtime.actions import (
     CreateFile,
     RunPython,
@@ -39,6 +31,7 @@ from patchwright.runtime.actions import (
     UseBrowser,
     ViewFile,
 )
+from patchwright.runtime.tool_action import PlanItem
 from tests.resolver.pull_requests import pull
 from tests.resolver.sample_runs import full_run, model_reply, run_of, shell_result, started, step
 
