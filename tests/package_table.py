@@ -48,12 +48,12 @@ PACKAGES = {
         "resolver.proof"
     ),
     "resolver.request": (
-        "runtime resolver.text resolver.tool_actions resolver resolver.settings resolver.rendering resolver.run "
+        "resolver.text resolver.tool_actions resolver resolver.settings resolver.rendering resolver.run "
         "resolver.activity"
     ),
     "resolver.publishing": (
-        "runtime resolver.text resolver.tool_actions resolver resolver.settings resolver.git resolver.rendering "
-        "resolver.run resolver.activity"
+        "runtime resolver.text resolver resolver.settings resolver.git resolver.rendering resolver.run "
+        "resolver.activity"
     ),
     "resolver.ci": (
         "runtime resolver.tool_actions resolver resolver.settings resolver.git resolver.suites resolver.rendering "
@@ -64,24 +64,22 @@ PACKAGES = {
         "resolver.publishing"
     ),
     "resolver.prompts": (
-        "runtime resolver.text resolver.tool_actions resolver resolver.suites resolver.rendering "
-        "resolver.security resolver.llm resolver.skills resolver.preparation resolver.activity "
+        "runtime resolver.text resolver resolver.suites resolver.rendering resolver.skills resolver.preparation "
         "resolver.pull_request"
     ),
     "resolver.tools": (
         "runtime runtime.egress runtime.docker resolver.text resolver.tool_actions resolver resolver.settings "
-        "resolver.rendering resolver.security resolver.llm resolver.skills resolver.request resolver.prompts"
+        "resolver.rendering resolver.security resolver.llm resolver.skills"
     ),
     "resolver.agent": (
-        "runtime resolver.tool_actions resolver resolver.llm resolver.activity resolver.prompts resolver.tools"
+        "runtime resolver.tool_actions resolver resolver.rendering resolver.llm resolver.activity resolver.tools"
     ),
     "resolver.browsing": (
-        "runtime runtime.browser resolver.text resolver.tool_actions resolver resolver.rendering resolver.llm "
-        "resolver.skills resolver.agent"
+        "runtime runtime.browser resolver.tool_actions resolver resolver.rendering resolver.llm resolver.agent"
     ),
     "resolver.delegation": (
-        "runtime resolver.tool_actions resolver resolver.llm resolver.skills resolver.prompts resolver.tools "
-        "resolver.agent resolver.browsing"
+        "runtime resolver.text resolver.tool_actions resolver resolver.rendering resolver.llm resolver.skills "
+        "resolver.tools resolver.agent resolver.browsing"
     ),
     "resolver.viewer": (
         "runtime resolver.tool_actions resolver resolver.suites resolver.rendering resolver.llm resolver.activity "
@@ -98,21 +96,22 @@ PACKAGES = {
         "resolver.publishing resolver.prompts resolver.pipeline"
     ),
     "bot.webhooks": "runtime resolver.text resolver bot",
-    "bot.redis": "runtime resolver bot",
+    "bot.redis": "runtime resolver resolver.rendering bot",
     "bot.terminal": (
         "runtime resolver resolver.settings resolver.rendering resolver.activity resolver.agent resolver.viewer"
     ),
     "bot.observe": "runtime resolver resolver.settings resolver.run bot bot.redis bot.terminal",
     "bot.github": (
-        "runtime resolver resolver.settings resolver.git resolver.run resolver.publishing resolver.ci bot "
-        "bot.webhooks bot.redis"
+        "runtime resolver resolver.settings resolver.git resolver.rendering resolver.run resolver.publishing "
+        "resolver.ci bot bot.webhooks bot.redis"
     ),
     "bot.triggers": (
-        "resolver resolver.request resolver.publishing bot bot.webhooks bot.redis bot.observe bot.github"
+        "resolver resolver.rendering resolver.request resolver.publishing bot bot.webhooks bot.redis bot.observe "
+        "bot.github"
     ),
     "bot.worker": (
-        "resolver resolver.settings resolver.publishing resolver.pipeline bot bot.webhooks bot.redis bot.observe "
-        "bot.github bot.triggers"
+        "resolver resolver.settings resolver.rendering resolver.publishing resolver.pipeline bot bot.webhooks "
+        "bot.redis bot.observe bot.github bot.triggers"
     ),
     "bot.reconcile": (
         "resolver resolver.settings bot bot.webhooks bot.redis bot.github bot.triggers bot.worker"

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
+from typing import Literal
 
 from patchwright.resolver import run_limits, stuck
 from patchwright.resolver.actions import AnyObservation
@@ -32,7 +33,7 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.llm.model import Model, Reply
 from patchwright.resolver.llm.prompt_fingerprint import PromptFingerprinter, tool_schemas
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.tool_actions.control_actions import Ask, Finish, ProposePlan, Report
@@ -107,7 +108,7 @@ class Agent:
     the next model call. Messages with the same `trigger_id` count as one message. Without a `trigger_id`,
     messages with the same `source` count as one.
     """
-    final_tool: prompt_texts.FinalTool | None = None
+    final_tool: Literal["finish", "propose_plan", "report"] | None = None
     """The tool that ends the work. If None, it is derived from the list of tools."""
     finish_checks: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """Returns one sentence for each thing that is still missing when the agent wants to finish. The agent is
@@ -148,9 +149,9 @@ class Agent:
             return
         is_saved = _is_first_call_checkpointed(trajectory)
         text = (
-            prompt_texts.render_same_sandbox()
+            render_prompt("same_sandbox.md.j2")
             if self.is_same_sandbox
-            else prompt_texts.render_new_sandbox(self.scratch, self.sandbox_loss_reason)
+            else render_prompt("new_sandbox.md.j2", scratch=self.scratch, reason=self.sandbox_loss_reason)
         )
         await log.append(Message(text=text, source="resume", new_sandbox=not self.is_same_sandbox))
         calls = _execution_order(trajectory.pending_calls())
@@ -164,8 +165,8 @@ class Agent:
                 continue  # Sending the call again is safe: the sandbox runs each call only once.
             observation = await self.recover_result(call) if self.recover_result else None
             if observation is None:
-                message = prompt_texts.render_lost_call(
-                    is_saved=is_saved and number == 0, is_same_sandbox=self.is_same_sandbox
+                message = render_prompt(
+                    "lost_call.md.j2", is_saved=is_saved and number == 0, is_same_sandbox=self.is_same_sandbox
                 )
                 observation = ActionFailure(reason="lost", message=message)
             await log.append(ToolResult(call_id=call.id, observation=observation))
@@ -205,11 +206,10 @@ class Agent:
         """
         if not isinstance(call.action, Finish) or was_sent_back(trajectory):
             return None
-        missing = self.finish_checks(trajectory)
-        return (
-            ActionFailure(reason="refused", message=prompt_texts.render_finish_rejected(missing))
-            if missing
-            else None
+        if not (missing := self.finish_checks(trajectory)):
+            return None
+        return ActionFailure(
+            reason="refused", message=render_prompt("finish_rejected.md.j2", missing=missing)
         )
 
     async def _save_checkpoint(self, log: RunLog, *, force: bool = False) -> None:
@@ -245,20 +245,22 @@ class Agent:
         final_tool = self.final_tool or ("finish" if "finish" in names else "report")
         if isinstance(last, ModelReply) and not last.calls:
             text = (
-                prompt_texts.render_truncated(None)
+                render_prompt("truncated.md.j2", tool=None)
                 if last.truncated
-                else prompt_texts.render_no_call(names, final_tool)
+                else render_prompt("no_call.md.j2", tools=names, final_tool=final_tool)
             )
             return Message(text=text, source="program")
         if pattern := stuck.find_pattern(trajectory):
-            return Message(text=prompt_texts.render_nudge(pattern, final_tool), source="nudge")
+            text = render_prompt("nudge.md.j2", pattern=pattern, final_tool=final_tool)
+            return Message(text=text, source="nudge")
         for message in await self.get_new_messages():
             if not _is_delivered(message, trajectory):
                 return message
         if run_limits.is_planning_due(trajectory, self.planning_interval):
-            return Message(text=prompt_texts.render_planning("plan" in names), source="planning")
+            return Message(text=render_prompt("planning.md.j2", has_list="plan" in names), source="planning")
         if (steps_left := run_limits.steps_left_notice(trajectory, self.limits)) is not None:
-            notice = Message(text=prompt_texts.render_steps_left(steps_left, final_tool), source="program")
+            text = render_prompt("steps_left.md.j2", steps=steps_left, final_tool=final_tool)
+            notice = Message(text=text, source="program")
             return None if last == notice else notice
         return None
 
@@ -303,10 +305,11 @@ class Agent:
         for number, raw_call in enumerate(reply.tool_calls[:MAX_CALLS], start=1):
             action = self.tools.parse(raw_call)
             if number == MAX_CALLS and len(reply.tool_calls) > MAX_CALLS:
-                problem = prompt_texts.render_too_many_calls(count=len(reply.tool_calls), limit=MAX_CALLS)
+                problem = render_prompt("too_many_calls.md.j2", count=len(reply.tool_calls), limit=MAX_CALLS)
                 action = MalformedCall(name=raw_call.name[:100], arguments="{}", problem=problem)
             elif reply.truncated and number == len(reply.tool_calls) and isinstance(action, MalformedCall):
-                action = action.model_copy(update={"problem": prompt_texts.render_truncated(action.name)})
+                problem = render_prompt("truncated.md.j2", tool=action.name)
+                action = action.model_copy(update={"problem": problem})
             calls.append(ToolCall(id=_unique_call_id(raw_call.id, used_ids), action=action))
         return ModelReply(
             thought=reply.text[:MAX_THOUGHT],

@@ -29,7 +29,7 @@ from patchwright.resolver.llm.model import (
     ToolMessage,
     UserMessage,
 )
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.observations import (
     Acknowledgment,
@@ -213,12 +213,13 @@ def is_maskable(observation: AnyObservation) -> bool:
 def _mask_observation(observation: AnyObservation) -> str:
     """Returns the line that replaces a result."""
     match observation:
-        case ShellResult(output=output):
-            return prompt_texts.render_masked_result(len(output), "output", _result_facts(observation))
-        case EditResult(path=path, diff=diff):
-            return prompt_texts.render_masked_result(len(diff), "diff", f"[edited {path}]")
+        case ShellResult(output=text):
+            label, facts = "output", _result_facts(observation)
+        case EditResult(path=path, diff=text):
+            label, facts = "diff", f"[edited {path}]"
         case _:
-            return prompt_texts.render_masked_result(len(render_observation(observation)), "answer", "")
+            text, label, facts = render_observation(observation), "answer", ""
+    return render_prompt("masked_result.md.j2", size=len(text), label=label, facts=facts)
 
 
 def _tool_call(call: ToolCall) -> RawToolCall:
@@ -276,7 +277,7 @@ def _observation_text(observation: AnyObservation) -> str:
         case ExternalToolResult(text=text, ok=ok):
             return _end_with_newline(text or "[nothing]") + ("" if ok else "[the tool reported a failure]")
         case SubagentResult():
-            return prompt_texts.render_subagent_result(observation)
+            return render_prompt("subagent_result.md.j2", result=observation)
         case TextResult(text=text) | Acknowledgment(text=text):
             return text or "[empty]"
         case EditResult(path=path, diff=diff, warning=warning):

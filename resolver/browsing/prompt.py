@@ -5,7 +5,6 @@ The sections have the same order as in arXiv:2407.16741v2, appendix K, but their
 
 from collections.abc import Iterator
 
-from patchwright.resolver.browsing import subagent_texts
 from patchwright.resolver.browsing.structured_output import (
     TYPE_DESCRIPTIONS,
     OutputSchemaError,
@@ -14,7 +13,7 @@ from patchwright.resolver.browsing.structured_output import (
 )
 from patchwright.resolver.events import SystemPrompt, ToolResult, Trajectory
 from patchwright.resolver.llm.model import ChatMessage, SystemMessage, UserMessage
-from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.rendering.template_renderer import render, render_prompt
 from patchwright.resolver.tool_actions.subagent_actions import OutputField
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS, describe_calls
@@ -146,7 +145,7 @@ def find_schema_error(trajectory: Trajectory, page: PageSnapshot) -> str:
 def _find_failure(trajectory: Trajectory, page: PageSnapshot) -> str | None:
     """Returns the error of the calls that led to this page, or None if there was no error."""
     if page.error is None and (problem := find_schema_error(trajectory, page)):
-        return subagent_texts.render_schema_error(problem)
+        return render_prompt("off_form.md.j2", problem=problem)
     return page.error
 
 

@@ -12,16 +12,17 @@ from typing import Any, Literal
 
 from patchwright.resolver.actions import Action, AnyObservation, SubagentResult
 from patchwright.resolver.agent.agent import Agent, record_prompts
-from patchwright.resolver.browsing import subagent_texts
 from patchwright.resolver.delegation.subagents import SubagentLauncher
 from patchwright.resolver.domain import RunId, Usage
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.resolver.events import AgentStopped, ToolCall, Trajectory
 from patchwright.resolver.json_schemas import AgentSchema, validation_error
 from patchwright.resolver.llm.model import Model, ToolSpec
+from patchwright.resolver.rendering.template_renderer import render, render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.skills.skills import RepoSkill
+from patchwright.resolver.text.untrusted import strip_hidden
 from patchwright.resolver.tool_actions.control_actions import Report, Think
 from patchwright.resolver.tool_actions.subagent_actions import Delegate
 from patchwright.resolver.tools.tool import ActionTool, Tool
@@ -106,8 +107,15 @@ class DelegateTool:
                 agent = self.build_investigator(
                     sandbox, log, limits, build_report_tools(skill.form if skill else None)
                 )
-                system = subagent_texts.render_investigator_system_prompt(
-                    sandbox.root, sandbox.scratch, self.sandboxes.kind, limits.steps, MAX_REPORT, skill
+                system = render(
+                    "prompts/investigator_system.md.j2",
+                    root=sandbox.root,
+                    scratch=sandbox.scratch,
+                    kind=self.sandboxes.kind,
+                    steps=limits.steps,
+                    max_report_length=MAX_REPORT,
+                    skill=skill,
+                    text=strip_hidden(skill.text)[0] if skill else "",
                 )
                 await record_prompts(log, system, subagent_started.task, agent.tools)
                 await agent.run(log)
@@ -137,7 +145,9 @@ class StructuredReportTool:
     def __init__(self, form: AgentSchema) -> None:
         self._form = form
         self.spec = ToolSpec(
-            name="report", description=subagent_texts.render_report_tool(MAX_REPORT), parameters=form.output
+            name="report",
+            description=render_prompt("formed_report.md.j2", max_report_length=MAX_REPORT),
+            parameters=form.output,
         )
 
     def parse(self, arguments: dict[str, Any]) -> Report:
@@ -172,7 +182,7 @@ def build_result(run: RunId, trajectory: Trajectory) -> SubagentResult:
         agent_stopped, replies = trajectory.agent_stopped, trajectory.replies()
         detail = agent_stopped.detail if agent_stopped else "The agent never started."
         status, thought = "unfinished", replies[-1].thought if replies else ""
-        text = subagent_texts.render_investigator_unfinished(detail, thought)
+        text = render_prompt("investigator_unfinished.md.j2", detail=detail, thought=thought)
     task = trajectory.subagent_started.task if trajectory.subagent_started else ""
     return SubagentResult(
         run=run, status=status, text=clip(text, MAX_REPORT), usage=trajectory.usage(), task=task

@@ -43,7 +43,6 @@ from patchwright.resolver.skills.skills import RepoSkills
 from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.entry_point_tools import load_entry_point_tools
-from patchwright.resolver.tools.masking_tool import MaskingTool
 from patchwright.resolver.tools.mcp import connect_mcp_tools
 from patchwright.resolver.tools.mcp_transport import McpConnector
 from patchwright.resolver.tools.plan_mode import apply_plan_mode
@@ -51,7 +50,7 @@ from patchwright.resolver.tools.policy_tools import PolicyTool, SelfRatingAnalyz
 from patchwright.resolver.tools.read_skill_tool import build_skill_tools
 from patchwright.resolver.tools.sandbox_tools import EDIT_TOOLS, build_sandbox_tools
 from patchwright.resolver.tools.search_web_tool import build_search_tools
-from patchwright.resolver.tools.tool import Tool, ToolRegistry
+from patchwright.resolver.tools.tool import MaskingTool, Tool, ToolRegistry
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 

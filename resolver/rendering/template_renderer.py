@@ -48,3 +48,8 @@ def render(template: str, **values: Any) -> str:
 def render_reply(template: str, **values: Any) -> str:
     """Renders the template of a comment. Replaces several empty lines in a row with one."""
     return re.sub(r"\n{3,}", "\n\n", render(f"replies/{template}", **values))
+
+
+def render_prompt(template: str, **values: Any) -> str:
+    """Renders the template of a message to the model. The message does not end with a line break."""
+    return render(f"prompts/{template}", **values).strip()

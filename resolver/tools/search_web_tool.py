@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from patchwright.resolver.actions import AnyObservation, ExternalToolResult
 from patchwright.resolver.events import ToolResult
-from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
@@ -48,12 +48,12 @@ class SearchWebTool:
         if not isinstance(results, SearchResults):
             return results
         return ExternalToolResult(
-            text=render(
-                "prompts/found_on_web.md.j2",
+            text=render_prompt(
+                "found_on_web.md.j2",
                 results=results,
                 used=search_count + 1,
                 max_searches=self.max_searches,
-            ).strip(),
+            ),
             usd=results.usd,
         )
 
@@ -61,8 +61,8 @@ class SearchWebTool:
         """Tells the agent that the run has reached `max_searches`, or, if that is None, that the query contains a
         secret.
         """
-        text = render("prompts/not_searched.md.j2", provider=self.client.name, max_searches=max_searches)
-        return ActionFailure(reason="refused", message=text.strip())
+        text = render_prompt("not_searched.md.j2", provider=self.client.name, max_searches=max_searches)
+        return ActionFailure(reason="refused", message=text)
 
     def _count_searches(self) -> int:
         """Returns the number of successful searches. Failed searches are not counted, because they cost

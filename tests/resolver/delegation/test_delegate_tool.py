@@ -21,7 +21,7 @@ from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import ModelAccessDenied, ModelError, WorkspaceError
 from patchwright.resolver.events import Message, ReplyUsage
 from patchwright.resolver.llm.model import RawToolCall, Reply, ToolMessage, ToolSpec
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_events import SubagentStarted
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore
@@ -221,7 +221,7 @@ async def test_investigators_have_a_dollar_limit(tmp_path: Path) -> None:
 async def test_no_investigator_starts_if_the_limits_do_not_suffice_for_all(tmp_path: Path) -> None:
     failed = await run_delegation(tmp_path, MultiAgentModel([DELEGATE, FINISH], {}), limits=Limits(steps=4))
     assert failed == ActionFailure(
-        reason="refused", message=prompt_texts.render_not_delegated(is_too_deep=False, count=2)
+        reason="refused", message=render_prompt("not_delegated.md.j2", is_too_deep=False, count=2)
     )
     assert "for 2 more agents" in failed.message and not list(tmp_path.glob("job-7-sub*"))
 
@@ -242,7 +242,7 @@ async def test_an_investigator_cannot_start_others(tmp_path: Path) -> None:
         await run.log.append(above)
         await run.agent.run(run.log)
         assert first_result(run.log) == ActionFailure(
-            reason="refused", message=prompt_texts.render_not_delegated(is_too_deep=True, count=2)
+            reason="refused", message=render_prompt("not_delegated.md.j2", is_too_deep=True, count=2)
         )
         assert not run.log.trajectory.subagents()
 

@@ -20,12 +20,12 @@ from patchwright.resolver.events import (
 from patchwright.resolver.git.merge import merge_commit
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.pipeline.resolve_pull_request import requested_merge
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import (
     PreparedSandbox,
     RepositoryFacts,
     RequestToAgent,
     build_initial_prompt,
+    render_initial_prompt,
 )
 from patchwright.resolver.pull_request.pr_context import (
     DIFF_LIMIT,
@@ -66,7 +66,7 @@ async def render_prompt(
     """Renders the initial prompt."""
     merge = await merge_commit(workspace, workspace.config_source.base) if merged else None
     context = await build_pr_context(pull, workspace, (), merge, issue=issue)
-    return prompt_texts.render_initial_prompt(
+    return render_initial_prompt(
         build_initial_prompt(
             pull,
             RequestToAgent(command),

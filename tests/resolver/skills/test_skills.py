@@ -5,12 +5,12 @@ import pytest
 from patchwright.resolver.domain import Comment, Issue, User
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.instructions import PromptInstructions, select_instructions
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import (
     PreparedSandbox,
     RepositoryFacts,
     RequestToAgent,
     build_initial_prompt,
+    render_initial_prompt,
 )
 from patchwright.resolver.skills.skills import (
     MAX_BYTES,
@@ -68,7 +68,7 @@ def render_skills(
 
 
 def written(instructions: PromptInstructions) -> str:
-    return prompt_texts.render_initial_prompt(
+    return render_initial_prompt(
         build_initial_prompt(
             issue(),
             RequestToAgent(),
