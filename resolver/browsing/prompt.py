@@ -14,6 +14,7 @@ from patchwright.resolver.browsing.structured_output import (
 from patchwright.resolver.events import SystemPrompt, ToolResult, Trajectory
 from patchwright.resolver.llm.model import ChatMessage, SystemMessage, UserMessage
 from patchwright.resolver.rendering.template_renderer import render, render_prompt
+from patchwright.resolver.run_calls import iter_calls
 from patchwright.resolver.tool_actions.subagent_actions import OutputField
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS, describe_calls
@@ -150,19 +151,17 @@ def _find_failure(trajectory: Trajectory, page: PageSnapshot) -> str | None:
 
 
 def _build_steps(trajectory: Trajectory, pages_in_prompt: int) -> Iterator[BrowsingStep]:
-    results = {event.call_id: event.observation for event in trajectory if isinstance(event, ToolResult)}
     page_ids = [id(page) for page in list_pages(trajectory)]
     # The prompt shows the last page in a section of its own.
     shown_ids = set(page_ids[-pages_in_prompt:-1])
-    for reply in trajectory.replies():
-        for call in reply.calls:
-            result = results.get(call.id)
-            page = result if isinstance(result, PageSnapshot) else None
-            failure = result.message if isinstance(result, ActionFailure) else None
-            yield BrowsingStep(
-                thought=reply.thought,
-                code=call.action.code if isinstance(call.action, UseBrowser) else None,
-                failure=_find_failure(trajectory, page) if page else failure,
-                url=page.url if page else None,
-                tree=page.tree if page and id(page) in shown_ids else None,
-            )
+    for call in iter_calls(trajectory):
+        result = call.observation
+        page = result if isinstance(result, PageSnapshot) else None
+        failure = result.message if isinstance(result, ActionFailure) else None
+        yield BrowsingStep(
+            thought=call.reply.thought,
+            code=call.action.code if isinstance(call.action, UseBrowser) else None,
+            failure=_find_failure(trajectory, page) if page else failure,
+            url=page.url if page else None,
+            tree=page.tree if page and id(page) in shown_ids else None,
+        )

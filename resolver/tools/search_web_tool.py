@@ -5,8 +5,8 @@ configured.
 from dataclasses import dataclass
 
 from patchwright.resolver.actions import AnyObservation, ExternalToolResult
-from patchwright.resolver.events import ToolResult
 from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.run_calls import iter_calls
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
@@ -68,18 +68,9 @@ class SearchWebTool:
         """Returns the number of successful searches. Failed searches are not counted, because they cost
         nothing.
         """
-        trajectory = self.log.trajectory
-        searches = {
-            call.id
-            for reply in trajectory.replies()
-            for call in reply.calls
-            if isinstance(call.action, SearchWeb)
-        }
         return sum(
-            isinstance(event, ToolResult)
-            and event.call_id in searches
-            and isinstance(event.observation, ExternalToolResult)
-            for event in trajectory
+            isinstance(call.action, SearchWeb) and isinstance(call.observation, ExternalToolResult)
+            for call in iter_calls(self.log.trajectory)
         )
 
 

@@ -15,10 +15,11 @@ from patchwright.resolver.domain import InputRequired, Published, Rejected, Repo
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.masking import mask_trajectory
 from patchwright.resolver.rendering import filters, jinja_templates
+from patchwright.resolver.run_calls import iter_calls, latest_plan
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.secrets import Secrets
-from patchwright.resolver.tool_actions.control_actions import Finish, Plan
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.resolver.viewer.blocks import (
     ChecklistBlock,
     DiffBlock,
@@ -261,7 +262,7 @@ def _build_view(
         changed_tests=changes[:MAX_LISTED_TESTS],
         unlisted_tests=len(changes[MAX_LISTED_TESTS:]),
         remarks=tuple(shorten(each, max_text_length) for each in build_remarks(verdict)) if verdict else (),
-        plan=_find_last_plan(trajectory),
+        plan=ChecklistBlock(plan) if (plan := latest_plan(trajectory)) else None,
         patch=_build_patch_block(patch.diff, max_text_length) if patch and not patch.is_empty else None,
         cost_curve=build_cost_curve(trajectory),
         connections=trajectory.network_visits(),
@@ -359,22 +360,11 @@ def count_tool_calls(trajectory: Trajectory) -> tuple[tuple[str, int, int], ...]
     """Returns the name of each tool, the number of its calls, and their percentage of all calls. The most
     used tool comes first.
     """
-    calls = Counter(call.action.kind for reply in trajectory.replies() for call in reply.calls)
+    calls = Counter(call.action.kind for call in iter_calls(trajectory))
     return tuple(
         (name.replace("_", " "), count, round(100 * count / calls.total()))
         for name, count in calls.most_common()
     )
-
-
-def _find_last_plan(trajectory: Trajectory) -> ChecklistBlock | None:
-    """Returns the last version of the plan, or None."""
-    plans = (
-        call.action
-        for reply in reversed(trajectory.replies())
-        for call in reversed(reply.calls)
-        if isinstance(call.action, Plan)
-    )
-    return ChecklistBlock(last.items) if (last := next(plans, None)) else None
 
 
 def _build_patch_block(content: bytes, max_text_length: int) -> DiffBlock:
