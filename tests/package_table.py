@@ -97,9 +97,7 @@ PACKAGES = {
     ),
     "bot.webhooks": "runtime resolver.text resolver bot",
     "bot.redis": "runtime resolver resolver.rendering bot",
-    "bot.terminal": (
-        "runtime resolver resolver.settings resolver.rendering resolver.activity resolver.agent resolver.viewer"
-    ),
+    "bot.terminal": "runtime resolver resolver.settings resolver.rendering resolver.agent resolver.viewer",
     "bot.observe": "runtime resolver resolver.settings resolver.run bot bot.redis bot.terminal",
     "bot.github": (
         "runtime resolver resolver.settings resolver.git resolver.rendering resolver.run resolver.publishing "
