@@ -30,14 +30,14 @@ from patchwright.resolver.events import (
 from patchwright.resolver.llm.chat_completions import to_chat_messages
 from patchwright.resolver.llm.model import ChatMessage
 from patchwright.resolver.llm.prompt_fingerprint import tool_schemas
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import (
     PreparedSandbox,
     RepositoryFacts,
     RequestToAgent,
     build_initial_prompt,
+    render_initial_prompt,
 )
-from patchwright.resolver.prompts.prompt_texts import SandboxDescription
+from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
@@ -94,12 +94,10 @@ def run() -> Trajectory:
     )
     events: list[Event] = [
         SystemPrompt(
-            text=prompt_texts.render_system_prompt(
-                SandboxDescription("/workspace", "/tmp/scratch", "docker")
-            ),
+            text=render_system_prompt(SandboxDescription("/workspace", "/tmp/scratch", "docker")),
             tools=tool_schemas(tools.specs),
         ),
-        Message(text=prompt_texts.render_initial_prompt(first), source="initial_prompt"),
+        Message(text=render_initial_prompt(first), source="initial_prompt"),
     ]
     for step in range(STEPS):
         id = f"call_{step}"

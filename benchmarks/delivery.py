@@ -21,7 +21,6 @@ from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github_action.workflow_jobs import build_publish_deps
 from patchwright.bot.status_comment import null_reporter
 from patchwright.demo.github import FakeGitHub, Repository
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Job, JobId, Patch, Repo, User, Verdict
 from patchwright.resolver.events import (
     AgentStopped,
@@ -37,6 +36,7 @@ from patchwright.resolver.run.dependencies import Run
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tool_actions.control_actions import Finish
 
 TIMES = 9
 FILES = {f"src/part{number}.py": f"VALUE = {number}\n" * 40 for number in range(5)}

@@ -41,8 +41,8 @@ from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_log import stream_key
 from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.demo.recorded_model import UNIQUE_TEXT, RecordedModel, RecordedTurn
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Job, JobId, Repo, User
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
 from patchwright.runtime.docker.reaper import RUN_LABEL
 

@@ -22,9 +22,9 @@ from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import Message, Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.pipeline.publish import post_comment
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_task import get_task
 from patchwright.resolver.text.untrusted import quote
 
@@ -71,7 +71,11 @@ class RunMessages:
             elif is_read or is_covered:
                 await self._queue.complete(message_job, Answered(run=job.id))
             else:
-                text = prompt_texts.render_message(message_job, quote(message_job.command, COMMENT_LIMIT))
+                text = render_prompt(
+                    "message.md.j2",
+                    job=message_job,
+                    comment=quote(message_job.command, COMMENT_LIMIT),
+                )
                 messages.append(Message(text=text, source="comment", trigger_id=message_job.id))
         return tuple(messages)
 

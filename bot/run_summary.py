@@ -5,10 +5,10 @@ from typing import Literal
 
 from patchwright.bot.faults import Fault
 from patchwright.bot.jobs import Failed, GitHubWait, JobRecord, JobResult
-from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Job, Published, RunId
 from patchwright.resolver.events import Trajectory
 from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.output_text import clip_line
 
 RunState = Literal[
     "queued",

@@ -11,13 +11,11 @@ from patchwright.bot.faults import classify_error
 from patchwright.bot.job_runner import JobCanceled, is_retryable
 from patchwright.bot.jobs import current_cancellation
 from patchwright.bot.write_limiter import Priority, write_priority
-from patchwright.resolver.activity.activity import Activity
-from patchwright.resolver.activity.progress_texts import render_progress
+from patchwright.resolver.activity.activity import Activity, render_progress
 from patchwright.resolver.domain import Job
 from patchwright.resolver.errors import ForgeError, LogError, LogLocked
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.pipeline.salvage import salvage_run
-from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run.dependencies import ProgressReporter, RunDependencies
 from patchwright.resolver.run_log import RunLog
@@ -158,7 +156,7 @@ async def report_failure(
     """
     reason = failure_text(error)
     if deps is None:
-        text = reply_texts.render_failure(reason, job.id, workflow_url)
+        text = render_reply("failed.md.j2", sentence=reason, run=job.id, workflow_url=workflow_url)
         await forge.upsert_comment(job.repo, job.number, job.id, text)
         return None
     return await salvage_run(job, reason, deps, forge, is_permanent=log_persists)

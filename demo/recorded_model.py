@@ -29,8 +29,7 @@ from patchwright.demo.github.asgi import (
 from patchwright.demo.loopback_server import LoopbackServer
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.proof import proof_texts
+from patchwright.resolver.rendering.template_renderer import render, render_prompt
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure
 
@@ -38,16 +37,20 @@ CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English and code
 CACHE_BLOCK_TOKENS = 128  # tokens; OpenAI caches prompts in blocks of this size
 
 LOST_RESULT = render_observation(
-    ActionFailure(reason="lost", message=prompt_texts.render_lost_call(is_saved=False))
+    ActionFailure(
+        reason="lost", message=render_prompt("lost_call.md.j2", is_saved=False, is_same_sandbox=False)
+    )
 )
 """The result that the agent reports for a call that was lost because its process was killed."""
 UNIQUE_TEXT = "%ONCE%"
 """Placeholder in a call's arguments. Each reply replaces it by a different text. Tests can then distinguish a call
 that was executed twice from a call that was requested twice.
 """
-REMINDER = proof_texts.render_unsettled_verdict(Verdict(kind="unproven")).rstrip().rpartition("\n")[2]
+REMINDER = (
+    render("prompts/unsettled_verdict.md.j2", verdict=Verdict(kind="unproven")).rstrip().rpartition("\n")[2]
+)
 """How the message ends that tells the agent once that its fix is not proven, or that it has conditions."""
-FINISH_REJECTED = prompt_texts.render_finish_rejected(()).partition(":")[0]
+FINISH_REJECTED = render_prompt("finish_rejected.md.j2", missing=()).partition(":")[0]
 """How the result of a `finish` call begins if the agent rejects the call because work is missing."""
 
 RequestHook = Callable[[int, dict[str, Any]], Awaitable[None] | None]

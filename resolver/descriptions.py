@@ -1,94 +1,18 @@
 """Describes actions, observations and threads in one line each."""
 
-import json
-
-from patchwright.resolver.actions import (
-    Action,
-    AnyObservation,
-    Ask,
-    Browse,
-    CallTool,
-    Delegate,
-    ExternalToolResult,
-    Finish,
-    MalformedCall,
-    Plan,
-    ProposePlan,
-    ReadSkill,
-    SearchWeb,
-    SubagentResult,
-    Think,
-)
+from patchwright.resolver.actions import AnyObservation, ExternalToolResult, SubagentResult
 from patchwright.resolver.events import RunStarted
-from patchwright.runtime.actions import (
-    CreateFile,
-    InsertText,
-    ReplaceText,
-    RunPython,
-    RunShell,
-    SearchCode,
-    SendInput,
-    UndoEdit,
-    UseBrowser,
-    ViewFile,
-)
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, PageSnapshot, ShellResult
+from patchwright.runtime.output_text import clip_line
+from patchwright.runtime.tool_action import ToolAction
 
-MAX_LINE = 160  # Characters of a step's line.
 NEW_SANDBOX = "The run continued in a new sandbox"
 LOST_WITH_SANDBOX = "what the agent had started or installed in the old one is gone"
 
 
-def describe_action(action: Action) -> str:
+def describe_action(action: ToolAction) -> str:
     """Describes an action in one line."""
-    match action:
-        case RunShell(command=command):
-            return clip_line(f"$ {command}")
-        case SendInput(text=text, key=key):
-            return clip_line(
-                f"type {' '.join(filter(None, (text, key)))}" if text or key else "wait for the command"
-            )
-        case RunPython(code=code):
-            return clip_line(f">>> {code}")
-        case UseBrowser(code=code):
-            return clip_line(f"in the browser: {code}")
-        case Browse(task=task):
-            return clip_line(f"browse: {task}")
-        case Delegate(tasks=tasks):
-            return clip_line(f"delegate: {' | '.join(tasks)}")
-        case ViewFile(path=path, start=start, end=end):
-            lines = f" from line {start}" if end is None else f" lines {start} to {end}"
-            return clip_line(f"view {path}{lines if start > 1 or end else ''}")
-        case SearchCode(query=query, what=what, path=path):
-            criteria = " ".join(filter(None, (what, query, path and f"in {path}")))
-            return clip_line(f"search {criteria}")
-        case SearchWeb(query=query):
-            return clip_line(f"search the web: {query}")
-        case CreateFile(path=path):
-            return clip_line(f"create {path}")
-        case ReplaceText(path=path) | InsertText(path=path):
-            return clip_line(f"edit {path}")
-        case UndoEdit(path=path):
-            return clip_line(f"undo the last edit of {path}")
-        case Think(thought=thought):
-            return clip_line(f"think: {thought}")
-        case Plan(items=items):
-            done = sum(item.status == "done" for item in items)
-            return f"plan: {done} of {len(items)} done"
-        case Ask(question=question):
-            return clip_line(f"ask: {question}")
-        case ProposePlan(cause=cause):
-            return clip_line(f"propose: {cause}")
-        case ReadSkill(name=name):
-            return clip_line(f"read the skill {name}")
-        case CallTool(name=name, arguments=arguments):
-            return clip_line(f"{name} {json.dumps(arguments)}")
-        case Finish():
-            return "finish"
-        case MalformedCall(name=name, problem=problem):
-            return clip_line(f"call of {name} that could not be parsed: {problem}")
-        case _:
-            return action.kind
+    return clip_line(action.describe().title)
 
 
 def describe_observation(observation: AnyObservation | None) -> str:
@@ -136,12 +60,6 @@ def _last_line_suffix(output: str) -> str:
 def _count_changed_lines(diff: str) -> tuple[int, int]:
     body = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
     return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
-
-
-def clip_line(text: str, limit: int = MAX_LINE) -> str:
-    """Returns the text as one line of at most `limit` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def name_thread(started: RunStarted) -> str:

@@ -2,8 +2,8 @@
 the agent's replies.
 """
 
-from patchwright.resolver.actions import Finish, ThreadReply
 from patchwright.resolver.domain import PullRequest, ReviewThread
+from patchwright.resolver.tool_actions.control_actions import Finish, ThreadReply
 
 
 def list_open_threads(pull: PullRequest) -> dict[int, ReviewThread]:

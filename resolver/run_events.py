@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from patchwright.resolver.actions import OutputField
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.runner_names import Language
+from patchwright.resolver.tool_actions.subagent_actions import OutputField
 from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.frozen_model import FrozenModel
 

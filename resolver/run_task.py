@@ -1,10 +1,11 @@
 """Determines from the log of a run what its task is: to work, to plan, to explain or to propose a configuration."""
 
-from patchwright.resolver.actions import Action, ProposePlan, Report
+from patchwright.resolver.actions import Action
 from patchwright.resolver.command_parser import RunOptions
 from patchwright.resolver.comment_commands import WORK, Task
 from patchwright.resolver.domain import JobId, StopReason
 from patchwright.resolver.events import Message, Trajectory
+from patchwright.resolver.tool_actions.control_actions import ProposePlan, Report
 
 
 def get_task(trajectory: Trajectory) -> Task:

@@ -11,11 +11,12 @@ from itertools import takewhile
 from typing import Literal
 
 from patchwright.resolver.actions import Action, AnyObservation
-from patchwright.resolver.descriptions import clip_line, describe_action
+from patchwright.resolver.descriptions import describe_action
 from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
 from patchwright.runtime.actions import SendInput
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure, CellResult, PageSnapshot, ShellResult
+from patchwright.runtime.output_text import clip_line
 
 MAX_IDENTICAL = 3
 """A run looks stuck after the same call had the same result this many times in a row."""

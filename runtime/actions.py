@@ -4,12 +4,14 @@ If the model may call an action, the action's docstring is the tool description 
 `description` of each field explains an argument. Write both for a reader who sees nothing else.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import SnapshotOptions
+from patchwright.runtime.tool_action import CallDescription, CallText, EditTool, RecordedTool, ToolAction
 
 DEFAULT_TIMEOUT = 120
 MAX_TIMEOUT = 1800
@@ -19,7 +21,7 @@ MAX_TIMEOUT = 1800
 # ----------------------------------------------------------------------
 
 
-class RunShell(FrozenModel):
+class RunShell(RecordedTool):
     """Run a bash command in the persistent shell and return its output and exit code.
 
     The working directory, variables, functions and background jobs persist between calls. Standard input is
@@ -28,6 +30,8 @@ class RunShell(FrozenModel):
     characters, you get its beginning and its end, and the path of a file that contains it. View that file in
     parts, or run a narrower command (grep, sed -n, head).
     """
+
+    may_change_files: ClassVar[bool] = True
 
     kind: Literal["run_shell"] = "run_shell"
     command: str = Field(min_length=1, description="The command, as typed into bash. May be several lines.")
@@ -41,16 +45,27 @@ class RunShell(FrozenModel):
         "answer with send_input.",
     )
 
+    def describe(self) -> CallDescription:
+        return CallDescription(
+            kind="command",
+            title=f"$ {self.command}",
+            verb="running",
+            code=self.command,
+            shell_command=self.command,
+        )
+
 
 Key = Literal["ctrl-c", "ctrl-d", "kill"]
 
 
-class SendInput(FrozenModel):
+class SendInput(RecordedTool):
     """Type into the interactive command that run_shell left running, and return its new output.
 
     Returns when the command ends. If the command is still running after the timeout, returns the output so far.
     If you give no text and no key, it only waits. You cannot use run_shell until the command has ended.
     """
+
+    may_change_files: ClassVar[bool] = True
 
     kind: Literal["send_input"] = "send_input"
     text: str = Field(
@@ -65,8 +80,19 @@ class SendInput(FrozenModel):
         default=5, ge=1, le=MAX_TIMEOUT, description="Seconds to wait for the end of the command."
     )
 
+    def describe(self) -> CallDescription:
+        typed = " ".join(filter(None, (self.text, self.key)))
+        return CallDescription(
+            kind="command",
+            title=f"type {typed}" if typed else "wait for the command",
+            verb="sending input to a running command",
+            label=typed,
+            texts=(CallText("input", self.text, is_code=True, shown="if_long"),),
+            risk_reason="the call sends input to a running program" if self.text else "",
+        )
 
-class RunPython(FrozenModel):
+
+class RunPython(RecordedTool):
     """Run Python code in the sandbox's IPython session and return its output, its result and its images.
 
     Variables, imports and functions persist between calls, as in a notebook. An imported module therefore
@@ -79,14 +105,26 @@ class RunPython(FrozenModel):
     the path of a file that contains it.
     """
 
+    may_change_files: ClassVar[bool] = True
+    required_feature: ClassVar[SandboxFeature | None] = "kernel"
+
     kind: Literal["run_python"] = "run_python"
     code: str = Field(min_length=1, description="One cell of Python, as typed into IPython.")
     timeout: int = Field(
         default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT, description="Seconds until the code is interrupted."
     )
 
+    def describe(self) -> CallDescription:
+        return CallDescription(
+            kind="command",
+            title=f">>> {self.code}",
+            verb="running Python:",
+            code=self.code,
+            risk_reason="the call runs code",
+        )
 
-class ViewFile(FrozenModel):
+
+class ViewFile(RecordedTool):
     """Show a text file with line numbers, at most 400 lines at a time, or list a directory.
 
     PDF, Word, PowerPoint and Excel files and notebooks are converted to Markdown. For an image, an audio file
@@ -103,8 +141,13 @@ class ViewFile(FrozenModel):
         default=None, ge=1, description="Last line to show; at most 400 lines from start."
     )
 
+    def describe(self) -> CallDescription:
+        lines = f" from line {self.start}" if self.end is None else f" lines {self.start} to {self.end}"
+        title = f"view {self.path}{lines if self.start > 1 or self.end else ''}"
+        return CallDescription(kind="read", title=title, verb="reading", target=self.path)
 
-class SearchCode(FrozenModel):
+
+class SearchCode(RecordedTool):
     """Search the repository for text, find where a name is defined or used, or outline one file's
     definitions.
 
@@ -138,16 +181,29 @@ class SearchCode(FrozenModel):
     )
     ignore_case: bool = Field(default=False, description="Ignore upper and lower case in a search for text.")
 
+    def describe(self) -> CallDescription:
+        criteria = " ".join(filter(None, (self.what, self.query, self.path and f"in {self.path}")))
+        return CallDescription(
+            kind="read",
+            title=f"search {criteria}",
+            verb="searching the code for" if self.query else "exploring the code",
+            target=self.query,
+            label=criteria,
+        )
 
-class CreateFile(FrozenModel):
+
+class CreateFile(EditTool):
     """Create a new file with the given content. Fails if the file exists: use replace_text to change it."""
 
     kind: Literal["create_file"] = "create_file"
     path: str = Field(min_length=1, description="New file, relative to the repository root.")
     content: str = Field(description="The complete content of the file.")
 
+    def describe(self) -> CallDescription:
+        return self.describe_edit("create", self.path, CallText("text", self.content, True, "if_failed"))
 
-class ReplaceText(FrozenModel):
+
+class ReplaceText(EditTool):
     """Replace one piece of text in a file. `old` must occur exactly once, so include enough lines around it.
 
     Returns the diff of the edit. If a Python or JavaScript file has a syntax error after the edit,
@@ -161,8 +217,12 @@ class ReplaceText(FrozenModel):
     )
     new: str = Field(description="The text to put in its place; empty to delete.")
 
+    def describe(self) -> CallDescription:
+        old = CallText("old text", self.old, True, "if_failed")
+        return self.describe_edit("edit", self.path, old, CallText("new text", self.new, True, "if_failed"))
 
-class InsertText(FrozenModel):
+
+class InsertText(EditTool):
     """Insert text after a line of a file. Returns the diff of the edit."""
 
     kind: Literal["insert_text"] = "insert_text"
@@ -170,12 +230,18 @@ class InsertText(FrozenModel):
     line: int = Field(ge=0, description="Insert after this line; 0 inserts at the top of the file.")
     text: str = Field(min_length=1, description="The text to insert, one or more whole lines.")
 
+    def describe(self) -> CallDescription:
+        return self.describe_edit("edit", self.path, CallText("text", self.text, True, "if_failed"))
 
-class UndoEdit(FrozenModel):
+
+class UndoEdit(EditTool):
     """Undo the last edit that create_file, replace_text or insert_text made to a file."""
 
     kind: Literal["undo_edit"] = "undo_edit"
     path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")
+
+    def describe(self) -> CallDescription:
+        return self.describe_edit("undo the last edit of", self.path, verb="undoing the last edit of")
 
 
 # --- actions that only Patchwright itself requests
@@ -269,7 +335,7 @@ class HostReply(FrozenModel):
     """Seconds until the cell is interrupted."""
 
 
-class UseBrowser(FrozenModel):
+class UseBrowser(ToolAction):
     """Run browser calls (`runtime/browser/action_space.py`), one per line, in the sandbox's browser.
 
     Stops at the first call that fails. If `code` contains no calls, this action only takes a snapshot of the
@@ -281,6 +347,15 @@ class UseBrowser(FrozenModel):
     allowed_calls: tuple[str, ...] = ()
     """Names of the permitted calls. Any other call is refused before the first one runs."""
     snapshot: SnapshotOptions = SnapshotOptions()
+
+    def describe(self) -> CallDescription:
+        return CallDescription(
+            kind="browse",
+            title=f"in the browser: {self.code}",
+            verb="using the browser:",
+            code=self.code,
+            risk_reason="the call acts outside the work tree",
+        )
 
 
 SandboxAction = Annotated[

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 MAX_CHARS = 30_000  # Maximum characters of one output that a reader receives.
+MAX_LINE = 160  # Characters of a text that is shortened to one line.
 MAX_CAPTURED_BYTES = 1 << 20  # Maximum bytes that are kept of one output while the output arrives.
 
 # Matches ECMA-48 control sequences. A string sequence ends at the end of its line at the latest. So a string
@@ -151,3 +152,9 @@ def _clip_tail(text: str, budget: int) -> str:
 
 def _starts_line(text: str, tail: str) -> bool:
     return len(tail) < len(text) and text[len(text) - len(tail) - 1] == "\n"
+
+
+def clip_line(text: str, limit: int = MAX_LINE) -> str:
+    """Returns the text as one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -19,7 +19,8 @@ PACKAGES = {
     ),
     "runtime.docker": "runtime runtime.egress runtime.execution",
     "resolver.text": "runtime",
-    "resolver": "runtime resolver.text",
+    "resolver.tool_actions": "runtime",
+    "resolver": "runtime resolver.text resolver.tool_actions",
     "resolver.settings": "runtime resolver",
     "resolver.git": "runtime resolver",
     "resolver.suites.reports": "runtime resolver",
@@ -42,72 +43,80 @@ PACKAGES = {
         "runtime resolver.text resolver resolver.git resolver.suites.reports resolver.suites resolver.rendering "
         "resolver.security resolver.llm resolver.run resolver.preparation"
     ),
-    "resolver.activity": "runtime resolver resolver.settings resolver.suites resolver.rendering resolver.proof",
+    "resolver.activity": (
+        "runtime resolver.tool_actions resolver resolver.settings resolver.suites resolver.rendering "
+        "resolver.proof"
+    ),
     "resolver.request": (
-        "runtime resolver.text resolver resolver.settings resolver.rendering resolver.run resolver.activity"
+        "resolver.text resolver.tool_actions resolver resolver.settings resolver.rendering resolver.run "
+        "resolver.activity"
     ),
     "resolver.publishing": (
         "runtime resolver.text resolver resolver.settings resolver.git resolver.rendering resolver.run "
         "resolver.activity"
     ),
     "resolver.ci": (
-        "runtime resolver resolver.settings resolver.git resolver.suites resolver.rendering resolver.security"
+        "runtime resolver.tool_actions resolver resolver.settings resolver.git resolver.suites resolver.rendering "
+        "resolver.security"
     ),
     "resolver.pull_request": (
-        "runtime resolver.text resolver resolver.git resolver.rendering resolver.activity resolver.publishing"
+        "runtime resolver.text resolver.tool_actions resolver resolver.git resolver.rendering resolver.activity "
+        "resolver.publishing"
     ),
     "resolver.prompts": (
-        "runtime resolver.text resolver resolver.suites resolver.rendering resolver.security resolver.llm "
-        "resolver.skills resolver.preparation resolver.activity resolver.pull_request"
+        "runtime resolver.text resolver resolver.suites resolver.rendering resolver.skills resolver.preparation "
+        "resolver.pull_request"
     ),
     "resolver.tools": (
-        "runtime runtime.egress runtime.docker resolver.text resolver resolver.settings resolver.rendering "
-        "resolver.security resolver.llm resolver.skills resolver.request resolver.prompts"
+        "runtime runtime.egress runtime.docker resolver.text resolver.tool_actions resolver resolver.settings "
+        "resolver.rendering resolver.security resolver.llm resolver.skills"
     ),
-    "resolver.agent": "runtime resolver resolver.llm resolver.activity resolver.prompts resolver.tools",
+    "resolver.agent": (
+        "runtime resolver.tool_actions resolver resolver.rendering resolver.llm resolver.activity resolver.tools"
+    ),
     "resolver.browsing": (
-        "runtime runtime.browser resolver.text resolver resolver.rendering resolver.llm resolver.skills "
-        "resolver.agent"
+        "runtime runtime.browser resolver.tool_actions resolver resolver.rendering resolver.llm resolver.agent"
     ),
     "resolver.delegation": (
-        "runtime resolver resolver.llm resolver.skills resolver.prompts resolver.tools resolver.agent "
-        "resolver.browsing"
+        "runtime resolver.text resolver.tool_actions resolver resolver.rendering resolver.llm resolver.skills "
+        "resolver.tools resolver.agent resolver.browsing"
     ),
     "resolver.viewer": (
-        "runtime resolver resolver.suites resolver.rendering resolver.llm resolver.activity resolver.agent "
-        "resolver.browsing"
+        "runtime resolver.tool_actions resolver resolver.suites resolver.rendering resolver.llm resolver.activity "
+        "resolver.agent resolver.browsing"
     ),
     "resolver.pipeline": (
-        "runtime resolver.text resolver resolver.settings resolver.git resolver.suites resolver.rendering "
-        "resolver.security resolver.llm resolver.skills resolver.sandbox resolver.run resolver.preparation "
-        "resolver.proof resolver.activity resolver.request resolver.publishing resolver.ci resolver.pull_request "
-        "resolver.prompts resolver.tools resolver.agent resolver.delegation"
+        "runtime resolver.text resolver.tool_actions resolver resolver.settings resolver.git resolver.suites "
+        "resolver.rendering resolver.security resolver.llm resolver.skills resolver.sandbox resolver.run "
+        "resolver.preparation resolver.proof resolver.activity resolver.request resolver.publishing resolver.ci "
+        "resolver.pull_request resolver.prompts resolver.tools resolver.agent resolver.delegation"
     ),
     "bot": (
         "runtime resolver.text resolver resolver.settings resolver.rendering resolver.run resolver.activity "
         "resolver.publishing resolver.prompts resolver.pipeline"
     ),
     "bot.webhooks": "runtime resolver.text resolver bot",
-    "bot.redis": "runtime resolver bot",
-    "bot.terminal": (
-        "runtime resolver resolver.settings resolver.rendering resolver.activity resolver.agent resolver.viewer"
-    ),
+    "bot.redis": "runtime resolver resolver.rendering bot",
+    "bot.terminal": "runtime resolver resolver.settings resolver.rendering resolver.agent resolver.viewer",
     "bot.observe": "runtime resolver resolver.settings resolver.run bot bot.redis bot.terminal",
     "bot.github": (
-        "runtime resolver resolver.settings resolver.git resolver.run resolver.publishing resolver.ci bot "
-        "bot.webhooks bot.redis"
+        "runtime resolver resolver.settings resolver.git resolver.rendering resolver.run resolver.publishing "
+        "resolver.ci bot bot.webhooks bot.redis"
     ),
     "bot.triggers": (
-        "resolver resolver.request resolver.publishing bot bot.webhooks bot.redis bot.observe bot.github"
+        "resolver resolver.rendering resolver.request resolver.publishing bot bot.webhooks bot.redis bot.observe "
+        "bot.github"
     ),
     "bot.worker": (
-        "resolver resolver.settings resolver.publishing resolver.pipeline bot bot.webhooks bot.redis bot.observe "
-        "bot.github bot.triggers"
+        "resolver resolver.settings resolver.rendering resolver.publishing resolver.pipeline bot bot.webhooks "
+        "bot.redis bot.observe bot.github bot.triggers"
     ),
-    "bot.reconcile": "resolver resolver.settings bot bot.webhooks bot.redis bot.github bot.triggers bot.worker",
+    "bot.reconcile": (
+        "resolver resolver.settings bot bot.webhooks bot.redis bot.github bot.triggers bot.worker"
+    ),
     "bot.dashboard": (
-        "runtime resolver resolver.settings resolver.rendering resolver.viewer bot bot.webhooks bot.redis bot.observe "
-        "bot.github"
+        "runtime resolver resolver.settings resolver.rendering resolver.viewer bot bot.webhooks bot.redis "
+        "bot.observe bot.github"
     ),
     "bot.web": (
         "runtime resolver resolver.settings resolver.request bot bot.webhooks bot.redis bot.terminal bot.observe "
@@ -124,9 +133,9 @@ PACKAGES = {
     ),
     "bot.docker_proxy": "runtime runtime.docker resolver",
     "bot.commands": (
-        "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.activity "
-        "resolver.run resolver.viewer resolver.pipeline bot bot.redis bot.terminal bot.observe bot.github "
-        "bot.composition"
+        "runtime resolver.tool_actions resolver resolver.settings resolver.git resolver.rendering resolver.llm "
+        "resolver.run resolver.activity resolver.viewer resolver.pipeline bot bot.redis bot.terminal bot.observe "
+        "bot.github bot.composition"
     ),
     "bot.doctor": (
         "runtime runtime.docker resolver resolver.settings resolver.llm bot bot.webhooks bot.redis bot.terminal "
@@ -134,8 +143,8 @@ PACKAGES = {
     ),
     "bot.github_action": (
         "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.run "
-        "resolver.activity resolver.publishing resolver.pipeline bot bot.webhooks bot.terminal "
-        "bot.github bot.triggers bot.reconcile bot.composition bot.commands"
+        "resolver.activity resolver.publishing resolver.pipeline bot bot.webhooks bot.terminal bot.github "
+        "bot.triggers bot.reconcile bot.composition bot.commands"
     ),
     "bot.cli": (
         "runtime resolver resolver.settings resolver.rendering bot bot.terminal bot.observe bot.composition "

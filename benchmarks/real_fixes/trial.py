@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from benchmarks.real_fixes.pairs import Files, Pair
 from benchmarks.real_fixes.patches import Tree
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
-from patchwright.resolver.actions import Finish
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import RunShell
 
 TIMEOUT = 1800  # seconds for one trial

@@ -37,7 +37,6 @@ from patchwright.bot.terminal.output import (
 )
 from patchwright.bot.terminal.patch_text import hide_binary_hunks, new_binary_files
 from patchwright.bot.terminal.run_ids import create_run_id, find_run, sanitize_name
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.activity.finish_checks import describe_open_points, last_finish
 from patchwright.resolver.activity.summary import find_reached_setting
 from patchwright.resolver.domain import (
@@ -62,6 +61,7 @@ from patchwright.resolver.run_limits import is_complete
 from patchwright.resolver.run_log import FileLogStore, Listener
 from patchwright.resolver.settings.connection_check import find_connection_problem
 from patchwright.resolver.settings.settings import Settings, environment_variable
+from patchwright.resolver.tool_actions.control_actions import Finish
 
 
 async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:

@@ -13,7 +13,6 @@ from patchwright.bot.observe.archive import StoredRuns
 from patchwright.bot.terminal.output import print_json, strip_control_chars
 from patchwright.bot.terminal.style import Style, detect_style, display_width, terminal_size, truncate
 from patchwright.resolver.cost import cost_fields
-from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Published, RunId, VerdictKind
 from patchwright.resolver.errors import LogError, UsageError
 from patchwright.resolver.events import Message, Trajectory, VerificationCompleted
@@ -21,6 +20,7 @@ from patchwright.resolver.forge import DRY_RUN_URL
 from patchwright.resolver.masking import mask_model
 from patchwright.resolver.secrets import Secrets
 from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.output_text import clip_line
 
 DEFAULT_COUNT = 20  # The number of runs that are listed without --all.
 # Minimum width of a title in cells. If there is less space, the title is on a line of its own.

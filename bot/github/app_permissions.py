@@ -3,7 +3,6 @@
 import logging
 from typing import Protocol
 
-from patchwright.bot.comment_texts import missing_permissions_text
 from patchwright.bot.errors import PermissionNotGranted
 from patchwright.bot.github.repositories import raise_if_unreachable
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS, RestClient, is_granted, repo_path
@@ -15,6 +14,7 @@ from patchwright.resolver.domain import Job, Outcome, Rejected, Repo
 from patchwright.resolver.errors import BranchMoved, Forbidden, NotFound
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.runtime.frozen_model import FrozenModel
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,12 @@ class AppPermissions:
         """
         notice = await self.find_notice(missing, job.repo)
         previous_url = notice.url if notice and notice.job_id != job.id else ""
-        explanation = missing_permissions_text(missing.permissions, missing.settings_url, previous_url)
+        explanation = render_reply(
+            "missing_permissions.md.j2",
+            permissions=missing.permissions,
+            settings_url=missing.settings_url,
+            notice_url=previous_url,
+        ).strip()
         try:
             with write_priority(Priority.ACKNOWLEDGMENT):
                 url = await forge.upsert_comment(
@@ -166,7 +171,12 @@ def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: For
             if isinstance(exc, Forbidden) and (missing := await grants.find_missing(job.repo)) is not None:
                 _log_missing(missing, str(job.repo))
                 raise PermissionNotGranted(
-                    missing_permissions_text(missing.permissions, missing.settings_url, "")
+                    render_reply(
+                        "missing_permissions.md.j2",
+                        permissions=missing.permissions,
+                        settings_url=missing.settings_url,
+                        notice_url="",
+                    ).strip()
                 ) from exc
             await raise_if_unreachable(grants.rest, job.repo, exc)
             raise

@@ -5,13 +5,13 @@ comments of killed runs.
 import logging
 from datetime import UTC, datetime, timedelta
 
-from patchwright.bot.comment_texts import killed_run_text
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.reconcile.poller import Poller
 from patchwright.bot.webhooks.delivery import Delivery, IgnoredEvent
 from patchwright.bot.webhooks.triggers import Triggers, find_job, possible_job_ids
 from patchwright.resolver.domain import Job, Repo
 from patchwright.resolver.errors import ForgeError
+from patchwright.resolver.rendering.template_renderer import render_reply
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,8 @@ async def correct_stale_comments(github: GitHubForge, job: Job, mention: str) ->
     try:
         for run in await github.list_comments_in_progress(job.repo, job.number):
             if run != job.id:
-                await github.upsert_comment(job.repo, job.number, run, killed_run_text(mention))
+                await github.upsert_comment(
+                    job.repo, job.number, run, render_reply("killed_run.md.j2", mention=mention)
+                )
     except ForgeError as exc:
         log.warning("stale comment not corrected", extra={"job": job.id, "error": str(exc)})

@@ -25,7 +25,7 @@ from patchwright.resolver.domain import (
 )
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import Trajectory
-from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run_task import get_proposed_plan
 
 OUTPUTS = ("outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens", "run-page")
@@ -112,7 +112,7 @@ class JobReport:
         rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
         tests = ""
         if verdict is not None and trajectory.run_started:
-            tests = publishing_texts.render_job_summary(verdict, summarize_run(trajectory))
+            tests = render_reply("job_summary.md.j2", verdict=verdict, summary=summarize_run(trajectory))
         write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
 
 

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from patchwright.bot.comment_texts import ended_text
 from patchwright.bot.errors import ForgeUnavailable, QueueDown
 from patchwright.bot.jobs import JobRecord
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.unposted_comments import UnpostedComment, UnpostedComments, new_comment
 from patchwright.resolver.domain import JobId, Repo
 from patchwright.resolver.errors import ForgeError
+from patchwright.resolver.rendering.template_renderer import render_reply
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class CommentOutbox:
         place = comment.repo, comment.number, comment.tag
         body = comment.body
         if body is None and await self._forge.is_comment_in_progress(*place):
-            body = ended_text(comment.tag, record.result if record else None)
+            body = render_reply("ended.md.j2", run=comment.tag, result=record.result if record else None)
         if body is None:
             await self._store.remove(*place)
             return

@@ -17,15 +17,15 @@ from typing import TextIO
 from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.bot.terminal.progress_printer import CHECKBOXES, ProgressPrinter
 from patchwright.bot.terminal.style import Style, can_redraw, detect_style, terminal_size, truncate
-from patchwright.resolver.actions import PlanItem
-from patchwright.resolver.activity.finish_checks import latest_plan
 from patchwright.resolver.cost import format_usd
 from patchwright.resolver.descriptions import describe_action, name_thread
 from patchwright.resolver.domain import Usage
 from patchwright.resolver.events import Entry, Message, Trajectory
 from patchwright.resolver.rendering import filters
+from patchwright.resolver.run_calls import latest_plan
 from patchwright.resolver.run_limits import usage_since_resume
 from patchwright.resolver.run_log import Listener
+from patchwright.runtime.tool_action import PlanItem
 
 # Time between two updates of the frame. Each shows the new time and follows the window size.
 REFRESH_SECONDS = 0.25

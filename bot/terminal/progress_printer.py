@@ -6,12 +6,11 @@ from typing import Any
 
 from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.bot.terminal.style import NO_COLOR, Style
-from patchwright.resolver.actions import Action, Plan
+from patchwright.resolver.actions import Action
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.descriptions import (
     LOST_WITH_SANDBOX,
     NEW_SANDBOX,
-    clip_line,
     describe_action,
     describe_observation,
     name_thread,
@@ -29,8 +28,8 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess
 from patchwright.resolver.viewer.call_blocks import is_failure
-from patchwright.runtime.actions import RunPython, RunShell, UseBrowser
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES
+from patchwright.runtime.output_text import clip_line
 
 MIN_WIDTH = 30  # Minimum width in cells. A terminal that is narrower wraps the lines itself.
 
@@ -178,17 +177,14 @@ class ProgressPrinter:
         }
         max_lines = None if self._verbose else 2
         lines = textwrap.wrap(event.thought, self._width - 5, max_lines=max_lines, placeholder=" …")
-        plans = (
-            [call.action for call in event.calls if isinstance(call.action, Plan)] if self._show_plan else []
-        )
+        plan = [item for call in event.calls for item in call.action.describe().checklist]
         self._unprinted_number = "" if lines else f"{self._steps}."
         numbered = zip((f"{self._steps}.", *("" for _ in lines)), lines, strict=False)
         return [
             *(f"{mark:>4} {line}" for mark, line in numbered),
             *(
                 f"     {CHECKBOXES[item.status]} {self._truncate(item.text, 9)}"
-                for each in plans
-                for item in each.items
+                for item in (plan if self._show_plan else ())
             ),
         ]
 
@@ -197,16 +193,9 @@ class ProgressPrinter:
 
 
 def _full_call(action: Action) -> str:
-    """Returns a tool call as text, with all lines of the call's arguments."""
-    match action:
-        case RunShell(command=code):
-            return f"$ {code}"
-        case RunPython(code=code):
-            return f">>> {code}"
-        case UseBrowser(code=code):
-            return f"in the browser: {code}"
-        case _:
-            return describe_action(action)
+    """Returns a tool call as text, with all lines of the call's command or code."""
+    call = action.describe()
+    return call.title if call.code else clip_line(call.title)
 
 
 def _setup_lines(event: EnvironmentPrepared, width: int) -> Iterator[str]:

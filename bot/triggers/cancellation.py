@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, assert_never
 
-from patchwright.bot.comment_texts import cancellation_text
 from patchwright.bot.jobs import Cancellation, JobQueue, JobRecord
 from patchwright.bot.run_messages import is_handled_by_run
 from patchwright.bot.thread_forge import CommentForge
@@ -15,6 +14,7 @@ from patchwright.resolver.authorization import authorize
 from patchwright.resolver.domain import Job, Repo
 from patchwright.resolver.errors import Forbidden, NotFound
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +150,10 @@ class CancellationHandler:
             if has_started(record) or any(is_handled_by_run(run, record) for run in running):
                 continue
             await self._post_comment(
-                record.job, reply_texts.render_rejection(cancellation_text(cancellation))
+                record.job,
+                reply_texts.render_rejection(
+                    render_reply("cancellation.md.j2", reason=cancellation.reason, by=cancellation.by).strip()
+                ),
             )
 
     async def _post_comment(self, job: Job, text: str) -> None:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from patchwright.bot.comment_texts import cancellation_text, queued_text, unreadable_job_text
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.job_runner import JobResolver
 from patchwright.bot.jobs import JobQueue, JobRecord, Stopped, UnreadableJob, thread_key
@@ -20,6 +19,7 @@ from patchwright.resolver.authorization import authorize
 from patchwright.resolver.domain import Job, JobId, Outcome
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class QueueNotices:
             async with asyncio.timeout(POST_TIMEOUT_SECONDS):
                 if await authorize(self._forge, job.repo, job.requester):
                     await self._forge.upsert_comment(
-                        job.repo, job.number, job.id, unreadable_job_text(), in_progress=True
+                        job.repo, job.number, job.id, render_reply("unreadable_job.md.j2"), in_progress=True
                     )
             self._notified.add(job.id)
         except (ForgeError, TimeoutError) as exc:
@@ -106,8 +106,12 @@ class QueueNotices:
             return  # The job is rejected when it starts.
         count = len(ahead_in_thread) or sum(other.state == "queued" for other in ahead)
         building_images = self._count_workers is not None and not await self._count_workers()
-        text = queued_text(
-            count, self._mention, same_thread=bool(ahead_in_thread), building_images=building_images
+        text = render_reply(
+            "queue_notice.md.j2",
+            ahead=count,
+            mention=self._mention,
+            same_thread=bool(ahead_in_thread),
+            building_images=building_images,
         )
         await self._forge.upsert_comment(job.repo, job.number, job.id, text, in_progress=True)
         latest = await self._queue.get_record(job.id)
@@ -116,7 +120,11 @@ class QueueNotices:
                 job.repo,
                 job.number,
                 job.id,
-                reply_texts.render_rejection(cancellation_text(latest.result)),
+                reply_texts.render_rejection(
+                    render_reply(
+                        "cancellation.md.j2", reason=latest.result.reason, by=latest.result.by
+                    ).strip()
+                ),
             )
 
 

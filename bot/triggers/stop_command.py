@@ -5,11 +5,11 @@ explains how to do that.
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from patchwright.bot.comment_texts import cannot_stop_workflow_text, stop_text
 from patchwright.bot.jobs import Answered, Cancellation, JobRecord, select_records
 from patchwright.bot.triggers.cancellation import has_started
 from patchwright.bot.triggers.command_context import CommandContext, ServerContext
 from patchwright.resolver.domain import RunId
+from patchwright.resolver.rendering.template_renderer import render_reply
 
 # A stop command that is older than this gets no reply if it had nothing to cancel.
 STALE_STOP_AGE = timedelta(hours=1)
@@ -19,7 +19,7 @@ async def handle(context: CommandContext) -> None:
     requester = context.job.requester
     cancellation = Cancellation(by=requester.login if requester else "")
     if not isinstance(context, ServerContext):
-        await context.reply(cannot_stop_workflow_text(context.workflow_runs_url))
+        await context.reply(render_reply("cannot_stop_workflow.md.j2", url=context.workflow_runs_url))
     elif context.trigger.run is not None:
         await _stop_run(context, context.trigger.run, cancellation)
     else:
@@ -49,7 +49,9 @@ async def _stop_thread(context: ServerContext, cancellation: Cancellation) -> No
         context.react()  # The status comment of each job shows that the job was canceled.
         await queue.complete(job, Answered())
     else:
-        await context.reply(stop_text(context.triggers.mention, has_unreadable=has_unreadable))
+        await context.reply(
+            render_reply("stop.md.j2", mention=context.triggers.mention, has_unreadable=has_unreadable)
+        )
 
 
 async def _cancel_jobs(

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from typing import Literal
 
-from patchwright.bot.comment_texts import over_limit_text, repository_not_allowed_text
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.github.start_labels import is_allowed
 from patchwright.bot.job_runner import JobResolver
@@ -15,9 +16,13 @@ from patchwright.resolver.domain import Job, JobId, Outcome, Rejected, Usage
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.pipeline.publish import post_comment
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.settings.settings import Settings
 
 log = logging.getLogger(__name__)
+
+DailyLimit = Literal["user_runs_per_day", "repository_runs_per_day", "usd_per_day"]
+"""The name of a setting that limits the number or the cost of the runs of one day."""
 
 
 def with_daily_limits(
@@ -68,7 +73,9 @@ def with_daily_limits(
 
 def repository_not_allowed(job: Job, settings: Settings) -> str | None:
     """Returns an explanation if the operator has not allowed the job's repository, otherwise None."""
-    return None if is_allowed(job.repo, settings) else repository_not_allowed_text(job.repo)
+    if is_allowed(job.repo, settings):
+        return None
+    return render_reply("repository_not_allowed.md.j2", repo=job.repo).strip()
 
 
 def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:
@@ -76,12 +83,16 @@ def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:
     within all limits.
     """
     if usage.user_jobs > settings.user_runs_per_day:
-        return over_limit_text("user_runs_per_day", settings.user_runs_per_day)
+        return _explain_limit("user_runs_per_day", settings.user_runs_per_day)
     if usage.repository_jobs > settings.repository_runs_per_day:
-        return over_limit_text("repository_runs_per_day", settings.repository_runs_per_day)
+        return _explain_limit("repository_runs_per_day", settings.repository_runs_per_day)
     if usage.usd >= settings.usd_per_day:
-        return over_limit_text("usd_per_day", settings.usd_per_day)
+        return _explain_limit("usd_per_day", settings.usd_per_day)
     return None
+
+
+def _explain_limit(reason: DailyLimit, limit: int | Decimal) -> str:
+    return render_reply("over_limit.md.j2", reason=reason, limit=limit).strip().replace("\n", " ")
 
 
 async def _ignore_queue_down(operation: Callable[[], Awaitable[None]]) -> None:

@@ -1,29 +1,10 @@
-"""Describes what a run is doing now, from its log. All functions are pure."""
+"""Describes what a run is doing now, from its log, and renders the status comment of a run in progress."""
 
-from patchwright.resolver.actions import (
-    Action,
-    Ask,
-    Browse,
-    CallTool,
-    Delegate,
-    Finish,
-    Plan,
-    ReadSkill,
-    SearchWeb,
-)
+from patchwright.resolver.activity.summary import summarize_run
+from patchwright.resolver.domain import JobId
 from patchwright.resolver.events import SystemPrompt, Trajectory
-from patchwright.runtime.actions import (
-    CreateFile,
-    InsertText,
-    ReplaceText,
-    RunPython,
-    RunShell,
-    SearchCode,
-    SendInput,
-    UndoEdit,
-    UseBrowser,
-    ViewFile,
-)
+from patchwright.resolver.rendering.template_renderer import render_reply
+from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.frozen_model import FrozenModel
 
 
@@ -44,9 +25,9 @@ def get_activity(trajectory: Trajectory) -> Activity:
         is_verified = trajectory.verdict is not None
         return Activity(verb="publishing the result" if is_verified else "running the tests with the change")
     if calls := trajectory.pending_calls():
-        step = _action_activity(calls[0].action)
+        call = calls[0].action.describe()
         more = f" (and {len(calls) - 1} more in parallel)" if len(calls) > 1 else ""
-        return step.model_copy(update={"verb": f"{step.verb}{more}"})
+        return Activity(verb=f"{call.verb}{more}", target=call.target or call.code)
     if trajectory.replies():
         return Activity(verb="thinking about the last result")
     if any(isinstance(event, SystemPrompt) for event in trajectory):
@@ -57,43 +38,19 @@ def get_activity(trajectory: Trajectory) -> Activity:
     )
 
 
-def _action_activity(action: Action) -> Activity:
-    match action:
-        case RunShell(command=command):
-            return Activity(verb="running", target=command)
-        case SendInput():
-            return Activity(verb="sending input to a running command")
-        case RunPython(code=code):
-            return Activity(verb="running Python:", target=code)
-        case UseBrowser(code=code):
-            return Activity(verb="using the browser:", target=code)
-        case Browse(task=task):
-            return Activity(verb="browsing:", target=task)
-        case Delegate(tasks=tasks):
-            return Activity(verb="delegating:", target="; ".join(tasks))
-        case ViewFile(path=path):
-            return Activity(verb="reading", target=path)
-        case SearchCode(query=query):
-            return (
-                Activity(verb="searching the code for", target=query)
-                if query
-                else Activity(verb="exploring the code")
-            )
-        case SearchWeb(query=query):
-            return Activity(verb="searching the web for", target=query)
-        case CreateFile(path=path) | ReplaceText(path=path) | InsertText(path=path):
-            return Activity(verb="writing", target=path)
-        case UndoEdit(path=path):
-            return Activity(verb="undoing the last edit of", target=path)
-        case ReadSkill(name=name):
-            return Activity(verb="reading the skill", target=name)
-        case CallTool(name=name):
-            return Activity(verb="using the tool", target=name)
-        case Plan():
-            return Activity(verb="planning")
-        case Ask():
-            return Activity(verb="asking a question")
-        case Finish():
-            return Activity(verb="finishing")
-        case _:
-            return Activity(verb="thinking")
+def render_progress(
+    job: JobId, trajectory: Trajectory, settings: Settings, activity: Activity | None = None
+) -> str:
+    """Renders the progress of a run and how to stop it. The text starts with the same sentence as the text of
+    `render_working`. `activity` is shown instead of the activity that the log implies.
+    """
+    run_started = trajectory.run_started
+    return render_reply(
+        "progress.md.j2",
+        summary=summarize_run(trajectory) if run_started and trajectory.replies() else None,
+        failed_checks_commit=run_started.job.failed_checks_commit if run_started else "",
+        activity=activity or get_activity(trajectory),
+        mention=settings.mention,
+        workflow_url=settings.workflow_url,
+        run_url=settings.run_url(run_started.job.id if run_started else job),
+    )

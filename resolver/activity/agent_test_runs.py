@@ -11,7 +11,7 @@ from patchwright.resolver.actions import Action
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.events import Checkpoint, ModelReply, ToolResult, Trajectory
 from patchwright.resolver.proof.runner_output import describe_useless_run
-from patchwright.runtime.actions import CreateFile, InsertText, ReplaceText, RunPython, RunShell, UndoEdit
+from patchwright.runtime.actions import RunPython, RunShell
 from patchwright.runtime.observations import CellResult, ShellResult
 
 NO_TEST_RUN = "The repository's tests were not run after the last edit"
@@ -202,10 +202,5 @@ def _clip_command(command: str) -> str:
 
 
 def _describe_call(action: Action) -> str:
-    match action:
-        case RunShell(command=command) | RunPython(code=command):
-            return _clip_command(command)
-        case CreateFile(path=path) | ReplaceText(path=path) | InsertText(path=path) | UndoEdit(path=path):
-            return _clip_command(f"{action.kind} {path}")
-        case _:
-            return action.kind
+    call = action.describe()
+    return _clip_command(call.code or f"{action.kind} {call.written_path}".rstrip())

@@ -7,7 +7,6 @@ reviewer.
 import re
 from collections.abc import Iterator, Sequence
 
-from patchwright.resolver.actions import Finish, MalformedCall, Plan, PlanItem
 from patchwright.resolver.activity.agent_test_runs import (
     NO_TEST_RUN,
     TEST_COMMANDS,
@@ -27,7 +26,10 @@ from patchwright.resolver.events import (
 from patchwright.resolver.proof.diff_lint import lint_diff
 from patchwright.resolver.proof.runner_output import FAILED_TESTS
 from patchwright.resolver.review_threads import list_unanswered_threads
+from patchwright.resolver.run_calls import iter_calls, latest_plan
 from patchwright.resolver.suites.missing_program import NOT_STARTED_EXIT_CODES
+from patchwright.resolver.tool_actions.control_actions import Finish
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import RunPython, RunShell, SendInput
 from patchwright.runtime.observations import ActionFailure, CellResult, ShellResult
 
@@ -226,32 +228,18 @@ def _find_last_finish(entries: Sequence[Entry]) -> Finish | None:
     return None
 
 
-def latest_plan(trajectory: Trajectory) -> tuple[PlanItem, ...]:
-    """Returns the items of the agent's latest plan. The result is empty if the agent wrote no plan."""
-    for reply in reversed(trajectory.replies()):
-        for call in reversed(reply.calls):
-            if isinstance(call.action, Plan):
-                return call.action.items
-    return ()
-
-
 def _failures_alongside_finish(trajectory: Trajectory) -> tuple[str, ...]:
     """Returns the failed calls that the model sent together with a finish call. The model could not see these
     failures before it sent the finish call.
     """
-    calls = trajectory.replies()[-1].calls if trajectory.replies() else ()
-    if not any(isinstance(call.action, Finish) for call in calls):
+    last = [call for call in iter_calls(trajectory) if call.step == len(trajectory.replies())]
+    if not any(isinstance(call.action, Finish) for call in last):
         return ()
-    failed = {
-        e.call_id
-        for e in trajectory
-        if isinstance(e, ToolResult) and isinstance(e.observation, ActionFailure)
-    }
-    other_actions = (
-        call.action for call in calls if call.id in failed and not isinstance(call.action, Finish)
-    )
+    failed = (call.action for call in last if isinstance(call.observation, ActionFailure))
     return tuple(
-        action.name if isinstance(action, MalformedCall) else action.kind for action in other_actions
+        action.name if isinstance(action, MalformedCall) else action.kind
+        for action in failed
+        if not isinstance(action, Finish)
     )
 
 

@@ -3,16 +3,19 @@
 from decimal import Decimal
 from typing import Literal
 
-from patchwright.resolver.actions import Finish, PlanItem, SubagentResult
-from patchwright.resolver.activity.finish_checks import has_reproduced, last_finish, latest_plan
+from patchwright.resolver.actions import SubagentResult
+from patchwright.resolver.activity.finish_checks import has_reproduced, last_finish
 from patchwright.resolver.descriptions import describe_action, describe_observation
 from patchwright.resolver.domain import JobId, Usage
-from patchwright.resolver.events import Message, ModelReply, ToolResult, Trajectory
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.run_calls import iter_calls, latest_plan
 from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured, SubagentSpawned
 from patchwright.resolver.run_task import get_options
 from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.tool_action import PlanItem
 
 
 class StepSummary(FrozenModel):
@@ -144,22 +147,12 @@ def _browsing_task(spawned: SubagentSpawned, report: SubagentResult | None) -> B
 
 def list_steps(trajectory: Trajectory) -> list[StepSummary]:
     """Returns a summary of each call of a run and its result, in order."""
-    results = {event.call_id: event.observation for event in trajectory if isinstance(event, ToolResult)}
-    steps: list[StepSummary] = []
-    number, is_new_sandbox = 0, False
-    for event in trajectory:
-        if isinstance(event, Message):
-            is_new_sandbox = is_new_sandbox or event.new_sandbox
-        if isinstance(event, ModelReply):
-            number += 1
-            for call in event.calls:
-                steps.append(
-                    StepSummary(
-                        number=number,
-                        action=describe_action(call.action),
-                        result=describe_observation(results.get(call.id)),
-                        is_first_in_new_sandbox=is_new_sandbox,
-                    )
-                )
-                is_new_sandbox = False
-    return steps
+    return [
+        StepSummary(
+            number=call.step,
+            action=describe_action(call.action),
+            result=describe_observation(call.observation),
+            is_first_in_new_sandbox=call.is_first_in_new_sandbox,
+        )
+        for call in iter_calls(trajectory)
+    ]

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
+from typing import Literal
 
 from patchwright.resolver import run_limits, stuck
-from patchwright.resolver.actions import AnyObservation, Ask, Finish, MalformedCall, ProposePlan, Report
+from patchwright.resolver.actions import AnyObservation
 from patchwright.resolver.activity.finish_checks import was_sent_back
 from patchwright.resolver.agent.condenser import DEFAULT_CONTEXT_POLICY, CondenserEvents, ContextPolicy
 from patchwright.resolver.agent.messages import Conversation
@@ -32,17 +33,18 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.llm.model import Model, Reply
 from patchwright.resolver.llm.prompt_fingerprint import PromptFingerprinter, tool_schemas
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
-from patchwright.resolver.tools.sandbox_tools import MUTATING_ACTIONS, RECOVERABLE_ACTIONS, add_note
+from patchwright.resolver.tool_actions.control_actions import Ask, Finish, ProposePlan, Report
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
+from patchwright.resolver.tools.sandbox_tools import add_note
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.observations import Acknowledgment, ActionFailure, ImageData
 from patchwright.runtime.sandbox import call_context
 
 logger = logging.getLogger(__name__)
 
-FINAL_ACTIONS = (Ask, Finish, ProposePlan, Report)
 """Actions that end the run once they are accepted."""
 # Maximum number of tool calls per reply. A model that sends more calls is confused, and every call makes the
 # log longer.
@@ -106,7 +108,7 @@ class Agent:
     the next model call. Messages with the same `trigger_id` count as one message. Without a `trigger_id`,
     messages with the same `source` count as one.
     """
-    final_tool: prompt_texts.FinalTool | None = None
+    final_tool: Literal["finish", "propose_plan", "report"] | None = None
     """The tool that ends the work. If None, it is derived from the list of tools."""
     finish_checks: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """Returns one sentence for each thing that is still missing when the agent wants to finish. The agent is
@@ -147,15 +149,13 @@ class Agent:
             return
         is_saved = _is_first_call_checkpointed(trajectory)
         text = (
-            prompt_texts.render_same_sandbox()
+            render_prompt("same_sandbox.md.j2")
             if self.is_same_sandbox
-            else prompt_texts.render_new_sandbox(self.scratch, self.sandbox_loss_reason)
+            else render_prompt("new_sandbox.md.j2", scratch=self.scratch, reason=self.sandbox_loss_reason)
         )
         await log.append(Message(text=text, source="resume", new_sandbox=not self.is_same_sandbox))
         calls = _execution_order(trajectory.pending_calls())
-        repeatable = [
-            call for call in calls if self.is_same_sandbox and isinstance(call.action, RECOVERABLE_ACTIONS)
-        ]
+        repeatable = [call for call in calls if self.is_same_sandbox and call.action.is_repeatable]
         if self.is_same_sandbox and not repeatable:
             # If the change is too large, the next call that changes a file reports this error.
             with contextlib.suppress(ChangeTooLarge):
@@ -165,8 +165,8 @@ class Agent:
                 continue  # Sending the call again is safe: the sandbox runs each call only once.
             observation = await self.recover_result(call) if self.recover_result else None
             if observation is None:
-                message = prompt_texts.render_lost_call(
-                    is_saved=is_saved and number == 0, is_same_sandbox=self.is_same_sandbox
+                message = render_prompt(
+                    "lost_call.md.j2", is_saved=is_saved and number == 0, is_same_sandbox=self.is_same_sandbox
                 )
                 observation = ActionFailure(reason="lost", message=message)
             await log.append(ToolResult(call_id=call.id, observation=observation))
@@ -186,7 +186,7 @@ class Agent:
 
     async def _run_call(self, call: ToolCall, log: RunLog) -> None:
         observation = self._finish_objection(call, log.trajectory) or await self._call_tool(call)
-        if isinstance(call.action, MUTATING_ACTIONS) and not isinstance(observation, ActionFailure):
+        if call.action.may_change_files and not isinstance(observation, ActionFailure):
             try:
                 await self._save_checkpoint(log)
             except ChangeTooLarge as exc:
@@ -206,11 +206,10 @@ class Agent:
         """
         if not isinstance(call.action, Finish) or was_sent_back(trajectory):
             return None
-        missing = self.finish_checks(trajectory)
-        return (
-            ActionFailure(reason="refused", message=prompt_texts.render_finish_rejected(missing))
-            if missing
-            else None
+        if not (missing := self.finish_checks(trajectory)):
+            return None
+        return ActionFailure(
+            reason="refused", message=render_prompt("finish_rejected.md.j2", missing=missing)
         )
 
     async def _save_checkpoint(self, log: RunLog, *, force: bool = False) -> None:
@@ -246,20 +245,22 @@ class Agent:
         final_tool = self.final_tool or ("finish" if "finish" in names else "report")
         if isinstance(last, ModelReply) and not last.calls:
             text = (
-                prompt_texts.render_truncated(None)
+                render_prompt("truncated.md.j2", tool=None)
                 if last.truncated
-                else prompt_texts.render_no_call(names, final_tool)
+                else render_prompt("no_call.md.j2", tools=names, final_tool=final_tool)
             )
             return Message(text=text, source="program")
         if pattern := stuck.find_pattern(trajectory):
-            return Message(text=prompt_texts.render_nudge(pattern, final_tool), source="nudge")
+            text = render_prompt("nudge.md.j2", pattern=pattern, final_tool=final_tool)
+            return Message(text=text, source="nudge")
         for message in await self.get_new_messages():
             if not _is_delivered(message, trajectory):
                 return message
         if run_limits.is_planning_due(trajectory, self.planning_interval):
-            return Message(text=prompt_texts.render_planning("plan" in names), source="planning")
+            return Message(text=render_prompt("planning.md.j2", has_list="plan" in names), source="planning")
         if (steps_left := run_limits.steps_left_notice(trajectory, self.limits)) is not None:
-            notice = Message(text=prompt_texts.render_steps_left(steps_left, final_tool), source="program")
+            text = render_prompt("steps_left.md.j2", steps=steps_left, final_tool=final_tool)
+            notice = Message(text=text, source="program")
             return None if last == notice else notice
         return None
 
@@ -304,10 +305,11 @@ class Agent:
         for number, raw_call in enumerate(reply.tool_calls[:MAX_CALLS], start=1):
             action = self.tools.parse(raw_call)
             if number == MAX_CALLS and len(reply.tool_calls) > MAX_CALLS:
-                problem = prompt_texts.render_too_many_calls(count=len(reply.tool_calls), limit=MAX_CALLS)
+                problem = render_prompt("too_many_calls.md.j2", count=len(reply.tool_calls), limit=MAX_CALLS)
                 action = MalformedCall(name=raw_call.name[:100], arguments="{}", problem=problem)
             elif reply.truncated and number == len(reply.tool_calls) and isinstance(action, MalformedCall):
-                action = action.model_copy(update={"problem": prompt_texts.render_truncated(action.name)})
+                problem = render_prompt("truncated.md.j2", tool=action.name)
+                action = action.model_copy(update={"problem": problem})
             calls.append(ToolCall(id=_unique_call_id(raw_call.id, used_ids), action=action))
         return ModelReply(
             thought=reply.text[:MAX_THOUGHT],
@@ -343,7 +345,7 @@ def _is_first_call_checkpointed(trajectory: Trajectory) -> bool:
 
 def _execution_order(calls: tuple[ToolCall, ...]) -> list[ToolCall]:
     """Returns the calls in the model's order. A call that ends the run is moved to the end."""
-    return sorted(calls, key=lambda call: isinstance(call.action, FINAL_ACTIONS))
+    return sorted(calls, key=lambda call: call.action.ends_run)
 
 
 def _last_message_or_reply(trajectory: Trajectory) -> ModelReply | Message | None:
@@ -366,7 +368,7 @@ def _requested_stop(trajectory: Trajectory) -> AgentStopped | None:
     last = _last_message_or_reply(trajectory)
     if not isinstance(last, ModelReply) or trajectory.pending_calls():
         return None
-    final_actions = {call.id: call.action for call in last.calls if isinstance(call.action, FINAL_ACTIONS)}
+    final_actions = {call.id: call.action for call in last.calls if call.action.ends_run}
     for entry in reversed(trajectory.entries):
         match entry.event:
             case ToolResult(call_id=call, observation=Acknowledgment()) if call in final_actions:

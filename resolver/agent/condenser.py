@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, Protocol
 
-from patchwright.resolver.actions import Plan
 from patchwright.resolver.activity.summary import list_steps
 from patchwright.resolver.agent.messages import (
     build_messages,
@@ -30,7 +29,9 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.llm import token_estimate
 from patchwright.resolver.llm.model import ChatMessage, Model, SystemMessage, UserMessage
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.tool_actions.control_actions import Plan
+from patchwright.runtime.output_text import clip
 
 logger = logging.getLogger(__name__)
 
@@ -113,13 +114,11 @@ class SummarizingCondenser:
     async def condense(self, trajectory: Trajectory, goal: int) -> CondenserEvents:
         if (forgotten := count_forgettable_replies(trajectory, self.keep, goal)) is None:
             return ()
+        removed = _removed_messages(trajectory, forgotten)
+        record = render("prompts/condense_request.md.j2", messages=removed)
         messages: list[ChatMessage] = [
-            SystemMessage(text=prompt_texts.render_condense_system()),
-            UserMessage(
-                text=prompt_texts.render_condense_request(
-                    _removed_messages(trajectory, forgotten), MAX_SUMMARY_INPUT
-                )
-            ),
+            SystemMessage(text=render("prompts/condense_system.md.j2")),
+            UserMessage(text=clip(record, MAX_SUMMARY_INPUT)),
         ]
         try:
             reply = await self.model.reply(messages, ())
@@ -287,7 +286,8 @@ def _forget_replies(trajectory: Trajectory, count: int, summary: str | None) -> 
         calls = [step for step in list_steps(trajectory) if step.number <= count][-MAX_LISTED_CALLS:]
     plan = _forgotten_plan(trajectory, count)
     return Condensation(
-        forgotten_replies=count, summary=prompt_texts.render_condensation(count, summary, calls, plan)
+        forgotten_replies=count,
+        summary=render("prompts/condensation.md.j2", replies=count, summary=summary, steps=calls, plan=plan),
     )
 
 

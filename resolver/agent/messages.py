@@ -9,24 +9,7 @@ from typing import assert_never
 
 import pydantic_core
 
-from patchwright.resolver.actions import (
-    Action,
-    AnyObservation,
-    Ask,
-    Browse,
-    CallTool,
-    Delegate,
-    ExternalToolResult,
-    Finish,
-    MalformedCall,
-    Plan,
-    ProposePlan,
-    ReadSkill,
-    Report,
-    SearchWeb,
-    SubagentResult,
-    Think,
-)
+from patchwright.resolver.actions import Action, AnyObservation, ExternalToolResult, SubagentResult
 from patchwright.resolver.events import (
     Condensation,
     Entry,
@@ -46,28 +29,8 @@ from patchwright.resolver.llm.model import (
     ToolMessage,
     UserMessage,
 )
-from patchwright.resolver.prompts import prompt_texts
-from patchwright.runtime.actions import (
-    CreateFile,
-    Execute,
-    FingerprintTree,
-    HostReply,
-    InsertText,
-    Interrupt,
-    ProcessExchange,
-    ReadBytes,
-    ReplaceText,
-    RunPython,
-    RunShell,
-    RunShellWithSecrets,
-    SearchCode,
-    SendInput,
-    StartProcess,
-    UndoEdit,
-    UseBrowser,
-    ViewFile,
-    WriteBytes,
-)
+from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.observations import (
     Acknowledgment,
     ActionFailure,
@@ -250,12 +213,13 @@ def is_maskable(observation: AnyObservation) -> bool:
 def _mask_observation(observation: AnyObservation) -> str:
     """Returns the line that replaces a result."""
     match observation:
-        case ShellResult(output=output):
-            return prompt_texts.render_masked_result(len(output), "output", _result_facts(observation))
-        case EditResult(path=path, diff=diff):
-            return prompt_texts.render_masked_result(len(diff), "diff", f"[edited {path}]")
+        case ShellResult(output=text):
+            label, facts = "output", _result_facts(observation)
+        case EditResult(path=path, diff=text):
+            label, facts = "diff", f"[edited {path}]"
         case _:
-            return prompt_texts.render_masked_result(len(render_observation(observation)), "answer", "")
+            text, label, facts = render_observation(observation), "answer", ""
+    return render_prompt("masked_result.md.j2", size=len(text), label=label, facts=facts)
 
 
 def _tool_call(call: ToolCall) -> RawToolCall:
@@ -264,39 +228,8 @@ def _tool_call(call: ToolCall) -> RawToolCall:
 
 def _action_label(action: Action) -> str:
     """Returns one line that distinguishes a call from the other calls of the same reply."""
-    match action:
-        case RunShell(command=what) | MalformedCall(name=what) | RunPython(code=what) | UseBrowser(code=what):
-            pass
-        case Browse(task=what) | ReadSkill(name=what) | CallTool(name=what) | Ask(question=what):
-            pass
-        case ViewFile(path=what) | CreateFile(path=what) | ReplaceText(path=what) | InsertText(path=what):
-            pass
-        case UndoEdit(path=what) | ReadBytes(path=what) | WriteBytes(path=what) | SearchWeb(query=what):
-            pass
-        case SearchCode(query=query, what=sought, path=path):
-            what = " ".join(filter(None, (sought, query, path and f"in {path}")))
-        case Execute(argv=argv):
-            what = " ".join(argv)
-        case Delegate(tasks=tasks):
-            what = " | ".join(tasks)
-        case SendInput(text=text, key=key):
-            what = " ".join(filter(None, (text, key)))
-        case (
-            Think()
-            | Plan()
-            | Finish()
-            | ProposePlan()
-            | Report()
-            | Interrupt()
-            | FingerprintTree()
-            | HostReply()
-            | RunShellWithSecrets()
-            | StartProcess()
-            | ProcessExchange()
-        ):
-            what = ""
-        case _:
-            assert_never(action)
+    call = action.describe()
+    what = call.label or call.target or call.code
     kind = "malformed call of" if isinstance(action, MalformedCall) else action.kind
     line = f"{kind} {what}".split("\n", 1)[0].strip()
     return line if len(line) <= MAX_LABEL else line[:MAX_LABEL] + "..."
@@ -344,7 +277,7 @@ def _observation_text(observation: AnyObservation) -> str:
         case ExternalToolResult(text=text, ok=ok):
             return _end_with_newline(text or "[nothing]") + ("" if ok else "[the tool reported a failure]")
         case SubagentResult():
-            return prompt_texts.render_subagent_result(observation)
+            return render_prompt("subagent_result.md.j2", result=observation)
         case TextResult(text=text) | Acknowledgment(text=text):
             return text or "[empty]"
         case EditResult(path=path, diff=diff, warning=warning):

@@ -9,8 +9,8 @@ import json
 from typing import Literal
 
 from patchwright.resolver import run_limits, stuck
-from patchwright.resolver.actions import MalformedCall, SubagentResult
-from patchwright.resolver.browsing import challenges, subagent_texts
+from patchwright.resolver.actions import SubagentResult
+from patchwright.resolver.browsing import challenges
 from patchwright.resolver.browsing.guessed_urls import find_only_url, iter_guessed_urls, list_guessed_urls
 from patchwright.resolver.browsing.prompt import (
     MAX_ANSWER_LENGTH,
@@ -37,8 +37,10 @@ from patchwright.resolver.events import (
 from patchwright.resolver.llm.code_blocks import parse_code_blocks
 from patchwright.resolver.llm.model import Model, Reply
 from patchwright.resolver.llm.prompt_fingerprint import fingerprint
+from patchwright.resolver.rendering.template_renderer import render, render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS
 from patchwright.runtime.observations import ActionFailure, Observation, PageSnapshot, SnapshotOptions
@@ -74,7 +76,7 @@ async def run_browsing_agent(log: RunLog, model: Model, sandbox: Sandbox, limits
     failed.
     """
     snapshot_options = SnapshotOptions(screenshot=model.supports_vision)
-    await log.append(SystemPrompt(text=subagent_texts.render_browsing_system_prompt(), tools=()))
+    await log.append(SystemPrompt(text=render("prompts/browsing_system.md.j2"), tools=()))
     first_snapshot = await sandbox.act(UseBrowser(snapshot=snapshot_options))
     await log.append(
         ToolResult(
@@ -142,10 +144,10 @@ def _add_notes(observation: Observation, call: str, trajectory: Trajectory) -> O
     if not isinstance(observation, PageSnapshot):
         return observation
     notes = [
-        subagent_texts.render_guessed_url_note(url) for id, url in iter_guessed_urls(trajectory) if id == call
+        render_prompt("guessed.md.j2", url=url) for id, url in iter_guessed_urls(trajectory) if id == call
     ]
     if challenge := challenges.detect_challenge(observation):
-        notes.append(subagent_texts.render_challenge_note(challenge))
+        notes.append(render_prompt("challenge.md.j2", challenge=challenge))
     return observation.model_copy(update={"notes": (*observation.notes, *notes)}) if notes else observation
 
 
@@ -154,7 +156,10 @@ def _find_stop(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
     if has_reported(trajectory):
         return AgentStopped(reason="finished", detail="The agent reported its result.")
     if (page := find_last_page(trajectory)) and (challenge := _find_blocking_challenge(trajectory)):
-        return AgentStopped(reason="stuck", detail=subagent_texts.render_challenge_stop(challenge, page.url))
+        return AgentStopped(
+            reason="stuck",
+            detail=render_prompt("challenged.md.j2", challenge=challenge, url=page.url),
+        )
     if page is None:
         failures = [event.observation for event in trajectory if isinstance(event, ToolResult)]
         problem = next((failure.message for failure in failures if isinstance(failure, ActionFailure)), "")
@@ -200,7 +205,7 @@ def parse_reply(reply: Reply, call_id: str, snapshot_options: SnapshotOptions) -
     block = next(reversed(parse_code_blocks(text)), None)
     action: UseBrowser | MalformedCall
     if block is None or not block.text.strip():
-        problem = subagent_texts.render_no_action(cut_off=reply.truncated)
+        problem = render_prompt("no_action.md.j2", cut_off=reply.truncated)
         action = MalformedCall(name="use_browser", arguments="", problem=problem)
     elif len(block.text) > MAX_CODE_LENGTH:
         problem = f"The action is {len(block.text):,} characters long; the limit is {MAX_CODE_LENGTH:,}."
@@ -247,5 +252,10 @@ def build_result(run: RunId, trajectory: Trajectory) -> SubagentResult:
     detail = stopped.detail if stopped else "The agent never started."
     return make_result(
         "unfinished",
-        subagent_texts.render_browsing_unfinished(detail, page, replies[-1].thought if replies else ""),
+        render_prompt(
+            "browsing_unfinished.md.j2",
+            detail=detail,
+            page=page,
+            thought=replies[-1].thought if replies else "",
+        ),
     )

@@ -5,8 +5,6 @@ The sections have the same order as in arXiv:2407.16741v2, appendix K, but their
 
 from collections.abc import Iterator
 
-from patchwright.resolver.actions import OutputField
-from patchwright.resolver.browsing import subagent_texts
 from patchwright.resolver.browsing.structured_output import (
     TYPE_DESCRIPTIONS,
     OutputSchemaError,
@@ -15,7 +13,9 @@ from patchwright.resolver.browsing.structured_output import (
 )
 from patchwright.resolver.events import SystemPrompt, ToolResult, Trajectory
 from patchwright.resolver.llm.model import ChatMessage, SystemMessage, UserMessage
-from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.rendering.template_renderer import render, render_prompt
+from patchwright.resolver.run_calls import iter_calls
+from patchwright.resolver.tool_actions.subagent_actions import OutputField
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS, describe_calls
 from patchwright.runtime.frozen_model import FrozenModel
@@ -146,24 +146,22 @@ def find_schema_error(trajectory: Trajectory, page: PageSnapshot) -> str:
 def _find_failure(trajectory: Trajectory, page: PageSnapshot) -> str | None:
     """Returns the error of the calls that led to this page, or None if there was no error."""
     if page.error is None and (problem := find_schema_error(trajectory, page)):
-        return subagent_texts.render_schema_error(problem)
+        return render_prompt("off_form.md.j2", problem=problem)
     return page.error
 
 
 def _build_steps(trajectory: Trajectory, pages_in_prompt: int) -> Iterator[BrowsingStep]:
-    results = {event.call_id: event.observation for event in trajectory if isinstance(event, ToolResult)}
     page_ids = [id(page) for page in list_pages(trajectory)]
     # The prompt shows the last page in a section of its own.
     shown_ids = set(page_ids[-pages_in_prompt:-1])
-    for reply in trajectory.replies():
-        for call in reply.calls:
-            result = results.get(call.id)
-            page = result if isinstance(result, PageSnapshot) else None
-            failure = result.message if isinstance(result, ActionFailure) else None
-            yield BrowsingStep(
-                thought=reply.thought,
-                code=call.action.code if isinstance(call.action, UseBrowser) else None,
-                failure=_find_failure(trajectory, page) if page else failure,
-                url=page.url if page else None,
-                tree=page.tree if page and id(page) in shown_ids else None,
-            )
+    for call in iter_calls(trajectory):
+        result = call.observation
+        page = result if isinstance(result, PageSnapshot) else None
+        failure = result.message if isinstance(result, ActionFailure) else None
+        yield BrowsingStep(
+            thought=call.reply.thought,
+            code=call.action.code if isinstance(call.action, UseBrowser) else None,
+            failure=_find_failure(trajectory, page) if page else failure,
+            url=page.url if page else None,
+            tree=page.tree if page and id(page) in shown_ids else None,
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pydantic_core
 
-from patchwright.resolver.actions import OutputField
+from patchwright.resolver.tool_actions.subagent_actions import OutputField
 
 TYPE_DESCRIPTIONS = {
     "text": "a text",

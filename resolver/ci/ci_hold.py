@@ -11,19 +11,21 @@ from collections.abc import Collection
 from typing import Literal
 from urllib.parse import urlsplit
 
-from patchwright.resolver.actions import Browse, ExternalToolResult
+from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.branch_names import make_branch_names
 from patchwright.resolver.checks import RUN_TRAILER
 from patchwright.resolver.domain import Comment, PullRequest, Repo, Thread, User
-from patchwright.resolver.events import RunStarted, ToolResult, Trajectory
+from patchwright.resolver.events import RunStarted, Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.run_calls import iter_calls
 from patchwright.resolver.run_task import get_task
 from patchwright.resolver.security.sensitive_files import CI_SERVICES
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.suites import ci_workflows
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import PageSnapshot
 
@@ -160,7 +162,8 @@ def has_read_external_content(trajectory: Trajectory, started: RunStarted) -> bo
     """Returns True if the agent has read an external page or used an external service such as an MCP
     server.
     """
-    observations = [event.observation for event in trajectory if isinstance(event, ToolResult)]
+    calls = list(iter_calls(trajectory))
+    observations = [call.observation for call in calls]
     if any(isinstance(observation, ExternalToolResult) for observation in observations):
         return True
     if any(
@@ -169,10 +172,9 @@ def has_read_external_content(trajectory: Trajectory, started: RunStarted) -> bo
         for observation in observations
     ):
         return True
-    actions = [call.action for reply in trajectory.replies() for call in reply.calls]
     # The pages that a browsing subagent has read are in the subagent's own log. The log of this run contains
     # only the subagent's report.
-    return started.network == "open" and any(isinstance(action, Browse) for action in actions)
+    return started.network == "open" and any(isinstance(call.action, Browse) for call in calls)
 
 
 async def _is_held_commit(workspace: Workspace, commit: str) -> bool:

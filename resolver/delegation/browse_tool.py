@@ -4,7 +4,7 @@ limits.
 
 from dataclasses import dataclass
 
-from patchwright.resolver.actions import AnyObservation, Browse, SubagentResult
+from patchwright.resolver.actions import AnyObservation, SubagentResult
 from patchwright.resolver.browsing import browsing_agent
 from patchwright.resolver.browsing.guessed_urls import collect_known_urls
 from patchwright.resolver.delegation.subagents import SubagentLauncher
@@ -13,6 +13,7 @@ from patchwright.resolver.events import ToolCall
 from patchwright.resolver.llm.model import Model
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import LogStore, RunLog
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.observations import ActionFailure
 from patchwright.runtime.sandbox import Sandbox

@@ -10,19 +10,21 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from patchwright.resolver.actions import Action, AnyObservation, Delegate, Report, SubagentResult, Think
+from patchwright.resolver.actions import Action, AnyObservation, SubagentResult
 from patchwright.resolver.agent.agent import Agent, record_prompts
-from patchwright.resolver.browsing import subagent_texts
 from patchwright.resolver.delegation.subagents import SubagentLauncher
 from patchwright.resolver.domain import RunId, Usage
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.resolver.events import AgentStopped, ToolCall, Trajectory
 from patchwright.resolver.json_schemas import AgentSchema, validation_error
 from patchwright.resolver.llm.model import Model, ToolSpec
+from patchwright.resolver.rendering.template_renderer import render, render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.skills.skills import RepoSkill
-from patchwright.resolver.tools.sandbox_tools import EDIT_ACTIONS
+from patchwright.resolver.text.untrusted import strip_hidden
+from patchwright.resolver.tool_actions.control_actions import Report, Think
+from patchwright.resolver.tool_actions.subagent_actions import Delegate
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.observations import Acknowledgment, ActionFailure
@@ -34,10 +36,6 @@ logger = logging.getLogger(__name__)
 SANDBOX_FAILED = "The investigator's sandbox failed before the question was answered."
 MAX_REPORT = 8_000
 """Maximum length of a report, in characters."""
-EXCLUDED_TOOLS = frozenset(edit.model_fields["kind"].default for edit in EDIT_ACTIONS)
-"""Tools that an investigator does not get. It can still change files with its shell, but its sandbox is
-discarded.
-"""
 
 
 @dataclass(frozen=True)
@@ -109,8 +107,15 @@ class DelegateTool:
                 agent = self.build_investigator(
                     sandbox, log, limits, build_report_tools(skill.form if skill else None)
                 )
-                system = subagent_texts.render_investigator_system_prompt(
-                    sandbox.root, sandbox.scratch, self.sandboxes.kind, limits.steps, MAX_REPORT, skill
+                system = render(
+                    "prompts/investigator_system.md.j2",
+                    root=sandbox.root,
+                    scratch=sandbox.scratch,
+                    kind=self.sandboxes.kind,
+                    steps=limits.steps,
+                    max_report_length=MAX_REPORT,
+                    skill=skill,
+                    text=strip_hidden(skill.text)[0] if skill else "",
                 )
                 await record_prompts(log, system, subagent_started.task, agent.tools)
                 await agent.run(log)
@@ -140,7 +145,9 @@ class StructuredReportTool:
     def __init__(self, form: AgentSchema) -> None:
         self._form = form
         self.spec = ToolSpec(
-            name="report", description=subagent_texts.render_report_tool(MAX_REPORT), parameters=form.output
+            name="report",
+            description=render_prompt("formed_report.md.j2", max_report_length=MAX_REPORT),
+            parameters=form.output,
         )
 
     def parse(self, arguments: dict[str, Any]) -> Report:
@@ -175,7 +182,7 @@ def build_result(run: RunId, trajectory: Trajectory) -> SubagentResult:
         agent_stopped, replies = trajectory.agent_stopped, trajectory.replies()
         detail = agent_stopped.detail if agent_stopped else "The agent never started."
         status, thought = "unfinished", replies[-1].thought if replies else ""
-        text = subagent_texts.render_investigator_unfinished(detail, thought)
+        text = render_prompt("investigator_unfinished.md.j2", detail=detail, thought=thought)
     task = trajectory.subagent_started.task if trajectory.subagent_started else ""
     return SubagentResult(
         run=run, status=status, text=clip(text, MAX_REPORT), usage=trajectory.usage(), task=task

@@ -9,12 +9,13 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
-from patchwright.resolver.actions import CallTool, SubagentResult
-from patchwright.resolver.browsing import subagent_texts
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.delegation.delegate_tool import DelegateTool
 from patchwright.resolver.json_schemas import validation_error
 from patchwright.resolver.llm.model import ToolSpec
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.skills.skills import RepoSkill
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.runtime.observations import ActionFailure
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class MicroAgentTool:
         self._delegate_tool = delegate_tool
         self.spec = ToolSpec(
             name=f"ask_{skill.name}",
-            description=subagent_texts.render_micro_agent_tool(skill),
+            description=render_prompt("micro_agent.md.j2", skill=skill),
             parameters=self._form.input,
         )
 

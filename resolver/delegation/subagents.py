@@ -10,7 +10,7 @@ from patchwright.resolver.actions import Action, SubagentResult
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import AgentStopped, ToolCall, Trajectory
 from patchwright.resolver.llm.model import Model
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_events import SubagentRole, SubagentSpawned, SubagentStarted
 from patchwright.resolver.run_limits import Limits, subagent_limits, usage_since_resume
 from patchwright.resolver.run_log import LogStore, RunLog
@@ -47,7 +47,7 @@ class SubagentLauncher:
         if is_too_deep or limits is None:
             return ActionFailure(
                 reason="refused",
-                message=prompt_texts.render_not_delegated(is_too_deep=is_too_deep, count=subagents),
+                message=render_prompt("not_delegated.md.j2", is_too_deep=is_too_deep, count=subagents),
             )
         return limits
 

@@ -17,9 +17,9 @@ from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.pipeline.publish import post_comment
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.request.option_limits import check_options
 from patchwright.resolver.review_threads import list_open_threads
@@ -326,16 +326,21 @@ def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> 
     if stopped and stopped.reason == "input_required":
         if get_task(trajectory) == "plan" and request.verb == "go":
             comment = quote(request.remainder, COMMENT_LIMIT)
-            return make_message(
-                text=plan_texts.render_plan_approval(job, comment), source="comment", approves_plan=True
+            text = render_prompt(
+                "plan_approval.md.j2", requester=plan_texts.describe_requester(job), comment=comment
             )
+            return make_message(text=text, source="comment", approves_plan=True)
         comment = quote((request.verb == "plan" and request.remainder) or request.text, COMMENT_LIMIT)
-        render = (
-            plan_texts.render_plan_feedback if get_proposed_plan(trajectory) else prompt_texts.render_answer
-        )
-        return make_message(text=render(job, comment), source="comment")
+        if get_proposed_plan(trajectory):
+            text = render_prompt(
+                "plan_feedback.md.j2", requester=plan_texts.describe_requester(job), comment=comment
+            )
+        else:
+            text = render_prompt("answer.md.j2", job=job, answer=comment)
+        return make_message(text=text, source="comment")
     if not was_stopped(trajectory) or (stopped and stopped.reason == "finished"):
         return None
     stop_reason = stopped.detail if stopped else "The program was stopped before the work was complete."
     comment = quote(request.remainder if request.verb == "resume" else request.text, COMMENT_LIMIT)
-    return make_message(text=prompt_texts.render_resumed_by(job, stop_reason, comment), source="resume")
+    text = render_prompt("resume_message.md.j2", job=job, stop_reason=stop_reason, comment=comment)
+    return make_message(text=text, source="resume")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from patchwright.resolver import run_limits
-from patchwright.resolver.actions import Browse, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.agent.agent import Agent
 from patchwright.resolver.agent.condenser import (
     ContextPolicy,
@@ -18,7 +18,7 @@ from patchwright.resolver.agent.condenser import (
     SummarizingCondenser,
 )
 from patchwright.resolver.delegation.browse_tool import BrowseTool
-from patchwright.resolver.delegation.delegate_tool import EXCLUDED_TOOLS, DelegateTool, build_report_tools
+from patchwright.resolver.delegation.delegate_tool import DelegateTool, build_report_tools
 from patchwright.resolver.delegation.micro_agents import build_micro_agent_tools
 from patchwright.resolver.delegation.subagents import SubagentLauncher
 from patchwright.resolver.domain import Job, Patch, PullRequest
@@ -40,17 +40,17 @@ from patchwright.resolver.security.risk import RiskAnalyzer, RuleAnalyzer, Thres
 from patchwright.resolver.security.risk_plugins import load_analyzer, load_policy
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.skills.skills import RepoSkills
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.entry_point_tools import load_entry_point_tools
-from patchwright.resolver.tools.masking_tool import MaskingTool
 from patchwright.resolver.tools.mcp import connect_mcp_tools
 from patchwright.resolver.tools.mcp_transport import McpConnector
 from patchwright.resolver.tools.plan_mode import apply_plan_mode
 from patchwright.resolver.tools.policy_tools import PolicyTool, SelfRatingAnalyzer
 from patchwright.resolver.tools.read_skill_tool import build_skill_tools
-from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.sandbox_tools import EDIT_TOOLS, build_sandbox_tools
 from patchwright.resolver.tools.search_web_tool import build_search_tools
-from patchwright.resolver.tools.tool import Tool, ToolRegistry
+from patchwright.resolver.tools.tool import MaskingTool, Tool, ToolRegistry
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
@@ -198,7 +198,7 @@ class AgentBuilder:
         )
         control_tools = build_control_tools(has_review_threads=is_pull_request)
         if task == "explain":
-            action_tools = tuple(tool for tool in action_tools if tool.kind not in EXCLUDED_TOOLS)
+            action_tools = tuple(tool for tool in action_tools if tool.kind not in EDIT_TOOLS)
             control_tools = build_report_tools()
         tools = (
             *action_tools,
@@ -241,7 +241,8 @@ def build_investigator(
     sandbox = MaskingSandbox(
         MultimodalSandbox(raw_sandbox, build_multimodal(deps, log, limits)), deps.secrets
     )
-    read_tools = [tool for tool in build_sandbox_tools(sandbox, features) if tool.kind not in EXCLUDED_TOOLS]
+    # The investigator can still change files with its shell, but its sandbox is discarded.
+    read_tools = [tool for tool in build_sandbox_tools(sandbox, features) if tool.kind not in EDIT_TOOLS]
 
     return Agent(
         model=deps.model,

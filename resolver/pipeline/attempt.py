@@ -27,13 +27,13 @@ from patchwright.resolver.pipeline.run_start import (
 )
 from patchwright.resolver.preparation.attachments import NO_ATTACHMENTS, ThreadAttachments, write_attachments
 from patchwright.resolver.preparation.instructions import PromptInstructions, select_instructions
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns, run_alongside
 from patchwright.resolver.proof.merge_verification import verify_merge
 from patchwright.resolver.proof.repair_loop import verify_or_continue
 from patchwright.resolver.proof.verification import VerdictCallback, verify_patch
 from patchwright.resolver.pull_request.pr_context import PullRequestContext
-from patchwright.resolver.request import plan_texts
+from patchwright.resolver.rendering.template_renderer import render, render_prompt
 from patchwright.resolver.run import effective_settings
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run.repo_config import read_repo_config
@@ -162,7 +162,10 @@ class _Baseline:
         """
         if not self.log.trajectory.is_baseline_pending or (run := self.get_run()) is None:
             return None
-        return Message(text=prompt_texts.render_baseline(run), source="baseline")
+        return Message(
+            text=render_prompt("baseline.md.j2", baseline=run, failed_tests=run.failed_tests),
+            source="baseline",
+        )
 
 
 @dataclass(frozen=True)
@@ -221,13 +224,25 @@ class _AttemptSteps:
         text = await compose_initial_message(
             task.job, task.workspace, task.log, self.baseline.task, facts, task.pull_context
         )
-        place = (setup.sandbox.root, setup.sandbox.scratch, sandboxes.kind, sandboxes.network)
+        sandbox = SandboxDescription(
+            setup.sandbox.root,
+            setup.sandbox.scratch,
+            sandboxes.kind,
+            sandboxes.network,
+            sandboxes.features,
+            setup.secret_names,
+        )
         is_pull_request = task.pull_context is not None
         if task.is_question:
-            system = plan_texts.render_explain_system(*place, MAX_REPORT, is_pull_request=is_pull_request)
+            system = render(
+                "prompts/explain_system.md.j2",
+                **vars(sandbox),
+                max_length=MAX_REPORT,
+                is_pull_request=is_pull_request,
+            )
         else:
-            system = prompt_texts.render_system_prompt(
-                prompt_texts.SandboxDescription(*place, sandboxes.features, setup.secret_names),
+            system = render_system_prompt(
+                sandbox,
                 tools=[spec.name for spec in setup.agent.tools.specs],
                 max_steps=settings.max_steps,
                 max_repairs=settings.max_repairs,

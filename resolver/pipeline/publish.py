@@ -37,6 +37,8 @@ from patchwright.resolver.publishing.publish_branch import (
 )
 from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason
 from patchwright.resolver.pull_request.pr_template import fill_pr_template, load_pr_template
+from patchwright.resolver.rendering.subjects import MAX_PULL_REQUEST_TITLE, build_subject
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.run.dependencies import Run
 from patchwright.resolver.run.repo_config import read_repo_config
@@ -48,6 +50,7 @@ from patchwright.resolver.settings.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+QUESTION_ADVICE = "If you only want an answer, comment `{mention} explain` and your question."
 DEFAULT_AUTHOR = ("Patchwright", "patchwright@noreply.invalid")
 """Author of commits if the bot's account is unknown."""
 ACTIONS_NOT_PERMITTED = "GitHub Actions is not permitted"
@@ -131,8 +134,9 @@ class _Publication:
         if excluded:
             return await self.report(reply_texts.render_against_policy(excluded), None)
         mention = self.run.deps.settings.mention
-        advice = reply_texts.render_question_advice(mention) if self.run.job.command else ""
-        return await self.report(reply_texts.render_nothing_changed(self.attempt.agent_stopped), None, advice)
+        advice = QUESTION_ADVICE.format(mention=mention) if self.run.job.command else ""
+        reason = render_reply("nothing_changed.md.j2", agent_stopped=self.attempt.agent_stopped).strip()
+        return await self.report(reason, None, advice)
 
     async def push(self, files: tuple[str, ...], ci: CiHold) -> BranchLocation | CommentLocation:
         """Commits the patch and pushes the commit. If no branch can be pushed, the patch goes into a comment."""
@@ -182,7 +186,9 @@ class _Publication:
             advice = await explain_how_to_open(spec, forge, settings, str(exc)) if is_forbidden else ""
             return await report_no_pull_request(job, reason, location, verdict, self.summary, forge, advice)
         check_published(pull, location.commit.sha)
-        text = reply_texts.render_published(pull, verdict, self.summary, already_open=was_open)
+        text = render_reply(
+            "published.md.j2", pull=pull, verdict=verdict, summary=self.summary, already_open=was_open
+        )
         await post_comment(job, forge, text)
         await publish_check_run(job, pull.head_sha, verdict, self.summary, forge)
         return Published(
@@ -209,7 +215,7 @@ class _Publication:
             base_branch=started.base_branch,
             branch=location.name,
             head_sha=location.commit.sha,
-            title=reply_texts.render_pull_request_title(started.thread, content.files),
+            title=build_subject(started.thread.title, content.files, MAX_PULL_REQUEST_TITLE),
             body=reply_texts.render_pull_request_body(
                 started.thread,
                 verdict,
@@ -267,7 +273,7 @@ async def report_without_patch(
         body = (
             plan_texts.render_plan(plan, summary)
             if plan
-            else reply_texts.render_question(agent_stopped.detail, summary)
+            else render_reply("question.md.j2", question=agent_stopped.detail, summary=summary).strip()
         )
         body = add_permalinks(body, trajectory.run_started)
         return InputRequired(
@@ -285,7 +291,8 @@ async def report_without_patch(
 async def report_lost_permission(job: Job, trajectory: Trajectory, forge: Forge) -> Rejected:
     """Posts a comment: nothing is published, because the requester no longer has write access."""
     explanation = reply_texts.render_rejection_reason("withdrawn", job)
-    await post_comment(job, forge, reply_texts.render_withdrawn(explanation, summarize_run(trajectory)))
+    text = render_reply("withdrawn.md.j2", explanation=explanation, summary=summarize_run(trajectory))
+    await post_comment(job, forge, text)
     return Rejected(explanation=explanation)
 
 
@@ -303,12 +310,13 @@ async def create_commit(
     finish = summarize_run(trajectory).finish
     masked_finish = mask_secrets(finish, secrets) if finish else None
     co_author = commit_author(job.requester, server_url) if job.requester else None
-    message = reply_texts.render_commit_message(
-        mask_secrets(started.thread, secrets),
-        masked_finish,
-        "{} <{}>".format(*co_author) if co_author else "",
-        started.job.id,
-        files,
+    message = render_reply(
+        "commit.txt.j2",
+        thread=mask_secrets(started.thread, secrets),
+        finish=masked_finish,
+        requester="{} <{}>".format(*co_author) if co_author else "",
+        run=started.job.id,
+        files=files,
     )
     bot_user = await run.forge.get_bot_user(job.repo)
     return await workspace.commit(
@@ -349,7 +357,17 @@ async def report_no_pull_request(
     branch = location.name if isinstance(location, BranchLocation) else None
     pasted_patch = location.text if isinstance(location, CommentLocation) else ""
     url = await post_comment(
-        job, forge, reply_texts.render_no_pull_request(reason, branch, verdict, summary, pasted_patch, advice)
+        job,
+        forge,
+        render_reply(
+            "no_pull_request.md.j2",
+            reason=reason,
+            branch=branch,
+            verdict=verdict,
+            summary=summary,
+            pasted_patch=pasted_patch,
+            advice=advice,
+        ),
     )
     return Reported(url=url, branch=branch, reason=reason, verdict=verdict)
 

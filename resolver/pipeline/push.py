@@ -46,6 +46,7 @@ from patchwright.resolver.publishing.publish_branch import (
 from patchwright.resolver.pull_request import follow_up_texts
 from patchwright.resolver.pull_request.follow_up_texts import ThreadResult
 from patchwright.resolver.rendering.filters import inline_code
+from patchwright.resolver.rendering.template_renderer import render, render_reply
 from patchwright.resolver.review_threads import (
     get_replies,
     list_open_threads,
@@ -159,7 +160,7 @@ async def _report_change(
         ci=ci.render_notice(deps.settings.mention) if result.sha is not None else "",
         failed_checks_commit=job.failed_checks_commit,
     )
-    url = await post_comment(job, forge, follow_up_texts.render_follow_up(report))
+    url = await post_comment(job, forge, render_reply("follow_up.md.j2", **vars(report)))
     if result.sha is not None:
         await publish_check_run(job, result.sha, verdict, report.summary, forge)
         return Published(
@@ -309,12 +310,13 @@ async def _create_commit(
     author = ""
     if job.requester is not None:
         author = "{} <{}>".format(*commit_author(job.requester, deps.settings.github_server_url))
-    message = follow_up_texts.follow_up_commit_message(
-        mask_secrets(pull, deps.secrets),
-        job,
-        mask_secrets(finish, deps.secrets) if finish else None,
-        work.merge,
-        author,
+    message = render(
+        "replies/commit_follow_up.txt.j2",
+        pull=mask_secrets(pull, deps.secrets),
+        job=job,
+        finish=mask_secrets(finish, deps.secrets) if finish else None,
+        merge=work.merge,
+        author=author,
     )
     when = log.trajectory.entries[0].timestamp
     bot_user = await forge.get_bot_user(job.repo)
@@ -354,7 +356,7 @@ async def _reply_to_threads(
         done = result.sha is not None and reply is not None and reply.is_done
         thread_result = ThreadResult(number=number, thread=threads[number], reply=reply, is_done=done)
         thread_results.append(thread_result)
-        text = follow_up_texts.render_thread_reply(thread_result, result.sha, reason)
+        text = render_reply("thread_reply.md.j2", result=thread_result, sha=result.sha, reason=reason)
         try:
             await forge.reply_to_thread(job.repo, job.number, thread_result.thread, job.id, text)
         except (NotFound, Forbidden) as exc:

@@ -41,11 +41,18 @@ from patchwright.resolver.preparation.attachments import (
     fetch_attachments,
 )
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.run.dependencies import ProgressReporter, Run, RunDependencies
 from patchwright.resolver.run.repo_config import format_problems, read_repo_config, report_problems
 from patchwright.resolver.run_limits import is_complete
 from patchwright.resolver.run_log import RunLog
+
+OPEN_PULL_REQUEST = (
+    "Pull request #{number} for this issue is open, so I did not work on this request. To have the pull "
+    "request changed, comment `{mention}` and your request on the pull request. To start over, close it and ask "
+    "me again."
+)
 
 
 async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: ProgressReporter) -> Outcome:
@@ -92,7 +99,7 @@ async def _admit(run: Run) -> Outcome:
     try:
         return await _work(_with_options(run))
     except BranchNotFound as exc:
-        explanation = reply_texts.render_unknown_branch(exc.branch)
+        explanation = render_reply("unknown_branch.md.j2", name=exc.branch).strip()
         return await reject_job(job, explanation, run.facts, run.forge, log)
 
 
@@ -124,7 +131,7 @@ async def _work(run: Run) -> Outcome:
                 if pull := await find_open_pull_request(
                     job, workspace, forge, deps.settings, run.thread.title
                 ):
-                    explanation = reply_texts.render_open_pull_request(pull, deps.settings.mention)
+                    explanation = OPEN_PULL_REQUEST.format(number=pull.number, mention=deps.settings.mention)
                     return await reject_job(job, explanation, run.facts, forge, log)
                 branch = workspace.base_branch or run.facts.default_branch
                 await log.append(

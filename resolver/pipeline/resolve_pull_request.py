@@ -20,7 +20,6 @@ from patchwright.resolver.preparation.attachments import fetch_attachments
 from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns
 from patchwright.resolver.proof.merge_verification import verify_merge
 from patchwright.resolver.proof.verification import verify_patch
-from patchwright.resolver.pull_request import follow_up_texts
 from patchwright.resolver.pull_request.pr_context import (
     CLOSING_REFERENCE,
     PullRequestContext,
@@ -28,6 +27,7 @@ from patchwright.resolver.pull_request.pr_context import (
     list_runs,
     load_earlier_runs,
 )
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run import effective_settings
 from patchwright.resolver.run.dependencies import Run, RunDependencies
 from patchwright.resolver.run.repo_config import read_repo_config, report_problems
@@ -172,7 +172,7 @@ async def _build_context(
 
 
 async def _report_up_to_date(job: Job, pull: PullRequest, forge: Forge) -> Reported:
-    reason = follow_up_texts.render_up_to_date(pull)
+    reason = render_reply("up_to_date.md.j2", pull=pull).strip()
     url = await forge.upsert_comment(job.repo, job.number, job.id, reason)
     return Reported(url=url, branch=None, reason=reason, verdict=Verdict(kind="empty", reason=reason))
 

@@ -11,12 +11,12 @@ from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.preparation.attachments import ThreadAttachments, attachments_directory
 from patchwright.resolver.preparation.instructions import PromptInstructions
 from patchwright.resolver.preparation.repo_setup import install_dependencies
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import (
     PreparedSandbox,
     RepositoryFacts,
     RequestToAgent,
     build_initial_prompt,
+    render_initial_prompt,
 )
 from patchwright.resolver.pull_request.pr_context import PullRequestContext
 from patchwright.resolver.request import plan_texts
@@ -152,7 +152,7 @@ async def compose_initial_message(
     if facts.suite is not None and not done and not log.trajectory.is_baseline_pending:
         await log.append(BaselinePending())
     task, request, configured = get_task(log.trajectory), job.request, log.trajectory.run_configured
-    return prompt_texts.render_initial_prompt(
+    return render_initial_prompt(
         build_initial_prompt(
             log.trajectory.run_started.thread,
             RequestToAgent(

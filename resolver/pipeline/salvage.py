@@ -20,8 +20,8 @@ from patchwright.resolver.pipeline.publish import (
     post_comment,
     report_lost_permission,
 )
-from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.publishing.publish_branch import BranchLocation, get_run_directory, push_or_paste
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_task import get_task
 from patchwright.resolver.secrets import mask_secrets
@@ -45,7 +45,11 @@ async def salvage_run(
     if trajectory.job_completed is not None:
         return None  # The run completed just before it was stopped, so its outcome is already posted.
     if trajectory.run_started is None or get_task(trajectory) == "setup":
-        await post_comment(job, forge, reply_texts.render_failure(reason, run, deps.settings.workflow_url))
+        await post_comment(
+            job,
+            forge,
+            render_reply("failed.md.j2", sentence=reason, run=run, workflow_url=deps.settings.workflow_url),
+        )
         return None
     if not await authorize(forge, job.repo, job.requester):
         await report_lost_permission(job, trajectory, forge)
@@ -55,8 +59,15 @@ async def salvage_run(
     await post_comment(
         job,
         forge,
-        reply_texts.render_salvaged(
-            reason, work, trajectory.verdict, summary, run, mention, is_permanent=is_permanent
+        render_reply(
+            "salvaged.md.j2",
+            reason=reason,
+            work=work,
+            verdict=trajectory.verdict,
+            summary=summary,
+            run=run,
+            mention=mention,
+            is_permanent=is_permanent,
         ),
     )
     return work.branch
@@ -112,7 +123,9 @@ async def _push_work(
     assert trajectory.run_started is not None
     ci = await decide_ci_hold(trajectory, workspace, workspace.base, job.repo, forge, deps.settings)
     message = ci.mark_message(
-        reply_texts.salvage_commit_message(mask_secrets(trajectory.run_started.thread, deps.secrets))
+        render_reply(
+            "commit_salvage.txt.j2", thread=mask_secrets(trajectory.run_started.thread, deps.secrets)
+        )
     )
     started_at = trajectory.entries[0].timestamp  # A fixed time makes the commit id reproducible.
     commit = await workspace.commit(filtered.patch, message, author=DEFAULT_AUTHOR, when=started_at)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from patchwright.resolver.errors import ResolverError
 from patchwright.resolver.git.workspaces import Workspace
-from patchwright.resolver.preparation import setup_texts
 from patchwright.resolver.preparation.install_steps import (
     INSTALLERS,
     PIP,
@@ -27,6 +26,8 @@ from patchwright.resolver.preparation.missing_packages import (
     find_check,
     find_missing_packages,
 )
+from patchwright.resolver.preparation.setup_output import find_needed_python, tail_lines
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.discovery import find_suites
@@ -263,7 +264,8 @@ class _SetupRun:
             for step in self._setup.steps:
                 await self._run_step(sandbox, step)
             if len(self.missing_programs) == len(self._setup.steps):
-                raise SetupFailed(setup_texts.render_setup_missing_programs(self.missing_programs))
+                text = render_reply("setup_missing_programs.md.j2", programs=self.missing_programs)
+                raise SetupFailed(text.strip())
             await self._install_missing_packages(sandbox)
             # The tests of a project that cannot be installed may need only other packages.
             undone = len(self.missing_programs) + len(self.failed_steps)
@@ -314,25 +316,29 @@ class _SetupRun:
     async def _run_command(self, sandbox: Sandbox, command: str) -> str | None:
         """Returns why the command failed, or None if it succeeded. Raises SetupFailed if no time is left."""
         if self._remaining_seconds < 1:
-            raise SetupFailed(setup_texts.render_setup_failed(command, None, "", {}))
+            text = render_reply("setup_failed.md.j2", command=command, code=None, output="", refused_hosts={})
+            raise SetupFailed(text.strip())
         result = await self._execute(sandbox, command, self._remaining_seconds)
         if isinstance(result, ExecuteResult) and result.exit_code == 0:
             return None
         code = result.exit_code if isinstance(result, ExecuteResult) else None
         output = result.stdout.decode(errors="replace") if isinstance(result, ExecuteResult) else str(result)
-        if needed := setup_texts.find_needed_python(output):
+        if needed := find_needed_python(output):
             shown = await self._execute(sandbox, "python3 --version", timeout=20)
             present = (
                 shown.stdout.decode(errors="replace").split() if isinstance(shown, ExecuteResult) else []
             )
-            return setup_texts.render_setup_python_mismatch(
-                needed, present[-1] if present else "another version"
-            )
+            version = present[-1] if present else "another version"
+            return render_reply("setup_python_mismatch.md.j2", needed=needed, present=version).strip()
         self.visits += self._sandboxes.take_connections(self._name)
         denied_hosts = {visit.host: visit.denied for visit in self.visits if visit.denied}
-        return setup_texts.render_setup_failed(
-            command, code, setup_texts.tail_lines(output.strip()), denied_hosts
-        )
+        return render_reply(
+            "setup_failed.md.j2",
+            command=command,
+            code=code,
+            output=tail_lines(output.strip()),
+            refused_hosts=denied_hosts,
+        ).strip()
 
     async def _install_missing_packages(self, sandbox: Sandbox) -> None:
         """Starts pytest without running a test, and installs what it misses. Does nothing if there is no time left."""

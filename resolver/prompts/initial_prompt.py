@@ -12,6 +12,7 @@ from patchwright.resolver.domain import Comment, TestRun, Thread
 from patchwright.resolver.preparation.attachments import ThreadAttachments
 from patchwright.resolver.preparation.instructions import PromptInstructions
 from patchwright.resolver.pull_request.pr_context import PullRequestContext
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.text.untrusted import QuotedText, quote
@@ -207,3 +208,10 @@ def _is_only_command(comment: Comment, mention: str, command: str) -> bool:
         return False
     request = parse_request(rest.lstrip(",:;.!? \t\r\n"))
     return not request.remainder or command.strip() in (request.text, request.remainder)
+
+
+def render_initial_prompt(prompt: InitialPrompt) -> str:
+    """Renders the first message to the agent."""
+    # The templates use the values in these groups directly, such as `root` for `sandbox.root`.
+    groups = vars(prompt.request) | vars(prompt.repository) | vars(prompt.sandbox)
+    return render("prompts/initial_prompt.md.j2", **groups, **vars(prompt))

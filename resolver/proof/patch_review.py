@@ -8,7 +8,7 @@ from patchwright.resolver.domain import ModelReview, Patch, Thread, Verdict
 from patchwright.resolver.errors import ModelError
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.model import ChatMessage, Model, SystemMessage, UserMessage
-from patchwright.resolver.proof import proof_texts
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.text.untrusted import quote, strip_hidden
 
@@ -27,14 +27,15 @@ async def review_patch(
     """
     diff = secrets.mask(patch.diff.decode(errors="replace"))
     messages: list[ChatMessage] = [
-        SystemMessage(text=proof_texts.render_reviewer_system()),
+        SystemMessage(text=render("prompts/reviewer_system.md.j2")),
         UserMessage(
-            text=proof_texts.render_review_request(
-                thread.title,
-                quote(thread.body, MAX_ISSUE_LENGTH),
-                verdict,
-                diff[:MAX_DIFF_LENGTH],
-                truncated=len(diff) > MAX_DIFF_LENGTH,
+            text=render(
+                "prompts/review_request.md.j2",
+                title=thread.title,
+                issue=quote(thread.body, MAX_ISSUE_LENGTH),
+                verdict=verdict,
+                diff=diff[:MAX_DIFF_LENGTH],
+                is_truncated=len(diff) > MAX_DIFF_LENGTH,
             )
         ),
     ]

@@ -16,11 +16,11 @@ from patchwright.resolver.events import (
     Trajectory,
     VerificationCompleted,
 )
-from patchwright.resolver.proof import proof_texts
 from patchwright.resolver.proof.diff_parser import parse_diff
 from patchwright.resolver.proof.patch_review import review_patch
 from patchwright.resolver.proof.verification import VerdictCallback
 from patchwright.resolver.rendering.subjects import is_document
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.suites.file_classifier import is_test_related
@@ -61,7 +61,9 @@ async def verify_or_continue(
     if may_repair and should_repair(verdict):
         if not verdict.partial:
             await log.append(VerificationCompleted(verdict=verdict))
-        await log.append(Message(text=proof_texts.render_verification_failed(verdict), source="verification"))
+        await log.append(
+            Message(text=render("prompts/verification_failed.md.j2", verdict=verdict), source="verification")
+        )
         return None
     verdict = await _with_review(verdict, log, deps, patch)
     await log.append(VerificationCompleted(verdict=verdict))
@@ -69,7 +71,9 @@ async def verify_or_continue(
         return await _restore_best_attempt(log, verdict)
     is_rejected = bool(verdict.review and not verdict.review.approved and verdict.kind != "fixed")
     if not rounds.reminders and (is_rejected or _should_remind(log, deps, rounds, verdict, patch)):
-        await log.append(Message(text=proof_texts.render_unsettled_verdict(verdict), source="verification"))
+        await log.append(
+            Message(text=render("prompts/unsettled_verdict.md.j2", verdict=verdict), source="verification")
+        )
         return None
     return await _conclude(log, deps, rounds, verdict, start_over)
 
@@ -84,7 +88,9 @@ async def _conclude(
     """Returns the verdict of the best attempt, or None if another attempt starts."""
     attempts = deps.settings.max_attempts
     if verdict.kind not in PROVEN_KINDS and rounds.attempts < attempts and await start_over():
-        text = proof_texts.render_another_attempt(verdict, rounds.attempts, attempts)
+        text = render(
+            "prompts/another_attempt.md.j2", verdict=verdict, number=rounds.attempts, max_attempts=attempts
+        )
         await log.append(Message(text=text, source="verification"))
         return None
     return await _restore_best_attempt(log, verdict)

@@ -7,7 +7,8 @@ from patchwright.resolver.domain import Job, Verdict, VerdictKind
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.forge_writes import CheckRunReport, Conclusion
-from patchwright.resolver.publishing.publishing_texts import render_check_summary, render_check_title
+from patchwright.resolver.rendering.template_renderer import render, render_reply
+from patchwright.runtime.output_text import clip_line
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +24,8 @@ async def publish_check_run(job: Job, commit: str, verdict: Verdict, summary: Su
         job=job.id,
         commit=commit,
         conclusion=CONCLUSIONS.get(verdict.kind, "neutral"),
-        title=render_check_title(verdict),
-        summary=render_check_summary(verdict, summary),
+        title=clip_line(render("replies/check_title.md.j2", verdict=verdict), 200),
+        summary=render_reply("check_summary.md.j2", verdict=verdict, summary=summary),
         details_url=summary.dashboard_url,
     )
     try:

@@ -15,6 +15,7 @@ from patchwright.resolver.errors import ForgeError, Unauthorized, WorkspaceError
 from patchwright.resolver.forge import Forge, PublishedCommit
 from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.settings.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,9 @@ async def _render_patch(git_dir: Path, parent: str, commit: str, run_directory: 
     if len(diff) <= MAX_PASTED_PATCH:
         return publishing_texts.render_pasted_patch(diff)
     await asyncio.to_thread(_write_patch, diff, run_directory)
-    return publishing_texts.render_patch_too_large(len(diff), run_directory.name, PATCH_FILE)
+    return render(
+        "replies/patch_too_large.md.j2", characters=len(diff), run=run_directory.name, name=PATCH_FILE
+    )
 
 
 async def _text_patch(git_dir: Path, parent: str, commit: str) -> str:

@@ -1,15 +1,10 @@
-"""Renders the texts about publishing that people read. As in `resolver/publishing/reply_texts.py`, there is one
-function for each text.
-"""
+"""Renders the texts about publishing that people read."""
 
 import re
 from typing import Literal
 from urllib.parse import quote
 
-from patchwright.resolver.activity.summary import Summary
-from patchwright.resolver.descriptions import clip_line
-from patchwright.resolver.domain import Verdict
-from patchwright.resolver.rendering.template_renderer import render, render_reply
+from patchwright.resolver.rendering.template_renderer import render
 
 UnsignedReason = Literal["merge", "name", "mode", "files", "size", "refused", "different", "unsigned", "fork"]
 
@@ -24,26 +19,6 @@ def render_pasted_patch(patch: str) -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", patch)), default=2)
     # A line after the patch protects its last line break, which copying may lose.
     return render("replies/pasted_patch.md.j2", patch=f"{patch}-- \npatchwright\n", fence="`" * (longest + 1))
-
-
-def render_patch_too_large(characters: int, run: str, name: str) -> str:
-    """Says where to find a patch that is too large for a comment."""
-    return render("replies/patch_too_large.md.j2", characters=characters, run=run, name=name)
-
-
-def render_check_title(verdict: Verdict) -> str:
-    """Renders the title of the check run as a line of plain text."""
-    return clip_line(render("replies/check_title.md.j2", verdict=verdict), 200)
-
-
-def render_check_summary(verdict: Verdict, summary: Summary) -> str:
-    """Renders the summary of the check run, with the test results before and after."""
-    return render_reply("check_summary.md.j2", verdict=verdict, summary=summary)
-
-
-def render_job_summary(verdict: Verdict, summary: Summary) -> str:
-    """Renders the job summary of a workflow: test results before and after, usage, setup and network."""
-    return render_reply("job_summary.md.j2", verdict=verdict, summary=summary)
 
 
 def render_pull_request_forbidden(

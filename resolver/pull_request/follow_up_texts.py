@@ -1,16 +1,14 @@
-"""Renders the texts in which Patchwright tells people about its work on a pull request. As in
-`resolver/publishing/reply_texts.py`, there is one function for each text.
-"""
+"""The values of the texts in which Patchwright tells people about its work on a pull request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchwright.resolver.actions import Finish, ThreadReply
 from patchwright.resolver.activity.summary import Summary
-from patchwright.resolver.domain import Job, PullRequest, ReviewThread, Verdict
+from patchwright.resolver.domain import PullRequest, ReviewThread, Verdict
 from patchwright.resolver.git.merge import MergeResult
 from patchwright.resolver.publishing.publish_branch import BranchLocation, CommentLocation
-from patchwright.resolver.rendering.template_renderer import render, render_reply
+from patchwright.resolver.rendering.template_renderer import render_reply
+from patchwright.resolver.tool_actions.control_actions import ThreadReply
 from patchwright.runtime.frozen_model import FrozenModel
 
 
@@ -23,24 +21,6 @@ class ThreadResult(FrozenModel):
     """The agent's reply; None if the run ended without one."""
     is_done: bool
     """True if the requested change is on the pull request now."""
-
-
-def follow_up_commit_message(
-    pull: PullRequest, job: Job, finish: Finish | None, merge: MergeResult | None, author: str
-) -> str:
-    """Renders the message of a commit on a pull request. `author` is the requester, in the format of a commit
-    trailer.
-    """
-    return render(
-        "replies/commit_follow_up.txt.j2", pull=pull, job=job, finish=finish, merge=merge, author=author
-    )
-
-
-def render_thread_reply(result: ThreadResult, sha: str | None, reason: str) -> str:
-    """Renders the reply in a review thread. `sha` is the new commit on the pull request. If `sha` is None,
-    `reason` says why there is no commit.
-    """
-    return render_reply("thread_reply.md.j2", result=result, sha=sha, reason=reason)
 
 
 @dataclass(frozen=True)
@@ -68,18 +48,6 @@ class FollowUpReport:
     """Why continuous integration does not start automatically."""
     failed_checks_commit: str = ""
     """The commit whose failed checks the run repairs, if any."""
-
-
-def render_follow_up(report: FollowUpReport) -> str:
-    """Renders the final status comment: where the change is, the test results, and the result for each
-    thread.
-    """
-    return render_reply("follow_up.md.j2", **vars(report))
-
-
-def render_up_to_date(pull: PullRequest) -> str:
-    """Says that there is nothing to merge."""
-    return render_reply("up_to_date.md.j2", pull=pull).strip()
 
 
 def render_not_pushed_reason(reason: str, detail: str = "") -> str:

@@ -2,9 +2,9 @@
 
 import re
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.rendering.filters import neutralize
+from patchwright.resolver.tool_actions.control_actions import Finish
 
 # Source: docs.github.com/communities/using-templates-to-encourage-useful-issues-and-pull-requests
 TEMPLATE_PATHS = re.compile(r"(?:\.github/|docs/)?pull_request_template(?:\.md|\.txt)?", re.IGNORECASE)

@@ -10,8 +10,8 @@ from itertools import islice
 
 from patchwright.resolver.conditions import Condition
 from patchwright.resolver.cost import format_usd
-from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import TestRun, TestStatus, Usage, Verdict
+from patchwright.runtime.output_text import clip_line
 
 _ZERO_WIDTH = "\u200b"
 _ACTIVE_MARKUP = re.compile(r"@(?=\w)|<(?=[\w/!?])|!(?=\[)|#(?=\d)|\bGH-(?=\d)")

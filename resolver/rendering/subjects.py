@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
-from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.text.untrusted import strip_invisible
+from patchwright.runtime.output_text import clip_line
 
 MAX_SUBJECT = 72  # characters of a commit's subject
 MAX_PULL_REQUEST_TITLE = 100  # characters

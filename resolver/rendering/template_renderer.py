@@ -4,11 +4,10 @@ import re
 from typing import Any
 
 from patchwright.resolver.conditions import summarize_conditions
-from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.rendering import filters, jinja_templates, subjects
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES
-from patchwright.runtime.output_text import clip
+from patchwright.runtime.output_text import clip, clip_line
 
 
 def render(template: str, **values: Any) -> str:
@@ -49,3 +48,8 @@ def render(template: str, **values: Any) -> str:
 def render_reply(template: str, **values: Any) -> str:
     """Renders the template of a comment. Replaces several empty lines in a row with one."""
     return re.sub(r"\n{3,}", "\n\n", render(f"replies/{template}", **values))
+
+
+def render_prompt(template: str, **values: Any) -> str:
+    """Renders the template of a message to the model. The message does not end with a line break."""
+    return render(f"prompts/{template}", **values).strip()

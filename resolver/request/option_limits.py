@@ -5,7 +5,7 @@ limits.
 from dataclasses import replace
 
 from patchwright.resolver.command_parser import RunOptions
-from patchwright.resolver.request import plan_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.settings.model_settings import ModelSettings
 
@@ -37,7 +37,9 @@ def check_options(options: RunOptions, settings: ModelSettings) -> str | None:
     """Returns why the options are not allowed. Returns None if all options are allowed."""
     if options.model is None or find_allowed_model(options.model, settings):
         return None
-    return plan_texts.render_unknown_model(options.model, list_allowed_models(settings))
+    return render_reply(
+        "unknown_model.md.j2", name=options.model, known=list_allowed_models(settings)
+    ).strip()
 
 
 def apply_options(deps: RunDependencies, options: RunOptions) -> RunDependencies:

@@ -15,7 +15,7 @@ from typing import Protocol
 from patchwright.resolver.errors import ModelError
 from patchwright.resolver.events import AgentStopped, ReplyUsage
 from patchwright.resolver.llm.model import Model, Reply, SystemMessage, UserMessage
-from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.runtime.actions import HostReply, Interrupt, ReadBytes, RunPython, SandboxAction, ViewFile
 from patchwright.runtime.documents.media_type import HEADER_BYTES, detect_media
 from patchwright.runtime.observations import (
@@ -93,7 +93,7 @@ class MultimodalModels:
         if not images:
             raise RequestRejected("no image was given")
         frames = len(images) if request.modality == "video" else 0
-        system = render("prompts/multimodal_system.md.j2", frames=frames).strip()
+        system = render_prompt("multimodal_system.md.j2", frames=frames)
         user_message = UserMessage(text=request.task or DEFAULT_TASK, images=tuple(images))
         return await self.model.reply([SystemMessage(text=system), user_message], [])
 

@@ -10,11 +10,11 @@ words is not found.
 import re
 from collections import Counter
 
-from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
 from patchwright.resolver.rendering.filters import list_names
 from patchwright.resolver.suites.file_classifier import is_test_related
+from patchwright.runtime.output_text import clip_line
 
 MAX_FILES = 100
 MAX_FILE_BYTES = 1_000_000  # bytes per file

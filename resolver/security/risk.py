@@ -10,18 +10,8 @@ import posixpath
 import re
 from typing import Literal, Protocol, runtime_checkable
 
-from patchwright.resolver.actions import Action, CallTool, SearchWeb
+from patchwright.resolver.actions import Action
 from patchwright.resolver.security.shell_parser import EXPANSION, SHELLS, ShellProgram, parse_programs
-from patchwright.runtime.actions import (
-    CreateFile,
-    InsertText,
-    ReplaceText,
-    RunPython,
-    RunShell,
-    SendInput,
-    UndoEdit,
-    UseBrowser,
-)
 from patchwright.runtime.frozen_model import FrozenModel
 
 Risk = Literal["low", "unknown", "medium", "high"]
@@ -77,19 +67,12 @@ class RuleAnalyzer:
         self._agent_directories = (root, scratch)
 
     def rate(self, action: Action) -> RiskRating:
-        match action:
-            case RunShell(command=command):
-                return self.rate_command(command)
-            case SendInput(text=text) if text:
-                return RiskRating(risk="medium", reason="the call sends input to a running program")
-            case RunPython():
-                return RiskRating(risk="medium", reason="the call runs code")
-            case CreateFile(path=path) | ReplaceText(path=path) | InsertText(path=path) | UndoEdit(path=path):
-                return self._rate_write(path)
-            case UseBrowser() | CallTool() | SearchWeb():
-                return RiskRating(risk="medium", reason="the call acts outside the work tree")
-            case _:
-                return RiskRating(risk="low")
+        call = action.describe()
+        if call.shell_command:
+            return self.rate_command(call.shell_command)
+        if call.written_path:
+            return self._rate_write(call.written_path)
+        return RiskRating(risk="medium" if call.risk_reason else "low", reason=call.risk_reason)
 
     def rate_command(self, command: str) -> RiskRating:
         """Returns the rating of the riskiest part of a command."""

@@ -1,7 +1,7 @@
 """Tools that need no sandbox: think, plan, ask and finish."""
 
-from patchwright.resolver.actions import Ask, Finish, Plan, Think
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.tool_actions.control_actions import Ask, Finish, Plan, Think
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.observations import Acknowledgment
 
@@ -41,8 +41,8 @@ async def _handle_plan(action: Plan) -> Acknowledgment:
 
 
 async def _handle_ask(action: Ask) -> Acknowledgment:
-    return Acknowledgment(text=prompt_texts.render_question_accepted())
+    return Acknowledgment(text=render_prompt("question_accepted.md.j2"))
 
 
 async def _handle_finish(action: Finish) -> Acknowledgment:
-    return Acknowledgment(text=prompt_texts.render_finish_accepted())
+    return Acknowledgment(text=render_prompt("finish_accepted.md.j2"))

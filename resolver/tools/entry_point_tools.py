@@ -13,9 +13,10 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError, create_model
 
-from patchwright.resolver.actions import CallTool, ExternalToolResult
+from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model import ToolSpec
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.resolver.tools.tool import Tool, build_parameters_schema
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.frozen_model import FrozenModel

@@ -14,12 +14,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from patchwright.resolver.actions import CallTool, ExternalToolResult
+from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.json_schemas import validation_error
 from patchwright.resolver.llm.model import ToolSpec
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.resolver.tools.mcp_transport import McpConnector, McpEndpoint
 from patchwright.resolver.tools.tool import Tool
 from patchwright.runtime.actions import ProcessExchange, StartProcess
@@ -93,7 +94,7 @@ class McpTool:
         properties, required = schema.get("properties"), schema.get("required")
         self.spec = ToolSpec(
             name=name,
-            description=prompt_texts.render_external_tool(text, server),
+            description=render_prompt("external_tool.md.j2", text=text, server=server),
             parameters={
                 **schema,
                 "type": "object",

@@ -5,13 +5,14 @@ approval, new plans are blocked.
 from collections.abc import Sequence
 from typing import Any
 
-from patchwright.resolver.actions import AnyObservation, Finish, ProposePlan
-from patchwright.resolver.request import plan_texts
-from patchwright.resolver.tools.sandbox_tools import EDIT_ACTIONS
+from patchwright.resolver.actions import AnyObservation
+from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.tool_actions.control_actions import ProposePlan
+from patchwright.resolver.tools.sandbox_tools import EDIT_TOOLS
 from patchwright.resolver.tools.tool import ActionTool, Tool, WrapperTool
 from patchwright.runtime.observations import Acknowledgment, ActionFailure
 
-BLOCKED_KINDS = frozenset(action.model_fields["kind"].default for action in (*EDIT_ACTIONS, Finish))
+BLOCKED_KINDS = EDIT_TOOLS | {"finish"}
 
 
 class BlockedTool(WrapperTool):
@@ -34,10 +35,10 @@ def apply_plan_mode(tools: Sequence[Tool], *, planning: bool) -> tuple[Tool, ...
     """
     propose = ActionTool(ProposePlan, _handle_propose)
     if not planning:
-        return (*tools, BlockedTool(propose, plan_texts.render_plan_already_approved()))
-    reason = plan_texts.render_plan_not_approved()
+        return (*tools, BlockedTool(propose, render_prompt("plan_already_approved.md.j2")))
+    reason = render_prompt("plan_not_approved.md.j2")
     return (*(BlockedTool(tool, reason) if tool.kind in BLOCKED_KINDS else tool for tool in tools), propose)
 
 
 async def _handle_propose(action: ProposePlan) -> Acknowledgment:
-    return Acknowledgment(text=plan_texts.render_plan_accepted())
+    return Acknowledgment(text=render_prompt("plan_accepted.md.j2"))

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from patchwright.resolver.actions import Action, AnyObservation
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.security.risk import (
     RISK_LEVELS,
     Risk,
@@ -33,7 +33,7 @@ class PolicyTool(WrapperTool):
     async def execute(self, action: Any) -> AnyObservation:
         rating = get_highest_rating(*(analyzer.rate(action) for analyzer in self._analyzers))
         if not self._policy.allows(rating):
-            return ActionFailure(reason="refused", message=prompt_texts.render_too_risky(rating))
+            return ActionFailure(reason="refused", message=render_prompt("too_risky.md.j2", rating=rating))
         return await self._tool.execute(action)
 
 

@@ -2,10 +2,10 @@
 
 import difflib
 
-from patchwright.resolver.actions import ReadSkill
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.skills.skills import RepoSkills, split_pages
 from patchwright.resolver.text.untrusted import strip_hidden
+from patchwright.resolver.tool_actions.lookup_actions import ReadSkill
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.observations import ActionFailure, TextResult
 
@@ -24,12 +24,16 @@ def build_skill_tools(skills: RepoSkills) -> tuple[Tool, ...]:
             suggestions = difflib.get_close_matches(action.name, names, n=3, cutoff=0.4)
             return ActionFailure(
                 reason="not_found",
-                message=prompt_texts.render_unknown_skill(action.name[:100], suggestions or names[:20]),
+                message=render_prompt(
+                    "unknown_skill.md.j2", name=action.name[:100], names=suggestions or names[:20]
+                ),
             )
         text, _ = strip_hidden(skill.text)
         pages = list(split_pages(text, MAX_RESULT_LENGTH))
         start, page_text = next((page for page in reversed(pages) if page[0] <= action.line), pages[0])
         next_line = next((page[0] for page in pages if page[0] > start), None)
-        return TextResult(text=prompt_texts.render_skill(skill, page_text, start, next_line))
+        return TextResult(
+            text=render_prompt("skill.md.j2", skill=skill, text=page_text, start=start, next_line=next_line)
+        )
 
     return (ActionTool(ReadSkill, read),)

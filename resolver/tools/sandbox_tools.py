@@ -2,37 +2,27 @@
 
 from collections.abc import Collection
 
-from patchwright.resolver.actions import AnyObservation
+from patchwright.resolver.actions import TOOL_ACTIONS, AnyObservation
 from patchwright.resolver.tools.tool import ActionTool, Tool
-from patchwright.runtime.actions import (
-    CreateFile,
-    InsertText,
-    ReplaceText,
-    RunPython,
-    RunShell,
-    SearchCode,
-    SendInput,
-    UndoEdit,
-    ViewFile,
-)
 from patchwright.runtime.features import SandboxFeature
-from patchwright.runtime.observations import CellResult, EditResult, ShellResult
+from patchwright.runtime.observations import CellResult, EditResult, Observation, ShellResult
 from patchwright.runtime.sandbox import Sandbox
+from patchwright.runtime.tool_action import SandboxTool
 
-EDIT_ACTIONS = (CreateFile, ReplaceText, InsertText, UndoEdit)
-MUTATING_ACTIONS = (RunShell, SendInput, RunPython, *EDIT_ACTIONS)
-"""Actions that may change the work tree."""
-RECOVERABLE_ACTIONS = (*MUTATING_ACTIONS, SearchCode, ViewFile)
-"""Actions that the sandbox records. After an interruption, the sandbox can still report the state and result
-of such an action.
-"""
+EDIT_TOOLS = frozenset(action.model_fields["kind"].default for action in TOOL_ACTIONS if action.is_edit)
+"""Names of the tools that edit files."""
 
 
 def build_sandbox_tools(sandbox: Sandbox, features: Collection[SandboxFeature] = ()) -> tuple[Tool, ...]:
-    """Returns the shell, search, view and edit tools of a sandbox, and Python if the kernel is available."""
-    run_actions = (RunShell, SendInput, RunPython) if "kernel" in features else (RunShell, SendInput)
+    """Returns the tools that need only the sandbox and these of its features."""
+
+    async def run(action: SandboxTool) -> Observation:
+        return await action.run(sandbox)
+
     return tuple(
-        ActionTool(action, sandbox.act) for action in (*run_actions, SearchCode, ViewFile, *EDIT_ACTIONS)
+        ActionTool(action, run)
+        for action in TOOL_ACTIONS
+        if issubclass(action, SandboxTool) and action.required_feature in (None, *features)
     )
 
 

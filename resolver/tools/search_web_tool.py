@@ -4,12 +4,13 @@ configured.
 
 from dataclasses import dataclass
 
-from patchwright.resolver.actions import AnyObservation, ExternalToolResult, SearchWeb
-from patchwright.resolver.events import ToolResult
-from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.actions import AnyObservation, ExternalToolResult
+from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.run_calls import iter_calls
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tool_actions.lookup_actions import SearchWeb
 from patchwright.resolver.tools.search_providers import (
     SEARCH_APIS,
     HttpSearchClient,
@@ -47,12 +48,12 @@ class SearchWebTool:
         if not isinstance(results, SearchResults):
             return results
         return ExternalToolResult(
-            text=render(
-                "prompts/found_on_web.md.j2",
+            text=render_prompt(
+                "found_on_web.md.j2",
                 results=results,
                 used=search_count + 1,
                 max_searches=self.max_searches,
-            ).strip(),
+            ),
             usd=results.usd,
         )
 
@@ -60,25 +61,16 @@ class SearchWebTool:
         """Tells the agent that the run has reached `max_searches`, or, if that is None, that the query contains a
         secret.
         """
-        text = render("prompts/not_searched.md.j2", provider=self.client.name, max_searches=max_searches)
-        return ActionFailure(reason="refused", message=text.strip())
+        text = render_prompt("not_searched.md.j2", provider=self.client.name, max_searches=max_searches)
+        return ActionFailure(reason="refused", message=text)
 
     def _count_searches(self) -> int:
         """Returns the number of successful searches. Failed searches are not counted, because they cost
         nothing.
         """
-        trajectory = self.log.trajectory
-        searches = {
-            call.id
-            for reply in trajectory.replies()
-            for call in reply.calls
-            if isinstance(call.action, SearchWeb)
-        }
         return sum(
-            isinstance(event, ToolResult)
-            and event.call_id in searches
-            and isinstance(event.observation, ExternalToolResult)
-            for event in trajectory
+            isinstance(call.action, SearchWeb) and isinstance(call.observation, ExternalToolResult)
+            for call in iter_calls(self.log.trajectory)
         )
 
 

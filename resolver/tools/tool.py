@@ -9,11 +9,14 @@ import pydantic_core
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from patchwright.resolver.actions import Action, AnyObservation, CallTool, MalformedCall
+from patchwright.resolver.actions import Action, AnyObservation
 from patchwright.resolver.llm.model import RawToolCall, ToolSpec
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.secrets import Secrets, mask_secrets
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure
+from patchwright.runtime.tool_action import ToolAction
 
 MAX_LOGGED_ARGUMENTS = 2_000  # characters of a malformed call that are kept in the log and the prompt
 MAX_ARGUMENTS = 1_000_000  # characters; no tool needs longer arguments
@@ -53,7 +56,22 @@ class WrapperTool:
         return self._tool.parse(arguments)
 
 
-ActionClass = TypeVar("ActionClass", bound=FrozenModel)
+class MaskingTool(WrapperTool):
+    """Masks secrets in the results of a third-party tool before they are logged or shown to the model.
+
+    MaskingSandbox masks the sandbox's output, but these tools also return text from the host or from an HTTP
+    server.
+    """
+
+    def __init__(self, tool: Tool, secrets: Secrets) -> None:
+        super().__init__(tool)
+        self._secrets = secrets
+
+    async def execute(self, action: Any) -> AnyObservation:
+        return mask_secrets(await self._tool.execute(action), self._secrets)
+
+
+ActionClass = TypeVar("ActionClass", bound=ToolAction)
 
 
 class ActionTool(Generic[ActionClass]):
@@ -149,9 +167,13 @@ class ToolRegistry:
             return tool.parse(_parse_arguments(call.arguments))
         except ValidationError as exc:
             problems = _format_errors(exc, tool.spec.parameters)
-            return _build_malformed(call, prompt_texts.render_malformed_call(tool.spec, problems))
+            return _build_malformed(
+                call, render_prompt("malformed_call.md.j2", tool=tool.spec, problems=problems)
+            )
         except ValueError as exc:
-            return _build_malformed(call, prompt_texts.render_malformed_call(tool.spec, [str(exc)]))
+            return _build_malformed(
+                call, render_prompt("malformed_call.md.j2", tool=tool.spec, problems=[str(exc)])
+            )
 
     async def execute(self, action: Action) -> AnyObservation:
         """Executes an action and returns its result."""
@@ -167,8 +189,11 @@ class ToolRegistry:
 
     def _render_unknown_tool(self, name: str) -> str:
         matches = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.6)
-        return prompt_texts.render_unknown_tool(
-            name[:100], matches[0] if matches else None, tuple(self._by_name)
+        return render_prompt(
+            "unknown_tool.md.j2",
+            name=name[:100],
+            suggestions=matches[0] if matches else None,
+            known=tuple(self._by_name),
         )
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, Literal
 
-from patchwright.resolver.actions import PlanItem
-from patchwright.resolver.descriptions import clip_line as one_line
 from patchwright.runtime.observations import ImageData
 from patchwright.runtime.output_text import clip
+from patchwright.runtime.output_text import clip_line as one_line
+from patchwright.runtime.tool_action import PlanItem
 
 MAX_IMAGE_CHARACTERS = 9_500_000
 """Total size limit of a file's images, in characters of base64."""

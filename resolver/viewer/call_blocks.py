@@ -1,28 +1,11 @@
 """Renders a tool call and its result as a title, blocks and a summary, without repeating any text."""
 
-import json
 from typing import Literal
 
-from patchwright.resolver.actions import (
-    Action,
-    AnyObservation,
-    Ask,
-    Browse,
-    CallTool,
-    ExternalToolResult,
-    Finish,
-    MalformedCall,
-    Plan,
-    ProposePlan,
-    ReadSkill,
-    Report,
-    SearchWeb,
-    SubagentResult,
-    Think,
-)
+from patchwright.resolver.actions import AnyObservation, ExternalToolResult, SubagentResult
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.cost import format_usd
-from patchwright.resolver.descriptions import MAX_LINE, clip_line, describe_action, describe_observation
+from patchwright.resolver.descriptions import describe_observation
 from patchwright.resolver.rendering import filters
 from patchwright.resolver.viewer.blocks import (
     Block,
@@ -31,18 +14,6 @@ from patchwright.resolver.viewer.blocks import (
     build_code_block,
     build_diff_block,
     build_text_block,
-)
-from patchwright.runtime.actions import (
-    CreateFile,
-    InsertText,
-    ReplaceText,
-    RunPython,
-    RunShell,
-    SearchCode,
-    SendInput,
-    UndoEdit,
-    UseBrowser,
-    ViewFile,
 )
 from patchwright.runtime.observations import (
     Acknowledgment,
@@ -53,104 +24,40 @@ from patchwright.runtime.observations import (
     ShellResult,
     TextResult,
 )
+from patchwright.runtime.output_text import MAX_LINE, clip_line
+from patchwright.runtime.tool_action import CallDescription, CallKind
 
-ItemKind = Literal["thought", "command", "edit", "read", "browse", "plan", "tool", "program", "end"]
+ItemKind = CallKind | Literal["program"]
 MAX_TITLE_LENGTH = MAX_LINE - 20  # characters of a call's title
 MAX_CLIPPED_TITLE_LENGTH = 100  # characters of a call's title if a block below shows the whole text
 
 
-def get_item_kind(action: Action) -> ItemKind:
-    """Returns the kind of a call. Readers can filter the timeline by kind."""
-    match action:
-        case RunShell() | SendInput() | RunPython():
-            return "command"
-        case CreateFile() | ReplaceText() | InsertText() | UndoEdit():
-            return "edit"
-        case ViewFile() | ReadSkill() | SearchCode() | SearchWeb():
-            return "read"
-        case Browse() | UseBrowser():
-            return "browse"
-        case Plan():
-            return "plan"
-        case Think():
-            return "thought"
-        case Finish() | Ask() | ProposePlan():
-            return "end"
-        case _:
-            return "tool"
-
-
-def render_call_title(action: Action) -> str:
+def render_call_title(call: CallDescription) -> str:
     """Returns the title of a call. A block below the title shows long commands and code in full, so the title
     contains only their beginning.
     """
-    line = describe_action(action)
-    match action:
-        case RunShell(command=code) | RunPython(code=code) | UseBrowser(code=code) if not _fits_in_title(
-            code
-        ):
-            return clip_line(line, MAX_CLIPPED_TITLE_LENGTH)
-        case MalformedCall(name=name):
-            return f"a call of {clip_line(name, 80)} that could not be parsed"
-        case _:
-            return line
+    return call.heading or clip_line(
+        call.title, MAX_LINE if _fits_in_title(call.code) else MAX_CLIPPED_TITLE_LENGTH
+    )
 
 
-def build_call_blocks(action: Action, limit: int, *, is_failed: bool) -> tuple[Block, ...]:
+def build_call_blocks(call: CallDescription, limit: int, *, is_failed: bool) -> tuple[Block, ...]:
     """Returns the details of a call as blocks of the page. Leaves out what the call's title already says.
 
     If `is_failed` is True, the result of an edit contains no diff, so the arguments of the edit are shown.
     """
-    match action:
-        case RunShell(command=text) | RunPython(code=text) | UseBrowser(code=text):
-            return (
-                () if _fits_in_title(text) else (build_code_block("command", text, limit, is_folded=False),)
-            )
-        case SendInput(text=text):
-            return () if _fits_in_title(text) else (build_code_block("input", text, limit),)
-        case ReplaceText(old=old, new=new) if is_failed:
-            return (build_code_block("old text", old, limit), build_code_block("new text", new, limit))
-        case InsertText(text=text) | CreateFile(content=text) if is_failed:
-            return (build_code_block("text", text, limit),)
-        case Think(thought=text) | Browse(task=text):
-            return () if _fits_in_title(text) else (build_text_block("", text, limit),)
-        case Ask(question=text):
-            return (build_text_block("", text, limit),)
-        case ProposePlan(cause=cause, steps=steps, test_plan=test_plan, risks=risks):
-            step_list = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
-            sections = (
-                ("Cause", cause),
-                ("Steps", step_list),
-                ("Test plan", test_plan),
-                ("Risks", risks),
-            )
-            return tuple(build_text_block(label, text, limit) for label, text in sections)
-        case Report(text=text):
-            return (build_text_block("", text, limit),)
-        case Plan(items=items):
-            return (ChecklistBlock(items),)
-        case Finish(cause=cause, change=change, testing=testing, thread_replies=thread_replies):
-            entries = [
-                ("What was wrong", cause),
-                ("What was changed", change),
-                ("How it was checked", testing),
-            ]
-            entries += [
-                (
-                    f"Thread {thread_reply.thread}, {'done' if thread_reply.is_done else 'not done'}",
-                    thread_reply.text,
-                )
-                for thread_reply in thread_replies
-            ]
-            return tuple(build_text_block(label, text, limit) for label, text in entries)
-        case CallTool(arguments=arguments):
-            return (
-                build_code_block("arguments", json.dumps(arguments, indent=2, ensure_ascii=False), limit),
-            )
-        case MalformedCall(arguments=text):
-            return (build_code_block("arguments", text, limit),) if text.strip() else ()
-        case _:
-            return ()
+    blocks = list[Block]()
+    if not _fits_in_title(call.code):
+        blocks.append(build_code_block("command", call.code, limit, is_folded=False))
+    for text in call.texts:
+        if text.shown == "if_failed" and not is_failed:
+            continue
+        if text.shown != "if_long" or not _fits_in_title(text.text):
+            build_block = build_code_block if text.is_code else build_text_block
+            blocks.append(build_block(text.label, text.text, limit))
+    if call.checklist:
+        blocks.append(ChecklistBlock(call.checklist))
+    return tuple(blocks)
 
 
 def build_result_blocks(tool_result: AnyObservation, limit: int) -> tuple[Block, ...]:

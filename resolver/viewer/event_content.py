@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from patchwright.resolver.descriptions import LOST_WITH_SANDBOX, NEW_SANDBOX, clip_line
+from patchwright.resolver.descriptions import LOST_WITH_SANDBOX, NEW_SANDBOX
 from patchwright.resolver.events import (
     AgentStopped,
     AuxiliaryModelCall,
@@ -26,6 +26,7 @@ from patchwright.resolver.viewer.labels import (
     format_usage,
 )
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES
+from patchwright.runtime.output_text import clip_line
 
 
 @dataclass(frozen=True, slots=True)

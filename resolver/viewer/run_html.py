@@ -9,16 +9,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 
-from patchwright.resolver.actions import Finish, Plan
 from patchwright.resolver.activity.finish_checks import last_finish
-from patchwright.resolver.descriptions import clip_line, name_thread
+from patchwright.resolver.descriptions import name_thread
 from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported, RunId, Usage, Verdict
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.masking import mask_trajectory
 from patchwright.resolver.rendering import filters, jinja_templates
+from patchwright.resolver.run_calls import iter_calls, latest_plan
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.resolver.viewer.blocks import (
     ChecklistBlock,
     DiffBlock,
@@ -40,6 +41,7 @@ from patchwright.resolver.viewer.points_to_check import list_points_to_check
 from patchwright.resolver.viewer.timeline import RunReader, TimelineItem, build_timeline
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES, ConnectionSummary
 from patchwright.runtime.output_text import clip as shorten
+from patchwright.runtime.output_text import clip_line
 
 MAX_FILE_BYTES = 15_000_000  # bytes of the file
 FILE_LIMITS = ((20_000, 4_000), (8_000, 4_000), (3_000, 4_000), (1_000, 4_000), (200, 400))
@@ -260,7 +262,7 @@ def _build_view(
         changed_tests=changes[:MAX_LISTED_TESTS],
         unlisted_tests=len(changes[MAX_LISTED_TESTS:]),
         remarks=tuple(shorten(each, max_text_length) for each in build_remarks(verdict)) if verdict else (),
-        plan=_find_last_plan(trajectory),
+        plan=ChecklistBlock(plan) if (plan := latest_plan(trajectory)) else None,
         patch=_build_patch_block(patch.diff, max_text_length) if patch and not patch.is_empty else None,
         cost_curve=build_cost_curve(trajectory),
         connections=trajectory.network_visits(),
@@ -358,22 +360,11 @@ def count_tool_calls(trajectory: Trajectory) -> tuple[tuple[str, int, int], ...]
     """Returns the name of each tool, the number of its calls, and their percentage of all calls. The most
     used tool comes first.
     """
-    calls = Counter(call.action.kind for reply in trajectory.replies() for call in reply.calls)
+    calls = Counter(call.action.kind for call in iter_calls(trajectory))
     return tuple(
         (name.replace("_", " "), count, round(100 * count / calls.total()))
         for name, count in calls.most_common()
     )
-
-
-def _find_last_plan(trajectory: Trajectory) -> ChecklistBlock | None:
-    """Returns the last version of the plan, or None."""
-    plans = (
-        call.action
-        for reply in reversed(trajectory.replies())
-        for call in reversed(reply.calls)
-        if isinstance(call.action, Plan)
-    )
-    return ChecklistBlock(last.items) if (last := next(plans, None)) else None
 
 
 def _build_patch_block(content: bytes, max_text_length: int) -> DiffBlock:

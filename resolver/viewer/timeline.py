@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from patchwright.resolver.agent.messages import get_images
-from patchwright.resolver.descriptions import clip_line
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import (
     Entry,
@@ -23,7 +22,6 @@ from patchwright.resolver.viewer.call_blocks import (
     ItemKind,
     build_call_blocks,
     build_result_blocks,
-    get_item_kind,
     is_failure,
     render_call_cost,
     render_call_title,
@@ -35,6 +33,7 @@ from patchwright.resolver.viewer.labels import (
     format_usage,
 )
 from patchwright.runtime.observations import ActionFailure
+from patchwright.runtime.output_text import clip_line
 
 MAX_DEPTH = 3  # levels of nested subagents
 
@@ -230,17 +229,18 @@ class _TimelineBuilder:
     def _build_call_item(
         self, call: ToolCall, result: Entry | None, id: str, started_at: datetime, seconds: float
     ) -> TimelineItem:
-        title, kind = render_call_title(call.action), get_item_kind(call.action)
+        description = call.action.describe()
+        title, kind = render_call_title(description), description.kind
         if result is None or not isinstance(result.event, ToolResult):
             summary = "" if self._is_live else "no result"
-            blocks = build_call_blocks(call.action, self._max_text_length, is_failed=True)
+            blocks = build_call_blocks(description, self._max_text_length, is_failed=True)
             return TimelineItem(id, kind, seconds, title, summary, not self._is_live, blocks=blocks)
         observation = result.event.observation
         image_blocks = tuple(
             self._images.add(image, render_caption(observation), id) for image in get_images(observation)
         )
         blocks = build_call_blocks(
-            call.action, self._max_text_length, is_failed=isinstance(observation, ActionFailure)
+            description, self._max_text_length, is_failed=isinstance(observation, ActionFailure)
         )
         return TimelineItem(
             id, kind, (result.timestamp - started_at).total_seconds(), title,

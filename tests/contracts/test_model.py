@@ -22,7 +22,6 @@ from patchwright.demo.recorded_model import (
     server_error,
     truncated_reply,
 )
-from patchwright.resolver.actions import Think
 from patchwright.resolver.errors import ContextOverflow, ModelAccessDenied, ModelError
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.fallback import FallbackModel
@@ -42,6 +41,7 @@ from patchwright.resolver.llm.retry import RetryingModel
 from patchwright.resolver.llm.router import route_by_images
 from patchwright.resolver.llm.text_tool_calls import format_text_call
 from patchwright.resolver.llm.text_tool_model import TextToolModel
+from patchwright.resolver.tool_actions.control_actions import Think
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.runtime.frozen_model import FrozenModel
 from tests.resolver.recorded_model import ReplayModel

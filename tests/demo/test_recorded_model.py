@@ -14,7 +14,7 @@ from patchwright.demo.recorded_model import (
     find_next_calls,
     rate_limited,
 )
-from patchwright.resolver.actions import Finish
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import RunShell, ViewFile
 
 FINISH = Finish(cause="a", change="b", testing="c")

@@ -19,12 +19,12 @@ from patchwright.bot.status_comment import EDIT_INTERVAL_SECONDS, comment_report
 from patchwright.demo.github import Delivery, FakeGitHub, FakePullRequest, GitHubApp, Issue, Repository
 from patchwright.demo.github.state import APP_PERMISSIONS
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn, RequestHook
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Job, JobId, Outcome, Repo, User
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.forge import MaskingForge
 from patchwright.resolver.pipeline.resolve import resolve_job
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.end_to_end.publish_scenario import PublishScenario
 from tests.plain_python import PROGRAMS

@@ -15,7 +15,6 @@ from patchwright.bot.github_action.workflow_jobs import build_publish_deps
 from patchwright.bot.status_comment import null_reporter
 from patchwright.demo.github import FakeGitHub, GitHubApp, Issue, Repository
 from patchwright.demo.github.bare_repository import BareRepository
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Job, JobId, Outcome, Patch, Repo, TestRun, User, Verdict, VerdictKind
 from patchwright.resolver.events import (
@@ -36,6 +35,7 @@ from patchwright.resolver.run.dependencies import Run
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tool_actions.control_actions import Finish
 from tests.contracts.forges import FIXED, QUICK, change, file
 
 CALC = Repo(owner="acme", name="calc")

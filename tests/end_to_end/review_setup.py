@@ -4,8 +4,8 @@ from typing import Any
 
 from patchwright.demo.github import FakePullRequest, Review
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Finish, ThreadReply
 from patchwright.resolver.domain import Job, JobId, Repo, User
+from patchwright.resolver.tool_actions.control_actions import Finish, ThreadReply
 from patchwright.runtime.actions import ReplaceText
 from tests.end_to_end.conftest import CODE, DONE, RUN_TESTS, Scenario
 

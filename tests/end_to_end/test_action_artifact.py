@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from patchwright.bot.github_action.workflow_jobs import PublishJob, ResolveJobFailed, build_publish_deps
-from patchwright.resolver.actions import Finish, ThreadReply
 from patchwright.resolver.domain import JobId, Published, PullRequest, Rejected, Reported, Verdict
 from patchwright.resolver.errors import InvalidArtifact
 from patchwright.resolver.events import (
@@ -28,6 +27,7 @@ from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tool_actions.control_actions import Finish, ThreadReply
 from tests.contracts.forges import file
 from tests.end_to_end.publish_scenario import FIX, PublishScenario, verdict
 from tests.end_to_end.uploaded_artifact import UploadedArtifact

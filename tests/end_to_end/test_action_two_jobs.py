@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Ask
+from patchwright.resolver.tool_actions.control_actions import Ask
 from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, Scenario
 from tests.end_to_end.workflow_jobs import WRITE, Workflow
 

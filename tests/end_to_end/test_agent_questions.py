@@ -9,9 +9,9 @@ import pytest
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_job
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Ask
 from patchwright.resolver.domain import InputRequired, Job, Published, Rejected
 from patchwright.resolver.events import AgentStopped, Message
+from patchwright.resolver.tool_actions.control_actions import Ask
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ShellResult
 from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario

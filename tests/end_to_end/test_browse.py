@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from patchwright.demo.recorded_model import ModelFault, RecordedTurn
-from patchwright.resolver.actions import Browse
 from patchwright.resolver.domain import Published, RunId
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
 from tests.resolver.git_repository import Repository

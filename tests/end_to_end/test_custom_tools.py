@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
-from patchwright.resolver.actions import CallTool, ExternalToolResult
+from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.run_events import NetworkAccess
 from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.resolver.viewer.run_html import render_run_html
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ActionFailure

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Delegate, Report, SubagentResult, Think
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.domain import Published, Reported, RunId
 from patchwright.resolver.events import SystemPrompt, ToolResult
+from patchwright.resolver.tool_actions.control_actions import Report, Think
+from patchwright.resolver.tool_actions.subagent_actions import Delegate
 from patchwright.runtime.actions import RunShell, ViewFile
 from patchwright.runtime.observations import ShellResult
 from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario

@@ -94,9 +94,10 @@ async def test_a_new_comment_command_takes_one_row_and_one_module(tmp_path: Path
 
 STATUS_TEST = """
 import patchwright.bot
-from patchwright.bot.comment_texts import help_text
 from patchwright.bot.jobs import Answered
 from patchwright.resolver.command_parser import parse_request
+from patchwright.resolver.comment_commands import COMMANDS
+from patchwright.resolver.rendering.template_renderer import render_reply
 from tests.bot.handler_scenario import HandlerScenario, scenario as scenario
 
 async def test_the_command_works(scenario: HandlerScenario) -> None:
@@ -109,8 +110,9 @@ async def test_the_command_works(scenario: HandlerScenario) -> None:
     assert scenario.replies[1].startswith("@stranger needs write access")
     assert parse_request("sttus").error.suggestion == "status"
     row = "| `@agent status` | say what I am working on here |"
-    assert row in help_text("@agent", "fix-me")
-    assert row not in help_text("@agent", "fix-me", in_workflow=True)
+    values = {"commands": COMMANDS, "mention": "@agent", "label": "fix-me"}
+    assert row in render_reply("help.md.j2", **values, in_workflow=False)
+    assert row not in render_reply("help.md.j2", **values, in_workflow=True)
 """
 
 

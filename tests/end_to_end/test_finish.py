@@ -8,10 +8,11 @@ import pytest
 
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Plan, PlanItem
 from patchwright.resolver.activity.finish_checks import NOT_DONE
 from patchwright.resolver.events import Message
+from patchwright.resolver.tool_actions.control_actions import Plan
 from patchwright.runtime.actions import UndoEdit
+from patchwright.runtime.tool_action import PlanItem
 from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scenario
 from tests.end_to_end.scripted_models import (
     SHOW_FAILURE,

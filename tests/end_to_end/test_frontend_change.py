@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Browse, Delegate, OutputField, Report
 from patchwright.resolver.domain import Published
 from patchwright.resolver.events import ToolResult
+from patchwright.resolver.tool_actions.control_actions import Report
+from patchwright.resolver.tool_actions.subagent_actions import Browse, Delegate, OutputField
 from patchwright.runtime.actions import ReplaceText, RunShell
 from patchwright.runtime.docker.build_context import PYTHON
 from patchwright.runtime.observations import PageSnapshot

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Published, Reported
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import RunPython, RunShell, ViewFile
 from tests.end_to_end.conftest import CODE, DONE, FIX, KEY, NEW_TEST, Scenario
 from tests.end_to_end.scripted_models import use_ordered_model

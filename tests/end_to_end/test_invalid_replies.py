@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn, context_overflow
-from patchwright.resolver.actions import MalformedCall, Think
 from patchwright.resolver.events import Condensation
+from patchwright.resolver.tool_actions.control_actions import Think
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import RunShell, ViewFile
 from patchwright.runtime.observations import ActionFailure, ShellResult, TextResult
 from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
-from patchwright.resolver.actions import CallTool, MalformedCall, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.domain import Published
 from patchwright.resolver.events import SystemPrompt, ToolResult
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ActionFailure
 from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario

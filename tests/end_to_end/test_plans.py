@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Ask, ProposePlan, Report
 from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported
 from patchwright.resolver.events import Checkpoint, Message, VerificationCompleted
+from patchwright.resolver.tool_actions.control_actions import Ask, ProposePlan, Report
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ActionFailure
 from tests.end_to_end.comments import comment_job, rejection_text

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import ReadSkill
 from patchwright.resolver.domain import Outcome, Published
 from patchwright.resolver.events import Message, ToolResult
 from patchwright.resolver.rendering.jinja_templates import set_template_directory
+from patchwright.resolver.tool_actions.lookup_actions import ReadSkill
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ImageData, ShellResult, TextResult
 from tests.bot.github.test_attachments import png

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
-from patchwright.resolver.actions import Finish, Think
+from patchwright.resolver.tool_actions.control_actions import Finish, Think
 from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell, ViewFile
 from tests.end_to_end.source_releases import cli_environment, download_source, run_git
 from tests.preloaded_command import preloaded_command

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
-from patchwright.resolver.actions import Finish
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.end_to_end.source_releases import cli_environment, download_source, run_git
 from tests.preloaded_command import preloaded_command

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Ask, Finish
 from patchwright.resolver.domain import InputRequired, Published, Reported
+from patchwright.resolver.tool_actions.control_actions import Ask, Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, Scenario
 from tests.end_to_end.scripted_models import PRICES, use_ordered_model

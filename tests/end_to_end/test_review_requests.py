@@ -7,8 +7,8 @@ import pytest
 
 from patchwright.demo.github import Delivery
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Ask
 from patchwright.resolver.domain import InputRequired, Published, Reported
+from patchwright.resolver.tool_actions.control_actions import Ask
 from patchwright.runtime.actions import ReplaceText
 from tests.end_to_end.conftest import CODE, DONE, RUN_TESTS, Scenario
 from tests.end_to_end.review_setup import (

@@ -10,7 +10,7 @@ import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.events import Message, ModelReply, ToolResult
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER
 from patchwright.runtime.actions import RunShell, SendInput
 from patchwright.runtime.docker.reaper import RUN_LABEL as LABEL
@@ -60,7 +60,9 @@ async def test_a_killed_run_continues_in_its_sandbox(
     trajectory = scenario.trajectory(run)
     messages = [event.text for event in trajectory if isinstance(event, Message) and event.source == "resume"]
     assert messages[1:] == [
-        prompt_texts.render_new_sandbox("/tmp") if removed else prompt_texts.render_same_sandbox()
+        render_prompt("new_sandbox.md.j2", scratch="/tmp", reason=None)
+        if removed
+        else render_prompt("same_sandbox.md.j2")
     ]
     recall = next(
         call.id

@@ -3,7 +3,8 @@
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import ExternalToolResult, SearchWeb
+from patchwright.resolver.actions import ExternalToolResult
+from patchwright.resolver.tool_actions.lookup_actions import SearchWeb
 from patchwright.runtime.actions import SearchCode
 from patchwright.runtime.observations import TextResult
 from tests.end_to_end.conftest import FIX_TURNS, Scenario

@@ -13,8 +13,8 @@ from typing import Self
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Published, Reported
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import DONE, FIX, NEW_TEST, Scenario
 

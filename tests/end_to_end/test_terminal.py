@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.actions import Finish, Plan, PlanItem
+from patchwright.resolver.tool_actions.control_actions import Finish, Plan
 from patchwright.runtime.actions import RunShell
+from patchwright.runtime.tool_action import PlanItem
 from tests.bot.screens import open_screen
 from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, TESTS, Scenario
 from tests.resolver.git_repository import Repository

@@ -5,13 +5,13 @@ import contextlib
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.agent.agent import Agent, record_prompts
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.events import ReplyUsage, ToolResult, Trajectory
 from patchwright.resolver.llm.model import Model, RawToolCall, Reply
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileRunLog
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from patchwright.resolver.actions import Delegate, Finish, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.agent.agent import Agent, record_prompts
 from patchwright.resolver.delegation.delegate_tool import DelegateTool
 from patchwright.resolver.delegation.micro_agents import build_micro_agent_tools
@@ -19,6 +19,8 @@ from patchwright.resolver.llm.model import ChatMessage, Reply, SystemMessage, To
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog, RunLog
 from patchwright.resolver.skills.skills import RepoSkill
+from patchwright.resolver.tool_actions.control_actions import Finish
+from patchwright.resolver.tool_actions.subagent_actions import Delegate
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import Tool, ToolRegistry

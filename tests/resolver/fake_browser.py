@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 
-from patchwright.resolver.actions import Browse, Finish, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.agent.agent import Agent, record_prompts
 from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.domain import Patch, RunId
@@ -14,6 +14,8 @@ from patchwright.resolver.events import ModelReply, ReplyUsage, ToolResult
 from patchwright.resolver.llm.model import Reply
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
+from patchwright.resolver.tool_actions.control_actions import Finish
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.actions import SandboxAction, UseBrowser

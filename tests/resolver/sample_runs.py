@@ -6,16 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from patchwright.resolver.actions import (
-    Action,
-    AnyObservation,
-    Browse,
-    Finish,
-    Plan,
-    PlanItem,
-    SubagentResult,
-    Think,
-)
+from patchwright.resolver.actions import Action, AnyObservation, SubagentResult
 from patchwright.resolver.domain import (
     Issue,
     Job,
@@ -53,6 +44,8 @@ from patchwright.resolver.run_events import (
     SubagentSpawned,
     SubagentStarted,
 )
+from patchwright.resolver.tool_actions.control_actions import Finish, Plan, Think
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.actions import ReplaceText, RunShell, UseBrowser
 from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.observations import (
@@ -63,6 +56,7 @@ from patchwright.runtime.observations import (
     ShellResult,
     Tab,
 )
+from patchwright.runtime.tool_action import PlanItem
 
 RUN, CHILD = RunId("acme-calc-7"), RunId("acme-calc-7-browse-1")
 DIFF = """\

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Ask, Finish, Plan, PlanItem
 from patchwright.resolver.activity.finish_checks import find_missing_steps
 from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.events import AgentStopped, Message, ToolResult
 from patchwright.resolver.run_log import FileRunLog
+from patchwright.resolver.tool_actions.control_actions import Ask, Finish, Plan
 from patchwright.runtime.actions import RunShell, ViewFile
 from patchwright.runtime.observations import Acknowledgment, ActionFailure
+from patchwright.runtime.tool_action import PlanItem
 from tests.resolver.agent_runs import FINISH, FakeSandbox, create_file, make_agent
 from tests.resolver.scripted_model import ScriptedModel, ScriptLine
 

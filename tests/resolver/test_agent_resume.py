@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Think
 from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import (
@@ -17,8 +16,9 @@ from patchwright.resolver.events import (
     ToolResult,
 )
 from patchwright.resolver.llm.model import AssistantMessage, RawToolCall, Reply, ToolMessage, UserMessage
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
+from patchwright.resolver.tool_actions.control_actions import Think
 from patchwright.runtime.actions import RunShell, SandboxAction
 from patchwright.runtime.errors import SandboxLost
 from patchwright.runtime.observations import ActionFailure
@@ -63,9 +63,11 @@ async def test_a_canceled_call_is_lost_and_not_run_twice(log: FileRunLog) -> Non
     assert isinstance(created, ToolMessage) and "[edited a]" in created.text
     for lost in (hung, never):
         assert isinstance(lost, ToolMessage) and lost.text.endswith(
-            "[not done: lost]\n" + prompt_texts.render_lost_call(is_saved=False)
+            "[not done: lost]\n" + render_prompt("lost_call.md.j2", is_saved=False, is_same_sandbox=False)
         )
-    assert resumed == UserMessage(text=prompt_texts.render_new_sandbox("/tmp/scratch"))
+    assert resumed == UserMessage(
+        text=render_prompt("new_sandbox.md.j2", scratch="/tmp/scratch", reason=None)
+    )
     assert [event.new_sandbox for event in log.trajectory if isinstance(event, Message)][-1]
     assert count_lost_calls(log.trajectory) == 2
 
@@ -84,12 +86,18 @@ async def test_the_model_is_told_that_a_checkpointed_call_needs_no_repetition(lo
         )
     )
     await log.append(Checkpoint(patch=make_patch("a")))
-    await log.append(Message(text=prompt_texts.render_new_sandbox("/tmp/scratch"), source="resume"))
+    await log.append(
+        Message(text=render_prompt("new_sandbox.md.j2", scratch="/tmp/scratch", reason=None), source="resume")
+    )
     await run_agent(log, FINISH, box=FakeSandbox(["a"]))
     answers = [e.observation for e in log.trajectory if isinstance(e, ToolResult)]
     assert answers[:2] == [
-        ActionFailure(reason="lost", message=prompt_texts.render_lost_call(is_saved=True)),
-        ActionFailure(reason="lost", message=prompt_texts.render_lost_call(is_saved=False)),
+        ActionFailure(
+            reason="lost", message=render_prompt("lost_call.md.j2", is_saved=True, is_same_sandbox=False)
+        ),
+        ActionFailure(
+            reason="lost", message=render_prompt("lost_call.md.j2", is_saved=False, is_same_sandbox=False)
+        ),
     ]
 
 
@@ -166,7 +174,7 @@ class RepeatingSandbox:
         self._plan = plan
 
     async def reply(self, messages: Sequence[object], tools: object) -> Reply:
-        lost = "[not done: lost]\n" + prompt_texts.render_lost_call(is_saved=False)
+        lost = "[not done: lost]\n" + render_prompt("lost_call.md.j2", is_saved=False, is_same_sandbox=False)
         done = {
             message.tool_call_id
             for message in messages

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.comment_texts import help_text
 from patchwright.resolver.command_parser import parse_request
 from patchwright.resolver.comment_commands import COMMANDS, WORK, Command
+from patchwright.resolver.rendering.template_renderer import render_reply
 
 NAMED = [command for command in COMMANDS if command is not WORK]
 COMMANDS_PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
@@ -37,5 +37,6 @@ def test_a_command_without_a_run_has_a_module_of_its_name(command: Command) -> N
 
 def test_the_help_and_the_documentation_list_every_command() -> None:
     first_section, _, _ = COMMANDS_PAGE.read_text().partition("\n## ")
-    for text in (help_text("@agent", "fix-me"), first_section):
+    shown = render_reply("help.md.j2", commands=COMMANDS, mention="@agent", label="fix-me", in_workflow=False)
+    for text in (shown, first_section):
         assert listed_commands(text) == [command.verb for command in COMMANDS]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Issue, User
-from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
+from patchwright.resolver.tool_actions.control_actions import Finish
 
 CAUSE = "add() subtracted its second argument, because the sign was turned round when it was rewritten for floats."
 CHANGE = "It adds again, and the sign is written down in the test."
@@ -17,8 +17,13 @@ def issue(title: str) -> Issue:
 
 @pytest.mark.parametrize("title", ["add(2, 3) gives -1", "sum " * 80, "two\nlines", "closes #9, @team"])
 def test_a_commit_message_has_a_short_subject_and_names_cause_and_change(title: str) -> None:
-    message = reply_texts.render_commit_message(
-        issue(title), Finish(cause=CAUSE, change=CHANGE, testing="pytest")
+    message = render_reply(
+        "commit.txt.j2",
+        thread=issue(title),
+        finish=Finish(cause=CAUSE, change=CHANGE, testing="pytest"),
+        requester="",
+        run="",
+        files=(),
     )
     subject, empty, *body = message.rstrip("\n").split("\n")
     assert subject.startswith("Fix: ") and len(subject) <= 72 and empty == ""
@@ -31,6 +36,8 @@ def test_a_commit_message_has_a_short_subject_and_names_cause_and_change(title: 
 
 def test_a_commit_message_needs_no_finish_call() -> None:
     assert (
-        reply_texts.render_commit_message(issue("add() subtracts"), None).split()
+        render_reply(
+            "commit.txt.j2", thread=issue("add() subtracts"), finish=None, requester="", run="", files=()
+        ).split()
         == "Fix: add() subtracts Issue: #7".split()
     )

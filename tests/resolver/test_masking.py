@@ -2,10 +2,10 @@
 
 import json
 
-from patchwright.resolver.actions import CallTool
 from patchwright.resolver.events import AgentStopped, Checkpoint, Trajectory
 from patchwright.resolver.masking import mask_trajectory, mask_value
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from tests.resolver.sample_runs import full_run, model_reply, run_of
 
 

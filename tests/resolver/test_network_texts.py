@@ -9,8 +9,7 @@ from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Issue, Usage, User, Verdict
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import AgentStopped, VerificationCompleted
-from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.prompt_texts import SandboxDescription
+from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.run_events import NetworkAccess
 from patchwright.resolver.run_log import FileLogStore
@@ -74,7 +73,7 @@ def test_a_host_name_is_neutralized_in_a_pull_request() -> None:
     ],
 )
 def test_the_system_prompt_describes_the_network(network: NetworkMode, expected: str) -> None:
-    prompt = prompt_texts.render_system_prompt(SandboxDescription("/w", "/tmp", "docker", network))
+    prompt = render_system_prompt(SandboxDescription("/w", "/tmp", "docker", network))
     assert expected in prompt
     assert ("You are not root" in prompt) == (
         network != "none"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.browsing import browsing_agent
 from patchwright.resolver.browsing import prompt as browsing_prompt
 from patchwright.resolver.browsing.guessed_urls import find_only_url
 from patchwright.resolver.browsing.prompt import list_pages
 from patchwright.resolver.events import AgentStopped, Entry, ModelReply, Trajectory, VerificationCompleted
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.resolver.viewer.replay import replay_run
 
 KEPT = Path(__file__).parent.parent / "golden" / "played"

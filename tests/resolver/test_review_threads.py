@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-from patchwright.resolver.actions import Finish, ThreadReply
 from patchwright.resolver.activity.finish_checks import find_missing_steps
 from patchwright.resolver.domain import PullRequest
 from patchwright.resolver.events import Entry, Event, ModelReply, ReplyUsage, RunStarted, ToolCall, Trajectory
@@ -12,6 +11,7 @@ from patchwright.resolver.review_threads import (
     list_unanswered_threads,
     list_waiting_threads,
 )
+from patchwright.resolver.tool_actions.control_actions import Finish, ThreadReply
 from tests.resolver.pull_requests import job, pull, thread
 
 

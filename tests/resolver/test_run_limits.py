@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from patchwright.resolver.actions import Action, AnyObservation, Browse, SubagentResult
+from patchwright.resolver.actions import Action, AnyObservation, SubagentResult
 from patchwright.resolver.domain import InputRequired, JobId, Usage
 from patchwright.resolver.events import (
     AgentStopped,
@@ -27,6 +27,7 @@ from patchwright.resolver.run_limits import (
     steps_left_notice,
     subagent_limits,
 )
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.actions import ViewFile
 from patchwright.runtime.observations import ShellResult, TextResult
 from tests.resolver.sample_runs import full_run, started

@@ -5,11 +5,11 @@ from decimal import Decimal
 
 import pytest
 
-from patchwright.resolver.actions import ProposePlan, Report
 from patchwright.resolver.command_parser import RunOptions
 from patchwright.resolver.domain import InputRequired, JobId
 from patchwright.resolver.events import AgentStopped, Entry, JobCompleted, Message, RunStarted, Trajectory
 from patchwright.resolver.run_task import get_answer, get_options, get_proposed_plan, get_task
+from patchwright.resolver.tool_actions.control_actions import ProposePlan, Report
 from tests.resolver.sample_runs import model_reply, run_of, started
 
 PLAN = ProposePlan(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from patchwright.resolver.actions import Action, AnyObservation, MalformedCall
+from patchwright.resolver.actions import Action, AnyObservation
 from patchwright.resolver.events import Message, ModelReply, ReplyUsage
 from patchwright.resolver.stuck import (
     MAX_ERRORS,
@@ -13,6 +13,7 @@ from patchwright.resolver.stuck import (
     check_stuck,
     find_pattern,
 )
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import RunShell, SendInput, ViewFile
 from patchwright.runtime.observations import ActionFailure, CellResult, ShellResult, TextResult
 from tests.resolver.trajectories import run

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.prompt_texts import SandboxDescription
+from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.skills.skills import RepoSkills
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.read_skill_tool import build_skill_tools
@@ -24,10 +23,8 @@ ALL_TOOLS = (
 
 def render(name: str) -> str:
     if name == "local":
-        return prompt_texts.render_system_prompt(
-            SandboxDescription("/home/someone/calc", "/tmp/scratch", "local")
-        )
-    return prompt_texts.render_system_prompt(
+        return render_system_prompt(SandboxDescription("/home/someone/calc", "/tmp/scratch", "local"))
+    return render_system_prompt(
         SandboxDescription(
             "/workspace", "/tmp/scratch", "docker", "allowlist", ALL_FEATURES, ("TEST_TOKEN",)
         ),

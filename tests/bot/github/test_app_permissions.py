@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.comment_texts import missing_permissions_text
 from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted
 from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
 from patchwright.bot.github.forge import GitHubForge
@@ -20,6 +19,7 @@ from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.demo.github import FakeGitHub, GitHubApp, Installation, Issue, Repository
 from patchwright.resolver.domain import Job, Outcome, Rejected, Repo
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
+from patchwright.resolver.rendering.template_renderer import render_reply
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import job
 from tests.bot.reconcile.deployments import FAST_POLICY, app_auth, token_client
@@ -113,7 +113,9 @@ async def test_missing_permissions_are_reported_once_in_full(
 
 
 def test_the_text_without_a_settings_url_says_where_to_find_it() -> None:
-    assert missing_permissions_text(("contents: write",), "", "") == (
+    assert render_reply(
+        "missing_permissions.md.j2", permissions=("contents: write",), settings_url="", notice_url=""
+    ).strip() == (
         "The GitHub App needs more permissions here: `contents: write`. Ask an owner to grant them on "
         "the App's page in the account settings. Then add the label again or ask me in a comment."
     )

@@ -7,22 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.comment_texts import help_text
 from patchwright.bot.github_action.operator_messages import word_for_workflow
-from patchwright.resolver.actions import ProposePlan
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.ci.ci_hold import CiHold
+from patchwright.resolver.comment_commands import COMMANDS
 from patchwright.resolver.domain import InputRequired, SalvagedWork, Usage, Verdict
 from patchwright.resolver.errors import ModelAccessDenied, ModelConnectionFailed
 from patchwright.resolver.events import AgentStopped, Entry, ModelReply, ReplyUsage, ToolCall, Trajectory
-from patchwright.resolver.publishing.publishing_texts import render_job_summary
-from patchwright.resolver.publishing.reply_texts import (
-    render_no_pull_request,
-    render_question,
-    render_salvaged,
-)
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.plan_texts import render_explanation, render_plan
 from patchwright.resolver.run_events import RunConfigured
+from patchwright.resolver.tool_actions.control_actions import ProposePlan
 from tests.bot.github_action.test_workflow_step import Step
 
 PLAN = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")
@@ -54,8 +49,13 @@ def test_only_a_server_promises_that_go_carries_out_the_plan() -> None:
 
 
 def test_only_a_server_promises_to_continue_after_an_answer() -> None:
-    assert "continue from where I stopped" in render_question("Up?", summary())
-    in_workflow = render_question("Up?", summary(workflow_url="https://github.test/runs/1"))
+    assert (
+        "continue from where I stopped"
+        in render_reply("question.md.j2", question="Up?", summary=summary()).strip()
+    )
+    in_workflow = render_reply(
+        "question.md.j2", question="Up?", summary=summary(workflow_url="https://github.test/runs/1")
+    ).strip()
     assert (
         "**To answer**, write a comment that starts with `@agent` and contains the answer. I then start again, "
         "because a later workflow run cannot continue this one. So also say what else I need to know."
@@ -68,9 +68,24 @@ def test_only_a_server_promises_to_resume_a_run_that_reached_a_limit(is_permanen
     stopped = summary(mention="@agent", **settings).model_copy(
         update={"stopped_early": True, "stop_detail": "The limit is reached.", "usage": Usage(steps=3)}
     )
-    no_pull_request = render_no_pull_request("no test passes.", None, Verdict(kind="regressed"), stopped)
-    salvaged = render_salvaged(
-        "it failed.", SalvagedWork(), None, stopped, "run", "@agent", is_permanent=is_permanent
+    no_pull_request = render_reply(
+        "no_pull_request.md.j2",
+        reason="no test passes.",
+        branch=None,
+        verdict=Verdict(kind="regressed"),
+        summary=stopped,
+        pasted_patch="",
+        advice="",
+    )
+    salvaged = render_reply(
+        "salvaged.md.j2",
+        reason="it failed.",
+        work=SalvagedWork(),
+        verdict=None,
+        summary=stopped,
+        run="run",
+        mention="@agent",
+        is_permanent=is_permanent,
     )
     explanation = render_explanation(None, stopped)
     for text in (no_pull_request, salvaged, explanation):
@@ -88,14 +103,32 @@ def test_a_limit_before_the_first_reply_names_the_input_of_the_workflow() -> Non
     stopped = summary(mention="@agent", workflow_url="https://github.test/runs/1").model_copy(
         update={"stopped_early": True, "reached_setting": "max_usd"}
     )
-    text = render_no_pull_request("nothing changed.", None, Verdict(kind="empty"), stopped)
+    text = render_reply(
+        "no_pull_request.md.j2",
+        reason="nothing changed.",
+        branch=None,
+        verdict=Verdict(kind="empty"),
+        summary=stopped,
+        pasted_patch="",
+        advice="",
+    )
     assert "raise `max-usd` in the workflow file, and comment `@agent` and your request." in text
     assert "operator" not in text
 
 
 def test_the_help_lists_only_what_works() -> None:
-    listed = set(re.findall(r"^\| `@agent ([a-z-]+)`", help_text("@agent", "fix-me"), re.MULTILINE))
-    in_workflow = help_text("@agent", "fix-me", in_workflow=True)
+    listed = set(
+        re.findall(
+            r"^\| `@agent ([a-z-]+)`",
+            render_reply(
+                "help.md.j2", commands=COMMANDS, mention="@agent", label="fix-me", in_workflow=False
+            ),
+            re.MULTILINE,
+        )
+    )
+    in_workflow = render_reply(
+        "help.md.j2", commands=COMMANDS, mention="@agent", label="fix-me", in_workflow=True
+    )
     assert listed - set(re.findall(r"^\| `@agent ([a-z-]+)`", in_workflow, re.MULTILINE)) == {
         "go",
         "stop",
@@ -123,9 +156,11 @@ def test_the_job_summary_says_which_limit_ended_the_work() -> None:
     ended = summary().model_copy(
         update={"stopped_early": True, "stop_detail": "The limit of $2.00 is reached."}
     )
-    text = render_job_summary(Verdict(kind="unproven"), ended)
+    text = render_reply("job_summary.md.j2", verdict=Verdict(kind="unproven"), summary=ended)
     assert "**Stopped early:**" in text and "2.00 is reached" in text.replace("\\", "")
-    assert "Stopped early" not in render_job_summary(Verdict(kind="unproven"), summary())
+    assert "Stopped early" not in render_reply(
+        "job_summary.md.j2", verdict=Verdict(kind="unproven"), summary=summary()
+    )
 
 
 def test_the_notice_about_ci_says_who_starts_it_and_that_a_strangers_text_was_read() -> None:

@@ -14,12 +14,13 @@ import pytest
 
 from patchwright.bot.terminal.live_display import EMPTY_TRAJECTORY, open_display
 from patchwright.bot.terminal.style import detect_style, display_width, truncate
-from patchwright.resolver.actions import Plan, PlanItem
 from patchwright.resolver.domain import JobId
 from patchwright.resolver.events import AgentStopped, Entry, Event, Message, Trajectory
 from patchwright.resolver.run_events import BaselinePending
 from patchwright.resolver.run_log import Listener
+from patchwright.resolver.tool_actions.control_actions import Plan
 from patchwright.runtime.actions import RunShell
+from patchwright.runtime.tool_action import PlanItem
 from tests.bot.screens import Screen, open_screen
 from tests.resolver.sample_runs import full_run, model_reply, shell_result, started, step
 

@@ -8,7 +8,7 @@ import pytest
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.events import AgentStopped
-from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run_events import RunConfigured
 from tests.bot.commands.test_inspect_commands import patchwright, store_log
 from tests.resolver.sample_runs import run_of, started
@@ -41,6 +41,14 @@ def test_a_run_without_a_reply_says_why_it_cannot_resume_and_what_to_do(
 
 def test_a_comment_offers_to_resume_only_a_run_with_a_reply() -> None:
     summary = summarize_run(run_of(started(), CONFIGURED, LIMIT))
-    text = reply_texts.render_no_pull_request("r", None, Verdict(kind="empty"), summary)
+    text = render_reply(
+        "no_pull_request.md.j2",
+        reason="r",
+        branch=None,
+        verdict=Verdict(kind="empty"),
+        summary=summary,
+        pasted_patch="",
+        advice="",
+    )
     assert "comment `@agent resume`" not in text
     assert "ask the operator to raise the setting `timeout`, and comment `@agent retry`." in text

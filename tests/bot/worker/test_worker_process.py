@@ -14,7 +14,7 @@ from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.heartbeats import Heartbeats
 from patchwright.bot.worker.worker_process import WorkerGitHub, WorkerHooks, run_worker
 from patchwright.resolver.domain import Job, JobId, Rejected
-from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.errors import EngineUnavailable
 from tests.bot.handler_scenario import HandlerScenario
@@ -46,7 +46,7 @@ class SlowImageBuild:
             raise self.failure
 
     async def resolve(self, job: Job) -> Rejected:
-        await self.scenario.forge.upsert_comment(job.repo, job.number, job.id, reply_texts.render_working())
+        await self.scenario.forge.upsert_comment(job.repo, job.number, job.id, render_reply("working.md.j2"))
         return DONE
 
     async def report_failure(self, job: Job, error: Exception) -> None:
@@ -104,7 +104,7 @@ async def test_a_label_during_the_image_build_gets_a_notice_in_the_status_commen
         slow.made.set()
         assert (await wait_for_state(queue, job)).result == DONE
         assert slow.lines[0].startswith("patchwright worker ready as ")
-        assert slow.scenario.replies == [reply_texts.render_working().strip()]
+        assert slow.scenario.replies == [render_reply("working.md.j2").strip()]
     await queue.close()
     await presence.close()
 
@@ -117,7 +117,7 @@ async def test_the_image_build_is_not_mentioned_if_another_worker_takes_the_job(
     async with slow.running_worker(), other.running_worker():
         assert (await wait_for_state(queue, await slow.add_label())).result == DONE
         await asyncio.sleep(3)  # Longer than the delay of a queue notice.
-    assert slow.scenario.replies == [reply_texts.render_working().strip()]
+    assert slow.scenario.replies == [render_reply("working.md.j2").strip()]
     await queue.close()
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from patchwright.resolver.actions import Action, AnyObservation, Finish, Plan, PlanItem
+from patchwright.resolver.actions import Action, AnyObservation
 from patchwright.resolver.activity.finish_checks import (
     describe_open_points,
     find_missing_steps,
@@ -28,6 +28,7 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.run_results import TestRun
+from patchwright.resolver.tool_actions.control_actions import Finish, Plan
 from patchwright.runtime.actions import ReplaceText, RunPython, RunShell
 from patchwright.runtime.observations import (
     Acknowledgment,
@@ -36,6 +37,7 @@ from patchwright.runtime.observations import (
     EditResult,
     ShellResult,
 )
+from patchwright.runtime.tool_action import PlanItem
 from tests.resolver.trajectories import run
 
 FIX_DIFF = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"

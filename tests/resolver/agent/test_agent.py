@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Think
 from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import Patch, RunId
 from patchwright.resolver.errors import ChangeTooLarge, ContextOverflow, ModelAccessDenied, ModelError
@@ -20,9 +19,10 @@ from patchwright.resolver.events import (
     ReplyUsage,
 )
 from patchwright.resolver.llm.model import RawToolCall, Reply, ToolMessage, UserMessage
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
+from patchwright.resolver.tool_actions.control_actions import Think
 from patchwright.runtime.actions import RunShell, ViewFile
 from tests.resolver.agent_runs import (
     FINISH,
@@ -165,7 +165,7 @@ async def test_a_truncated_reply_is_answered_and_its_incomplete_call_is_not_run(
     assert box.acted == []
     first, second = model.requests[1][-1], model.requests[2][-1]
     assert isinstance(first, ToolMessage) and "your reply was cut off" in first.text
-    assert isinstance(second, UserMessage) and second.text == prompt_texts.render_truncated(None)
+    assert isinstance(second, UserMessage) and second.text == render_prompt("truncated.md.j2", tool=None)
 
 
 async def test_a_reply_with_megabytes_of_text_or_thousands_of_calls_is_limited(log: FileRunLog) -> None:
@@ -201,7 +201,7 @@ async def test_a_reply_without_a_call_gets_a_reminder_and_three_of_them_end_the_
 async def test_the_last_steps_are_announced_once(log: FileRunLog) -> None:
     script = [ViewFile(path=str(n)) for n in range(15)]
     model = await run_agent(log, *script, limits=Limits(steps=15))
-    notice = UserMessage(text=prompt_texts.render_steps_left(5))
+    notice = UserMessage(text=render_prompt("steps_left.md.j2", steps=5, final_tool="finish"))
     assert [messages.count(notice) for messages in model.requests] == [0] * 10 + [1] * 5
     ended = log.trajectory.agent_stopped
     assert ended and ended.reason == "limit"

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patchwright.resolver.actions import Plan, PlanItem, Think
 from patchwright.resolver.agent.condenser import (
     MIN_INTERVAL,
     Condenser,
@@ -36,8 +35,10 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.llm import token_estimate
 from patchwright.resolver.llm.model import AssistantMessage, Reply, ToolMessage, UserMessage
+from patchwright.resolver.tool_actions.control_actions import Plan, Think
 from patchwright.runtime.actions import RunPython, RunShell, ViewFile
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ImageData, ShellResult
+from patchwright.runtime.tool_action import PlanItem
 from tests.resolver.agent.test_messages import assert_paired, decided, logs, tool_result, trajectory
 from tests.resolver.scripted_model import ScriptedModel
 
@@ -209,9 +210,8 @@ def test_messages_of_people_stay_and_reminders_are_removed() -> None:
 
 
 def test_the_latest_plan_stays_when_its_reply_is_removed() -> None:
-    plan = Plan(
-        items=(PlanItem(text="Reproduce.", status="done"), PlanItem(text="Fix the sign.", status="doing"))
-    )
+    items = (PlanItem(text="Reproduce.", status="done"), PlanItem(text="Fix the sign.", status="doing"))
+    plan = Plan(items=items)
     work = (*exchange(0), *exchange(1))
     before = trajectory(*START, decided(("p", plan)), tool_result("p"), *work)
     summary = texts(extend_trajectory(before, done(ListingCondenser(keep=1), before, goal=100_000)))[2]

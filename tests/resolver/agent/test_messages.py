@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchwright.resolver.actions import Action, AnyObservation, Finish, MalformedCall, SubagentResult, Think
+from patchwright.resolver.actions import Action, AnyObservation, SubagentResult
 from patchwright.resolver.agent.messages import MAX_RESULT, build_messages, render_observation
 from patchwright.resolver.domain import Usage
 from patchwright.resolver.events import (
@@ -31,6 +31,8 @@ from patchwright.resolver.llm.model import (
     ToolMessage,
     UserMessage,
 )
+from patchwright.resolver.tool_actions.control_actions import Finish, Think
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import RunPython, RunShell, ViewFile
 from patchwright.runtime.observations import (
     Acknowledgment,

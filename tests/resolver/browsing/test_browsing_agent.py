@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Browse, MalformedCall, OutputField, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.browsing.browsing_agent import ALLOWED_CALLS, parse_reply
 from patchwright.resolver.browsing.prompt import build_prompt
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ToolResult
 from patchwright.resolver.llm.model import SystemMessage, UserMessage
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.subagent_actions import Browse, OutputField
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import DEFAULT_CALLS
 from patchwright.runtime.observations import ImageData, PageSnapshot, SnapshotOptions, Tab

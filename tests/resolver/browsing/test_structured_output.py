@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Browse, OutputField, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.browsing.structured_output import OutputSchemaError, parse_output
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.llm.model import RawToolCall, ToolMessage
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.subagent_actions import Browse, OutputField
 from patchwright.resolver.tools.tool import ActionTool, ToolRegistry
 from patchwright.runtime.observations import PageSnapshot
 from tests.resolver.fake_browser import BLANK, BROWSE, FakeBrowserSandbox, code_reply, page, run_browse_task

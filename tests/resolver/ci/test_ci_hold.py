@@ -2,7 +2,7 @@
 
 import pytest
 
-from patchwright.resolver.actions import Browse, ExternalToolResult, SearchWeb
+from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.ci.ci_hold import CiHold, find_outsiders, has_read_external_content, is_held
 from patchwright.resolver.domain import Issue, User
 from patchwright.resolver.events import (
@@ -14,6 +14,8 @@ from patchwright.resolver.events import (
     ToolResult,
     Trajectory,
 )
+from patchwright.resolver.tool_actions.lookup_actions import SearchWeb
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.egress_policy import NetworkMode
 from patchwright.runtime.observations import PageSnapshot
 from tests.end_to_end.publish_scenario import build_entries

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Browse, SubagentResult, Think
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.activity.summary import BrowsingTask, Summary, list_steps
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.browsing.prompt import MAX_ANSWER_LENGTH
@@ -21,11 +21,13 @@ from patchwright.resolver.events import (
     ToolResult,
 )
 from patchwright.resolver.llm.model import ToolMessage
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_events import SubagentSpawned, SubagentStarted
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.control_actions import Think
+from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.observations import ActionFailure, ImageData
 from tests.resolver.fake_browser import (
     BLANK,
@@ -172,7 +174,7 @@ async def test_no_browsing_starts_without_remaining_limits(tmp_path: Path) -> No
         await agent.run(log)
         failed = next(event.observation for event in log.trajectory if isinstance(event, ToolResult))
     assert failed == ActionFailure(
-        reason="refused", message=prompt_texts.render_not_delegated(is_too_deep=False)
+        reason="refused", message=render_prompt("not_delegated.md.j2", is_too_deep=False, count=1)
     )
     assert not (tmp_path / "job-7-browse-1").exists()
 
@@ -196,7 +198,7 @@ async def test_a_subagent_cannot_start_subagents(tmp_path: Path) -> None:
         assert not log.trajectory.subagents()
         failed = next(event.observation for event in log.trajectory if isinstance(event, ToolResult))
     assert failed == ActionFailure(
-        reason="refused", message=prompt_texts.render_not_delegated(is_too_deep=True)
+        reason="refused", message=render_prompt("not_delegated.md.j2", is_too_deep=True, count=1)
     )
 
 

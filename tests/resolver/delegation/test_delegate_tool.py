@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from patchwright.resolver.actions import (
-    Action,
-    AnyObservation,
-    CallTool,
-    Delegate,
-    Report,
-    SubagentResult,
-    Think,
-)
+from patchwright.resolver.actions import Action, AnyObservation, SubagentResult
 from patchwright.resolver.activity.summary import list_steps, summarize_run
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.delegation.delegate_tool import (
@@ -29,10 +21,13 @@ from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import ModelAccessDenied, ModelError, WorkspaceError
 from patchwright.resolver.events import Message, ReplyUsage
 from patchwright.resolver.llm.model import RawToolCall, Reply, ToolMessage, ToolSpec
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_events import SubagentStarted
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.control_actions import Report, Think
+from patchwright.resolver.tool_actions.subagent_actions import Delegate
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.resolver.tools.tool import ActionTool, ToolRegistry
 from patchwright.resolver.viewer.replay import replay_run
 from patchwright.runtime.actions import RunShell
@@ -226,7 +221,7 @@ async def test_investigators_have_a_dollar_limit(tmp_path: Path) -> None:
 async def test_no_investigator_starts_if_the_limits_do_not_suffice_for_all(tmp_path: Path) -> None:
     failed = await run_delegation(tmp_path, MultiAgentModel([DELEGATE, FINISH], {}), limits=Limits(steps=4))
     assert failed == ActionFailure(
-        reason="refused", message=prompt_texts.render_not_delegated(is_too_deep=False, count=2)
+        reason="refused", message=render_prompt("not_delegated.md.j2", is_too_deep=False, count=2)
     )
     assert "for 2 more agents" in failed.message and not list(tmp_path.glob("job-7-sub*"))
 
@@ -247,7 +242,7 @@ async def test_an_investigator_cannot_start_others(tmp_path: Path) -> None:
         await run.log.append(above)
         await run.agent.run(run.log)
         assert first_result(run.log) == ActionFailure(
-            reason="refused", message=prompt_texts.render_not_delegated(is_too_deep=True, count=2)
+            reason="refused", message=render_prompt("not_delegated.md.j2", is_too_deep=True, count=2)
         )
         assert not run.log.trajectory.subagents()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from patchwright.resolver.actions import CallTool, MalformedCall, SubagentResult
+from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.delegation.delegate_tool import MAX_REPORT
 from patchwright.resolver.delegation.micro_agents import MAX_INPUT_LENGTH, build_micro_agent_tools
@@ -16,10 +16,11 @@ from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ModelReply, ReplyUsage, SystemPrompt
 from patchwright.resolver.llm.model import RawToolCall, Reply, ToolMessage
 from patchwright.resolver.preparation.instructions import select_instructions
-from patchwright.resolver.prompts import prompt_texts
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.skills.skills import MAX_AGENTS, MAX_PROMPT, RepoSkill
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.actions import RunShell
 from tests.resolver.delegation_runs import FINISH, MultiAgentModel, delegating_run, first_result
 from tests.resolver.skills.test_skills import found as found
@@ -243,6 +244,6 @@ async def test_no_micro_agent_starts_without_remaining_limits(skill: RepoSkill, 
     model = MultiAgentModel([reply_with_calls("ask_find-callers", INPUT), FINISH], {})
     async with delegating_run(tmp_path, model, limits=Limits(steps=2), skills=[skill]) as run:
         await run.agent.run(run.log)
-        assert getattr(first_result(run.log), "message", "") == prompt_texts.render_not_delegated(
-            is_too_deep=False
+        assert getattr(first_result(run.log), "message", "") == render_prompt(
+            "not_delegated.md.j2", is_too_deep=False, count=1
         )

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from patchwright.resolver.actions import Finish, Think
 from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ModelReply
@@ -24,6 +23,7 @@ from patchwright.resolver.llm.model import (
     UserMessage,
 )
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.control_actions import Finish, Think
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.tool import ToolRegistry
 from tests.resolver.agent_runs import FakeSandbox, make_agent

@@ -4,9 +4,9 @@ import pytest
 
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.preparation import setup_texts
-from patchwright.resolver.preparation.setup_texts import MAX_OUTPUT_TAIL, find_needed_python, tail_lines
+from patchwright.resolver.preparation.setup_output import MAX_OUTPUT_TAIL, find_needed_python, tail_lines
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run_events import EnvironmentPrepared
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.viewer.run_html import render_run_html
@@ -14,7 +14,9 @@ from tests.resolver.sample_runs import RUN, run_of, started
 
 
 def test_a_setup_failure_is_reported_in_one_sentence() -> None:
-    assert setup_texts.render_setup_failed("make", 2, "a\nb", {}) == ("`make` failed with exit code 2 (a b).")
+    assert render_reply(
+        "setup_failed.md.j2", command="make", code=2, output="a\nb", refused_hosts={}
+    ).strip() == ("`make` failed with exit code 2 (a b).")
 
 
 def test_the_last_whole_lines_of_a_long_output_are_reported() -> None:
@@ -40,7 +42,7 @@ def test_an_unsuitable_python_is_reported_with_what_an_operator_can_do(output: s
     assert find_needed_python("no interpreter") is None
     needed = find_needed_python(f"one line\n{output}\n")
     assert needed == ">=3.12"
-    assert setup_texts.render_setup_python_mismatch(needed, "3.11.2") == (
+    assert render_reply("setup_python_mismatch.md.j2", needed=needed, present="3.11.2").strip() == (
         "The project needs Python >=3.12, but the image has Python 3.11.2. "
         "Set `image` or `language_images.python` to an image with a matching version."
     )

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.activity.finish_checks import last_finish
 from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import ModelReview, Patch, RunId, TestRun, Verdict
@@ -18,6 +17,7 @@ from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore, RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import Acknowledgment
 from tests.resolver.activity.test_finish_checks import run as run_of

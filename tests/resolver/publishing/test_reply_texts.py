@@ -7,25 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.activity.summary import StepSummary, Summary
 from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Issue, ModelReview, TestRun, Usage, User, Verdict
 from patchwright.resolver.errors import SettingsError
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import (
     PreparedSandbox,
     RepositoryFacts,
     RequestToAgent,
     build_initial_prompt,
+    render_initial_prompt,
 )
-from patchwright.resolver.prompts.prompt_texts import SandboxDescription
+from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.pull_request import follow_up_texts
 from patchwright.resolver.rendering import filters
 from patchwright.resolver.rendering.jinja_templates import set_template_directory
+from patchwright.resolver.rendering.subjects import MAX_PULL_REQUEST_TITLE, build_subject
+from patchwright.resolver.rendering.template_renderer import render_prompt, render_reply
 from patchwright.resolver.run_events import RunConfigured
+from patchwright.resolver.tool_actions.control_actions import Finish
 from tests.resolver.pull_requests import pull
 
 THREAD = Issue(number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url="")
@@ -107,8 +109,14 @@ def test_a_pull_request_shows_the_verdict_first_and_closes_its_issue_alone() -> 
     untested = Verdict(kind="untested", reason="It said: @x, fixes #1 <img src=x>.", before=run, after=run)
     for text in (
         reply_texts.render_pull_request_body(thread, untested, story),
-        reply_texts.render_no_pull_request(
-            "no", None, untested.model_copy(update={"kind": "regressed"}), story
+        render_reply(
+            "no_pull_request.md.j2",
+            reason="no",
+            branch=None,
+            verdict=untested.model_copy(update={"kind": "regressed"}),
+            summary=story,
+            pasted_patch="",
+            advice="",
         ),
     ):
         assert not any(live in text for live in ("@x", "#1", "<img"))
@@ -121,7 +129,7 @@ def test_a_pull_request_shows_the_verdict_first_and_closes_its_issue_alone() -> 
     assert "`make \\| test`" in body
     assert body.endswith("Fixes #7\n")
     for live in ("#1", "#2", "#3", "@x", "@all"):
-        assert live not in body + reply_texts.render_pull_request_title(thread)
+        assert live not in body + build_subject(thread.title, (), MAX_PULL_REQUEST_TITLE)
     assert "\n\n\n" not in body
 
 
@@ -147,18 +155,16 @@ def own(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_custom_template_replaces_only_the_built_in_one_of_its_name(own: Path) -> None:
-    noted = prompt_texts.render_finish_accepted()
+    noted = render_prompt("finish_accepted.md.j2")
     (own / "prompts/system.md.j2").write_text("You work at {{ root }}.")
     set_template_directory(own)
     assert (
-        prompt_texts.render_system_prompt(SandboxDescription("/workspace", "/tmp/s", "docker"))
+        render_system_prompt(SandboxDescription("/workspace", "/tmp/s", "docker"))
         == "You work at /workspace.\n"
     )
-    assert prompt_texts.render_finish_accepted() == noted
+    assert render_prompt("finish_accepted.md.j2") == noted
     set_template_directory(None)
-    assert "# How to work" in prompt_texts.render_system_prompt(
-        SandboxDescription("/workspace", "/tmp/s", "docker")
-    )
+    assert "# How to work" in render_system_prompt(SandboxDescription("/workspace", "/tmp/s", "docker"))
 
 
 def test_a_partial_template_can_be_replaced_alone(own: Path) -> None:
@@ -170,7 +176,7 @@ def test_a_partial_template_can_be_replaced_alone(own: Path) -> None:
     prompt = build_initial_prompt(
         issue, RequestToAgent(), RepositoryFacts("0" * 40, ()), PreparedSandbox("/w")
     )
-    assert "Ask nobody.\nStart by reproducing" in prompt_texts.render_initial_prompt(prompt)
+    assert "Ask nobody.\nStart by reproducing" in render_initial_prompt(prompt)
 
 
 def test_an_unknown_custom_template_is_an_error_with_a_suggestion(own: Path) -> None:
@@ -256,7 +262,9 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
     assert ("limited to $2.00 instead of the requested $9" in text) == (
         not spent.unpriced or spent.cost is not None
     )
-    comment = reply_texts.render_published(pull(), Verdict(kind="untested"), story)
+    comment = render_reply(
+        "published.md.j2", pull=pull(), verdict=Verdict(kind="untested"), summary=story, already_open=False
+    )
     applied = "limited to $2.00 instead of the requested $9"
     unlimited = "no dollar limit, because the model's price is unknown"
     assert (applied if applied in text else unlimited) in comment.splitlines()[-1]
@@ -264,7 +272,9 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
 
 def test_a_run_without_a_step_has_no_section_about_its_steps() -> None:
     def question(steps: int) -> str:
-        return reply_texts.render_question("Up?", STORY.model_copy(update={"usage": Usage(steps=steps)}))
+        return render_reply(
+            "question.md.j2", question="Up?", summary=STORY.model_copy(update={"usage": Usage(steps=steps)})
+        ).strip()
 
     assert "How the agent worked: 1 step<" in question(1)
     assert "How the agent worked" not in question(0)
@@ -351,5 +361,5 @@ def test_a_follow_up_without_a_failing_test_is_worded_neutrally(verdict: Verdict
         pull(), None, verdict, story, is_on_head=False, reason="No.", has_moved=False, thread_results=(),
         unresolved=False, notes=(), excluded_changes=(), open_points=(), merge=None,
     )  # fmt: skip
-    text = follow_up_texts.render_follow_up(report)
+    text = render_reply("follow_up.md.j2", **vars(report))
     assert f"\n\n{begins}" in text

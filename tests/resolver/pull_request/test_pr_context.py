@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import Action, Finish
+from patchwright.resolver.actions import Action
 from patchwright.resolver.domain import Issue, Job, JobId, Outcome, Published, PullRequest, Verdict
 from patchwright.resolver.events import (
     AgentStopped,
@@ -20,12 +20,12 @@ from patchwright.resolver.events import (
 from patchwright.resolver.git.merge import merge_commit
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.pipeline.resolve_pull_request import requested_merge
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import (
     PreparedSandbox,
     RepositoryFacts,
     RequestToAgent,
     build_initial_prompt,
+    render_initial_prompt,
 )
 from patchwright.resolver.pull_request.pr_context import (
     DIFF_LIMIT,
@@ -37,6 +37,7 @@ from patchwright.resolver.pull_request.pr_context import (
     load_earlier_runs,
 )
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.control_actions import Finish
 from tests.resolver.git_repository import Repository
 from tests.resolver.pull_requests import AUTHOR, REPO, comment, job, pull, thread
 
@@ -65,7 +66,7 @@ async def render_prompt(
     """Renders the initial prompt."""
     merge = await merge_commit(workspace, workspace.config_source.base) if merged else None
     context = await build_pr_context(pull, workspace, (), merge, issue=issue)
-    return prompt_texts.render_initial_prompt(
+    return render_initial_prompt(
         build_initial_prompt(
             pull,
             RequestToAgent(command),

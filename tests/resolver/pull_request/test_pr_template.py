@@ -2,8 +2,8 @@
 
 import pytest
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.pull_request.pr_template import TEMPLATE_PATHS, fill_pr_template
+from patchwright.resolver.tool_actions.control_actions import Finish
 
 ACCOUNT = Finish(cause="It subtracted.", change="It adds, says @team.", testing="pytest passes.")
 

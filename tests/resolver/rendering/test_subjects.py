@@ -2,10 +2,9 @@
 
 import pytest
 
-from patchwright.resolver.publishing import reply_texts
-from patchwright.resolver.pull_request import follow_up_texts
 from patchwright.resolver.rendering.filters import first_sentences, list_tests
-from patchwright.resolver.rendering.subjects import build_subject, defuse
+from patchwright.resolver.rendering.subjects import MAX_PULL_REQUEST_TITLE, build_subject, defuse
+from patchwright.resolver.rendering.template_renderer import render, render_reply
 from tests.resolver.pull_requests import job, pull
 
 
@@ -49,9 +48,11 @@ def test_the_commits_of_a_pull_request_do_not_stack_headings() -> None:
     subjects = [
         message.partition("\n")[0]
         for message in (
-            follow_up_texts.follow_up_commit_message(mine, job(), None, None, ""),
-            reply_texts.salvage_commit_message(mine),
-            reply_texts.render_pull_request_title(mine, ("a.py",)),
+            render(
+                "replies/commit_follow_up.txt.j2", pull=mine, job=job(), finish=None, merge=None, author=""
+            ),
+            render_reply("commit_salvage.txt.j2", thread=mine),
+            build_subject(mine.title, ("a.py",), MAX_PULL_REQUEST_TITLE),
         )
     ]
     assert subjects == ["Address the review of the sum", "Unfinished: the sum", "Fix: the sum"]

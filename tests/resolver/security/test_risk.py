@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchwright.resolver.actions import Action, Finish
+from patchwright.resolver.actions import Action
 from patchwright.resolver.security.risk import (
     RISK_LEVELS,
     Risk,
@@ -16,6 +16,7 @@ from patchwright.resolver.security.risk import (
     get_highest_rating,
 )
 from patchwright.resolver.security.shell_parser import MAX_COMMAND_LENGTH, ShellProgram, parse_programs
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import CreateFile, RunPython, RunShell, SendInput, UseBrowser, ViewFile
 
 RULES = RuleAnalyzer("/workspace", "/tmp")

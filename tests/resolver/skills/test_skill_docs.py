@@ -3,8 +3,7 @@
 import inspect
 
 import patchwright.runtime.skills as skills
-from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.prompt_texts import SandboxDescription
+from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.skills.skill_docs import MAINTAINER_NOTE, load_skill_docs
 
 
@@ -20,12 +19,8 @@ def test_each_skill_is_documented_as_defined() -> None:
 
 
 def test_the_system_prompt_lists_skills_if_there_is_a_python_session() -> None:
-    with_python = prompt_texts.render_system_prompt(
-        SandboxDescription("/w", "/tmp", "docker", "none", ("kernel",))
-    )
-    without = prompt_texts.render_system_prompt(
-        SandboxDescription("/w", "/tmp", "docker", "none", ("browser",))
-    )
+    with_python = render_system_prompt(SandboxDescription("/w", "/tmp", "docker", "none", ("kernel",)))
+    without = render_system_prompt(SandboxDescription("/w", "/tmp", "docker", "none", ("browser",)))
     for doc in load_skill_docs():
         assert (f"- `{doc.signature}` {doc.description}\n" in with_python) == doc.is_reader
         assert doc.name in with_python
@@ -39,7 +34,7 @@ def test_the_system_prompt_lists_skills_if_there_is_a_python_session() -> None:
 
 def test_the_system_prompt_offers_image_functions_only_with_a_model_that_accepts_images() -> None:
     for has_vision in (True, False):
-        prompt = prompt_texts.render_system_prompt(
+        prompt = render_system_prompt(
             SandboxDescription("/w", "/tmp", "docker", features=("kernel",)), has_vision=has_vision
         )
         assert ("parse_image(" in prompt, "parse_video(" in prompt) == (has_vision, has_vision)

@@ -2,16 +2,15 @@
 
 import pytest
 
-from patchwright.resolver.actions import ReadSkill
 from patchwright.resolver.domain import Comment, Issue, User
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.preparation.instructions import PromptInstructions, select_instructions
-from patchwright.resolver.prompts import prompt_texts
 from patchwright.resolver.prompts.initial_prompt import (
     PreparedSandbox,
     RepositoryFacts,
     RequestToAgent,
     build_initial_prompt,
+    render_initial_prompt,
 )
 from patchwright.resolver.skills.skills import (
     MAX_BYTES,
@@ -22,6 +21,7 @@ from patchwright.resolver.skills.skills import (
     normalize_text,
     split_pages,
 )
+from patchwright.resolver.tool_actions.lookup_actions import ReadSkill
 from patchwright.resolver.tools.read_skill_tool import MAX_RESULT_LENGTH, build_skill_tools
 from patchwright.runtime.observations import ActionFailure, TextResult
 from tests.resolver.git_repository import Repository
@@ -68,7 +68,7 @@ def render_skills(
 
 
 def written(instructions: PromptInstructions) -> str:
-    return prompt_texts.render_initial_prompt(
+    return render_initial_prompt(
         build_initial_prompt(
             issue(),
             RequestToAgent(),

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.activity.finish_checks import NOT_DONE, NOT_MARKED, NOT_REPRODUCED
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import (
@@ -14,8 +13,11 @@ from patchwright.resolver.domain import (
     User,
     Verdict,
 )
-from patchwright.resolver.publishing import publishing_texts, reply_texts
+from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.pull_request.pr_context import SUMMARY_SECTION
+from patchwright.resolver.rendering.template_renderer import render, render_reply
+from patchwright.resolver.tool_actions.control_actions import Finish
+from patchwright.runtime.output_text import clip_line
 from tests.resolver.pull_requests import pull
 from tests.resolver.text.test_reply_lengths import (
     RENDERED,
@@ -96,7 +98,9 @@ def test_a_conditional_fix_says_what_a_person_has_to_check(
     proof = "3 new tests fail without this change and pass with it"
     question = "the new dependencies" if "added_packages" in update else "the changes to the tests"
     assert body.startswith(f"**Fixed, if you agree to {question}:** {proof}.\n")
-    comment = reply_texts.render_published(pull(number=2), verdict, demo_summary())
+    comment = render_reply(
+        "published.md.j2", pull=pull(number=2), verdict=verdict, summary=demo_summary(), already_open=False
+    )
     assert f"**Fixed:** {proof}. It also {summary}\n" in comment
     assert "**Please check:**\n" + "".join(f"- {line}\n" for line in lines) in body
     request = f"Do you agree to {question}? If so, mark this draft as ready and merge it."
@@ -231,9 +235,14 @@ def test_a_change_to_documentation_is_called_so(result: str, *, has_tests: bool,
     assert body.startswith(f"**Documentation only.** {result}\n")
     assert "**To accept it:** Read the change: does it resolve the issue? If so, mark this draft" in body
     assert "ntested" not in body and "could not run" not in body and "did not reproduce" not in body
-    comment = reply_texts.render_published(pull(number=2), verdict, demo_summary())
+    comment = render_reply(
+        "published.md.j2", pull=pull(number=2), verdict=verdict, summary=demo_summary(), already_open=False
+    )
     assert comment.startswith(f"I opened pull request #2. **Documentation only.** {result}\n")
-    assert publishing_texts.render_check_title(verdict) == f"Documentation only. {result}"
+    assert (
+        clip_line(render("replies/check_title.md.j2", verdict=verdict), 200)
+        == f"Documentation only. {result}"
+    )
 
 
 def test_the_advice_for_a_failed_setup_is_folded() -> None:

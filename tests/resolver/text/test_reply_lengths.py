@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from patchwright.bot.comment_texts import queued_text
-from patchwright.resolver.actions import Finish
 from patchwright.resolver.activity.summary import StepSummary, Summary
 from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.domain import (
@@ -22,8 +20,11 @@ from patchwright.resolver.domain import (
     Verdict,
 )
 from patchwright.resolver.events import AgentStopped
+from patchwright.resolver.pipeline.publish import QUESTION_ADVICE
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import publishing_texts, reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
+from patchwright.resolver.tool_actions.control_actions import Finish
 from tests.resolver.pull_requests import job, pull
 
 ROOT = Path(__file__).parents[3]
@@ -133,7 +134,9 @@ def render_all() -> dict[str, str]:
     advice = publishing_texts.render_pull_request_forbidden(
         "https://forge.test/acme/durations", "main", BRANCH, "@agent", is_actions=True
     )
-    nothing = reply_texts.render_nothing_changed(AgentStopped(reason="finished", detail="It finished."))
+    nothing = render_reply(
+        "nothing_changed.md.j2", agent_stopped=AgentStopped(reason="finished", detail="It finished.")
+    ).strip()
     work = SalvagedWork(branch=f"{BRANCH}-after-10-steps", files=("durations/writing.py",))
     return {
         "pull_request": body(issue, verdict, summary, context(ci=hold)),
@@ -141,26 +144,61 @@ def render_all() -> dict[str, str]:
             issue, unproven, summary, context(open_points=("The suite was not run.",), ci=hold)
         ),
         "pull_request_conditional": body(issue, conditional, summary, context(ci=hold, is_draft=True)),
-        "published": reply_texts.render_published(pull(number=2), verdict, summary),
-        "regressed": reply_texts.render_no_pull_request(
-            regressed.reason, BRANCH, regressed, summary
-        ),
-        "forbidden": reply_texts.render_no_pull_request(refused, BRANCH, verdict, summary, "", advice),
-        "no_change": reply_texts.render_no_pull_request(
-            nothing, None, Verdict(kind="empty"), summary, "", reply_texts.render_question_advice("@agent")
-        ),
+        "published": render_reply(
+        "published.md.j2", pull=pull(number=2), verdict=verdict, summary=summary, already_open=False
+    ),
+        "regressed": render_reply(
+        "no_pull_request.md.j2",
+        reason=regressed.reason,
+        branch=BRANCH,
+        verdict=regressed,
+        summary=summary,
+        pasted_patch="",
+        advice="",
+    ),
+        "forbidden": render_reply(
+        "no_pull_request.md.j2",
+        reason=refused,
+        branch=BRANCH,
+        verdict=verdict,
+        summary=summary,
+        pasted_patch="",
+        advice=advice,
+    ),
+        "no_change": render_reply(
+        "no_pull_request.md.j2",
+        reason=nothing,
+        branch=None,
+        verdict=Verdict(kind="empty"),
+        summary=summary,
+        pasted_patch="",
+        advice=QUESTION_ADVICE.format(mention="@agent"),
+    ),
         "rejection": reply_texts.render_rejection(
             reply_texts.render_rejection_reason("permission", job())
         ),
-        "queued": queued_text(0, "@agent", same_thread=False),
-        "salvaged": reply_texts.render_salvaged(
-            "the operator stopped this run.", work, None, summary, "run-1", "@agent", is_permanent=True
+        "queued": render_reply(
+        "queue_notice.md.j2",
+        ahead=0,
+        mention="@agent",
+        same_thread=False,
+        building_images=False,
+    ),
+        "salvaged": render_reply(
+        "salvaged.md.j2",
+        reason="the operator stopped this run.",
+        work=work,
+        verdict=None,
+        summary=summary,
+        run="run-1",
+        mention="@agent",
+        is_permanent=True,
+    ),
+        "question": render_reply("question.md.j2", question="Does 1.5 round up or to even?", summary=summary).strip(),
+        "withdrawn": render_reply(
+            "withdrawn.md.j2", explanation=reply_texts.render_rejection_reason("withdrawn", job()), summary=summary
         ),
-        "question": reply_texts.render_question("Does 1.5 round up or to even?", summary),
-        "withdrawn": reply_texts.render_withdrawn(
-            reply_texts.render_rejection_reason("withdrawn", job()), summary
-        ),
-        "failed": reply_texts.render_failure("the container engine failed.", "run-1"),
+        "failed": render_reply("failed.md.j2", sentence="the container engine failed.", run="run-1", workflow_url=None),
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 from patchwright.resolver.publishing import publishing_texts, reply_texts
 from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason, UnsignedReason
 from patchwright.resolver.pull_request import follow_up_texts
+from patchwright.resolver.rendering.template_renderer import render, render_reply
 from tests.resolver.pull_requests import job, pull
 
 ROOT = Path(__file__).parents[3]
@@ -114,10 +115,12 @@ def test_each_publishing_problem_has_this_text() -> None:
 
 
 def test_up_to_date_and_large_patches_have_these_texts() -> None:
-    assert follow_up_texts.render_up_to_date(pull(head_branch="topic", base_branch="main")) == (
+    assert render_reply("up_to_date.md.j2", pull=pull(head_branch="topic", base_branch="main")).strip() == (
         "`topic` is up to date with `main`: there is nothing to merge."
     )
-    assert publishing_texts.render_patch_too_large(70_000, "run-1", "change.diff").strip() == (
+    assert render(
+        "replies/patch_too_large.md.j2", characters=70_000, run="run-1", name="change.diff"
+    ).strip() == (
         "The change is too large for a comment (70,000 characters). An operator can find it as "
         "`change.diff` in the directory of the run `run-1`."
     )
@@ -127,7 +130,7 @@ def test_up_to_date_and_large_patches_have_these_texts() -> None:
 
 
 def test_a_salvage_commit_says_that_the_work_is_unfinished() -> None:
-    assert reply_texts.salvage_commit_message(pull(title="Add it", number=7)) == (
+    assert render_reply("commit_salvage.txt.j2", thread=pull(title="Add it", number=7)) == (
         "Unfinished: Add it\n\n"
         "This is the work of a run that stopped early. It is not finished and may\nnot have been "
         "tested.\n\n"

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from patchwright.resolver.actions import ExternalToolResult, MalformedCall
+from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model import RawToolCall
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.resolver.tools.entry_point_tools import FunctionTool, ToolFailed
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.actions import RunShell

@@ -2,8 +2,7 @@
 
 import pytest
 
-from patchwright.resolver.prompts import prompt_texts
-from patchwright.resolver.prompts.prompt_texts import SandboxDescription
+from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.egress_policy import NetworkMode
@@ -22,23 +21,19 @@ def test_python_is_offered_if_the_kernel_is_available() -> None:
 
 
 def test_the_system_prompt_mentions_only_available_tools() -> None:
-    plain = prompt_texts.render_system_prompt(SandboxDescription("/w", "/s", "docker"))
+    plain = render_system_prompt(SandboxDescription("/w", "/s", "docker"))
     assert "run_python" not in plain and "browse" not in plain
-    both = prompt_texts.render_system_prompt(
-        SandboxDescription("/w", "/s", "docker", features=("kernel", "browser"))
-    )
+    both = render_system_prompt(SandboxDescription("/w", "/s", "docker", features=("kernel", "browser")))
     assert "`run_python`" in both and "`browse`" in both
-    assert "run_python" not in prompt_texts.render_system_prompt(
+    assert "run_python" not in render_system_prompt(
         SandboxDescription("/w", "/s", "docker", features=("browser",))
     )
 
 
 @pytest.mark.parametrize("tool", ["ask", "read_skill"])
 def test_a_tool_is_mentioned_only_if_it_is_offered(tool: str) -> None:
-    assert f"`{tool}`" not in prompt_texts.render_system_prompt(SandboxDescription("/w", "/s", "docker"))
-    assert f"`{tool}`" in prompt_texts.render_system_prompt(
-        SandboxDescription("/w", "/s", "docker"), tools=(tool,)
-    )
+    assert f"`{tool}`" not in render_system_prompt(SandboxDescription("/w", "/s", "docker"))
+    assert f"`{tool}`" in render_system_prompt(SandboxDescription("/w", "/s", "docker"), tools=(tool,))
 
 
 def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
@@ -47,14 +42,12 @@ def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
         (1, "at most once."),
         (3, "at most 3 times."),
     ):
-        prompt = prompt_texts.render_system_prompt(
-            SandboxDescription("/w", "/s", "docker", "open"), max_repairs=count
-        )
+        prompt = render_system_prompt(SandboxDescription("/w", "/s", "docker", "open"), max_repairs=count)
         assert expected in prompt and ("you get the names of these tests" in prompt) == (count > 0)
 
 
 def test_the_system_prompt_forbids_weakening_tests() -> None:
-    assert "Never delete, skip or weaken a test." in prompt_texts.render_system_prompt(
+    assert "Never delete, skip or weaken a test." in render_system_prompt(
         SandboxDescription("/w", "/s", "docker")
     )
 
@@ -68,19 +61,17 @@ def test_the_system_prompt_forbids_weakening_tests() -> None:
     ],
 )
 def test_the_system_prompt_states_what_the_browser_can_reach(network: NetworkMode, reach: str) -> None:
-    assert reach in prompt_texts.render_system_prompt(
-        SandboxDescription("/w", "/s", "docker", network, ("browser",))
-    )
+    assert reach in render_system_prompt(SandboxDescription("/w", "/s", "docker", network, ("browser",)))
 
 
 def test_on_a_local_machine_the_browser_is_for_local_pages() -> None:
-    text = prompt_texts.render_system_prompt(SandboxDescription("/w", "/s", "local", "open", ("browser",)))
+    text = render_system_prompt(SandboxDescription("/w", "/s", "local", "open", ("browser",)))
     assert "can open only pages that you serve here yourself" in text and "public" not in text
 
 
 def test_on_a_pull_request_the_prompt_states_the_test_baseline() -> None:
     of_issue, of_pull = (
-        prompt_texts.render_system_prompt(SandboxDescription("/w", "/s", "docker"), is_pull_request=reviewed)
+        render_system_prompt(SandboxDescription("/w", "/s", "docker"), is_pull_request=reviewed)
         for reviewed in (False, True)
     )
     assert "at least one test that fails on the starting code passes with the patch" in of_issue

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from patchwright.resolver.actions import SearchWeb
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ModelReply, ReplyUsage, ToolCall, ToolResult
@@ -16,6 +15,7 @@ from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.security.risk import RuleAnalyzer
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tool_actions.lookup_actions import SearchWeb
 from patchwright.resolver.tools.search_providers import (
     SEARCH_APIS,
     HttpSearchClient,

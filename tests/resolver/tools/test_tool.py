@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchwright.resolver.actions import Finish, MalformedCall, Think
 from patchwright.resolver.llm.model import RawToolCall
+from patchwright.resolver.tool_actions.control_actions import Finish, Think
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry

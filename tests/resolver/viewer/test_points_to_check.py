@@ -3,12 +3,13 @@
 import html
 import re
 
-from patchwright.resolver.actions import Finish, Plan, PlanItem
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.events import Checkpoint, Event, VerificationCompleted
 from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.tool_actions.control_actions import Finish, Plan
 from patchwright.resolver.viewer.run_html import render_run_html
 from patchwright.runtime.observations import Acknowledgment
+from patchwright.runtime.tool_action import PlanItem
 from tests.resolver.sample_runs import RUN, run_of, started, step, verdict
 
 

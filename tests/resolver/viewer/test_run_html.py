@@ -12,7 +12,6 @@ from typing import get_args
 import pytest
 
 from patchwright import templates
-from patchwright.resolver.actions import Browse, CallTool, Delegate, MalformedCall, Plan, PlanItem, Think
 from patchwright.resolver.domain import JobId, ModelReview, Rejected, RunId
 from patchwright.resolver.events import (
     Event,
@@ -27,11 +26,15 @@ from patchwright.resolver.rendering import jinja_templates
 from patchwright.resolver.rendering.filters import format_duration
 from patchwright.resolver.run_events import RunConfigured, SubagentSpawned
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
+from patchwright.resolver.tool_actions.control_actions import Plan, Think
+from patchwright.resolver.tool_actions.subagent_actions import Browse, Delegate
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.resolver.viewer.blocks import ImageCollection, build_diff_block, escape_invisible
 from patchwright.resolver.viewer.cost_curve import build_cost_curve
 from patchwright.resolver.viewer.run_html import MAX_FILE_BYTES, count_tool_calls, render_run_html
 from patchwright.runtime.actions import ReplaceText, RunPython, RunShell, UseBrowser, ViewFile
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ImageData, TextResult
+from patchwright.runtime.tool_action import PlanItem
 from tests.resolver.sample_runs import (
     CHILD,
     DIFF,

@@ -4,19 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.resolver.actions import (
-    Action,
-    Ask,
-    Browse,
-    CallTool,
-    Delegate,
-    Finish,
-    Plan,
-    PlanItem,
-    Think,
-)
-from patchwright.resolver.activity.activity import get_activity
-from patchwright.resolver.activity.progress_texts import render_progress
+from patchwright.resolver.actions import Action
+from patchwright.resolver.activity.activity import get_activity, render_progress
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import JobId, SalvagedWork, Verdict
 from patchwright.resolver.events import (
@@ -28,7 +17,11 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tool_actions.control_actions import Ask, Finish, Plan, Think
+from patchwright.resolver.tool_actions.subagent_actions import Browse, Delegate
+from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.runtime.actions import (
     CreateFile,
     RunPython,
@@ -39,6 +32,7 @@ from patchwright.runtime.actions import (
     UseBrowser,
     ViewFile,
 )
+from patchwright.runtime.tool_action import PlanItem
 from tests.resolver.pull_requests import pull
 from tests.resolver.sample_runs import full_run, model_reply, run_of, shell_result, started, step
 
@@ -116,8 +110,15 @@ def test_model_text_in_the_comment_is_neutralized() -> None:
 
 def test_a_run_that_stopped_before_its_first_step_is_not_reported_as_unfinished() -> None:
     summary = summarize_run(run_of(started()))
-    text = reply_texts.render_salvaged(
-        "the key is rejected.", SalvagedWork(), None, summary, "run-1", "@agent", is_permanent=True
+    text = render_reply(
+        "salvaged.md.j2",
+        reason="the key is rejected.",
+        work=SalvagedWork(),
+        verdict=None,
+        summary=summary,
+        run="run-1",
+        mention="@agent",
+        is_permanent=True,
     )
     assert text.startswith("I had to stop before I started. The key is rejected.\n\nThe model had not "), text
 
@@ -142,14 +143,35 @@ def test_public_texts_do_not_show_the_reasoning_beside_calls() -> None:
     work = SalvagedWork(branch="b", files=("calc.py",))
     texts += [
         reply_texts.render_pull_request_body(thread, verdict, summary),
-        reply_texts.render_commit_message(thread, summary.finish),
-        reply_texts.render_published(pull(number=8), verdict, summary),
-        reply_texts.render_no_pull_request(verdict.reason, "b", verdict, summary),
-        reply_texts.render_question("Does it round?", summary.model_copy(update={"configuration": None})),
-        reply_texts.render_salvaged(
-            "somebody stopped it.", work, verdict, summary, "run-1", "@agent", is_permanent=True
+        render_reply("commit.txt.j2", thread=thread, finish=summary.finish, requester="", run="", files=()),
+        render_reply(
+            "published.md.j2", pull=pull(number=8), verdict=verdict, summary=summary, already_open=False
         ),
-        reply_texts.render_withdrawn("The issue was closed.", summary),
+        render_reply(
+            "no_pull_request.md.j2",
+            reason=verdict.reason,
+            branch="b",
+            verdict=verdict,
+            summary=summary,
+            pasted_patch="",
+            advice="",
+        ),
+        render_reply(
+            "question.md.j2",
+            question="Does it round?",
+            summary=summary.model_copy(update={"configuration": None}),
+        ).strip(),
+        render_reply(
+            "salvaged.md.j2",
+            reason="somebody stopped it.",
+            work=work,
+            verdict=verdict,
+            summary=summary,
+            run="run-1",
+            mention="@agent",
+            is_permanent=True,
+        ),
+        render_reply("withdrawn.md.j2", explanation="The issue was closed.", summary=summary),
     ]
     for text in texts:
         assert "arithmetic" not in text and "Secretly" not in text
@@ -200,5 +222,5 @@ def test_phases_between_steps_have_an_activity() -> None:
 
 
 def test_the_first_sentence_says_that_a_run_is_in_progress() -> None:
-    first = reply_texts.render_working().partition(".")[0]
+    first = render_reply("working.md.j2").partition(".")[0]
     assert all(render_status(trajectory).startswith(first) for trajectory in (run_of(), run_of(started())))

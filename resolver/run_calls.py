@@ -1,0 +1,46 @@
+"""The tool calls of a run with their results, from its log. What shows or examines the calls starts from here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from patchwright.resolver.actions import Action, AnyObservation
+from patchwright.resolver.events import Message, ModelReply, ToolResult, Trajectory
+from patchwright.resolver.tool_actions.control_actions import Plan
+from patchwright.runtime.tool_action import PlanItem
+
+
+@dataclass(frozen=True, slots=True)
+class RunCall:
+    """One tool call of a run."""
+
+    step: int
+    """Number of the reply that contains the call. The first reply is 1."""
+    reply: ModelReply
+    action: Action
+    observation: AnyObservation | None
+    """The result of the call; None if it has no result yet."""
+    is_first_in_new_sandbox: bool
+    """True if the run continued in a new sandbox before this call."""
+
+
+def iter_calls(trajectory: Trajectory) -> Iterator[RunCall]:
+    """Yields the calls of a run in order."""
+    results = {event.call_id: event.observation for event in trajectory if isinstance(event, ToolResult)}
+    step, is_new_sandbox = 0, False
+    for event in trajectory:
+        if isinstance(event, Message):
+            is_new_sandbox = is_new_sandbox or event.new_sandbox
+        if isinstance(event, ModelReply):
+            step += 1
+            for call in event.calls:
+                yield RunCall(step, event, call.action, results.get(call.id), is_new_sandbox)
+                is_new_sandbox = False
+
+
+def latest_plan(trajectory: Trajectory) -> tuple[PlanItem, ...]:
+    """Returns the items of the agent's latest plan. The result is empty if the agent wrote no plan."""
+    for reply in reversed(trajectory.replies()):
+        for call in reversed(reply.calls):
+            if isinstance(call.action, Plan):
+                return call.action.items
+    return ()

@@ -1,0 +1,45 @@
+"""The calls whose arguments no class describes: calls of external tools, and malformed calls."""
+
+import json
+from typing import Any, Literal
+
+from patchwright.runtime.output_text import clip_line
+from patchwright.runtime.tool_action import CallDescription, CallText, ToolAction
+
+
+class MalformedCall(ToolAction):
+    """An invalid tool call: unknown tool, broken JSON, or arguments that do not match the schema. It is never
+    executed.
+    """
+
+    kind: Literal["malformed_call"] = "malformed_call"
+    name: str
+    arguments: str
+    """The arguments as the model sent them, truncated."""
+    problem: str
+
+    def describe(self) -> CallDescription:
+        return CallDescription(
+            title=f"call of {self.name} that could not be parsed: {self.problem}",
+            heading=f"a call of {clip_line(self.name, 80)} that could not be parsed",
+            label=self.name,
+            texts=(CallText("arguments", self.arguments, is_code=True),) if self.arguments.strip() else (),
+        )
+
+
+class CallTool(ToolAction):
+    """A call of an external tool: from an MCP server or from another package."""
+
+    kind: Literal["call_tool"] = "call_tool"
+    name: str
+    arguments: dict[str, Any]
+
+    def describe(self) -> CallDescription:
+        arguments = json.dumps(self.arguments, indent=2, ensure_ascii=False)
+        return CallDescription(
+            title=f"{self.name} {json.dumps(self.arguments)}",
+            verb="using the tool",
+            target=self.name,
+            texts=(CallText("arguments", arguments, is_code=True),),
+            risk_reason="the call acts outside the work tree",
+        )
