@@ -102,7 +102,9 @@ async def test_a_person_signs_in_watches_stops_and_retries_a_run(
             assert await page.locator("#e3\\.1").count() == 1  # the result replaced the call
             await page.get_by_role("button", name="Stop this run").click()
             await page.get_by_text("Stop requested.").wait_for()
-            assert [json.loads(one.body)["job"]["command"] for one in await stored_commands(server)] == ["stop"]
+            assert [json.loads(one.body)["job"]["command"] for one in await stored_commands(server)] == [
+                "stop"
+            ]
             stop, state = page.get_by_role("button", name="Stop this run"), page.locator("#state")
             assert (await stop.count(), await state.inner_text()) == (0, "stopping")
             await worker.write(*step(3))

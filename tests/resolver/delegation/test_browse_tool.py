@@ -356,7 +356,7 @@ async def test_a_pull_request_lists_the_browsing_tasks(tmp_path: Path) -> None:
         finish=None,
         stop_detail="",
         steps=(),
-        usage=Usage(),
+        usage=Usage(steps=5),
         model="m",
         sandbox="local",
         browsing_tasks=run_browse_task,

@@ -3,6 +3,7 @@ import os
 import re
 import tarfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,19 @@ def test_the_container_gets_its_own_side_of_the_package_and_nothing_else() -> No
     )
 
 
+def imports_at_run_time(source: str) -> Iterator[ast.ImportFrom]:
+    """Yields the imports of a module, also those inside functions, without those for the type checker."""
+    todo: list[ast.AST] = [ast.parse(source)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.ImportFrom):
+            yield node
+        if not (
+            isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        ):
+            todo += ast.iter_child_nodes(node)
+
+
 def test_the_container_has_exactly_the_modules_that_its_programs_import() -> None:
     programs = (
         "execution/action_server.py",
@@ -190,8 +204,8 @@ def test_the_container_has_exactly_the_modules_that_its_programs_import() -> Non
     while todo:
         if (path := todo.pop()) not in needed:
             needed |= {path, path.with_name("__init__.py")}
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("patchwright.runtime"):
+            for node in imports_at_run_time(path.read_text()):
+                if str(node.module).startswith("patchwright.runtime"):
                     modules = (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
                     files = (root / f"{str(module).replace('.', '/')}.py" for module in modules)
                     todo += [file for file in files if file.is_file()]
