@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from patchwright.bot.github.auth import RequestPolicy, TokenAuth
+from patchwright.bot.github.auth import GitHubServer, RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
@@ -26,12 +26,12 @@ import asyncio, sys
 from pydantic import SecretStr
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
-from patchwright.bot.github.auth import RequestPolicy, TokenAuth
+from patchwright.bot.github.auth import GitHubServer, RequestPolicy, TokenAuth
 from patchwright.resolver.domain import Repo
 
 async def main(redis, api, graphql, server, token, rounds):
     limiter = SharedWriteLimiter(redis)
-    urls = {"api_url": api, "graphql_url": graphql, "server_url": server}
+    urls = GitHubServer(github_api_url=api, github_graphql_url=graphql, github_server_url=server)
     auth, policy = TokenAuth(SecretStr(token)), RequestPolicy(write_interval=0)
     async with GitHubForge(auth, urls, policy=policy, write_limiter=limiter) as forge:
         await forge.get_bot_user(Repo(owner="acme", name="sample"))
