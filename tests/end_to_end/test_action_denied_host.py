@@ -35,6 +35,7 @@ async def test_the_step_summary_and_the_pull_request_name_the_host_to_allow(
     assert f"refused a connection to {HOST}: it is not on the allowlist (setting `allowed_hosts`)" in log
 
     await scenario.script_model(*FIX_TURNS)
+    scenario.fake_github.close_silently(scenario.pull)  # as the reply to a retry would ask for
     await workflow.comment("@agent retry")
     done = await workflow.run_single_job(
         PATCHWRIGHT_ALLOWED_HOSTS=HOST
