@@ -44,7 +44,7 @@ def find_run(query: str, directory: Path, list_other_runs: Callable[[], Iterable
     if matching:
         raise UsageError(f"`{query}` matches {_join_names(matching)}. Type more of the name.")
     if not names:
-        raise UsageError(f"There are no runs in {directory} yet.")
+        raise UsageError(f"There is no run `{query}`: there are no runs in {directory} yet.")
     similar = difflib.get_close_matches(query, names[:1000], n=3, cutoff=0.5)
     hint = f" Similar names: {_join_names(similar)}." if similar else ""
     raise UsageError(
