@@ -352,7 +352,7 @@ async def test_a_canceled_workflow_saves_its_work_before_its_machine_ends(polled
     assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
     (comment,) = scenario.comments
     assert "The workflow was canceled." in comment
-    assert "I cannot resume this run, because its log was deleted with the workflow's runner." in comment
+    assert "I cannot resume this run, because a later workflow run cannot read its log." in comment
     assert "stopped" in (scenario.data / "output").read_text()
 
 
