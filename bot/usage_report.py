@@ -12,7 +12,7 @@ MAX_NAME_LENGTH = 100  # maximum characters of a model name
 
 
 class UsageReport(FrozenModel):
-    """The usage of a job's run and of its subagents."""
+    """The usage of a job and of its subagents."""
 
     usage: Usage = Usage()
     tokens: Mapping[tuple[str, str], int] = {}
@@ -27,12 +27,30 @@ class UsageReport(FrozenModel):
     """True if the run ended because its model gave no usable reply."""
 
 
+def read_job_work(job: RunId, read: Callable[[RunId], Trajectory]) -> Trajectory:
+    """Returns the events of a job's work; none if the job did not start. Blocks.
+
+    If the job resumed an earlier run, the work is in that run's log, after the message of the job. What happened
+    before is the work of an earlier job. `read` returns a run's log, and may raise LogError.
+    """
+    own = _read_or_empty(job, read)
+    if own.run_resumed is None:
+        return own
+    entries = _read_or_empty(own.run_resumed.run, read).entries
+    starts = (
+        number
+        for number, entry in enumerate(entries)
+        if isinstance(entry.event, Message) and entry.event.trigger_id == job
+    )
+    return Trajectory(entries[next(starts, len(entries)) :])
+
+
 def build_usage_report(run: RunId, read: Callable[[RunId], Trajectory]) -> UsageReport:
-    """Returns the usage report of a run. The report is empty if the run did not start. Blocks.
+    """Returns the usage report of a job. The report is empty if the job did not start. Blocks.
 
     `read` returns a run's log, and may raise LogError.
     """
-    trajectory = _read_or_empty(run, read)
+    trajectory = read_job_work(run, read)
     tokens: Counter[tuple[str, str]] = Counter()
     for usage in _reply_usages(trajectory, read, {run}):
         name = usage.model[:MAX_NAME_LENGTH]

@@ -36,13 +36,13 @@ from patchwright.bot.redis.shared_run_log import SharedLogStore, raise_no_archiv
 from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
 from patchwright.bot.run_messages import RunMessages
 from patchwright.bot.status_comment import comment_reporter, report_failure
-from patchwright.bot.usage_report import build_usage_report
+from patchwright.bot.usage_report import build_usage_report, read_job_work
 from patchwright.bot.worker.daily_limits import with_daily_limits
 from patchwright.bot.worker.pull_request_outcomes import OwnPullRequests
 from patchwright.bot.worker.worker_process import WorkerGitHub, WorkerHooks, require_redis_url, run_worker
 from patchwright.bot.write_limiter import PriorityForge
 from patchwright.resolver.domain import Job, JobId, Usage
-from patchwright.resolver.errors import ForgeError, LogError, Unauthorized
+from patchwright.resolver.errors import ForgeError, Unauthorized
 from patchwright.resolver.forge import MaskingForge
 from patchwright.resolver.llm.litellm import preload_litellm
 from patchwright.resolver.pipeline.admission import find_early_rejection
@@ -212,7 +212,4 @@ class _WorkerParts:
         return report.usage
 
     def _read_usage(self, job: JobId) -> Usage:
-        try:
-            return self.stores.logs.read(job).usage()
-        except LogError:  # The job has no log yet.
-            return Usage()
+        return read_job_work(job, self.stores.logs.read).usage()

@@ -43,4 +43,7 @@ def test_a_view_says_whether_a_run_without_an_end_is_in_progress(tmp_path: Path)
 
 def test_without_any_run_no_name_is_looked_for(tmp_path: Path) -> None:
     shown = patchwright(tmp_path, "view", "last")
-    assert shown.returncode == 2 and f"There is no run `last`: there are no runs in {tmp_path}/runs yet." in shown.stderr
+    assert (
+        shown.returncode == 2
+        and f"There is no run `last`: there are no runs in {tmp_path}/runs yet." in shown.stderr
+    )

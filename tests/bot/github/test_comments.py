@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from patchwright.bot.github.auth import GitHubServer, RequestPolicy, TokenAuth
+from patchwright.bot.github.auth import RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.embedded_redis import run_embedded_redis

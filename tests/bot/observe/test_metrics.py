@@ -13,7 +13,15 @@ from patchwright.bot.redis.heartbeats import HEARTBEAT_TIMEOUT_SECONDS, WORKERS_
 from patchwright.bot.usage_report import UsageReport, build_usage_report
 from patchwright.resolver.domain import JobId, Published, Repo, RunId, Usage, Verdict
 from patchwright.resolver.errors import LogError
-from patchwright.resolver.events import AgentStopped, Entry, Message, ModelReply, ReplyUsage, Trajectory
+from patchwright.resolver.events import (
+    AgentStopped,
+    Entry,
+    Message,
+    ModelReply,
+    ReplyUsage,
+    RunResumed,
+    Trajectory,
+)
 from patchwright.resolver.run_events import SubagentSpawned
 from tests.bot.jobs import DONE
 
@@ -202,6 +210,26 @@ def test_a_usage_report_counts_tokens_by_model_including_subagents() -> None:
     }
     assert (report.repairs, report.provider_failed, report.usage.steps) == (1, True, 2)
     assert build_usage_report(RunId("never begun"), read) == UsageReport()
+
+
+def test_a_job_that_resumes_a_run_counts_only_its_own_part_of_the_work() -> None:
+    def model_reply(tokens: int) -> ModelReply:
+        usage = ReplyUsage(model="big", prompt_tokens=tokens, completion_tokens=0, usd="0.5")
+        return ModelReply(thought="", calls=(), usage=usage)
+
+    def run(*events: Any) -> Trajectory:
+        at = "2026-01-01T00:00:00Z"
+        return Trajectory(tuple(Entry(seq=n, timestamp=at, event=event) for n, event in enumerate(events)))
+
+    resume = Message(text="Go on.", source="resume", trigger_id=JobId("second"))
+    runs = {
+        RunId("first"): run(model_reply(10), resume, model_reply(20), model_reply(30)),
+        RunId("second"): run(RunResumed(run=JobId("first"))),
+        RunId("third"): run(RunResumed(run=JobId("first"))),
+    }
+    report = build_usage_report(RunId("second"), runs.__getitem__)
+    assert (report.usage.steps, report.usage.usd, report.tokens) == (2, 1, {("prompt", "big"): 50})
+    assert build_usage_report(RunId("third"), runs.__getitem__) == UsageReport()
 
 
 async def test_live_workers_are_counted_and_dead_ones_removed(url: str) -> None:
