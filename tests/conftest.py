@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -32,6 +33,11 @@ KEPT = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX")
 
 # script/regenerate and script/test-models ask the model that the outer shell names.
 ASKING = bool(os.environ.get("PATCHWRIGHT_REGENERATE") or os.environ.get("PATCHWRIGHT_TEST_MODELS"))
+
+
+# A shell lets a background job ignore Ctrl-C, and every process that the tests start would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _is_ours_to_set(name: str) -> bool:

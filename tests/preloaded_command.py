@@ -154,8 +154,6 @@ def _become(files: list[int], environment: dict[str, str], directory: str) -> No
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    # A background job of a shell ignores it, and so do all processes that it starts.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(directory)
