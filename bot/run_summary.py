@@ -5,6 +5,7 @@ from typing import Literal
 
 from patchwright.bot.faults import Fault
 from patchwright.bot.jobs import Failed, GitHubWait, JobRecord, JobResult
+from patchwright.bot.usage_report import select_job_work
 from patchwright.resolver.domain import Job, Published, RunId
 from patchwright.resolver.events import Trajectory
 from patchwright.runtime.frozen_model import FrozenModel
@@ -115,12 +116,13 @@ def summarize_record(record: JobRecord) -> RunSummary:
 
 
 def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunSummary:
-    """Summarizes a job from the log of its run."""
+    """Summarizes a job from the log of its run. Its usage does not include the work of other jobs in the same log."""
     entries = trajectory.entries
     job_summary = summarize_job(
         job, entries[0].timestamp if entries else datetime.now(UTC), "running" if is_running else "stopped"
     )
-    usage, verdict, started = trajectory.usage(), trajectory.verdict, trajectory.run_started
+    usage = select_job_work(job.id, trajectory).usage()
+    verdict, started = trajectory.verdict, trajectory.run_started
     summary = job_summary.model_copy(
         update={
             "title": clip_line(started.thread.title, MAX_TITLE_CHARS) if started else "",

@@ -5,7 +5,14 @@ from collections.abc import Callable, Mapping
 
 from patchwright.resolver.domain import RunId, Usage
 from patchwright.resolver.errors import LogError
-from patchwright.resolver.events import AuxiliaryModelCall, Message, ModelReply, ReplyUsage, Trajectory
+from patchwright.resolver.events import (
+    AgentStopped,
+    AuxiliaryModelCall,
+    Message,
+    ModelReply,
+    ReplyUsage,
+    Trajectory,
+)
 from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_NAME_LENGTH = 100  # maximum characters of a model name
@@ -36,13 +43,36 @@ def read_job_work(job: RunId, read: Callable[[RunId], Trajectory]) -> Trajectory
     own = _read_or_empty(job, read)
     if own.run_resumed is None:
         return own
-    entries = _read_or_empty(own.run_resumed.run, read).entries
-    starts = (
-        number
-        for number, entry in enumerate(entries)
-        if isinstance(entry.event, Message) and entry.event.trigger_id == job
-    )
-    return Trajectory(entries[next(starts, len(entries)) :])
+    work = _read_or_empty(own.run_resumed.run, read)
+    return select_job_work(job, work) if job in _list_owners(work) else Trajectory()
+
+
+def select_job_work(job: RunId, trajectory: Trajectory) -> Trajectory:
+    """Returns the part of a run's log that is the work of this job: the work after its message, or the beginning, if
+    the job did not resume the run.
+    """
+    owners = _list_owners(trajectory)
+    is_first = job not in owners or (trajectory.run_started and trajectory.run_started.job.id == job)
+    wanted = {job, None} if is_first else {job}
+    entries = (entry for entry, owner in zip(trajectory.entries, owners, strict=True) if owner in wanted)
+    return Trajectory(tuple(entries))
+
+
+def _list_owners(trajectory: Trajectory) -> list[RunId | None]:
+    """Returns for each entry the job that resumed the run before it; None before the run was first resumed.
+
+    A comment that the agent read during its work resumes nothing.
+    """
+    owners: list[RunId | None] = []
+    owner, has_stopped = None, False
+    for entry in trajectory.entries:
+        event = entry.event
+        if isinstance(event, AgentStopped | ModelReply):
+            has_stopped = isinstance(event, AgentStopped)
+        elif isinstance(event, Message) and event.trigger_id and (event.source == "resume" or has_stopped):
+            owner = event.trigger_id
+        owners.append(owner)
+    return owners
 
 
 def build_usage_report(run: RunId, read: Callable[[RunId], Trajectory]) -> UsageReport:

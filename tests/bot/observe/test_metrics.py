@@ -10,6 +10,7 @@ from patchwright.bot.jobs import Failed
 from patchwright.bot.observe.metrics import MAX_LABEL_VALUES, MetricsSnapshot, render_metrics
 from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.heartbeats import HEARTBEAT_TIMEOUT_SECONDS, WORKERS_KEY, Heartbeats
+from patchwright.bot.run_summary import summarize_log
 from patchwright.bot.usage_report import UsageReport, build_usage_report
 from patchwright.resolver.domain import JobId, Published, Repo, RunId, Usage, Verdict
 from patchwright.resolver.errors import LogError
@@ -24,6 +25,7 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.run_events import SubagentSpawned
 from tests.bot.jobs import DONE
+from tests.resolver.sample_runs import RUN, run_of, started
 
 pytestmark = pytest.mark.redis
 
@@ -217,19 +219,23 @@ def test_a_job_that_resumes_a_run_counts_only_its_own_part_of_the_work() -> None
         usage = ReplyUsage(model="big", prompt_tokens=tokens, completion_tokens=0, usd="0.5")
         return ModelReply(thought="", calls=(), usage=usage)
 
-    def run(*events: Any) -> Trajectory:
-        at = "2026-01-01T00:00:00Z"
-        return Trajectory(tuple(Entry(seq=n, timestamp=at, event=event) for n, event in enumerate(events)))
-
+    comment = Message(text="Also in b.", source="comment", trigger_id=JobId("comment"))
     resume = Message(text="Go on.", source="resume", trigger_id=JobId("second"))
-    runs = {
-        RunId("first"): run(model_reply(10), resume, model_reply(20), model_reply(30)),
-        RunId("second"): run(RunResumed(run=JobId("first"))),
-        RunId("third"): run(RunResumed(run=JobId("first"))),
-    }
-    report = build_usage_report(RunId("second"), runs.__getitem__)
-    assert (report.usage.steps, report.usage.usd, report.tokens) == (2, 1, {("prompt", "big"): 50})
-    assert build_usage_report(RunId("third"), runs.__getitem__) == UsageReport()
+    answer = Message(text="Up.", source="comment", trigger_id=JobId("third"))
+    asked = AgentStopped(reason="input_required", detail="Up or down?")
+    operator = Message(text="Go on.", source="resume", trigger_id=RUN)
+    work = run_of(
+        *(started(), model_reply(1), comment, model_reply(2), resume, model_reply(10), asked),
+        *(answer, model_reply(100), operator, model_reply(1000)),
+    )
+    runs = {RUN: work} | {RunId(name): run_of(RunResumed(run=RUN)) for name in ("second", "third", "fourth")}
+    for name, tokens in {"second": 10, "third": 100, "fourth": 0}.items():
+        report = build_usage_report(RunId(name), runs.__getitem__)
+        assert (report.usage.prompt_tokens, report.tokens.get(("prompt", "big"), 0)) == (tokens, tokens)
+    job = work.run_started.job if work.run_started else None
+    assert job is not None and summarize_log(job, work, is_running=False).tokens == 1003
+    resumed = job.model_copy(update={"id": "second"})
+    assert summarize_log(resumed, work, is_running=False).tokens == 10
 
 
 async def test_live_workers_are_counted_and_dead_ones_removed(url: str) -> None:
