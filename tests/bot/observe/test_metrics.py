@@ -222,10 +222,10 @@ def test_a_job_that_resumes_a_run_counts_only_its_own_part_of_the_work() -> None
     comment = Message(text="Also in b.", source="comment", trigger_id=JobId("comment"))
     resume = Message(text="Go on.", source="resume", trigger_id=JobId("second"))
     answer = Message(text="Up.", source="comment", trigger_id=JobId("third"))
-    asked = AgentStopped(reason="input_required", detail="Up or down?")
+    question = AgentStopped(reason="input_required", detail="Up or down?")
     operator = Message(text="Go on.", source="resume", trigger_id=RUN)
     work = run_of(
-        *(started(), model_reply(1), comment, model_reply(2), resume, model_reply(10), asked),
+        *(started(), model_reply(1), comment, model_reply(2), resume, model_reply(10), question),
         *(answer, model_reply(100), operator, model_reply(1000)),
     )
     runs = {RUN: work} | {RunId(name): run_of(RunResumed(run=RUN)) for name in ("second", "third", "fourth")}
