@@ -1,5 +1,6 @@
 """The interfaces of sandboxes: `Sandbox` runs actions, and `Sandboxes` opens a sandbox."""
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
@@ -12,6 +13,7 @@ from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import Observation
+from patchwright.runtime.tool_action import ToolAction
 
 CA_VARIABLES = (
     "SSL_CERT_FILE",
@@ -80,6 +82,14 @@ def call_context(call_id: str) -> Iterator[None]:
         yield
     finally:
         current_call_id.reset(token)
+
+
+class SandboxTool(ToolAction):
+    """Base class of the tools that need only the sandbox, but that the sandbox cannot execute as one action."""
+
+    @abstractmethod
+    async def run(self, sandbox: Sandbox) -> Observation:
+        """Executes the call with actions of the sandbox."""
 
 
 class LayerNote(FrozenModel):

@@ -2,17 +2,12 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.frozen_model import FrozenModel
-
-if TYPE_CHECKING:
-    from patchwright.runtime.actions import SandboxAction
-    from patchwright.runtime.observations import Observation
-    from patchwright.runtime.sandbox import Sandbox
 
 CallKind = Literal["thought", "command", "edit", "read", "browse", "plan", "tool", "end"]
 
@@ -79,6 +74,8 @@ class ToolAction(FrozenModel):
     """True if an interrupted call can be sent again, because the sandbox runs each call only once and keeps its
     result.
     """
+    required_feature: ClassVar[SandboxFeature | None] = None
+    """The feature of the sandbox without which the tool is not offered."""
     ends_run: ClassVar[bool] = False
     """True if the agent stops after an accepted call."""
 
@@ -87,17 +84,7 @@ class ToolAction(FrozenModel):
         """Returns how this call is described to people."""
 
 
-class SandboxTool(ToolAction):
-    """Base class of the tools that need nothing except the sandbox."""
-
-    required_feature: ClassVar[SandboxFeature | None] = None
-
-    async def run(self, sandbox: "Sandbox") -> "Observation":
-        """Executes the call. Override this method if the sandbox cannot execute the action itself."""
-        return await sandbox.act(cast("SandboxAction", self))
-
-
-class RecordedTool(SandboxTool):
+class RecordedTool(ToolAction):
     """Base class of the tools that the sandbox executes itself. The sandbox keeps the result of each call."""
 
     is_repeatable: ClassVar[bool] = True

@@ -3,6 +3,7 @@
 import ast
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,23 @@ def package_imports(files: Mapping[str, str]) -> dict[str, set[str]]:
             if package and package != package_of(module):
                 found.setdefault(package_of(module), set()).add(package)
     return found
+
+
+def find_module_circle(files: Mapping[str, str]) -> list[str]:
+    """Returns modules that import each other in a circle; none if there is no circle."""
+    graph: dict[str, set[str]] = {module: set() for module in files}
+    for module, source in files.items():
+        for name in imported_names(source):
+            target = name.removeprefix("patchwright.")
+            while target and target not in files:
+                target = package_of(target)
+            if target and target != module:
+                graph[module].add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as exc:
+        return list(exc.args[1])
+    return []
 
 
 def upward_imports(table: Mapping[str, Iterable[str]]) -> list[str]:
@@ -108,6 +126,17 @@ def test_every_package_imports_exactly_what_the_table_permits() -> None:
 
 def test_no_package_imports_one_that_stands_below_it() -> None:
     assert upward_imports({package: others.split() for package, others in PACKAGES.items()}) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert find_module_circle(product_files()) == []
+
+
+def test_a_circle_of_modules_is_found_even_if_only_types_close_it() -> None:
+    types = "if TYPE_CHECKING:\n    from patchwright.runtime.b import B"
+    files = {"runtime.a": types, "runtime.b": "from patchwright.runtime import c", "runtime.c": ""}
+    assert find_module_circle(files) == []
+    assert set(find_module_circle(files | {"runtime.c": "import patchwright.runtime.a"})) == set(files)
 
 
 def test_an_import_in_a_circle_is_found() -> None:

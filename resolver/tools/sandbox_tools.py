@@ -6,8 +6,8 @@ from patchwright.resolver.actions import TOOL_ACTIONS, AnyObservation
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.observations import CellResult, EditResult, Observation, ShellResult
-from patchwright.runtime.sandbox import Sandbox
-from patchwright.runtime.tool_action import SandboxTool
+from patchwright.runtime.sandbox import Sandbox, SandboxTool
+from patchwright.runtime.tool_action import RecordedTool
 
 EDIT_TOOLS = frozenset(action.model_fields["kind"].default for action in TOOL_ACTIONS if action.is_edit)
 """Names of the tools that edit files."""
@@ -20,9 +20,9 @@ def build_sandbox_tools(sandbox: Sandbox, features: Collection[SandboxFeature] =
         return await action.run(sandbox)
 
     return tuple(
-        ActionTool(action, run)
+        ActionTool(action, run if issubclass(action, SandboxTool) else sandbox.act)
         for action in TOOL_ACTIONS
-        if issubclass(action, SandboxTool) and action.required_feature in (None, *features)
+        if issubclass(action, SandboxTool | RecordedTool) and action.required_feature in (None, *features)
     )
 
 

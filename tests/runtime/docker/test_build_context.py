@@ -3,7 +3,6 @@ import os
 import re
 import tarfile
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -176,22 +175,7 @@ def test_the_container_gets_its_own_side_of_the_package_and_nothing_else() -> No
     )
 
 
-def find_imports(source: str, *, for_types: bool) -> Iterator[ast.ImportFrom]:
-    """Yields the imports of a module, also those inside functions. Imports for the type checker are optional."""
-    todo: list[ast.AST] = [ast.parse(source)]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.ImportFrom):
-            yield node
-        is_type_block = (
-            isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        )
-        if for_types or not is_type_block:
-            todo += ast.iter_child_nodes(node)
-
-
-def imported_modules(*, for_types: bool) -> set[str]:
-    """Returns the modules that the programs in the container import, as paths in the build context."""
+def test_the_container_has_exactly_the_modules_that_its_programs_import() -> None:
     programs = (
         "execution/action_server.py",
         "stdio_relay.py",
@@ -202,21 +186,17 @@ def imported_modules(*, for_types: bool) -> set[str]:
     )
     root = RUNTIME_PACKAGE.parents[1]
     todo = [*(RUNTIME_PACKAGE / name for name in programs), *RUNTIME_PACKAGE.glob("skills/*.py")]
-    found: set[Path] = set()
+    needed: set[Path] = set()
     while todo:
-        if (path := todo.pop()) not in found:
-            found |= {path, path.with_name("__init__.py")}
-            for node in find_imports(path.read_text(), for_types=for_types):
-                if str(node.module).startswith("patchwright.runtime"):
+        if (path := todo.pop()) not in needed:
+            needed |= {path, path.with_name("__init__.py")}
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("patchwright.runtime"):
                     modules = (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
                     files = (root / f"{str(module).replace('.', '/')}.py" for module in modules)
                     todo += [file for file in files if file.is_file()]
-    names = {f"new/app/{path.relative_to(root).as_posix()}" for path in found}
-    return names | {"new/app/patchwright/__init__.py"}
-
-
-def test_the_container_has_exactly_the_modules_that_its_programs_import() -> None:
-    assert imported_modules(for_types=False) <= LAYER.code.keys() <= imported_modules(for_types=True)
+    names = {f"new/app/{path.relative_to(root).as_posix()}" for path in needed}
+    assert names | {"new/app/patchwright/__init__.py"} == LAYER.code.keys()
 
 
 def test_what_runs_on_the_repositorys_python_is_compiled_for_it(tmp_path: Path) -> None:
