@@ -118,9 +118,9 @@ PACKAGES = {
         "runtime resolver resolver.settings resolver.rendering resolver.viewer bot bot.webhooks bot.redis "
         "bot.observe bot.github"
     ),
+    "bot.api": "runtime resolver resolver.request bot bot.redis bot.terminal",
     "bot.web": (
-        "runtime resolver resolver.settings resolver.request bot bot.webhooks bot.redis bot.terminal bot.observe "
-        "bot.dashboard"
+        "runtime resolver resolver.settings bot bot.webhooks bot.redis bot.observe bot.api bot.dashboard"
     ),
     "bot.setup": (
         "runtime resolver resolver.settings resolver.rendering bot bot.webhooks bot.redis bot.terminal bot.github "

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from patchwright.bot.cli import (
     action,
+    api_key,
     checks,
     completion_command,
     demo,
@@ -30,7 +31,7 @@ from patchwright.runtime import VERSION
 
 COMMANDS = (
     resolve.add, server_commands.add_serve, server_commands.add_work, docker_proxy.add, action.add, demo.add,
-    saved_runs.add_runs, saved_runs.add_view, saved_runs.add_export, saved_runs.add_replay,
+    api_key.add, saved_runs.add_runs, saved_runs.add_view, saved_runs.add_export, saved_runs.add_replay,
     checks.add_probe, checks.add_doctor, prepare.add, completion_command.add,
 )  # fmt: skip
 """Each function adds one command to the command line, in the order of `--help`. The command's parser sets

@@ -3,10 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
-from starlette.types import ASGIApp
-
 from patchwright.bot.dashboard.access_control import AccessControl
-from patchwright.bot.dashboard.asgi import create_app
 from patchwright.bot.dashboard.dependencies import DashboardDependencies
 from patchwright.bot.dashboard.github_oauth import GitHubOAuth, OAuthConfig
 from patchwright.bot.dashboard.live_runs import LiveRuns
@@ -29,9 +26,9 @@ from patchwright.resolver.settings.settings import Settings
 @contextlib.asynccontextmanager
 async def open_dashboard(
     settings: Settings, url: str, secrets: Secrets, delivery_counts: Mapping[tuple[str, str], int]
-) -> AsyncIterator[ASGIApp]:
-    """Opens the dashboard's application, which uses the Redis server at `url`. Raises SettingsError if a
-    setting is invalid.
+) -> AsyncIterator[DashboardDependencies]:
+    """Opens what the dashboard's routes use, with the Redis server at `url`. Raises SettingsError if a setting is
+    invalid.
     """
     async with contextlib.AsyncExitStack() as stack:
         operator_token = settings.operator_token.get_secret_value() if settings.operator_token else ""
@@ -58,7 +55,7 @@ async def open_dashboard(
         oauth = _build_oauth(settings)
         if oauth is not None:
             stack.push_async_callback(oauth.close)
-        deps = DashboardDependencies(
+        yield DashboardDependencies(
             runs=runs,
             sessions=sessions,
             queue=queue,
@@ -73,7 +70,6 @@ async def open_dashboard(
             public_url=settings.public_url or "",
             delivery_counts=delivery_counts,
         )
-        yield create_app(deps)
 
 
 def _build_oauth(settings: Settings) -> GitHubOAuth | None:

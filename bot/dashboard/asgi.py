@@ -1,26 +1,20 @@
-"""The dashboard as an ASGI application: its routes, static files and security headers."""
+"""The dashboard's part of the FastAPI application: its routes, static files and security headers."""
 
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
+from fastapi import APIRouter, FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from patchwright.bot.dashboard import login, run_routes, views
 from patchwright.bot.dashboard.dependencies import DashboardDependencies
-from patchwright.bot.dashboard.views import RejectionReason
 from patchwright.bot.dashboard.web_requests import (
-    REJECTION_STATUS,
+    READ_METHODS,
+    Deps,
+    SignInRequired,
     VisitorRejected,
-    get_deps,
-    handle_rejection,
-    page_context,
+    handle_page_error,
     redirect,
 )
-from patchwright.bot.errors import QueueDown
 from patchwright.resolver.errors import ForgeError
 
 SECURITY_HEADERS = {
@@ -41,46 +35,35 @@ SECURITY_HEADERS = {
 }
 
 
-def create_app(deps: DashboardDependencies) -> ASGIApp:
-    """Returns the dashboard's ASGI application."""
-    app = Starlette(
-        routes=[
-            *run_routes.routes(),
-            *login.routes(),
-            Route("/static/{name}", _serve_static, methods=["GET"]),
-            # The App's setup URL. GitHub redirects people here after they install the App.
-            Route("/welcome", _redirect_to_runs, methods=["GET"]),
-        ],
-        exception_handlers={
-            VisitorRejected: handle_rejection,
-            QueueDown: handle_rejection,
-            ForgeError: handle_rejection,
-            HTTPException: _handle_http_error,
-        },
-    )
+def add_dashboard(app: FastAPI, deps: DashboardDependencies) -> None:
+    """Adds the dashboard's routes and its error pages to the application."""
     app.state.deps = deps
     app.state.watchers = set[object]()
-    return SecurityHeadersMiddleware(app)
+    for router in (run_routes.build_router(), login.build_router(), _build_router()):
+        app.include_router(router, include_in_schema=False)
+    for error in (VisitorRejected, SignInRequired, ForgeError):
+        app.add_exception_handler(error, handle_page_error)
 
 
-async def _redirect_to_runs(request: Request) -> Response:
-    return redirect(get_deps(request), "/")
+def _build_router() -> APIRouter:
+    router = APIRouter()
+    router.api_route("/static/{name}", methods=READ_METHODS)(_serve_static)
+    # The App's setup URL. GitHub redirects people here after they install the App.
+    router.api_route("/welcome", methods=READ_METHODS)(_redirect_to_runs)
+    return router
 
 
-async def _serve_static(request: Request) -> Response:
+async def _redirect_to_runs(deps: Deps) -> Response:
+    return redirect(deps, "/")
+
+
+async def _serve_static(name: str) -> Response:
     try:
-        kind, content = views.load_static_file(request.path_params["name"])
+        kind, content = views.load_static_file(name)
     except KeyError as exc:
         raise VisitorRejected("not_found") from exc
     cache_forever = {"cache-control": "public, max-age=31536000, immutable"}
     return Response(content, headers={"content-type": kind, **cache_forever})
-
-
-async def _handle_http_error(request: Request, error: Exception) -> Response:
-    reason: RejectionReason = (
-        "method_not_allowed" if isinstance(error, HTTPException) and error.status_code == 405 else "not_found"
-    )
-    return HTMLResponse(views.render_rejection(page_context(request), reason), REJECTION_STATUS[reason])
 
 
 class SecurityHeadersMiddleware:

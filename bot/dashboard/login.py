@@ -9,15 +9,17 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from urllib.parse import urlencode
 
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from patchwright.bot.dashboard import views
 from patchwright.bot.dashboard.dependencies import DashboardDependencies
 from patchwright.bot.dashboard.github_oauth import GitHubOAuth
 from patchwright.bot.dashboard.views import LoginProblem
 from patchwright.bot.dashboard.web_requests import (
+    READ_METHODS,
+    Deps,
+    SignedIn,
     VisitorRejected,
     cookie_name,
     delete_cookie,
@@ -27,7 +29,6 @@ from patchwright.bot.dashboard.web_requests import (
     read_csrf_form,
     read_form,
     redirect,
-    require_session,
     safe_redirect_path,
     set_cookie,
 )
@@ -57,12 +58,10 @@ LOGIN_STATUS: Mapping[LoginProblem, HTTPStatus] = {
 log = logging.getLogger(__name__)
 
 
-async def show_login(request: Request) -> Response:
+async def show_login(request: Request, back_to: str = "/", reason: str = "") -> Response:
     """Shows the sign-in page."""
-    problem: LoginProblem | None = (
-        "session_expired" if request.query_params.get("reason") == "session_expired" else None
-    )
-    return _render_login(request, safe_redirect_path(request.query_params.get("back_to", "/")), problem)
+    problem: LoginProblem | None = "session_expired" if reason == "session_expired" else None
+    return _render_login(request, safe_redirect_path(back_to), problem)
 
 
 def _render_login(request: Request, back_to: str, problem: LoginProblem | None) -> Response:
@@ -78,8 +77,8 @@ class TokenLogin:
     def __init__(self) -> None:
         self._pending_wrong = 0
 
-    async def handle(self, request: Request) -> Response:
-        deps, form = get_deps(request), await read_form(request)
+    async def handle(self, request: Request, deps: Deps) -> Response:
+        form = await read_form(request)
         back_to = safe_redirect_path(form.get("back_to", "/"))
         token = form.get("token", "").strip().encode()
         if not deps.operator_token or not hmac.compare_digest(token, deps.operator_token.encode()):
@@ -102,11 +101,10 @@ class GitHubLogin:
     def __init__(self) -> None:
         self._tokens, self._refilled_at = float(MAX_LOGIN_BURST), time.monotonic()
 
-    async def redirect_to_github(self, request: Request) -> Response:
-        deps = get_deps(request)
+    async def redirect_to_github(self, request: Request, deps: Deps, back_to: str = "/") -> Response:
         if deps.oauth is None:
             raise VisitorRejected("not_found")
-        back_to = safe_redirect_path(request.query_params.get("back_to", "/"))
+        back_to = safe_redirect_path(back_to)
         if REDIRECTED not in request.query_params and not is_public_host(request, deps):
             return RedirectResponse(
                 f"{deps.public_url}/login/github?{urlencode({'back_to': back_to, REDIRECTED: 1})}", 303
@@ -131,25 +129,24 @@ class GitHubLogin:
         return True
 
 
-async def handle_callback(request: Request) -> Response:
+async def handle_callback(
+    request: Request, deps: Deps, state: str = "", code: str = "", error: str = ""
+) -> Response:
     """Handles GitHub's redirect after the sign-in, which contains a one-time code or an error.
 
     Source:
     docs.github.com/apps/oauth-apps/maintaining-oauth-apps/troubleshooting-authorization-request-errors
     """
-    deps = get_deps(request)
     if deps.oauth is None:
         raise VisitorRejected("not_found")
     browser = request.cookies.get(cookie_name("login", request, deps), "")
-    back_to = await deps.sessions.finish_login(browser, request.query_params.get("state", ""))
+    back_to = await deps.sessions.finish_login(browser, state)
     if back_to is None or not browser:
         return _render_login(request, "/", "state_mismatch")
-    if error := request.query_params.get("error"):
+    if error:
         return _render_login(request, back_to, _login_problem(error))
     try:
-        token = await deps.oauth.exchange_code(
-            request.query_params.get("code", ""), browser, f"{deps.public_url}{CALLBACK}"
-        )
+        token = await deps.oauth.exchange_code(code, browser, f"{deps.public_url}{CALLBACK}")
         person = await deps.oauth.get_person(token)
     except Unauthorized:
         return _render_login(request, back_to, "state_mismatch")
@@ -179,8 +176,7 @@ async def _start_session(
     return response
 
 
-@require_session
-async def log_out(request: Request, deps: DashboardDependencies, session: Session) -> Response:
+async def log_out(request: Request, deps: Deps, session: SignedIn) -> Response:
     """Ends the session and revokes its GitHub token."""
     await read_csrf_form(request, session)
     await deps.sessions.delete(request.cookies[cookie_name("session", request, deps)])
@@ -203,12 +199,12 @@ async def _revoke_token(oauth: GitHubOAuth, session: Session) -> None:
         log.warning("token not revoked", extra={"login": session.user.login, "error": error})
 
 
-def routes() -> list[Route]:
+def build_router() -> APIRouter:
     """Returns the routes of sign-in and sign-out."""
-    return [
-        Route("/login", show_login, methods=["GET"]),
-        Route("/login", TokenLogin().handle, methods=["POST"]),
-        Route("/login/github", GitHubLogin().redirect_to_github, methods=["GET"]),
-        Route(CALLBACK, handle_callback, methods=["GET"]),
-        Route("/logout", log_out, methods=["POST"]),
-    ]
+    router = APIRouter()
+    router.api_route("/login", methods=READ_METHODS)(show_login)
+    router.post("/login")(TokenLogin().handle)
+    router.api_route("/login/github", methods=READ_METHODS)(GitHubLogin().redirect_to_github)
+    router.api_route(CALLBACK, methods=READ_METHODS)(handle_callback)
+    router.post("/logout")(log_out)
+    return router

@@ -6,12 +6,11 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import get_args
+from typing import Annotated
 from urllib.parse import quote
 
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
-from starlette.routing import Route
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
 
 from patchwright.bot.dashboard import health, views
 from patchwright.bot.dashboard.dependencies import DashboardDependencies
@@ -19,11 +18,13 @@ from patchwright.bot.dashboard.github_oauth import AccessLevel
 from patchwright.bot.dashboard.run_list import InvalidQuery, load_run_list, parse_filter
 from patchwright.bot.dashboard.views import CommandVerb
 from patchwright.bot.dashboard.web_requests import (
+    READ_METHODS,
+    Deps,
+    SignedIn,
     VisitorRejected,
     page_context,
     read_csrf_form,
     redirect,
-    require_session,
 )
 from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary, summarize_job, summarize_record
@@ -38,11 +39,13 @@ MAX_WATCHERS = 500  # maximum number of open event streams
 RECONNECT_MS = 2_000  # how long browsers wait before they reconnect
 # time between two checks that a person who watches a stream may still see the run
 ACCESS_CHECK_SECONDS = 60.0
+EVENT_NUMBER = (
+    "(-1|[0-9]{1,9})"  # pattern of an event's number; -1 stands for the time before the first event
+)
 _NONCE = re.compile("[0-9a-f]{12}")  # one per page, so that a button that is pressed twice counts once
 
 
-@require_session
-async def show_run_list(request: Request, deps: DashboardDependencies, session: Session) -> Response:
+async def show_run_list(request: Request, deps: Deps, session: SignedIn) -> Response:
     """Shows the list of runs."""
     try:
         run_filter = parse_filter(request.query_params.multi_items())
@@ -54,10 +57,11 @@ async def show_run_list(request: Request, deps: DashboardDependencies, session: 
     )
 
 
-@require_session
-async def show_run(request: Request, deps: DashboardDependencies, session: Session) -> Response:
-    """Shows one run."""
-    summary, level = await _load_run(request, deps, session)
+async def show_run(
+    request: Request, run: str, deps: Deps, session: SignedIn, requested: str = ""
+) -> Response:
+    """Shows one run. `requested` is the button that the person pressed last."""
+    summary, level = await _load_run(RunId(run), deps, session)
     view = await deps.live_runs.get_view(summary.run)
     if view.is_over and view.summary is not None and view.summary.seconds > summary.seconds:
         # `patchwright resolve --continue` worked on this run while the server was down.
@@ -65,7 +69,6 @@ async def show_run(request: Request, deps: DashboardDependencies, session: Sessi
         await deps.runs.put(summary)
     record = await deps.queue.get_record(summary.run)
     is_outside_queue = not view.is_over and (record is None or record.state == "completed")
-    requested = request.query_params.get("requested")
     is_stop_requested = requested == "stop" or not await deps.queue.should_continue(summary.run)
     is_stopping = is_stop_requested and not view.is_over and not is_outside_queue
     page = views.render_run(
@@ -86,12 +89,11 @@ async def show_run(request: Request, deps: DashboardDependencies, session: Sessi
 
 
 async def _load_run(
-    request: Request, deps: DashboardDependencies, session: Session, *, bypass_cache: bool = False
+    run: RunId, deps: DashboardDependencies, session: Session, *, bypass_cache: bool = False
 ) -> tuple[RunSummary, AccessLevel]:
     """Returns the run and the person's access level. Raises VisitorRejected if the run does not exist or the
     person may not see it.
     """
-    run = RunId(request.path_params["run"])
     record = await deps.queue.get_record(run)
     summary = await deps.runs.get(run)
     if record is not None:
@@ -114,13 +116,16 @@ async def _find_unlisted(deps: DashboardDependencies, run: RunId) -> RunSummary 
     return summarize_job(started.job, datetime.now(UTC), "stopped") if started else None
 
 
-@require_session
-async def stream_events(request: Request, deps: DashboardDependencies, session: Session) -> Response:
-    """Streams the events of a run."""
-    summary, _ = await _load_run(request, deps, session)
-    last = request.headers.get("last-event-id") or request.query_params.get("after", "-1")
-    if not (last == "-1" or (last.isascii() and last.isdecimal() and len(last) < 10)):
-        raise VisitorRejected("invalid_request")
+async def stream_events(
+    request: Request,
+    run: str,
+    deps: Deps,
+    session: SignedIn,
+    last_event_id: Annotated[str, Header(pattern=f"^({EVENT_NUMBER})?$")] = "",
+    after: Annotated[str, Query(pattern=f"^{EVENT_NUMBER}$")] = "-1",
+) -> Response:
+    """Streams the events of a run that follow an event; browsers that reconnect name the last one that they got."""
+    summary, _ = await _load_run(RunId(run), deps, session)
     watchers: set[object] = request.app.state.watchers
     if len(watchers) >= MAX_WATCHERS:
         raise VisitorRejected("too_many_viewers")
@@ -128,7 +133,7 @@ async def stream_events(request: Request, deps: DashboardDependencies, session: 
         raise VisitorRejected("too_many_runs")
     if request.method == "HEAD":
         return Response(media_type=EVENT_STREAM_TYPE)
-    events = _event_stream(deps, session, summary, int(last), watchers)
+    events = _event_stream(deps, session, summary, int(last_event_id or after), watchers)
     return StreamingResponse(events, media_type=EVENT_STREAM_TYPE, headers={"x-accel-buffering": "no"})
 
 
@@ -156,16 +161,14 @@ async def _can_still_read(deps: DashboardDependencies, session: Session, summary
         return False
 
 
-@require_session
-async def post_command(request: Request, deps: DashboardDependencies, session: Session) -> Response:
+async def post_command(
+    request: Request, run: str, verb: CommandVerb, deps: Deps, session: SignedIn
+) -> Response:
     """Queues a request. The worker checks the person's permission again before it executes the
     command.
     """
-    verb = request.path_params["verb"]
-    if verb not in get_args(CommandVerb):
-        raise VisitorRejected("not_found")
     form = await read_csrf_form(request, session)
-    summary, level = await _load_run(request, deps, session, bypass_cache=True)
+    summary, level = await _load_run(RunId(run), deps, session, bypass_cache=True)
     if level != "write":
         raise VisitorRejected("write_access_required")
     if not _NONCE.fullmatch(nonce := form.get("nonce", "")):
@@ -193,11 +196,11 @@ def _build_request(verb: CommandVerb, summary: RunSummary, session: Session, non
     return TriggerRequest(job=job, requested_at=datetime.now(UTC), source="dashboard", run=summary.run)
 
 
-def routes() -> list[Route]:
+def build_router() -> APIRouter:
     """Returns the routes for the list of runs, a run's page, its live events, and its buttons."""
-    return [
-        Route("/", show_run_list, methods=["GET"]),
-        Route("/runs/{run}", show_run, methods=["GET"]),
-        Route("/runs/{run}/events", stream_events, methods=["GET"]),
-        Route("/runs/{run}/{verb}", post_command, methods=["POST"]),
-    ]
+    router = APIRouter()
+    router.api_route("/", methods=READ_METHODS)(show_run_list)
+    router.api_route("/runs/{run}", methods=READ_METHODS)(show_run)
+    router.api_route("/runs/{run}/events", methods=READ_METHODS)(stream_events)
+    router.post("/runs/{run}/{verb}")(post_command)
+    return router

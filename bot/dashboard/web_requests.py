@@ -1,14 +1,17 @@
-"""Helpers for the dashboard's requests: sessions, cookies, forms, redirects and rejections."""
+"""The dashboard's requests: sessions, cookies, forms, redirects and rejections."""
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
-from functools import wraps
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
+from typing import Annotated
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from patchwright.bot.dashboard import views
 from patchwright.bot.dashboard.dependencies import DashboardDependencies
@@ -21,9 +24,7 @@ MAX_FORM_BYTES = 10_000
 FORM_TIMEOUT_SECONDS = 10.0  # seconds for the whole body
 MAX_FORM_FIELDS = 10
 MAX_REDIRECT_PATH = 300  # characters
-
-SessionEndpoint = Callable[[Request, DashboardDependencies, Session], Awaitable[Response]]
-Endpoint = Callable[[Request], Awaitable[Response]]
+READ_METHODS = ["GET", "HEAD"]  # FastAPI does not add HEAD to GET by itself
 
 REJECTION_STATUS: Mapping[RejectionReason, HTTPStatus] = {
     "cross_site": HTTPStatus.FORBIDDEN,
@@ -49,10 +50,22 @@ class VisitorRejected(Exception):
         self.reason: RejectionReason = reason
 
 
+class SignInRequired(Exception):
+    """Raised to redirect a browser without a session to the sign-in page."""
+
+    def __init__(self, query: str) -> None:
+        super().__init__(query)
+        self.query = query
+        """The query string of the sign-in page, which says where the browser returns to."""
+
+
 def get_deps(request: Request) -> DashboardDependencies:
     """Returns the dependencies of the application."""
     deps: DashboardDependencies = request.app.state.deps
     return deps
+
+
+Deps = Annotated[DashboardDependencies, Depends(get_deps)]
 
 
 def base_path(deps: DashboardDependencies) -> str:
@@ -105,31 +118,25 @@ def delete_cookie(response: Response, name: str, request: Request, deps: Dashboa
     response.delete_cookie(cookie_name(name, request, deps), secure=secure, httponly=True)
 
 
-def require_session(handler: SessionEndpoint) -> Endpoint:
-    """Wraps a handler that needs a session. Visitors without one are redirected to the sign-in page."""
+async def require_session(request: Request, deps: Deps) -> AsyncIterator[Session]:
+    """Yields the session of the browser. Raises SignInRequired or VisitorRejected if there is none."""
+    cookie = request.cookies.get(cookie_name("session", request, deps), "")
+    session = await deps.sessions.find(cookie)
+    if session is None:
+        if request.method in ("GET", "HEAD") and "text/event-stream" not in request.headers.get("accept", ""):
+            reason = "&reason=session_expired" if cookie else ""
+            raise SignInRequired(f"back_to={quote(_requested_path(request, deps), safe='')}{reason}")
+        raise VisitorRejected("login_required")
+    request.state.session = session
+    try:
+        yield session
+    except Unauthorized:  # GitHub no longer accepts the session's token
+        await deps.sessions.delete(cookie)
+        raise VisitorRejected("login_required") from None
 
-    @wraps(handler)
-    async def endpoint(request: Request) -> Response:
-        deps = get_deps(request)
-        cookie = request.cookies.get(cookie_name("session", request, deps), "")
-        session = await deps.sessions.find(cookie)
-        if session is None:
-            if request.method in ("GET", "HEAD") and "text/event-stream" not in request.headers.get(
-                "accept", ""
-            ):
-                reason = "&reason=session_expired" if cookie else ""
-                return redirect(
-                    deps, f"/login?back_to={quote(_requested_path(request, deps), safe='')}{reason}"
-                )
-            raise VisitorRejected("login_required")
-        request.state.session = session
-        try:
-            return await handler(request, deps, session)
-        except Unauthorized:  # GitHub no longer accepts the session's token
-            await deps.sessions.delete(cookie)
-            raise VisitorRejected("login_required") from None
 
-    return endpoint
+SignedIn = Annotated[Session, Depends(require_session, scope="function")]
+"""The session of the browser. The dependency ends with the function of the route, which may raise Unauthorized."""
 
 
 def _requested_path(request: Request, deps: DashboardDependencies) -> str:
@@ -201,10 +208,8 @@ def page_context(request: Request) -> PageContext:
     return PageContext(base_path(get_deps(request)), getattr(request.state, "session", None))
 
 
-def rejection_reason(error: Exception) -> RejectionReason:
-    """Returns the reason that the visitor sees for an exception. Raises the exception again if it is not a
-    rejection.
-    """
+def rejection_reason(error: Exception) -> RejectionReason | None:
+    """Returns the reason that the visitor sees for an exception; None if the exception is a bug."""
     match error:
         case VisitorRejected(reason=reason):
             return reason
@@ -212,11 +217,21 @@ def rejection_reason(error: Exception) -> RejectionReason:
             return "redis_unavailable"
         case ForgeError():
             return "github_unavailable"
+        case HTTPException(status_code=HTTPStatus.METHOD_NOT_ALLOWED):
+            return "method_not_allowed"
+        case HTTPException():
+            return "not_found"
+        case RequestValidationError():
+            is_path = any(one["loc"][0] == "path" for one in error.errors())
+            return "not_found" if is_path else "invalid_request"
         case _:
-            raise error
+            return None
 
 
-async def handle_rejection(request: Request, error: Exception) -> Response:
-    """Shows the page with the reason of the rejection."""
-    reason = rejection_reason(error)
+async def handle_page_error(request: Request, error: Exception) -> Response:
+    """Shows the page with the reason of the rejection, or redirects to the sign-in page."""
+    if isinstance(error, SignInRequired):
+        return redirect(get_deps(request), f"/login?{error.query}")
+    if (reason := rejection_reason(error)) is None:
+        return PlainTextResponse("Internal Server Error", 500)
     return HTMLResponse(views.render_rejection(page_context(request), reason), REJECTION_STATUS[reason])

@@ -11,13 +11,13 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
+from patchwright.bot.api import API_PATHS
 from patchwright.bot.http_server import HttpServer, listener_url
 from patchwright.bot.redis.connection import find_redis_problem
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.signals import catch_stop_signals
 from patchwright.bot.web.health_endpoints import HealthEndpoints
-from patchwright.bot.web.jobs_api import JOBS_PATH, JobsApi
-from patchwright.bot.web.lazy_dashboard import build_lazy_dashboard
+from patchwright.bot.web.lazy_application import LazyApplication
 from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.bot.web.worker_supervisor import STOP_TIMEOUT_SECONDS, WorkerSupervisor
 from patchwright.bot.webhooks.receiver import AsgiApp, Receiver
@@ -75,15 +75,17 @@ async def run_server(
             receiver = Receiver(stores.inbox, secret, base_path=urlsplit(settings.public_url or "").path)
             deliveries = receiver.delivery_counts
             receiver.endpoints = HealthEndpoints(stores, deliveries).by_path()
-            receiver.mounted_apps = _mounted_apps(settings, stores)
+            application = LazyApplication(settings, url, stores, secrets or Secrets(), deliveries)
+            apps: dict[str, AsgiApp] = dict.fromkeys(API_PATHS, application)
             if extra_apps is not None:
-                receiver.mounted_apps |= extra_apps(stores, deliveries)
-            dashboard = build_lazy_dashboard(settings, url, secrets or Secrets(), deliveries)
-            receiver.fallback_app = dashboard
+                apps |= extra_apps(stores, deliveries)
+            receiver.mounted_apps = apps
+            if application.has_dashboard:
+                receiver.fallback_app = application
             server = HttpServer(receiver)
             worker = WorkerSupervisor(worker_command, {**environment, "REDIS_URL": url})
             startup_message = _startup_message(
-                settings, listener_url(listener), has_dashboard=dashboard is not None
+                settings, listener_url(listener), has_dashboard=application.has_dashboard
             )
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             supervising = asyncio.create_task(worker.run())
@@ -91,9 +93,8 @@ async def run_server(
             try:
                 await asyncio.wait((serving, supervising, stop_signal), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                if dashboard is not None:
-                    # Otherwise, the server would wait for the browsers that watch a run.
-                    await dashboard.close()
+                # Otherwise, the server would wait for the browsers that watch a run.
+                await application.close()
                 server.should_exit = True
                 greeting.cancel()
                 supervising.cancel()
@@ -102,12 +103,6 @@ async def run_server(
             if not task.cancelled():
                 task.result()  # Raises the error of the task that ended.
         return stop_signal.result()
-
-
-def _mounted_apps(settings: Settings, stores: RedisStores) -> dict[str, AsgiApp]:
-    if settings.operator_token is None:
-        return {}
-    return {JOBS_PATH: JobsApi(stores.queue, stores.runs, settings.operator_token.get_secret_value())}
 
 
 async def _greet(

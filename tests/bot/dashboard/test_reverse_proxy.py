@@ -11,10 +11,9 @@ import httpx
 import pytest
 
 from patchwright.bot.http_server import listener_url, open_listener
-from patchwright.bot.web.lazy_dashboard import build_lazy_dashboard
+from patchwright.bot.web.lazy_application import has_sign_in
 from patchwright.bot.web.server import run_server
 from patchwright.resolver.errors import SettingsError
-from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.dashboard.conftest import OPERATOR, dashboard_server, wait_until_ready
 from tests.bot.dashboard.event_stream import watch_run
@@ -100,14 +99,15 @@ def test_incomplete_oauth_settings_are_an_error(tmp_path: Path, left_out: str) -
     with pytest.raises(
         SettingsError, match="PATCHWRIGHT_OAUTH_CLIENT_ID, PATCHWRIGHT_OAUTH_CLIENT_SECRET and PATCHW"
     ):
-        build_lazy_dashboard(settings, "redis://nowhere", Secrets(), {})
+        has_sign_in(settings)
 
 
 @pytest.mark.slow
 def test_the_dashboard_is_imported_on_first_use() -> None:
     program = (
         "import sys, patchwright.bot.web.server; "
-        "print([n for n in sys.modules if n.startswith(('patchwright.bot.dashboard', 'starlette'))])"
+        "late = ('patchwright.bot.dashboard', 'fastapi', 'starlette', 'opentelemetry'); "
+        "print([n for n in sys.modules if n.startswith(late)])"
     )
     done = subprocess.run(
         (sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=60

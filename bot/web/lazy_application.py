@@ -1,23 +1,31 @@
-"""Loads the dashboard at its first request, so that the receiver starts fast and uses little memory."""
+"""Loads the HTTP API and the dashboard at their first request, so the receiver starts fast and uses little memory."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
+from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.bot.webhooks.receiver import AsgiApp, Receive, Scope, Send
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
 
 
-class LazyDashboard:
-    """ASGI application that imports and opens the dashboard at the first request."""
+class LazyApplication:
+    """ASGI application that imports and opens the FastAPI application at the first request."""
 
     def __init__(
-        self, settings: Settings, redis_url: str, secrets: Secrets, deliveries: Mapping[tuple[str, str], int]
+        self,
+        settings: Settings,
+        redis_url: str,
+        stores: RedisStores,
+        secrets: Secrets,
+        deliveries: Mapping[tuple[str, str], int],
     ) -> None:
-        self._arguments = (settings, redis_url, secrets, deliveries)
+        """Raises SettingsError if the settings for sign-in are incomplete."""
+        self.has_dashboard = has_sign_in(settings)
+        self._arguments = (settings, redis_url, stores, secrets, deliveries)
         self._app: AsgiApp | None = None
         self._load_lock = asyncio.Lock()
         self._exit_stack = AsyncExitStack()
@@ -30,27 +38,26 @@ class LazyDashboard:
 
     async def _load_app(self) -> AsgiApp:
         # The import runs in a thread, so that deliveries do not have to wait for it.
-        open_dashboard = await asyncio.to_thread(_import_dashboard)
-        app: AsgiApp = await self._exit_stack.enter_async_context(open_dashboard(*self._arguments))
+        open_application = await asyncio.to_thread(_import_application)
+        app: AsgiApp = await self._exit_stack.enter_async_context(
+            open_application(*self._arguments, has_dashboard=self.has_dashboard)
+        )
         return app
 
     async def close(self) -> None:
-        """Closes the dashboard and its open event streams."""
+        """Closes the application and its open event streams."""
         await self._exit_stack.aclose()
 
 
-def _import_dashboard() -> Callable[..., AbstractAsyncContextManager[Any]]:
-    from patchwright.bot.dashboard.app import open_dashboard
+def _import_application() -> Callable[..., AbstractAsyncContextManager[Any]]:
+    from patchwright.bot.web.application import open_application
 
-    return open_dashboard
+    return open_application
 
 
-def build_lazy_dashboard(
-    settings: Settings, redis_url: str, secrets: Secrets, deliveries: Mapping[tuple[str, str], int]
-) -> LazyDashboard | None:
-    """Returns the dashboard, or None if no way to sign in is configured.
-
-    Raises SettingsError if the settings for sign-in are incomplete.
+def has_sign_in(settings: Settings) -> bool:
+    """Returns whether someone can sign in to the dashboard. Raises SettingsError if the settings for it are
+    incomplete.
     """
     oauth = (settings.oauth_client_id, settings.oauth_client_secret)
     if any(oauth) and not all((*oauth, settings.public_url)):
@@ -58,6 +65,4 @@ def build_lazy_dashboard(
             "Sign-in with GitHub needs PATCHWRIGHT_OAUTH_CLIENT_ID, PATCHWRIGHT_OAUTH_CLIENT_SECRET and "
             "PATCHWRIGHT_PUBLIC_URL. Set all three."
         )
-    if not any(oauth) and settings.operator_token is None:
-        return None
-    return LazyDashboard(settings, redis_url, secrets, deliveries)
+    return any(oauth) or settings.operator_token is not None
