@@ -33,7 +33,7 @@ FENCES = {
     "fastapi": set(
         "bot/api/api_middleware.py bot/api/authentication.py bot/api/job_routes.py bot/api/openapi.py "
         "bot/api/problem_details.py bot/dashboard/asgi.py bot/dashboard/login.py bot/dashboard/run_routes.py "
-        "bot/dashboard/web_requests.py bot/web/application.py".split()
+        "bot/dashboard/web_requests.py bot/setup/welcome.py bot/setup/wizard.py bot/web/application.py".split()
     ),
     "fsspec": {"bot/observe/archive.py"},
     "git": {"resolver/git/local_repository.py"},
@@ -65,7 +65,7 @@ FENCES = {
     "referencing": {"resolver/json_schemas.py"},
     "starlette": set(  # what FastAPI does not offer under its own name
         "bot/api/api_middleware.py bot/api/problem_details.py bot/dashboard/asgi.py "
-        "bot/dashboard/web_requests.py bot/setup/welcome.py bot/setup/wizard.py bot/web/application.py".split()
+        "bot/dashboard/web_requests.py bot/web/application.py".split()
     ),
     "tree_sitter": {"resolver/security/shell_parser.py", "runtime/search/grammars.py"},
     "tree_sitter_bash": {"resolver/security/shell_parser.py"},

@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from patchwright.bot.dashboard.asgi import SecurityHeadersMiddleware
 from patchwright.bot.dashboard.run_list import list_runs
 from patchwright.bot.dashboard.views import PageContext
+from patchwright.bot.dashboard.web_requests import READ_METHODS
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.run_summary import RunSummary
 from patchwright.bot.setup import setup_views
@@ -181,9 +179,8 @@ def find_first_run(newest_first: Sequence[RunSummary], since: float) -> RunSumma
 
 def create_welcome_apps(page: WelcomePage) -> Mapping[str, AsgiApp]:
     """Returns the welcome page and its static files, by path."""
-    routes = [
-        Route(PATH, page.show, methods=["GET"]),
-        Route("/static/{name}", serve_static_file, methods=["GET"]),
-    ]
-    app: AsgiApp = Starlette(routes=routes, middleware=[Middleware(SecurityHeadersMiddleware)])  # type: ignore[assignment]
-    return {PATH: app, "/static": app}
+    app = FastAPI(openapi_url=None)
+    app.add_middleware(SecurityHeadersMiddleware)
+    app.api_route(PATH, methods=READ_METHODS)(page.show)
+    app.api_route("/static/{name}", methods=READ_METHODS)(serve_static_file)
+    return {PATH: app, "/static": app}  # type: ignore[dict-item]

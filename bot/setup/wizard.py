@@ -8,16 +8,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from starlette.applications import Starlette
-from starlette.background import BackgroundTask
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
+from fastapi import APIRouter, BackgroundTasks, FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 
 from patchwright.bot.dashboard.asgi import SECURITY_HEADERS, SecurityHeadersMiddleware
 from patchwright.bot.dashboard.views import PageContext, load_static_file
-from patchwright.bot.dashboard.web_requests import REJECTION_STATUS, VisitorRejected, read_same_site_form
+from patchwright.bot.dashboard.web_requests import (
+    READ_METHODS,
+    REJECTION_STATUS,
+    VisitorRejected,
+    read_same_site_form,
+)
 from patchwright.bot.setup import setup_views
 from patchwright.bot.setup.app_api import (
     build_manifest,
@@ -62,7 +63,6 @@ _CODE_LOG_EVENTS = {
 }
 
 ProbeModel = Callable[[ModelConnection], Awaitable[ModelProbeResult]]
-SetupEndpoint = Callable[[Request], Awaitable[Response]]
 
 
 class SetupWizard:
@@ -172,10 +172,9 @@ class SetupWizard:
         page = setup_views.render_manifest_page(self._context(request), form_url, manifest, github.netloc)
         return HTMLResponse(page, headers={"content-security-policy": policy})
 
-    async def handle_manifest_callback(self, request: Request) -> Response:
+    async def handle_manifest_callback(self, request: Request, state: str = "", code: str = "") -> Response:
         """Exchanges the one-time code in the URL of GitHub's redirect for the App's credentials."""
         self._require_session(request)
-        state, code = (request.query_params.get(name, "") for name in ("state", "code"))
         async with self._lock:
             if self._stored.app is not None:
                 return self._redirect(request, "/welcome")
@@ -220,7 +219,8 @@ class SetupWizard:
             return self._render_next_step(request, StepFailure("app_not_saved", error))
         response = self._redirect(request, "/welcome")
         response.headers["connection"] = "close"
-        response.background = BackgroundTask(self._set_done)
+        response.background = BackgroundTasks()
+        response.background.add_task(self._set_done)
         return response
 
     async def _set_done(self) -> None:
@@ -299,40 +299,39 @@ class SetupWizard:
 
     # --- the application ------------------------------------------------------------------------------------
 
-    def create_app(self) -> Starlette:
+    def create_app(self) -> FastAPI:
         """Returns the setup application, which also has health endpoints. It responds with "not ready" to
         webhook deliveries that arrive during the setup.
         """
-        steps: list[tuple[str, str, SetupEndpoint]] = [
-            ("GET", "/setup", self.show_step),
-            ("POST", "/setup/code", self.submit_code),
-            ("POST", "/setup/model", self.submit_model),
-            ("POST", "/setup/app", self.submit_app),
-            ("GET", "/setup/callback", self.handle_manifest_callback),
-            ("POST", "/setup/retry", self.retry_save),
-            ("GET", "/welcome", self.hand_over),
-            ("GET", "/static/{name}", serve_static_file),
-            ("GET", "/healthz", _healthz),
-            ("GET", "/readyz", _not_ready),
-            ("POST", "/webhook", _not_ready),
-        ]
-        base = urlsplit(self._public_url).path
-        paths = ("", base) if base else ("",)
-        return Starlette(
-            routes=[
-                Route("/", self._redirect_to_setup, methods=["GET"]),
-                *(
-                    Route(f"{start}{path}", page, methods=[method])
-                    for start in paths
-                    for method, path, page in steps
-                ),
-            ],
-            middleware=[Middleware(SecurityHeadersMiddleware)],
-            exception_handlers={
-                SetupSessionRequired: self._handle_rejection,
-                VisitorRejected: self._handle_rejection,
-            },
-        )
+        app = FastAPI(openapi_url=None)
+        app.add_middleware(SecurityHeadersMiddleware)
+        app.add_exception_handler(SetupSessionRequired, self._handle_rejection)
+        app.add_exception_handler(VisitorRejected, self._handle_rejection)
+        app.api_route("/", methods=READ_METHODS)(self._redirect_to_setup)
+        router = self._build_router()
+        app.include_router(router)
+        if base := urlsplit(self._public_url).path:
+            app.include_router(router, prefix=base)
+        return app
+
+    def _build_router(self) -> APIRouter:
+        router = APIRouter()
+        pages: dict[str, Callable[..., Awaitable[Response]]] = {
+            "/setup": self.show_step,
+            "/setup/callback": self.handle_manifest_callback,
+            "/welcome": self.hand_over,
+            "/static/{name}": serve_static_file,
+            "/healthz": _healthz,
+            "/readyz": _not_ready,
+        }
+        for path, page in pages.items():
+            router.api_route(path, methods=READ_METHODS)(page)
+        router.post("/setup/code")(self.submit_code)
+        router.post("/setup/model")(self.submit_model)
+        router.post("/setup/app")(self.submit_app)
+        router.post("/setup/retry")(self.retry_save)
+        router.post("/webhook")(_not_ready)
+        return router
 
     async def _redirect_to_setup(self, request: Request) -> Response:
         return self._redirect(request, "/setup")
@@ -348,20 +347,20 @@ class SetupSessionRequired(Exception):
     """Raised if the setup code was not entered in this browser, or its session has expired."""
 
 
-async def serve_static_file(request: Request) -> Response:
+async def serve_static_file(name: str) -> Response:
     """Serves a static file."""
     try:
-        kind, content = load_static_file(request.path_params["name"])
+        kind, content = load_static_file(name)
     except KeyError:
         return Response(status_code=404)
     return Response(content, headers={"content-type": kind})
 
 
-async def _healthz(_: Request) -> Response:
+async def _healthz() -> Response:
     return JSONResponse({"setup": True})
 
 
-async def _not_ready(_: Request) -> Response:
+async def _not_ready() -> Response:
     return JSONResponse({"status": "not set up"}, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
