@@ -177,6 +177,12 @@ class AgentStopped(FrozenModel):
     """One sentence for people."""
 
 
+class Paused(FrozenModel):
+    """A program paused the conversation between two steps. The next event continues it."""
+
+    kind: Literal["paused"] = "paused"
+
+
 class VerificationCompleted(FrozenModel):
     kind: Literal["verification_completed"] = "verification_completed"
     verdict: Verdict
@@ -213,6 +219,7 @@ Event = Annotated[
     | Condensation
     | Checkpoint
     | AgentStopped
+    | Paused
     | VerificationCompleted
     | NetworkAccess
     | RunResumed
@@ -269,8 +276,8 @@ class _RunTotals(NamedTuple):
         idle = idle or (isinstance(event, Message) and (event.source == "resume" or bool(event.trigger_id)))
         if self.last_entry_at is not None and not idle:
             seconds += (entry.timestamp - self.last_entry_at).total_seconds()
-        # After JobCompleted, no work is done until somebody resumes the run.
-        at = None if isinstance(event, JobCompleted) else entry.timestamp
+        # After these events, no work is done until somebody resumes the run.
+        at = None if isinstance(event, JobCompleted | Paused) else entry.timestamp
         is_configured = is_configured or isinstance(event, RunConfigured)
         return _RunTotals(at, seconds, spent, decisions, checkpoint, is_configured)
 

@@ -110,6 +110,12 @@ class Agent:
     """
     final_tool: Literal["finish", "propose_plan", "report"] | None = None
     """The tool that ends the work. If None, it is derived from the list of tools."""
+    text_ends_turn: bool = False
+    """True if a reply without a tool call ends the turn, because a person reads it. Otherwise, the model is told that
+    only tool calls have an effect.
+    """
+    is_uninterrupted: bool = False
+    """True if an earlier agent of this process ended between two steps, so that nothing has to be recovered."""
     finish_checks: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """Returns one sentence for each thing that is still missing when the agent wants to finish. The agent is
     reminded only once.
@@ -130,7 +136,7 @@ class Agent:
         If this call is canceled, another agent can continue the run from its log. The same is true if the
         call raises ModelAccessDenied (an operator must act) or SandboxError (the machine failed).
         """
-        if not self._has_taken_over:
+        if not self._has_taken_over and not self.is_uninterrupted:
             self._has_taken_over = True
             await self._resume_calls(log)
         while (stopped := log.trajectory.agent_stopped) is None:
@@ -175,7 +181,7 @@ class Agent:
         trajectory = log.trajectory
         if calls := trajectory.pending_calls():
             await self._run_call(_execution_order(calls)[0], log)
-        elif stopped := _requested_stop(trajectory):
+        elif stopped := _requested_stop(trajectory) or self._answered(trajectory):
             await self._stop(stopped, log)
         elif limit := run_limits.check_limits(trajectory, self.limits):
             await self._stop(limit, log)
@@ -183,6 +189,14 @@ class Agent:
             await log.append(message)
         else:
             await self._request_reply(log)
+
+    def _answered(self, trajectory: Trajectory) -> AgentStopped | None:
+        """Returns the stop after a reply that is an answer to a person; None after every other reply."""
+        last = _last_message_or_reply(trajectory)
+        is_answer = isinstance(last, ModelReply) and not last.calls and not last.truncated and last.thought
+        if not self.text_ends_turn or not is_answer:
+            return None
+        return AgentStopped(reason="finished", detail="The agent answered.")
 
     async def _run_call(self, call: ToolCall, log: RunLog) -> None:
         observation = self._finish_objection(call, log.trajectory) or await self._call_tool(call)

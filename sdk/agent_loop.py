@@ -1,0 +1,185 @@
+"""Builds the loop of an agent in a workspace from the same parts as the loop that resolves issues."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
+from functools import partial
+from inspect import isawaitable
+from itertools import count
+from typing import TYPE_CHECKING, cast
+
+from patchwright.resolver.agent.agent import Agent as AgentLoop
+from patchwright.resolver.agent.condenser import (
+    ContextPolicy,
+    MaskingCondenser,
+    PipelineCondenser,
+    SummarizingCondenser,
+)
+from patchwright.resolver.delegation.browse_tool import BrowseTool
+from patchwright.resolver.domain import Patch, RunId
+from patchwright.resolver.events import Message, ReplyUsage
+from patchwright.resolver.git.tree_transfer import fingerprint_tree
+from patchwright.resolver.llm.masking_model import MaskingModel
+from patchwright.resolver.llm.model import ChatMessage, Model, RawToolCall, Reply, ToolSpec
+from patchwright.resolver.llm.token_estimate import MAX_CONTEXT_TOKENS, max_context_tokens
+from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.run_limits import Limits, usage_since_resume
+from patchwright.resolver.run_log import LogStore, RunLog
+from patchwright.resolver.secrets import MaskingSandbox, Secrets
+from patchwright.resolver.tool_actions.control_actions import Finish
+from patchwright.resolver.tools.control_tools import build_control_tools
+from patchwright.resolver.tools.entry_point_tools import FunctionTool
+from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.tool import ActionTool, MaskingTool, Tool, ToolRegistry
+from patchwright.runtime.observations import Acknowledgment
+from patchwright.sdk.agents import Agent, AgentState, BaseAgent, CustomAgent, ToolRequest
+from patchwright.sdk.tools import BUILT_IN_TOOLS, find_function
+
+if TYPE_CHECKING:
+    from patchwright.runtime.features import SandboxFeature
+    from patchwright.runtime.sandbox import Sandbox
+    from patchwright.sdk.workspaces.sandbox_workspace import SandboxWorkspace
+
+FINISH_DESCRIPTION = (
+    "End your work on the person's request and summarize it. Call it alone, when the request is done or cannot be "
+    "done. Without a change, say in `change` what you found."
+)
+
+
+class StepModel:
+    """Lets an agent that is written in Python drive the loop in place of a language model."""
+
+    supports_vision = False
+    context_window: int | None = None
+
+    def __init__(self, agent: CustomAgent, log: RunLog) -> None:
+        self.name = type(agent).__name__
+        self._agent = agent
+        self._log = log
+
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
+        result = self._agent.step(AgentState(self._log.trajectory))
+        step = await result if isawaitable(result) else result
+        usage = ReplyUsage(model=self.name, usd=Decimal(0))
+        if isinstance(step, str):
+            return Reply(text=step, tool_calls=(), usage=usage)
+        requests = (step,) if isinstance(step, ToolRequest) else step
+        number = len(self._log.trajectory.replies()) + 1
+        calls = tuple(
+            RawToolCall(
+                id=f"step-{number}-{position}",
+                name=request.tool,
+                arguments=request.model_dump_json(include={"arguments"})[len('{"arguments":') : -1],
+            )
+            for position, request in zip(count(1), requests)
+        )
+        return Reply(text="", tool_calls=calls, usage=usage)
+
+
+def build_system_prompt(agent: BaseAgent, workspace: "SandboxWorkspace", tools: Sequence[str]) -> str:
+    if isinstance(agent, Agent) and agent.system_prompt is not None:
+        return agent.system_prompt
+    return render(
+        "prompts/conversation.md.j2",
+        root=workspace.working_dir,
+        scratch=workspace.sandbox.scratch,
+        kind=workspace.kind,
+        network=workspace.network,
+        tools=tools,
+        instructions=agent.instructions if isinstance(agent, Agent) else "",
+    )
+
+
+def build_agent_loop(
+    agent: BaseAgent,
+    workspace: "SandboxWorkspace",
+    run: RunId,
+    log: RunLog,
+    logs: LogStore,
+    secrets: Secrets,
+    get_new_messages: Callable[[], Awaitable[tuple[Message, ...]]],
+) -> AgentLoop:
+    """Returns the loop for one call of `Conversation.run`."""
+    sandbox = MaskingSandbox(workspace.sandbox, secrets)
+    limits = _limits_from_now(agent, log)
+    model = _build_model(agent, log, secrets)
+    return AgentLoop(
+        model=model,
+        tools=_build_tools(
+            agent, workspace, sandbox, secrets, BrowseTool(run, log, logs, model, sandbox, limits)
+        ),
+        limits=limits,
+        take_patch=workspace.take_patch if workspace.kind == "docker" else _no_patch,
+        fingerprint_tree=partial(fingerprint_tree, sandbox),
+        scratch=sandbox.scratch,
+        context_policy=_build_context_policy(agent, model),
+        get_new_messages=get_new_messages,
+        text_ends_turn=True,
+    )
+
+
+async def _no_patch() -> Patch:
+    """The directory keeps its own state, so no checkpoint is needed."""
+    return Patch(base_sha="", diff=b"")
+
+
+def _build_model(agent: BaseAgent, log: RunLog, secrets: Secrets) -> Model:
+    if isinstance(agent, Agent):
+        return MaskingModel(agent.llm.build(), secrets)
+    if not isinstance(agent, CustomAgent):
+        raise TypeError(f"{type(agent).__name__} is neither an Agent nor a CustomAgent")
+    return StepModel(agent, log)
+
+
+def _build_tools(
+    agent: BaseAgent,
+    workspace: "SandboxWorkspace",
+    sandbox: "Sandbox",
+    secrets: Secrets,
+    browse_tool: BrowseTool,
+) -> ToolRegistry:
+    features = cast("tuple[SandboxFeature, ...]", workspace.features)
+    can_browse = "browser" in features and isinstance(agent, Agent)
+    available: list[Tool] = [
+        *build_sandbox_tools(sandbox, features),
+        *(browse_tool.tools() if can_browse else ()),
+        *build_control_tools(has_review_threads=False),
+        _build_finish_tool(),
+    ]
+    by_name = {tool.spec.name: tool for tool in available}
+    chosen = [by_name[name] for name in agent.tools if name in by_name]
+    own = [name for name in agent.tools if name not in BUILT_IN_TOOLS]
+    return ToolRegistry(
+        (*chosen, *(MaskingTool(FunctionTool(find_function(name), sandbox), secrets) for name in own))
+    )
+
+
+def _build_finish_tool() -> Tool:
+    """Returns `finish` with a description and a result that speak of a person's request, not of an issue."""
+
+    async def accept(action: Finish) -> Acknowledgment:
+        return Acknowledgment(text="Accepted: the person reads your summary.")
+
+    tool = ActionTool(Finish, accept)
+    properties = {
+        name: field for name, field in tool.spec.parameters["properties"].items() if name != "thread_replies"
+    }
+    parameters = tool.spec.parameters | {"properties": properties}
+    tool.spec = tool.spec.model_copy(update={"description": FINISH_DESCRIPTION, "parameters": parameters})
+    return tool
+
+
+def _limits_from_now(agent: BaseAgent, log: RunLog) -> Limits:
+    """Returns the agent's limits, counted from now on."""
+    used = usage_since_resume(log.trajectory)
+    return Limits(
+        steps=used.steps + agent.max_steps,
+        seconds=used.seconds + agent.max_seconds,
+        usd=used.usd + Decimal(str(agent.max_usd)),
+    )
+
+
+def _build_context_policy(agent: BaseAgent, model: Model) -> ContextPolicy:
+    condenser = PipelineCondenser((MaskingCondenser(), SummarizingCondenser(model)))
+    if not isinstance(agent, Agent):
+        return ContextPolicy(MaskingCondenser(), MAX_CONTEXT_TOKENS)
+    return ContextPolicy(condenser, agent.max_context_tokens or max_context_tokens(model))

@@ -1,0 +1,121 @@
+"""Agents as frozen values: an agent that a language model drives, and agents of your own."""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import Field, SerializeAsAny, field_validator
+
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.sdk.llm import LLM
+from patchwright.sdk.plugins import Extensible
+from patchwright.sdk.tools import DEFAULT_TOOLS, resolve_tool_name
+
+if TYPE_CHECKING:
+    from patchwright.resolver.actions import AnyObservation
+    from patchwright.resolver.events import Event, Trajectory
+
+
+class BaseAgent(Extensible):
+    """What every agent has: its tools and its limits. The limits apply to each call of `Conversation.run`."""
+
+    entry_point_group: ClassVar[str] = "patchwright.agents"
+
+    tools: tuple[str, ...] = DEFAULT_TOOLS
+    """Names of the tools. You may also pass functions: see `tool`."""
+    max_steps: int = Field(default=100, ge=1)
+    """Maximum number of replies."""
+    max_seconds: float = Field(default=3600.0, gt=0)
+    """Maximum working time in seconds."""
+    max_usd: float = Field(default=2.0, gt=0)
+    """Maximum cost in dollars. Models without a known price do not count."""
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _find_tools(cls, tools: Any) -> tuple[str, ...]:
+        if isinstance(tools, str) or not isinstance(tools, Sequence):
+            raise ValueError("pass a list of tools")
+        return tuple(dict.fromkeys(resolve_tool_name(choice) for choice in tools))
+
+
+class Agent(BaseAgent):
+    """An agent that a language model drives."""
+
+    llm: SerializeAsAny[LLM]
+    system_prompt: str | None = None
+    """Replaces the system prompt."""
+    instructions: str = ""
+    """Text at the end of the system prompt, such as rules of your project."""
+    max_context_tokens: int | None = Field(default=None, ge=1000)
+    """When a conversation is longer, its older part is summarized. By default, this depends on the model."""
+
+    def with_tools(self, *tools: Any) -> Self:
+        """Returns this agent with these tools in addition."""
+        return self.model_copy(update={"tools": type(self)._find_tools((*self.tools, *tools))})
+
+
+def default_agent(llm: LLM, **fields: Any) -> Agent:
+    """Returns an agent with a shell, an editor, a search for code, a Python session, a browser and `finish`."""
+    return Agent(llm=llm, **fields)
+
+
+class ToolRequest(FrozenModel):
+    """A call of a tool that an agent of your own makes."""
+
+    tool: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class AgentState:
+    """What an agent of your own sees before a step. Read-only."""
+
+    def __init__(self, trajectory: "Trajectory") -> None:
+        self._trajectory = trajectory
+
+    @property
+    def events(self) -> "tuple[Event, ...]":
+        """All events so far."""
+        return tuple(self._trajectory)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps so far."""
+        return len(self._trajectory.replies())
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The texts that people sent, in order."""
+        from patchwright.resolver.events import Message
+
+        return tuple(
+            event.text
+            for event in self._trajectory
+            if isinstance(event, Message) and event.source in ("initial_prompt", "comment")
+        )
+
+    @property
+    def last_result(self) -> "AnyObservation | None":
+        """The result of the latest call; None before the first one."""
+        from patchwright.resolver.events import ToolResult
+
+        results = (event for event in reversed(self.events) if isinstance(event, ToolResult))
+        return next((event.observation for event in results), None)
+
+
+Step = ToolRequest | Sequence[ToolRequest] | str
+"""What an agent does next: calls of tools, or a text that ends its turn."""
+
+
+class CustomAgent(BaseAgent):
+    """Base class of agents that are written in Python. Subclasses implement `step`, and `reset` if they need it.
+
+    The agent runs with the same limits, log and resume as an agent that a language model drives. After a crash, a new
+    process calls `reset`, and then `step` with the state that the log contains.
+    """
+
+    def reset(self) -> None:
+        """Called once before the first step in this process."""
+
+    @abstractmethod
+    def step(self, state: AgentState) -> Step | Awaitable[Step]:
+        """Returns what to do next."""

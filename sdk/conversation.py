@@ -1,0 +1,145 @@
+"""Conversations with an agent: the same interface in this process and on a server."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.sdk.agents import BaseAgent
+
+if TYPE_CHECKING:
+    from patchwright.resolver.events import Entry
+    from patchwright.sdk.workspaces.base import BaseWorkspace
+
+Status = Literal["idle", "running", "paused", "finished", "limit", "stuck", "error"]
+
+
+class ConversationState(FrozenModel):
+    """The state of a conversation at one time."""
+
+    id: str
+    status: Status
+    """- idle: a message waits for `run`, or there is none yet.
+    - running: the agent works.
+    - paused: `run` continues the work.
+    - finished: the agent has answered.
+    - limit, stuck, error: the agent stopped without an answer; `detail` says why.
+    """
+    detail: str = ""
+    """One sentence about the status."""
+    answer: str = ""
+    """The agent's latest answer to a person."""
+    steps: int = 0
+    tokens: int = 0
+    """Tokens of all prompts and replies."""
+    cost: Decimal = Decimal(0)
+    """Cost in dollars, as far as the prices are known."""
+
+
+class Conversation:
+    """A conversation of a person with an agent in a workspace.
+
+    `Conversation(agent, workspace)` returns a LocalConversation, or a RemoteConversation if the workspace is a
+    RemoteWorkspace. A path means a LocalWorkspace.
+
+    - `id` is the name of the conversation. An existing conversation is continued.
+    - `persistence_dir` is the directory for the logs of conversations. By default, it is `conversations` in
+      Patchwright's data directory. A RemoteConversation is kept on the server.
+    - `callbacks` are called with each new entry of the log.
+    """
+
+    def __new__(
+        cls,
+        agent: BaseAgent,
+        workspace: "BaseWorkspace | str | Path",
+        *,
+        id: str | None = None,
+        persistence_dir: str | Path | None = None,
+        callbacks: "Iterable[Callable[[Entry], object]]" = (),
+    ) -> "Conversation":
+        if cls is not Conversation:
+            return super().__new__(cls)
+        from patchwright.sdk.workspaces.remote import RemoteWorkspace
+
+        if isinstance(workspace, RemoteWorkspace):
+            from patchwright.sdk.remote_conversation import RemoteConversation
+
+            return super().__new__(RemoteConversation)
+        from patchwright.sdk.local_conversation import LocalConversation
+
+        return super().__new__(LocalConversation)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            agent: BaseAgent,
+            workspace: "BaseWorkspace | str | Path",
+            *,
+            id: str | None = None,
+            persistence_dir: str | Path | None = None,
+            callbacks: "Iterable[Callable[[Entry], object]]" = (),
+        ) -> None: ...
+
+    id: str
+    agent: BaseAgent
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def cost(self) -> Decimal:
+        """Cost so far in dollars, as far as the prices are known."""
+        return self.state.cost
+
+    @property
+    @abstractmethod
+    def state(self) -> ConversationState:
+        """The state now."""
+
+    @property
+    @abstractmethod
+    def events(self) -> "tuple[Entry, ...]":
+        """The log so far: each entry has a number, a time and an event."""
+
+    @abstractmethod
+    def send_message(self, text: str) -> None:
+        """Sends a message to the agent. A working agent reads it before its next step; otherwise, `run` starts the
+        work.
+        """
+
+    @abstractmethod
+    def run(self) -> ConversationState:
+        """Lets the agent work until it answers, reaches a limit, or is paused. Continues a paused conversation.
+
+        Raises ModelAccessDenied if the provider rejects the key or the model, and SandboxError if the machine fails.
+        The log is kept, and another call continues the work.
+        """
+
+    @abstractmethod
+    async def arun(self) -> ConversationState:
+        """The same as `run`, for programs that use asyncio."""
+
+    @abstractmethod
+    def pause(self) -> None:
+        """Lets `run` return before the agent's next step. May be called from another thread or a callback."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Releases the log. The conversation can be continued later by its id."""
+
+
+def describe_agent(agent: BaseAgent) -> dict[str, Any]:
+    """Returns the agent as JSON with its API keys, for a server that runs it."""
+    from patchwright.sdk.llm import EXPOSE_SECRETS
+
+    values: dict[str, Any] = agent.model_dump(mode="json", context=EXPOSE_SECRETS)
+    return values

@@ -1,0 +1,32 @@
+"""The settings that the API reads from environment variables. They are the same as those of the command line."""
+
+import os
+from pathlib import Path
+
+
+def ca_bundle() -> Path | None:
+    """Returns the file with CA certificates of a closed network, if `PATCHWRIGHT_CA_BUNDLE` is set."""
+    return Path(value) if (value := os.environ.get("PATCHWRIGHT_CA_BUNDLE")) else None
+
+
+def package_index() -> str | None:
+    """Returns the URL of the package index for sandboxes, if `PATCHWRIGHT_PACKAGE_INDEX` is set."""
+    return os.environ.get("PATCHWRIGHT_PACKAGE_INDEX") or None
+
+
+def docker_host() -> str | None:
+    """Returns the URL of an engine that is reached over SSH. The Docker client reads other URLs itself."""
+    host = os.environ.get("DOCKER_HOST", "")
+    return host if host.startswith("ssh://") else None
+
+
+def host_environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def data_directory() -> Path:
+    """Returns the directory for conversations and caches."""
+    if data := os.environ.get("PATCHWRIGHT_DATA"):
+        return Path(data)
+    share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    return Path(share) / "patchwright"

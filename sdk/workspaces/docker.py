@@ -1,0 +1,123 @@
+"""A Docker container as a workspace."""
+
+import contextlib
+import logging
+import secrets
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from patchwright.resolver.domain import Patch
+from patchwright.resolver.errors import WorkspaceError
+from patchwright.runtime.features import ALL_FEATURES, SandboxFeature
+from patchwright.sdk import environment
+from patchwright.sdk.workspaces.docker_engine import Network, build_docker_sandboxes
+from patchwright.sdk.workspaces.sandbox_workspace import SandboxWorkspace
+from patchwright.sdk.workspaces.snapshot import Snapshot, record_empty_tree, take_snapshot
+
+logger = logging.getLogger(__name__)
+
+RESTORE_TIMEOUT = 300  # seconds
+
+
+class DockerWorkspace(SandboxWorkspace):
+    """A container with a copy of a directory. When the block ends, the changes are written back to the directory, and
+    the container is removed.
+
+    - `image` is the base image, to which a layer with Patchwright's own programs is added. The first use of an image
+      builds this layer, which takes up to some minutes.
+    - `path` is the directory. If it is None, the work tree is empty.
+    - `copy_back=False` leaves the directory as it is; `diff` returns the changes. If the directory was changed
+      meanwhile in the same places, nothing is written, and WorkspaceError names the file in which the patch is saved.
+    - `network` is `none`, `allowlist` (the usual package indexes) or `open`.
+    - `features` are parts of the sandbox in addition to shell and editor, such as `kernel` and `browser`.
+    - `on_notice` is called with a sentence when an image is built.
+    """
+
+    kind = "docker"
+
+    def __init__(
+        self,
+        image: str = "python:3.12-slim",
+        path: str | Path | None = None,
+        *,
+        network: Network = "allowlist",
+        features: Sequence[SandboxFeature] = ALL_FEATURES,
+        copy_back: bool = True,
+        memory_mb: int = 4096,
+        on_notice: Callable[[str], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self._image = image
+        self._path = None if path is None else Path(path).expanduser().resolve()
+        if self._path is not None and not self._path.is_dir():
+            raise WorkspaceError(f"There is no directory {self._path}.")
+        self._network: Network = network
+        self._features = tuple(features)
+        self._copies_back = copy_back
+        self._memory_mb = memory_mb
+        self._on_notice = on_notice or logger.info
+        self._snapshot: Snapshot | None = None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self._features
+
+    @property
+    def network(self) -> str:
+        return self._network
+
+    async def _open(self) -> None:
+        if self._sandbox is not None:
+            raise WorkspaceError("The workspace is already open.")
+        async with contextlib.AsyncExitStack() as stack:
+            if self._path is not None:
+                self._snapshot = await stack.enter_async_context(
+                    take_snapshot(self._path, environment.data_directory() / "cache")
+                )
+                self._repository = self._snapshot.repository
+            else:
+                git_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="patchwright-snapshot-"))
+                self._repository = await record_empty_tree(Path(git_dir))
+            sandboxes = build_docker_sandboxes(
+                self._image, self._network, self._features, self._on_notice, memory_mb=self._memory_mb
+            )
+            stack.push_async_callback(sandboxes.close)
+            await sandboxes.prepare()
+            self._features = sandboxes.features
+            name = f"workspace-{secrets.token_hex(8)}"
+            sandbox = await stack.enter_async_context(sandboxes.open(name, online=self._network != "none"))
+            await self._repository.send_to(sandbox)
+            self._stack = stack.pop_all()
+        self._sandbox, self.working_dir = sandbox, sandbox.root
+
+    async def _close(self, *, is_failed: bool) -> None:
+        try:
+            if self._sandbox is not None and self._snapshot is not None and self._copies_back:
+                await self._write_back(self._snapshot)
+        finally:
+            self._snapshot = None
+            await super()._close(is_failed=is_failed)
+
+    async def _write_back(self, snapshot: Snapshot) -> None:
+        patch = await self.take_patch()
+        if patch.is_empty:
+            return
+        try:
+            await snapshot.apply(patch)
+        except WorkspaceError as exc:
+            with tempfile.NamedTemporaryFile(
+                prefix="patchwright-", suffix=".patch", delete=False, dir=tempfile.gettempdir()
+            ) as file:
+                file.write(patch.diff)
+            raise WorkspaceError(f"{exc} The patch is saved in {file.name}.") from exc
+
+    async def take_patch(self) -> Patch:
+        assert self._repository is not None
+        return await self._repository.take_patch(self.sandbox)
+
+    async def restore(self, patch: Patch) -> None:
+        """Replaces the work tree by the state at the opening with this patch."""
+        assert self._repository is not None
+        await self._execute("find . -mindepth 1 -delete", RESTORE_TIMEOUT)
+        await self._repository.send_to(self.sandbox, patch)

@@ -1,0 +1,101 @@
+"""Agents and models are frozen values that go to JSON and back."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+from pydantic import ValidationError
+
+from patchwright import LLM, Agent, AgentState, BaseAgent, CustomAgent, RouterLLM, default_agent
+from patchwright.resolver.actions import TOOL_ACTIONS
+from patchwright.resolver.llm.model import ChatMessage
+from patchwright.sdk.tools import BUILT_IN_TOOLS
+
+MODEL = LLM(model="anthropic/claude-sonnet-4-5", api_key="sk-secret-key", timeout=60)
+
+
+def count_lines(text: str) -> str:
+    """Count the lines of a text."""
+    return str(len(text.splitlines()))
+
+
+class ByLength(RouterLLM):
+    limit: int = 1000
+
+    def select_llm(self, messages: Sequence[ChatMessage]) -> str:
+        return "large" if sum(len(message.text) for message in messages) > self.limit else "small"
+
+
+class Echo(CustomAgent):
+    def step(self, state: AgentState) -> str:
+        return state.messages[-1]
+
+
+AGENTS = [
+    default_agent(MODEL),
+    Agent(llm=MODEL, tools=["run_shell", count_lines], instructions="Be brief.", max_steps=3),
+    Agent(llm=ByLength(llms_for_routing={"small": MODEL, "large": LLM(model="openai/gpt-5")}, limit=7)),
+    Echo(max_steps=4),
+]
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: type(agent).__name__)
+def test_an_agent_goes_to_json_and_comes_back_equal(agent: BaseAgent) -> None:
+    assert type(agent).model_validate_json(agent.model_dump_json()) == agent
+    assert BaseAgent.model_validate_json(agent.model_dump_json()) == agent
+    assert agent != agent.model_copy(update={"max_steps": 99})
+
+
+def test_assigning_a_field_raises() -> None:
+    for value, name in ((MODEL, "model"), (default_agent(MODEL), "llm"), (Echo(), "tools")):
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(value, name, None)
+
+
+def test_json_contains_the_key_only_on_request() -> None:
+    agent = default_agent(MODEL)
+    assert "sk-secret-key" not in agent.model_dump_json() + repr(agent)
+    exposed = agent.model_dump_json(context={"expose_secrets": True})
+    assert Agent.model_validate_json(exposed).llm.api_keys() == ("sk-secret-key",)
+
+
+@pytest.mark.parametrize(
+    "fields, problem",
+    [
+        ({"llm": {"model": "claude"}}, "has no provider: write provider/model"),
+        ({"llm": MODEL, "tools": ["run_shel"]}, "unknown tool 'run_shel'; known: .*run_shell"),
+        ({"llm": MODEL, "max_steps": 0}, "greater than or equal to 1"),
+        ({"llm": MODEL, "max_stepps": 3}, "Extra inputs"),
+        ({"llm": {"kind": "NoSuchRouter", "model": "a/b"}}, "unknown kind 'NoSuchRouter'; known: .*LLM"),
+    ],
+)
+def test_a_wrong_configuration_raises_at_construction(fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        Agent.model_validate(fields)
+
+
+def test_the_default_agent_has_shell_editor_python_browser_and_finish() -> None:
+    tools = default_agent(MODEL).tools
+    assert {"run_shell", "view_file", "replace_text", "run_python", "browse", "finish"} <= set(tools)
+
+
+def test_the_names_of_built_in_tools_are_those_of_their_actions() -> None:
+    assert {action.model_fields["kind"].default for action in TOOL_ACTIONS} >= BUILT_IN_TOOLS
+
+
+def test_a_function_must_not_replace_another_tool() -> None:
+    def run_shell() -> str:
+        """A function with the name of a built-in tool."""
+        return ""
+
+    with pytest.raises(ValidationError, match="there is a built-in tool run_shell"):
+        Agent(llm=MODEL, tools=[run_shell])
+
+
+def test_the_import_loads_neither_litellm_nor_docker_nor_the_resolver() -> None:
+    code = (
+        "import sys; from patchwright import LLM, Agent, Conversation; "
+        "print([name for name in ('litellm', 'docker', 'patchwright.resolver', 'fastapi') if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
