@@ -113,7 +113,7 @@ async def _resolve(
     from patchwright.resolver.run_log import FileLogStore
     from patchwright.resolver.secrets import Secrets
     from patchwright.resolver.settings.settings import Settings
-    from patchwright.sdk.local_conversation import find_answer
+    from patchwright.sdk.conversation_runner import find_answer
 
     settings = Settings.model_validate(settings_values)
     masked = Secrets(llm.api_keys())

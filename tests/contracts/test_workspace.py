@@ -73,7 +73,9 @@ def test_a_workspace_tells_what_was_changed_since_it_was_opened(workspace: BaseW
     if type(workspace).__name__ == "RemoteWorkspace":
         workspace.execute_command("git add -A && git commit -qm uploaded")
     before = workspace.changed_files()
-    workspace.execute_command("sed -i 's/a - b/a + b/' calc.py; mkdir __pycache__; touch __pycache__/x.pyc; touch new")
+    workspace.execute_command(
+        "sed -i 's/a - b/a + b/' calc.py; mkdir __pycache__; touch __pycache__/x.pyc; touch new"
+    )
     assert set(workspace.changed_files()) - set(before) | {"calc.py"} == {"calc.py", "new"}
     assert b"+    return a + b" in workspace.diff()
     assert b"__pycache__" not in workspace.diff()
@@ -119,7 +121,9 @@ def test_changes_in_a_container_are_written_back_when_the_block_ends(tmp_path: P
         workspace.execute_command("true")
     with workspace:
         assert workspace.file_download("notes.txt") == b"not committed\n"
-        workspace.execute_command("echo two > calc.py; rm old.py; echo more >> notes.txt; ln -s /etc/passwd link")
+        workspace.execute_command(
+            "echo two > calc.py; rm old.py; echo more >> notes.txt; ln -s /etc/passwd link"
+        )
         assert (tmp_path / "project/calc.py").read_text() == "one\n"
     assert (tmp_path / "project/calc.py").read_text() == "two\n"
     assert (tmp_path / "project/notes.txt").read_text() == "not committed\nmore\n"

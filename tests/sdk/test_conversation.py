@@ -210,14 +210,13 @@ def test_a_rejected_key_raises_and_the_next_run_goes_on(project: Path) -> None:
 
 
 def test_mistakes_are_named(project: Path) -> None:
-    with serve_model() as (llm, _):
-        with Conversation(default_agent(llm), project, id="one") as conversation:
-            with pytest.raises(UsageError, match="call send_message first"):
-                conversation.run()
-            with pytest.raises(ValueError, match="the message is empty"):
-                conversation.send_message(" ")
-            with pytest.raises(LogLocked):
-                Conversation(default_agent(llm), project, id="one")
+    with serve_model() as (llm, _), Conversation(default_agent(llm), project, id="one") as conversation:
+        with pytest.raises(UsageError, match="call send_message first"):
+            conversation.run()
+        with pytest.raises(ValueError, match="the message is empty"):
+            conversation.send_message(" ")
+        with pytest.raises(LogLocked):
+            Conversation(default_agent(llm), project, id="one")
     with pytest.raises(WorkspaceError, match="There is no directory"):
         Conversation(default_agent(llm), project / "missing")
 
