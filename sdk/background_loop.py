@@ -22,6 +22,11 @@ def _submit(coroutine: Coroutine[Any, Any, Result]) -> "Future[Result]":
     return asyncio.run_coroutine_threadsafe(coroutine, _background_loop())
 
 
+def start_in_background(coroutine: Coroutine[Any, Any, object]) -> None:
+    """Starts a coroutine without waiting for it."""
+    _submit(coroutine)
+
+
 def run_blocking(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Runs a coroutine to its end and returns its result. If this thread is interrupted (Ctrl-C), the coroutine is
     canceled and finishes its cleanup first.

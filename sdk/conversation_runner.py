@@ -46,19 +46,20 @@ class ConversationRunner:
         """Adds a message, or keeps it for the next step of a working agent. Raises ValueError if it is empty."""
         if not text.strip():
             raise ValueError("the message is empty")
-        message = Message(
-            text=self._secrets.mask(text),
-            source="comment",
-            trigger_id=JobId(f"message-{secrets.token_hex(8)}"),
-        )
+        trigger = JobId(f"message-{secrets.token_hex(8)}")
+        message = self.mask(Message(text=text, source="comment", trigger_id=trigger))
         if self.is_running:
             self._new_messages.append(message)
             return
         if not any(isinstance(event, SystemPrompt) for event in self.log.trajectory):
-            await self._record_system_prompt()
+            await self.record_system_prompt()
         await self.log.append(message)
 
-    async def _record_system_prompt(self) -> None:
+    def mask(self, message: Message) -> Message:
+        """Returns the message without the API keys of the agent."""
+        return message.model_copy(update={"text": self._secrets.mask(message.text)})
+
+    async def record_system_prompt(self) -> None:
         await self.workspace.open_if_needed()
         specs = self._build_loop().tools.specs
         text = build_system_prompt(self.agent, self.workspace, [spec.name for spec in specs])

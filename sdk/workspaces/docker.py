@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import WorkspaceError
@@ -14,6 +15,9 @@ from patchwright.sdk import environment
 from patchwright.sdk.workspaces.docker_engine import Network, build_docker_sandboxes
 from patchwright.sdk.workspaces.sandbox_workspace import SandboxWorkspace
 from patchwright.sdk.workspaces.snapshot import Snapshot, record_empty_tree, take_snapshot
+
+if TYPE_CHECKING:
+    from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +62,13 @@ class DockerWorkspace(SandboxWorkspace):
         self._memory_mb = memory_mb
         self._on_notice = on_notice or logger.info
         self._snapshot: Snapshot | None = None
+        self._initial_patch: Patch | None = None
+        """The change that a new container starts with."""
+
+    def _build_sandboxes(self) -> "DockerSandboxes":
+        return build_docker_sandboxes(
+            self._image, self._network, self._features, self._on_notice, memory_mb=self._memory_mb
+        )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -79,15 +90,13 @@ class DockerWorkspace(SandboxWorkspace):
             else:
                 git_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="patchwright-snapshot-"))
                 self._repository = await record_empty_tree(Path(git_dir))
-            sandboxes = build_docker_sandboxes(
-                self._image, self._network, self._features, self._on_notice, memory_mb=self._memory_mb
-            )
+            sandboxes = self._build_sandboxes()
             stack.push_async_callback(sandboxes.close)
             await sandboxes.prepare()
             self._features = sandboxes.features
             name = f"workspace-{secrets.token_hex(8)}"
             sandbox = await stack.enter_async_context(sandboxes.open(name, online=self._network != "none"))
-            await self._repository.send_to(sandbox)
+            await self._repository.send_to(sandbox, self._initial_patch)
             self._stack = stack.pop_all()
         self._sandbox, self.working_dir = sandbox, sandbox.root
 

@@ -1,0 +1,50 @@
+"""What a client asks for, and what the server stores about conversations and workspaces."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from patchwright.resolver.domain import Patch
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.sdk.workspaces.docker_engine import Network
+
+ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
+
+
+class WorkspaceSpec(FrozenModel):
+    """How a workspace is created."""
+
+    image: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=300,
+        description="Base image of the container. By default, the server's own image.",
+    )
+    network: Network = Field(
+        default="allowlist", description="Network access. The server's own setting is the upper limit."
+    )
+
+
+class WorkspaceRecord(FrozenModel):
+    """A workspace that the server knows, whether or not it has a container now."""
+
+    id: str
+    spec: WorkspaceSpec
+    created_at: datetime
+    """Time in UTC."""
+    server: str = ""
+    """Name of the server that has the container; empty if no server has it."""
+    patch: Patch | None = None
+    """The files as a difference to an empty directory. A new container starts from it."""
+
+
+class ConversationRecord(FrozenModel):
+    """A conversation that the server knows. Its log has the same id."""
+
+    id: str
+    workspace: str
+    """Id of the workspace."""
+    agent: str
+    """The agent as JSON with its API keys, encrypted."""
+    created_at: datetime
+    """Time in UTC."""

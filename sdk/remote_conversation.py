@@ -1,0 +1,135 @@
+"""A conversation whose agent works on a Patchwright server."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from patchwright.resolver.events import ENTRY_ADAPTER, Entry
+from patchwright.sdk.agents import BaseAgent
+from patchwright.sdk.background_loop import run_blocking, run_in_background, start_in_background
+from patchwright.sdk.conversation import Conversation, ConversationState, describe_agent
+from patchwright.sdk.workspaces.base import BaseWorkspace
+from patchwright.sdk.workspaces.remote import RemoteWorkspace
+
+RECONNECT_SECONDS = 0.5
+STATE_SECONDS = 1.0
+"""How often the state is read while no event arrives."""
+
+
+class RemoteConversation(Conversation):
+    """A conversation on a server. If the connection drops, it is opened again; each event arrives once and in order.
+
+    If the server is restarted while the agent works, `run` returns with the status `paused`, and another call
+    continues the work.
+    """
+
+    def __init__(
+        self,
+        agent: BaseAgent,
+        workspace: BaseWorkspace | str | Path,
+        *,
+        id: str | None = None,
+        persistence_dir: str | Path | None = None,
+        callbacks: Iterable[Callable[[Entry], object]] = (),
+    ) -> None:
+        assert isinstance(workspace, RemoteWorkspace)
+        if persistence_dir is not None:
+            raise ValueError("the server keeps the conversation: leave out persistence_dir")
+        self.id = id or f"conversation-{secrets.token_hex(8)}"
+        self.agent = agent
+        self.workspace = workspace
+        self._callbacks = tuple(callbacks)
+        self._entries: list[Entry] = []
+        self._client = workspace.client
+        body = {"id": self.id, "workspace": workspace.id, "agent": describe_agent(agent)}
+        run_blocking(self._client.request("POST", "conversations", json=body, retry=True))
+        run_blocking(self._load_entries())
+
+    @property
+    def state(self) -> ConversationState:
+        return run_blocking(self._read_state())
+
+    @property
+    def events(self) -> tuple[Entry, ...]:
+        return tuple(self._entries)
+
+    def send_message(self, text: str) -> None:
+        if not text.strip():
+            raise ValueError("the message is empty")
+        run_blocking(self._post("messages", {"text": text}))
+
+    def run(self) -> ConversationState:
+        return run_blocking(self._run())
+
+    async def arun(self) -> ConversationState:
+        return await run_in_background(self._run())
+
+    def pause(self) -> None:
+        start_in_background(self._post("pause"))
+
+    def close(self) -> None:
+        """Does nothing: the server keeps the conversation, and the workspace owns the connection."""
+
+    async def _post(self, action: str, body: object = None) -> None:
+        await self._client.request("POST", "conversations", self.id, action, json=body)
+
+    async def _read_state(self) -> ConversationState:
+        response = await self._client.request("GET", "conversations", self.id)
+        return ConversationState.model_validate_json(response.content)
+
+    async def _load_entries(self) -> None:
+        while True:
+            response = await self._client.request(
+                "GET", "conversations", self.id, "events", params={"after": len(self._entries)}
+            )
+            entries = response.json()["entries"]
+            if not entries:
+                return
+            for entry in entries:
+                self._add(ENTRY_ADAPTER.validate_python(entry))
+
+    async def _run(self) -> ConversationState:
+        await self._client.request("POST", "conversations", self.id, "run", retry=True)
+        while True:
+            try:
+                async with self._client.connect_websocket(
+                    "conversations", self.id, "events", query=f"?after={len(self._entries)}"
+                ) as socket:
+                    if state := await self._follow(socket):
+                        return state
+            except (OSError, ConnectionError, _connection_errors()):
+                await asyncio.sleep(RECONNECT_SECONDS)
+                state = await self._read_state()  # Raises ServerError if the server stays away.
+                if state.status != "running":
+                    await self._load_entries()
+                    return state
+
+    async def _follow(self, socket: Any) -> ConversationState | None:
+        """Receives entries until the agent has stopped."""
+        while True:
+            try:
+                text = await asyncio.wait_for(socket.recv(), STATE_SECONDS)
+                self._add(ENTRY_ADAPTER.validate_json(text))
+                if self._entries[-1].event.kind not in ("agent_stopped", "paused"):
+                    continue
+            except TimeoutError:
+                pass
+            state = await self._read_state()
+            if state.status != "running":
+                await self._load_entries()
+                return state
+
+    def _add(self, entry: Entry) -> None:
+        if entry.seq != len(self._entries):
+            return  # It arrived already.
+        self._entries.append(entry)
+        for callback in self._callbacks:
+            callback(entry)
+
+
+def _connection_errors() -> type[Exception]:
+    from websockets.exceptions import WebSocketException
+
+    return WebSocketException
