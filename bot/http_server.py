@@ -50,7 +50,7 @@ class HttpServer(uvicorn.Server):
                 app,
                 http=_HttpProtocol,
                 lifespan="off",
-                ws="none",
+                ws="websockets-sansio",
                 log_config=None,
                 access_log=False,
                 server_header=False,

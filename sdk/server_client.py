@@ -1,6 +1,7 @@
 """Sends requests to a Patchwright server: the part that remote workspaces and conversations share."""
 
 import asyncio
+import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -46,10 +47,8 @@ class ServerClient:
         import httpx
 
         if self._client is None:
-            bundle = ca_bundle()
-            self._client = httpx.AsyncClient(
-                headers=self._headers, timeout=REQUEST_TIMEOUT, verify=str(bundle) if bundle else True
-            )
+            context = ssl.create_default_context(cafile=ca_bundle())
+            self._client = httpx.AsyncClient(headers=self._headers, timeout=REQUEST_TIMEOUT, verify=context)
         url = "/".join((self.url, *(quote(part, safe="") for part in path)))
         may_repeat = method in SAFE_METHODS if retry is None else retry
         for attempt in range(RETRIES + 1):
@@ -59,7 +58,9 @@ class ServerClient:
             except httpx.TransportError as exc:
                 is_refused = isinstance(exc, httpx.ConnectError)
                 if attempt == RETRIES or not (may_repeat or is_refused):
-                    raise ServerError(f"The server {self.url} does not answer: {exc or type(exc).__name__}.") from exc
+                    raise ServerError(
+                        f"The server {self.url} does not answer: {exc or type(exc).__name__}."
+                    ) from exc
                 await asyncio.sleep(RETRY_SECONDS * 2**attempt)
         if response.is_success:
             return response

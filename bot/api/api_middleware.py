@@ -15,6 +15,7 @@ from patchwright.bot.api.problem_details import problem_response
 from patchwright.bot.errors import QueueDown
 
 MAX_BODY_BYTES = 128 << 10  # Maximum size of a request body.
+MAX_FILE_BYTES = 16 << 20  # Maximum size of a file that is uploaded to a workspace.
 BODY_TIMEOUT_SECONDS = 10.0
 REQUEST_ID_HEADER = b"x-request-id"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -66,15 +67,21 @@ class ApiMiddleware:
                 return await rejection(scope, receive, send)
             connection.state.api_key = key
         if scope["type"] == "http":
-            receive = _LimitedBody(receive).receive
+            receive = _LimitedBody(receive, _body_limit(scope)).receive
         return await self._app(scope, receive, send)
+
+
+def _body_limit(scope: Scope) -> int:
+    is_upload = scope.get("method") == "PUT" and scope["path"].startswith("/workspaces/")
+    return MAX_FILE_BYTES if is_upload else MAX_BODY_BYTES
 
 
 class _LimitedBody:
     """Receives the body of one request. Raises HTTPException if the body is too large or takes too long."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive
+        self._limit = limit
         self._size = 0
         self._is_complete = False
         self._deadline = asyncio.get_running_loop().time() + BODY_TIMEOUT_SECONDS
@@ -91,8 +98,8 @@ class _LimitedBody:
             ) from exc
         self._size += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
-        if self._size > MAX_BODY_BYTES:
+        if self._size > self._limit:
             raise HTTPException(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request body has more than {MAX_BODY_BYTES} bytes."
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request body has more than {self._limit} bytes."
             )
         return message

@@ -11,6 +11,7 @@ from fastapi.requests import HTTPConnection
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
+from patchwright.bot.conversations.conversation_service import ConversationService
 from patchwright.bot.jobs import JobQueue
 from patchwright.bot.redis.api_keys import API_SCOPES, ApiKey
 from patchwright.bot.run_summary import RunSummary
@@ -41,6 +42,8 @@ class ApiDependencies:
     queue: JobQueue
     runs: RunSummaries
     keys: ApiKeyFinder
+    conversations: ConversationService | None = None
+    """The conversations of this server; None if it runs no agents."""
     operator_token: str = ""
     """A token that permits everything; "" if there is none."""
 

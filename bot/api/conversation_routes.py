@@ -8,13 +8,12 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Response, Se
 from fastapi.websockets import WebSocketDisconnect, WebSocketState
 from pydantic import ConfigDict, Field, ValidationError
 
-from patchwright.bot.api.authentication import get_api_deps, require_scopes
+from patchwright.bot.api.authentication import ApiDependencies, get_api_deps, require_scopes
 from patchwright.bot.api.openapi import problems
 from patchwright.bot.api.problem_details import invalid_field
 from patchwright.bot.conversation_models import ID_PATTERN, ConversationRecord
 from patchwright.bot.conversations.conversation_service import ConversationService
 from patchwright.bot.redis.api_keys import ApiKey
-from patchwright.resolver.rendering.error_text import describe_validation_error
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.sdk.agents import BaseAgent
 from patchwright.sdk.conversation import ConversationState
@@ -27,10 +26,11 @@ PAGE_SIZE = 1000
 """Entries of one response."""
 
 
-def get_service(deps: Annotated[Any, Depends(get_api_deps)]) -> ConversationService:
+def get_service(deps: Annotated[ApiDependencies, Depends(get_api_deps)]) -> ConversationService:
     """Returns the conversations of this server."""
-    service: ConversationService = deps.conversations
-    return service
+    if deps.conversations is None:
+        raise HTTPException(404, "This server runs no conversations.")
+    return deps.conversations
 
 
 Service = Annotated[ConversationService, Depends(get_service)]
@@ -95,7 +95,7 @@ async def create_conversation(
     try:
         agent = BaseAgent.model_validate(body.agent)
     except ValidationError as exc:
-        raise invalid_field("agent", describe_validation_error(exc)) from exc
+        raise invalid_field("agent", _describe(exc)) from exc
     if await service.records.get_workspace(body.workspace) is None:
         raise HTTPException(404, "Workspace not found.")
     record, is_new = await service.create(body.id, agent, body.workspace)
@@ -192,3 +192,8 @@ def _parse(entry: str) -> dict[str, Any]:
 
     value: dict[str, Any] = from_json(entry)
     return value
+
+
+def _describe(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"

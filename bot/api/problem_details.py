@@ -10,7 +10,10 @@ from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match
 
+from patchwright.bot.conversations.errors import Conflict, Unavailable
 from patchwright.bot.errors import QueueDown
+from patchwright.resolver.errors import WorkspaceError
+from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.frozen_model import FrozenModel
 
 PROBLEM_TYPE = "application/problem+json"
@@ -94,8 +97,12 @@ async def handle_api_error(request: Request, error: Exception) -> Response:
             detail = str(error.detail) if is_own else _DEFAULT_DETAILS.get(HTTPStatus(status), error.detail)
             headers = {"allow": _allowed_methods(request)} if status == 405 else error.headers
             return problem_response(status, detail, headers=headers)
-        case QueueDown():
+        case QueueDown() | Unavailable() | SandboxError():
             return problem_response(503, str(error))
+        case Conflict():
+            return problem_response(409, str(error))
+        case WorkspaceError():
+            return problem_response(422, str(error))
         case _:
             return problem_response(500, "The server failed. Its log says why, under this X-Request-ID.")
 

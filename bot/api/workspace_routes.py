@@ -10,6 +10,7 @@ from patchwright.bot.api.authentication import require_scopes
 from patchwright.bot.api.conversation_routes import Service
 from patchwright.bot.api.openapi import problems
 from patchwright.bot.conversation_models import WorkspaceRecord, WorkspaceSpec
+from patchwright.bot.conversations.server_workspace import ServerWorkspace
 from patchwright.bot.redis.api_keys import ApiKey
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.sdk.workspaces.base import CommandOutput
@@ -62,15 +63,17 @@ async def create_workspace(_: Writer, spec: WorkspaceSpec, service: Service) -> 
     record = await service.create_workspace(spec)
     try:
         async with service.use_workspace(record) as workspace:
-            return WorkspaceBody(
-                id=record.id,
-                image=spec.image,
-                network=spec.network,
-                working_dir=workspace.working_dir,
-            )
+            return _describe(record, workspace)
     except BaseException:
         await service.records.delete_workspace(record.id)
         raise
+
+
+@router.get("/{id}", responses=problems(404, 409, 503))
+async def read_workspace(_: Reader, record: Found, service: Service) -> WorkspaceBody:
+    """Returns a workspace. Starts its container if this server has none."""
+    async with service.use_workspace(record) as workspace:
+        return _describe(record, workspace)
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 409))
@@ -125,7 +128,10 @@ async def list_changes(_: Reader, record: Found, service: Service) -> Changes:
     "/{id}/diff",
     response_class=Response,
     responses={
-        200: {"description": "A patch for `git apply`.", "content": {"text/x-diff": {"schema": {"type": "string"}}}},
+        200: {
+            "description": "A patch for `git apply`.",
+            "content": {"text/x-diff": {"schema": {"type": "string"}}},
+        },
         **problems(404, 409, 503),
     },
 )
@@ -136,3 +142,10 @@ async def read_diff(_: Reader, record: Found, service: Service) -> Response:
     return Response(patch.diff, media_type="text/x-diff")
 
 
+def _describe(record: WorkspaceRecord, workspace: ServerWorkspace) -> WorkspaceBody:
+    return WorkspaceBody(
+        id=record.id,
+        image=record.spec.image,
+        network=record.spec.network,
+        working_dir=workspace.working_dir,
+    )

@@ -8,6 +8,7 @@ import os
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -234,6 +235,7 @@ async def start_server(
     that the setup saved. `worker_command` starts a worker, `probe_command` tests a model, and
     `prepare_command` builds images. Raises WorkerFailed if the first worker does not start.
     """
+    from patchwright.bot.composition.conversation_factory import open_conversations
     from patchwright.bot.http_server import open_listener
     from patchwright.bot.setup.bootstrap import is_setup_needed, run_setup, welcome_routes
     from patchwright.bot.setup.image_preparation import prepare_images
@@ -264,5 +266,6 @@ async def start_server(
             listener,
             secrets=collect_secrets(settings, read_environment()),
             extra_apps=welcome_apps,
+            open_conversations=partial(open_conversations, settings, read_environment()),
         )
     return stop_signal == signal.SIGINT

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from patchwright.bot.conversation_models import (
     WorkspaceRecord,
     WorkspaceSpec,
 )
+from patchwright.bot.conversations.errors import Conflict, Unavailable
 from patchwright.bot.conversations.event_feed import EventFeeds
 from patchwright.bot.conversations.server_runner import ServerRunner
 from patchwright.bot.conversations.server_workspace import ServerWorkspace
@@ -42,14 +43,6 @@ MAX_OPEN_WORKSPACES = 16
 """Containers of one server. If there are more, the one that was not used for the longest time is closed."""
 MAX_RUNNING = 8
 """Agents that work on one server at the same time."""
-
-
-class Unavailable(ResolverError):
-    """The server cannot do this now, but may do it later."""
-
-
-class Conflict(ResolverError):
-    """The request does not fit the state of the conversation or workspace."""
 
 
 class Cipher(Protocol):
@@ -135,7 +128,7 @@ class ConversationService:
         async def save_patch(patch: Patch) -> None:
             await self.records.save_workspace(record.model_copy(update=owned | {"patch": patch}))
 
-        owned: Mapping[str, Any] = {"server": self._server}
+        owned: dict[str, Any] = {"server": self._server}
         workspace = ServerWorkspace(record, self._build_sandboxes(record.spec), save_patch)
         await workspace.open()
         await self.records.save_workspace(record.model_copy(update=owned))
@@ -160,13 +153,17 @@ class ConversationService:
 
     async def _close_workspace(self, id: str) -> None:
         if (opened := self._open.pop(id, None)) is not None:
-            for conversation in [key for key, runner in self._runners.items() if runner.workspace is opened.workspace]:
+            for conversation in [
+                key for key, runner in self._runners.items() if runner.workspace is opened.workspace
+            ]:
                 del self._runners[conversation]
             await opened.workspace.close()
 
     # --- conversations ---
 
-    async def create(self, id: str | None, agent: BaseAgent, workspace: str) -> tuple[ConversationRecord, bool]:
+    async def create(
+        self, id: str | None, agent: BaseAgent, workspace: str
+    ) -> tuple[ConversationRecord, bool]:
         """Returns the conversation, and whether it is new. An existing conversation keeps its agent, workspace and
         log.
         """

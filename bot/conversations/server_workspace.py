@@ -2,11 +2,13 @@
 server can start from them.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
 from patchwright.bot.conversation_models import WorkspaceRecord
 from patchwright.resolver.domain import Patch
+from patchwright.resolver.errors import ChangeTooLarge
 from patchwright.sdk.workspaces.base import CommandOutput
 from patchwright.sdk.workspaces.docker import DockerWorkspace
 
@@ -41,18 +43,23 @@ class ServerWorkspace(DockerWorkspace):
 
     async def execute(self, command: str, timeout: float) -> CommandOutput:
         result = await self._execute(command, timeout)
-        await self.take_patch()
+        await self._store_files()
         return result
 
     async def upload(self, path: str, content: bytes) -> None:
         await self._upload(path, content)
-        await self.take_patch()
+        await self._store_files()
 
     async def download(self, path: str) -> bytes:
         return await self._download(path)
 
     async def read_changes(self) -> tuple[str, ...]:
         return await self._changed_files()
+
+    async def _store_files(self) -> None:
+        """Stores the files, unless they are too large. They stay in the container in this case."""
+        with contextlib.suppress(ChangeTooLarge):
+            await self.take_patch()
 
     async def take_patch(self) -> Patch:
         """Returns the files as a difference to an empty directory, and stores it if it changed. The agent's loop

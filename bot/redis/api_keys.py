@@ -22,8 +22,8 @@ KEY_PREFIX = "pw"
 MAX_KEYS = 100
 NAME_PATTERN = re.compile("[a-z0-9][a-z0-9-]{0,39}")
 
-ApiScope = Literal["jobs:read", "jobs:write"]
-"""What a key permits: to read jobs, or to create and stop them."""
+ApiScope = Literal["jobs:read", "jobs:write", "conversations:read", "conversations:write"]
+"""What a key permits: to read jobs, to create and stop them, and the same for conversations and workspaces."""
 API_SCOPES: tuple[ApiScope, ...] = get_args(ApiScope)
 
 

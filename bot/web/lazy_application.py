@@ -3,13 +3,20 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.bot.webhooks.receiver import AsgiApp, Receive, Scope, Send
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from patchwright.bot.conversations.conversation_service import ConversationService
+
+
+OpenConversations = Callable[[str], AbstractAsyncContextManager["ConversationService"]]
+"""Opens the conversations of a server whose Redis has this URL."""
 
 
 class LazyApplication:
@@ -22,10 +29,12 @@ class LazyApplication:
         stores: RedisStores,
         secrets: Secrets,
         deliveries: Mapping[tuple[str, str], int],
+        open_conversations: OpenConversations | None = None,
     ) -> None:
         """Raises SettingsError if the settings for sign-in are incomplete."""
         self.has_dashboard = has_sign_in(settings)
         self._arguments = (settings, redis_url, stores, secrets, deliveries)
+        self._open_conversations = open_conversations
         self._app: AsgiApp | None = None
         self._load_lock = asyncio.Lock()
         self._exit_stack = AsyncExitStack()
@@ -40,7 +49,11 @@ class LazyApplication:
         # The import runs in a thread, so that deliveries do not have to wait for it.
         open_application = await asyncio.to_thread(_import_application)
         app: AsgiApp = await self._exit_stack.enter_async_context(
-            open_application(*self._arguments, has_dashboard=self.has_dashboard)
+            open_application(
+                *self._arguments,
+                has_dashboard=self.has_dashboard,
+                open_conversations=self._open_conversations,
+            )
         )
         return app
 

@@ -17,7 +17,7 @@ from patchwright.bot.redis.connection import find_redis_problem
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.signals import catch_stop_signals
 from patchwright.bot.web.health_endpoints import HealthEndpoints
-from patchwright.bot.web.lazy_application import LazyApplication
+from patchwright.bot.web.lazy_application import LazyApplication, OpenConversations
 from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.bot.web.worker_supervisor import STOP_TIMEOUT_SECONDS, WorkerSupervisor
 from patchwright.bot.webhooks.receiver import AsgiApp, Receiver
@@ -57,6 +57,7 @@ async def run_server(
     *,
     secrets: Secrets | None = None,
     extra_apps: ExtraApps | None = None,
+    open_conversations: OpenConversations | None = None,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Runs Redis, the receiver and a worker until SIGTERM or SIGINT. Returns the signal.
@@ -64,7 +65,7 @@ async def run_server(
     If `settings.redis_url` is set, uses that Redis instead of running one. `worker_command` starts a process
     that calls `bot.worker.worker_process.run_worker`. The worker gets the variables in `environment`, and the URL of
     Redis as REDIS_URL. If `worker_command` is empty, runs no worker. `listener` is the open socket on which the
-    receiver listens. `secrets` are masked on all pages.
+    receiver listens. `secrets` are masked on all pages. Without `open_conversations`, the API has no conversations.
 
     `announce` prints messages for people, for example when the server is ready or stops. Raises SettingsError, or
     WorkerFailed if the first worker does not start.
@@ -75,7 +76,9 @@ async def run_server(
             receiver = Receiver(stores.inbox, secret, base_path=urlsplit(settings.public_url or "").path)
             deliveries = receiver.delivery_counts
             receiver.endpoints = HealthEndpoints(stores, deliveries).by_path()
-            application = LazyApplication(settings, url, stores, secrets or Secrets(), deliveries)
+            application = LazyApplication(
+                settings, url, stores, secrets or Secrets(), deliveries, open_conversations
+            )
             apps: dict[str, AsgiApp] = dict.fromkeys(API_PATHS, application)
             if extra_apps is not None:
                 apps |= extra_apps(stores, deliveries)

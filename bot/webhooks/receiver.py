@@ -74,13 +74,17 @@ class Receiver:
         """The application for all other paths. If it is None, requests for other paths get status 404."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return
         if self._base_path and f"{scope['path']}/".startswith(f"{self._base_path}/"):
             path = scope["path"].removeprefix(self._base_path) or "/"
             scope = {**scope, "path": path, "raw_path": path.encode()}
-        path, method = scope["path"], scope["method"]
-        if path == "/webhook" and method == "POST":
+        path, method = scope["path"], scope.get("method", "")
+        mounted_app = self.mounted_apps.get("/" + path[1:].partition("/")[0])
+        if scope["type"] == "websocket":
+            # Only the API has WebSockets. Without an answer, the connection is refused with status 403.
+            await (mounted_app(scope, receive, send) if mounted_app else send({"type": "websocket.close"}))
+        elif path == "/webhook" and method == "POST":
             status, answer = await self._handle_delivery(dict(scope["headers"]), receive)
             await _send_response(
                 send,
@@ -91,8 +95,8 @@ class Receiver:
             )
         elif (endpoint := self.endpoints.get(path)) is not None and method in ("GET", "HEAD"):
             await _send_response(send, *await endpoint())
-        elif (app := self.mounted_apps.get("/" + path[1:].partition("/")[0])) is not None:
-            await app(scope, receive, send)
+        elif mounted_app is not None:
+            await mounted_app(scope, receive, send)
         elif path == "/webhook" or path in self.endpoints:
             await _send_response(send, 405, "text/plain", b"Method not allowed.\n", close_connection=True)
         elif self.fallback_app is not None:

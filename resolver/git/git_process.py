@@ -150,8 +150,10 @@ async def _write_stdin(process: asyncio.subprocess.Process, stdin: bytes) -> Non
     assert process.stdin is not None
     # Git has exited already, and its exit code explains why.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(stdin)
-        await process.stdin.drain()
+        # uvloop raises RuntimeError if git has exited and the pipe is closed already.
+        if not process.stdin.is_closing():
+            process.stdin.write(stdin)
+            await process.stdin.drain()
     process.stdin.close()
 
 

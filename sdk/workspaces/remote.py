@@ -77,9 +77,7 @@ class RemoteWorkspace(BaseWorkspace):
 
     async def _download(self, path: str) -> bytes:
         try:
-            response = await self.client.request(
-                "GET", "workspaces", self.id, "files", params={"path": path}
-            )
+            response = await self.client.request("GET", "workspaces", self.id, "files", params={"path": path})
         except ServerError as exc:
             if exc.status == 404:
                 raise FileNotFoundError(path) from exc

@@ -1,16 +1,17 @@
 """The contract of every workspace: on this machine, in Docker, and on a server."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.contracts.workspace_servers import serve_workspaces
 
 from patchwright import BaseWorkspace, Conversation, DockerWorkspace, LocalWorkspace, Workspace, default_agent
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.runtime.actions import ReplaceText, RunShell
-from tests.contracts.workspace_servers import serve_workspaces
 from tests.resolver.git_repository import Repository
 from tests.sdk.model_endpoint import serve_model
 
@@ -83,19 +84,22 @@ def test_a_workspace_tells_what_was_changed_since_it_was_opened(workspace: BaseW
 
 def test_the_same_conversation_runs_in_every_workspace(workspace: BaseWorkspace) -> None:
     fix = ReplaceText(path="calc.py", old="a - b", new="a + b")
-    with serve_model(
-        RecordedTurn("", RunShell(command="cat calc.py"), fix), RecordedTurn("It adds now.")
-    ) as (llm, _):
-        with Conversation(default_agent(llm), workspace) as conversation:
-            conversation.send_message("Make add() add.")
-            state = conversation.run()
-            assert (state.status, state.answer, state.steps) == ("finished", "It adds now.", 2)
-            kinds = [entry.event.kind for entry in conversation.events if entry.event.kind != "checkpoint"]
-            assert kinds == [
-                *("system_prompt", "message", "model_reply", "tool_result", "tool_result"),
-                *("model_reply", "agent_stopped"),
-            ]
-            assert conversation.cost > 0
+    with (
+        serve_model(RecordedTurn("", RunShell(command="cat calc.py"), fix), RecordedTurn("It adds now.")) as (
+            llm,
+            _,
+        ),
+        Conversation(default_agent(llm), workspace) as conversation,
+    ):
+        conversation.send_message("Make add() add.")
+        state = conversation.run()
+        assert (state.status, state.answer, state.steps) == ("finished", "It adds now.", 2)
+        kinds = [entry.event.kind for entry in conversation.events if entry.event.kind != "checkpoint"]
+        assert kinds == [
+            *("system_prompt", "message", "model_reply", "tool_result", "tool_result"),
+            *("model_reply", "agent_stopped"),
+        ]
+        assert conversation.cost > 0
     assert workspace.file_download("calc.py") == b"def add(a, b):\n    return a + b\n"
 
 
@@ -136,10 +140,10 @@ def test_a_conflict_with_a_change_in_the_directory_loses_neither_side(tmp_path: 
     (tmp_path / "project").mkdir()
     file = tmp_path / "project/calc.py"
     file.write_text("one\n")
-    with pytest.raises(WorkspaceError, match="The patch is saved in (.*)") as caught:
-        with DockerWorkspace(image=BASE_IMAGE, path=tmp_path / "project", features=()) as workspace:
-            workspace.execute_command("echo two > calc.py")
-            file.write_text("three\n")
+    opened = DockerWorkspace(image=BASE_IMAGE, path=tmp_path / "project", features=(), network="none")
+    with pytest.raises(WorkspaceError, match="The patch is saved in") as caught, opened as workspace:
+        workspace.execute_command("echo two > calc.py")
+        file.write_text("three\n")
     assert file.read_text() == "three\n"
     saved = Path(str(caught.value).rpartition("saved in ")[2].rstrip("."))
     assert b"+two" in saved.read_bytes()
@@ -148,20 +152,15 @@ def test_a_conflict_with_a_change_in_the_directory_loses_neither_side(tmp_path: 
 @pytest.mark.slow
 @pytest.mark.docker
 def test_the_container_is_removed_even_after_an_exception(tmp_path: Path) -> None:
-    from patchwright.runtime.docker.engine import Engine
-    from patchwright.sdk.background_loop import run_blocking
+    def list_containers() -> set[str]:
+        command = ["docker", "ps", "--all", "--format", "{{.Names}}", "--filter", "name=patchwright-workspace-"]
+        return set(subprocess.check_output(command, text=True).split())
 
-    async def count_containers() -> int:
-        engine = await Engine.connect(None)
-        try:
-            return len(await engine.list_containers())
-        finally:
-            await engine.close()
-
-    before = run_blocking(count_containers())
-    with pytest.raises(RuntimeError, match="mine"):
-        with DockerWorkspace(image=BASE_IMAGE, features=(), network="none") as workspace:
-            assert workspace.execute_command("echo up").stdout == "up\n"
-            assert run_blocking(count_containers()) > before
-            raise RuntimeError("mine")
-    assert run_blocking(count_containers()) == before
+    before = list_containers()
+    opened = DockerWorkspace(image=BASE_IMAGE, features=(), network="none")
+    with pytest.raises(RuntimeError, match="mine"), opened as workspace:
+        assert workspace.execute_command("echo up").stdout == "up\n"
+        started = list_containers() - before
+        assert started
+        raise RuntimeError("mine")
+    assert not started & list_containers()

@@ -85,7 +85,12 @@ def test_a_new_process_continues_a_paused_conversation(project: Path, tmp_path: 
 import sys
 from patchwright import *
 agent = Agent(llm=LLM(model="openai/recorded", api_key=sys.argv[1], base_url=sys.argv[2]))
-conversation = Conversation(agent, sys.argv[3], id="kept", callbacks=[lambda entry: entry.seq == 3 and conversation.pause()])
+
+def pause(entry):
+    if entry.seq == 3:
+        conversation.pause()
+
+conversation = Conversation(agent, sys.argv[3], id="kept", callbacks=[pause])
 if len(conversation.events) == 0:
     conversation.send_message("Make add() add.")
 print(conversation.run().status)
