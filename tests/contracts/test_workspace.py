@@ -153,7 +153,15 @@ def test_a_conflict_with_a_change_in_the_directory_loses_neither_side(tmp_path: 
 @pytest.mark.docker
 def test_the_container_is_removed_even_after_an_exception(tmp_path: Path) -> None:
     def list_containers() -> set[str]:
-        command = ["docker", "ps", "--all", "--format", "{{.Names}}", "--filter", "name=patchwright-workspace-"]
+        command = [
+            "docker",
+            "ps",
+            "--all",
+            "--format",
+            "{{.Names}}",
+            "--filter",
+            "name=patchwright-workspace-",
+        ]
         return set(subprocess.check_output(command, text=True).split())
 
     before = list_containers()

@@ -1,0 +1,168 @@
+"""Conversations on a server: late watchers, pauses, keys, and servers that are killed."""
+
+import asyncio
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from patchwright import Conversation, RemoteWorkspace, default_agent
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.events import Entry
+from patchwright.resolver.tool_actions.control_actions import Finish
+from patchwright.runtime.actions import CreateFile, RunShell
+from patchwright.sdk.server_client import ServerError
+from tests.contracts.workspace_servers import (
+    TOKEN,
+    run_redis,
+    serve_workspaces,
+    start_server,
+    wait_until_ready,
+)
+from tests.sdk.model_endpoint import serve_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.docker]
+
+WRITE = RecordedTurn("", CreateFile(path="one.txt", content="first\n"))
+LOOK = RecordedTurn("", RunShell(command="cat one.txt"))
+DONE = RecordedTurn("", Finish(cause="A file was missing.", change="It is there.", testing="cat"))
+AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with serve_workspaces(tmp_path / "server") as (host, _):
+        yield host
+
+
+def test_a_watcher_who_comes_late_gets_past_and_then_new_events_in_order_and_once(server: str) -> None:
+    received: list[int] = []
+
+    async def watch(id: str, last: int) -> None:
+        url = f"{server.replace('http', 'ws')}/conversations/{id}/events"
+        async with connect(url, additional_headers=AUTHORIZED) as socket:
+            while not received or received[-1] < last:
+                received.append(json.loads(await socket.recv())["seq"])
+
+    with serve_model(WRITE, LOOK, DONE, RecordedTurn("Yes.")) as (llm, _):
+        with RemoteWorkspace(server, TOKEN) as workspace:
+            conversation = Conversation(default_agent(llm), workspace)
+            conversation.send_message("Write one.txt.")
+            assert conversation.run().status == "finished"
+            past = len(conversation.events)
+            conversation.send_message("Is it there?")
+            watching = threading.Thread(target=lambda: asyncio.run(watch(conversation.id, past + 2)))
+            watching.start()
+            assert conversation.run().answer == "Yes."
+            watching.join(30)
+    assert received == list(range(past + 3))
+
+
+def test_a_pause_keeps_the_work_and_run_continues_it(server: str) -> None:
+    def pause(entry: Entry) -> None:
+        if entry.event.kind == "tool_result":
+            httpx.post(f"{server}/conversations/paused/pause", headers=AUTHORIZED)
+
+    with serve_model(WRITE, LOOK, DONE, delay=0.5) as (llm, endpoint):
+        with RemoteWorkspace(server, TOKEN) as workspace:
+            conversation = Conversation(default_agent(llm), workspace, id="paused", callbacks=[pause])
+            conversation.send_message("Write one.txt.")
+            state = conversation.run()
+            assert (state.status, conversation.events[-1].event.kind) == ("paused", "paused")
+            while conversation.run().status == "paused":
+                pass
+            assert conversation.state.answer.startswith("A file was missing.")
+            assert workspace.file_download("one.txt") == b"first\n"
+    assert len(endpoint.requests) == 3
+
+
+def test_a_conversation_continues_on_another_server_after_its_server_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    key_file = tmp_path / "shared.key"
+    key_file.write_text("a-key-that-both-servers-share-0123456789")
+    key_file.chmod(0o600)
+
+    def kill(turn: int, request: object) -> None:
+        if turn == 1 and first.poll() is None:
+            first.send_signal(signal.SIGKILL)
+
+    with (
+        run_redis(tmp_path / "redis") as redis_url,
+        serve_model(WRITE, LOOK, DONE, delay=0.3, on_request=kill) as (llm, endpoint),
+    ):
+        shared = {"REDIS_URL": redis_url, "PATCHWRIGHT_CREDENTIALS_KEY_FILE": str(key_file)}
+        first, host = start_server(tmp_path / "one", **shared)
+        wait_until_ready(host)
+        workspace = RemoteWorkspace(host, TOKEN).__enter__()
+        conversation = Conversation(default_agent(llm), workspace, id="killed")
+        conversation.send_message("Write one.txt.")
+        with pytest.raises(ServerError, match="does not answer"):
+            conversation.run()
+        assert first.wait(10) == -signal.SIGKILL
+
+        second, host = start_server(tmp_path / "two", **shared)
+        try:
+            wait_until_ready(host)
+            with RemoteWorkspace(host, TOKEN, id=workspace.id) as again:
+                conversation = Conversation(default_agent(llm), again, id="killed")
+                kinds = [entry.event.kind for entry in conversation.events]
+                assert kinds.count("model_reply") == 1
+                state = conversation.run()
+                while state.status == "paused":  # The lease of the killed server has to expire first.
+                    state = conversation.run()
+                assert state.status == "finished"
+                assert again.file_download("one.txt") == b"first\n"
+        finally:
+            second.terminate()
+            second.wait(30)
+    seqs = [entry.seq for entry in conversation.events]
+    assert seqs == list(range(len(seqs)))
+    results = [request["messages"][-1].get("content") for request in endpoint.requests]
+    assert any("first" in str(text) for text in results)
+
+
+def test_every_request_needs_a_key_with_the_right_scope(server: str) -> None:
+    for headers in ({}, {"authorization": "Bearer wrong"}):
+        for path in ("/conversations", "/conversations/x", "/workspaces/x/diff"):
+            assert httpx.get(server + path, headers=headers).status_code == 401
+
+        async def follow() -> None:
+            url = f"{server.replace('http', 'ws')}/conversations/x/events"
+            async with connect(url, additional_headers=headers):
+                pass
+
+        with pytest.raises(InvalidStatus) as caught:
+            asyncio.run(follow())
+        assert caught.value.response.status_code == 401
+    with pytest.raises(ServerError, match="Send an API key"):
+        RemoteWorkspace(server, "wrong").__enter__()
+
+
+def test_mistakes_are_named_by_the_server(server: str) -> None:
+    def post(path: str, body: object) -> tuple[int, str]:
+        response = httpx.post(server + path, json=body, headers=AUTHORIZED)
+        assert response.headers["content-type"] == "application/problem+json"
+        return response.status_code, response.json()["detail"]
+
+    assert httpx.get(f"{server}/conversations/x", headers=AUTHORIZED).status_code == 404
+    agent = {"kind": "Agent", "llm": {"kind": "LLM", "model": "openai/x"}}
+    assert post("/conversations", {"workspace": "w", "agent": agent}) == (404, "Workspace not found.")
+    wrong = {"workspace": "w", "agent": agent | {"tools": ["run_shel"]}}
+    assert post("/conversations", wrong)[0] == 422
+    assert "unknown tool 'run_shel'" in post("/conversations", wrong)[1]
+    with RemoteWorkspace(server, TOKEN) as workspace:
+        body = {"id": "c", "workspace": workspace.id, "agent": agent}
+        assert httpx.post(f"{server}/conversations", json=body, headers=AUTHORIZED).status_code == 201
+        assert httpx.post(f"{server}/conversations", json=body, headers=AUTHORIZED).status_code == 200
+        assert post("/conversations/c/run", None) == (409, "There is no message yet. Send one first.")
+        listed = httpx.get(f"{server}/conversations", headers=AUTHORIZED).json()["conversations"]
+        assert [(one["id"], one["status"]) for one in listed] == [("c", "idle")]
+        assert httpx.delete(f"{server}/conversations/c", headers=AUTHORIZED).status_code == 204
+        assert httpx.get(f"{server}/conversations/c", headers=AUTHORIZED).status_code == 404
