@@ -1,12 +1,15 @@
 """What a client asks for, and what the server stores about conversations and workspaces."""
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from typing import Any
 
 from pydantic import Field
 
 from patchwright.resolver.domain import Patch
 from patchwright.runtime.frozen_model import FrozenModel
-from patchwright.sdk.workspaces.docker_engine import Network
+from patchwright.sdk.docker_sandbox_setup import Network
 
 ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 
@@ -48,3 +51,9 @@ class ConversationRecord(FrozenModel):
     """The agent as JSON with its API keys, encrypted."""
     created_at: datetime
     """Time in UTC."""
+
+
+OpenConversations = Callable[[str], AbstractAsyncContextManager[Any]]
+"""Opens the ConversationService of a server whose Redis has this URL. The receiver must not import the service, so
+this type does not name it.
+"""

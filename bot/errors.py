@@ -11,11 +11,14 @@ GitHubDown                GitHub does not respond to any request
 QueueDown                 Redis does not respond
 ArchiveDown               the archive cannot store, return or list runs
 WorkerFailed              the worker process did not start; it has printed the reason
+ResolverError (resolver)
+├── Unavailable           the server cannot do this now, but may do it later
+└── Conflict              the request does not fit the state of the conversation or workspace
 """
 
 from collections.abc import Sequence
 
-from patchwright.resolver.errors import Forbidden, ForgeError
+from patchwright.resolver.errors import Forbidden, ForgeError, ResolverError
 
 
 class ForgeUnavailable(ForgeError):
@@ -76,3 +79,11 @@ class WorkerFailed(Exception):
     def __init__(self, exit_code: int) -> None:
         self.exit_code = exit_code
         super().__init__(f"The worker exited with code {exit_code} before it was ready.")
+
+
+class Unavailable(ResolverError):
+    """The server cannot do this now, but may do it later."""
+
+
+class Conflict(ResolverError):
+    """The request does not fit the state of the conversation or workspace."""

@@ -19,29 +19,31 @@ if TYPE_CHECKING:
         ToolRequest,
         default_agent,
     )
-    from patchwright.sdk.conversation import Conversation, ConversationState
+    from patchwright.sdk.base_workspace import BaseWorkspace, CommandOutput
+    from patchwright.sdk.conversation import BaseConversation, ConversationState
+    from patchwright.sdk.docker_workspace import DockerWorkspace
+    from patchwright.sdk.factories import Conversation, Workspace
     from patchwright.sdk.llm import LLM, RouterLLM
     from patchwright.sdk.local_conversation import LocalConversation
+    from patchwright.sdk.local_workspace import LocalWorkspace
+    from patchwright.sdk.remote_conversation import RemoteConversation
+    from patchwright.sdk.remote_workspace import RemoteWorkspace
     from patchwright.sdk.resolution import Resolution, resolve_issue
     from patchwright.sdk.tools import Tool, tool
-    from patchwright.sdk.workspaces.base import BaseWorkspace, CommandOutput
-    from patchwright.sdk.workspaces.docker import DockerWorkspace
-    from patchwright.sdk.workspaces.factory import Workspace
-    from patchwright.sdk.workspaces.local import LocalWorkspace
-    from patchwright.sdk.workspaces.remote import RemoteWorkspace
 
 _MODULES = {
     "sdk.agents": "Agent AgentState BaseAgent CustomAgent ToolRequest default_agent",
-    "sdk.conversation": "Conversation ConversationState",
+    "sdk.conversation": "BaseConversation ConversationState",
+    "sdk.factories": "Conversation Workspace",
     "sdk.llm": "LLM RouterLLM",
     "sdk.local_conversation": "LocalConversation",
+    "sdk.remote_conversation": "RemoteConversation",
     "sdk.resolution": "Resolution resolve_issue",
     "sdk.tools": "Tool tool",
-    "sdk.workspaces.base": "BaseWorkspace CommandOutput",
-    "sdk.workspaces.docker": "DockerWorkspace",
-    "sdk.workspaces.factory": "Workspace",
-    "sdk.workspaces.local": "LocalWorkspace",
-    "sdk.workspaces.remote": "RemoteWorkspace",
+    "sdk.base_workspace": "BaseWorkspace CommandOutput",
+    "sdk.docker_workspace": "DockerWorkspace",
+    "sdk.local_workspace": "LocalWorkspace",
+    "sdk.remote_workspace": "RemoteWorkspace",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -50,6 +52,7 @@ __all__ = [
     "Agent",
     "AgentState",
     "BaseAgent",
+    "BaseConversation",
     "BaseWorkspace",
     "CommandOutput",
     "Conversation",
@@ -58,6 +61,7 @@ __all__ = [
     "DockerWorkspace",
     "LocalConversation",
     "LocalWorkspace",
+    "RemoteConversation",
     "RemoteWorkspace",
     "Resolution",
     "RouterLLM",

@@ -20,6 +20,7 @@ from patchwright.resolver.run_events import (
     BaselinePending,
     EnvironmentPrepared,
     NetworkAccess,
+    Paused,
     RunConfigured,
     SubagentSpawned,
     SubagentStarted,
@@ -177,12 +178,6 @@ class AgentStopped(FrozenModel):
     """One sentence for people."""
 
 
-class Paused(FrozenModel):
-    """A program paused the conversation between two steps. The next event continues it."""
-
-    kind: Literal["paused"] = "paused"
-
-
 class VerificationCompleted(FrozenModel):
     kind: Literal["verification_completed"] = "verification_completed"
     verdict: Verdict
@@ -241,9 +236,7 @@ ENTRY_ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
 class _RunTotals(NamedTuple):
-    """Totals that every step needs. Each new entry updates them, because computing the totals from the whole
-    log would slow down long runs.
-    """
+    """Totals that every step needs. Each new entry updates them, because the whole log would take too long."""
 
     last_entry_at: datetime | None = None
     """Time of the last entry; None if no work is in progress."""
@@ -270,8 +263,8 @@ class _RunTotals(NamedTuple):
                 checkpoint = patch
             case _:
                 pass
-        # The time before these events is not working time: the run waited for a process or a person, or its
-        # result was being published. A process that continues the run begins with another RunConfigured.
+        # The time before these events is not working time: the run waited for a process or a person, or its result was
+        # being published. A process that continues the run begins with another RunConfigured.
         idle = isinstance(event, JobCompleted) or (is_configured and isinstance(event, RunConfigured))
         idle = idle or (isinstance(event, Message) and (event.source == "resume" or bool(event.trigger_id)))
         if self.last_entry_at is not None and not idle:

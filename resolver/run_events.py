@@ -129,3 +129,9 @@ class SubagentSpawned(FrozenModel):
     """Id of the subagent's run."""
     role: SubagentRole = "browse"
     task: str
+
+
+class Paused(FrozenModel):
+    """A program paused the conversation between two steps. The next event continues it."""
+
+    kind: Literal["paused"] = "paused"

@@ -37,7 +37,7 @@ from patchwright.sdk.tools import BUILT_IN_TOOLS, find_function
 if TYPE_CHECKING:
     from patchwright.runtime.features import SandboxFeature
     from patchwright.runtime.sandbox import Sandbox
-    from patchwright.sdk.workspaces.sandbox_workspace import SandboxWorkspace
+    from patchwright.sdk.sandbox_workspace import SandboxWorkspace
 
 FINISH_DESCRIPTION = (
     "End your work on the person's request and summarize it. Call it alone, when the request is done or cannot be "

@@ -1,9 +1,7 @@
 """Conversations with an agent: the same interface in this process and on a server."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
 from decimal import Decimal
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -12,7 +10,6 @@ from patchwright.sdk.agents import BaseAgent
 
 if TYPE_CHECKING:
     from patchwright.resolver.events import Entry
-    from patchwright.sdk.workspaces.base import BaseWorkspace
 
 Status = Literal["idle", "running", "paused", "finished", "limit", "stuck", "error"]
 
@@ -39,50 +36,8 @@ class ConversationState(FrozenModel):
     """Cost in dollars, as far as the prices are known."""
 
 
-class Conversation:
-    """A conversation of a person with an agent in a workspace.
-
-    `Conversation(agent, workspace)` returns a LocalConversation, or a RemoteConversation if the workspace is a
-    RemoteWorkspace. A path means a LocalWorkspace.
-
-    - `id` is the name of the conversation. An existing conversation is continued.
-    - `persistence_dir` is the directory for the logs of conversations. By default, it is `conversations` in
-      Patchwright's data directory. A RemoteConversation is kept on the server.
-    - `callbacks` are called with each new entry of the log.
-    """
-
-    def __new__(
-        cls,
-        agent: BaseAgent,
-        workspace: "BaseWorkspace | str | Path",
-        *,
-        id: str | None = None,
-        persistence_dir: str | Path | None = None,
-        callbacks: "Iterable[Callable[[Entry], object]]" = (),
-    ) -> "Conversation":
-        if cls is not Conversation:
-            return super().__new__(cls)
-        from patchwright.sdk.workspaces.remote import RemoteWorkspace
-
-        if isinstance(workspace, RemoteWorkspace):
-            from patchwright.sdk.remote_conversation import RemoteConversation
-
-            return super().__new__(RemoteConversation)
-        from patchwright.sdk.local_conversation import LocalConversation
-
-        return super().__new__(LocalConversation)
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            agent: BaseAgent,
-            workspace: "BaseWorkspace | str | Path",
-            *,
-            id: str | None = None,
-            persistence_dir: str | Path | None = None,
-            callbacks: "Iterable[Callable[[Entry], object]]" = (),
-        ) -> None: ...
+class BaseConversation(ABC):
+    """A conversation of a person with an agent in a workspace. `Conversation` creates it."""
 
     id: str
     agent: BaseAgent

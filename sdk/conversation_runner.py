@@ -6,16 +6,17 @@ from collections import deque
 from patchwright.resolver.agent.agent import Agent as AgentLoop
 from patchwright.resolver.domain import JobId, RunId, StopReason
 from patchwright.resolver.errors import UsageError
-from patchwright.resolver.events import Message, Paused, SystemPrompt, Trajectory
+from patchwright.resolver.events import Message, SystemPrompt, Trajectory
 from patchwright.resolver.llm.prompt_fingerprint import tool_schemas
+from patchwright.resolver.run_events import Paused
 from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.sdk.agent_loop import build_agent_loop, build_system_prompt
 from patchwright.sdk.agents import Agent, BaseAgent, CustomAgent
 from patchwright.sdk.conversation import ConversationState, Status
-from patchwright.sdk.workspaces.docker import DockerWorkspace
-from patchwright.sdk.workspaces.sandbox_workspace import SandboxWorkspace
+from patchwright.sdk.docker_workspace import DockerWorkspace
+from patchwright.sdk.sandbox_workspace import SandboxWorkspace
 
 
 class PauseRequested(Exception):

@@ -1,4 +1,9 @@
-"""The settings that the API reads from environment variables. They are the same as those of the command line."""
+"""The settings that the API reads from environment variables. They are the same as those of the command line:
+
+- `PATCHWRIGHT_DATA`: the directory for conversations, runs and caches
+- `PATCHWRIGHT_CA_BUNDLE` and `PATCHWRIGHT_PACKAGE_INDEX`: the certificates and the package index of a closed network
+- `DOCKER_HOST`: the Docker engine
+"""
 
 import os
 from pathlib import Path
@@ -21,11 +26,15 @@ def docker_host() -> str | None:
 
 
 def host_environment() -> dict[str, str]:
+    """Returns all variables. Local sandboxes pass on only those that are known to be harmless."""
     return dict(os.environ)
 
 
 def data_directory() -> Path:
-    """Returns the directory for conversations and caches."""
+    """Returns the directory for conversations, runs and caches.
+
+    Source: specifications.freedesktop.org/basedir-spec
+    """
     if data := os.environ.get("PATCHWRIGHT_DATA"):
         return Path(data)
     share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"

@@ -11,14 +11,14 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.sdk import environment
 from patchwright.sdk.agents import BaseAgent
 from patchwright.sdk.background_loop import run_blocking, run_in_background
-from patchwright.sdk.conversation import Conversation, ConversationState
+from patchwright.sdk.base_workspace import BaseWorkspace
+from patchwright.sdk.conversation import BaseConversation, ConversationState
 from patchwright.sdk.conversation_runner import ConversationRunner
-from patchwright.sdk.workspaces.base import BaseWorkspace
-from patchwright.sdk.workspaces.local import LocalWorkspace
-from patchwright.sdk.workspaces.sandbox_workspace import SandboxWorkspace
+from patchwright.sdk.local_workspace import LocalWorkspace
+from patchwright.sdk.sandbox_workspace import SandboxWorkspace
 
 
-class LocalConversation(Conversation):
+class LocalConversation(BaseConversation):
     """A conversation whose agent works in this process. Each event is stored before the next step, so a killed
     conversation continues where its log ends.
     """

@@ -3,22 +3,20 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from patchwright.resolver.events import ENTRY_ADAPTER, Entry
 from patchwright.sdk.agents import BaseAgent
 from patchwright.sdk.background_loop import run_blocking, run_in_background, start_in_background
-from patchwright.sdk.conversation import Conversation, ConversationState, describe_agent
-from patchwright.sdk.workspaces.base import BaseWorkspace
-from patchwright.sdk.workspaces.remote import RemoteWorkspace
+from patchwright.sdk.conversation import BaseConversation, ConversationState, describe_agent
+from patchwright.sdk.remote_workspace import RemoteWorkspace
 
 RECONNECT_SECONDS = 0.5
 STATE_SECONDS = 1.0
 """How often the state is read while no event arrives."""
 
 
-class RemoteConversation(Conversation):
+class RemoteConversation(BaseConversation):
     """A conversation on a server. If the connection drops, it is opened again; each event arrives once and in order.
 
     If the server is restarted while the agent works, `run` returns with the status `paused`, and another call
@@ -28,15 +26,11 @@ class RemoteConversation(Conversation):
     def __init__(
         self,
         agent: BaseAgent,
-        workspace: BaseWorkspace | str | Path,
+        workspace: RemoteWorkspace,
         *,
         id: str | None = None,
-        persistence_dir: str | Path | None = None,
         callbacks: Iterable[Callable[[Entry], object]] = (),
     ) -> None:
-        assert isinstance(workspace, RemoteWorkspace)
-        if persistence_dir is not None:
-            raise ValueError("the server keeps the conversation: leave out persistence_dir")
         self.id = id or f"conversation-{secrets.token_hex(8)}"
         self.agent = agent
         self.workspace = workspace
@@ -110,7 +104,8 @@ class RemoteConversation(Conversation):
         """Receives entries until the agent has stopped."""
         while True:
             try:
-                text = await asyncio.wait_for(socket.recv(), STATE_SECONDS)
+                async with asyncio.timeout(STATE_SECONDS):
+                    text = await socket.recv()
                 self._add(ENTRY_ADAPTER.validate_json(text))
                 if self._entries[-1].event.kind not in ("agent_stopped", "paused"):
                     continue

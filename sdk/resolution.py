@@ -5,22 +5,21 @@ import secrets
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
-from patchwright.runtime.features import ALL_FEATURES, SandboxFeature
+from patchwright.runtime.features import ALL_FEATURES
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.sdk import environment
+from patchwright.sdk.agents import Agent
 from patchwright.sdk.background_loop import run_blocking
+from patchwright.sdk.docker_sandbox_setup import DEFAULT_IMAGE, DockerOptions, build_docker_sandboxes
 from patchwright.sdk.llm import LLM
-from patchwright.sdk.workspaces.docker_engine import build_docker_sandboxes
 
 if TYPE_CHECKING:
     from patchwright.resolver.domain import Issue
     from patchwright.resolver.events import Entry
     from patchwright.resolver.settings.settings import Settings
     from patchwright.runtime.sandbox import Sandboxes
-
-DEFAULT_IMAGE = "python:3.12-slim"
 
 
 class Resolution(FrozenModel):
@@ -49,62 +48,41 @@ class Resolution(FrozenModel):
 def resolve_issue(
     repository: str | Path,
     issue: str,
-    llm: LLM,
+    agent: Agent | LLM,
     *,
     sandbox: Literal["docker", "local"] = "docker",
-    image: str = DEFAULT_IMAGE,
-    features: Sequence[SandboxFeature] = ALL_FEATURES,
-    max_steps: int = 100,
-    max_usd: float = 2.0,
     run: str | None = None,
     callbacks: "Sequence[Callable[[Entry], None]]" = (),
-    on_notice: Callable[[str], object] | None = None,
+    **options: Unpack[DockerOptions],
 ) -> Resolution:
     """Works on an issue in a copy of the repository's HEAD and verifies the patch. The repository is not changed.
 
     - `issue` is the text of the issue; its first line is the title.
+    - `agent` gives the model and the limits. Its tools and prompts are those of the bot, whatever it says.
     - With `sandbox="local"`, the model runs its commands on this machine, without isolation.
-    - `image` is the base image of Docker sandboxes, and `features` are their parts in addition to shell and editor.
     - `run` is the name of the run. The same name continues a run that was stopped.
-    - `callbacks` are called with each new entry of the run's log, and `on_notice` with sentences about the
-      preparation.
+    - `callbacks` are called with each new entry of the run's log.
+    - `options` are those of DockerOptions, such as `image`.
 
     Raises SettingsError if a setting is wrong, WorkspaceError if the repository cannot be read, ModelAccessDenied if
     the provider rejects the key or the model, and SandboxError if the machine fails.
     """
-    settings = {
-        "data": environment.data_directory(),
-        "model": llm.model,
-        "sandbox": sandbox,
-        "image": image,
-        "sandbox_features": tuple(features),
-        "max_steps": max_steps,
-        "max_usd": max_usd,
-        "ca_bundle": environment.ca_bundle(),
-        "package_index": environment.package_index(),
-    }
-    name = run or f"issue-{secrets.token_hex(8)}"
     return run_blocking(
-        _resolve(
-            Path(repository).expanduser().resolve(), issue, llm, name, settings, tuple(callbacks), on_notice
-        )
+        aresolve_issue(repository, issue, agent, sandbox=sandbox, run=run, callbacks=callbacks, **options)
     )
 
 
-async def aresolve_issue(repository: str | Path, issue: str, llm: LLM, **options: Any) -> Resolution:
-    """The same as `resolve_issue`, for programs that use asyncio."""
-    return await asyncio.to_thread(resolve_issue, repository, issue, llm, **options)
-
-
-async def _resolve(
-    repository: Path,
+async def aresolve_issue(
+    repository: str | Path,
     issue: str,
-    llm: LLM,
-    run: str,
-    settings_values: dict[str, Any],
-    callbacks: "tuple[Callable[[Entry], None], ...]",
-    on_notice: Callable[[str], object] | None,
+    agent: Agent | LLM,
+    *,
+    sandbox: Literal["docker", "local"] = "docker",
+    run: str | None = None,
+    callbacks: "Sequence[Callable[[Entry], None]]" = (),
+    **options: Unpack[DockerOptions],
 ) -> Resolution:
+    """The same as `resolve_issue`, for programs that use asyncio."""
     from patchwright.resolver.domain import Job, JobId, Repo
     from patchwright.resolver.git.workspaces import WorkspaceFactory
     from patchwright.resolver.llm.masking_model import MaskingModel
@@ -112,12 +90,15 @@ async def _resolve(
     from patchwright.resolver.run.dependencies import RunDependencies
     from patchwright.resolver.run_log import FileLogStore
     from patchwright.resolver.secrets import Secrets
-    from patchwright.resolver.settings.settings import Settings
     from patchwright.sdk.conversation_runner import find_answer
 
-    settings = Settings.model_validate(settings_values)
+    agent = agent if isinstance(agent, Agent) else Agent(llm=agent)
+    llm = agent.llm
+    path = await asyncio.to_thread(_absolute, repository)
+    settings = _build_settings(agent, sandbox, options)
     masked = Secrets(llm.api_keys())
-    sandboxes = _build_sandboxes(settings, on_notice or (lambda _: None))
+    sandboxes = build_docker_sandboxes(options) if sandbox == "docker" else _build_local_sandboxes(settings)
+    job_id = JobId(run or f"issue-{secrets.token_hex(8)}")
     try:
         await sandboxes.prepare()
         deps = RunDependencies(
@@ -127,15 +108,15 @@ async def _resolve(
             workspaces=WorkspaceFactory(settings.data / "cache", settings.ca_bundle),
             logs=FileLogStore(settings.data / "runs"),
             secrets=masked,
-            listeners=callbacks,
+            listeners=tuple(callbacks),
         )
-        job = Job(id=JobId(run), repo=Repo(owner="local", name=repository.name), number=1, requester=None)
-        attempt, trajectory = await resolve_local(job, _build_thread(issue), repository, deps)
+        job = Job(id=job_id, repo=Repo(owner="local", name=path.name), number=1, requester=None)
+        attempt, trajectory = await resolve_local(job, _build_thread(issue), path, deps)
     finally:
         await sandboxes.close()
     usage = trajectory.usage()
     return Resolution(
-        run=run,
+        run=job_id,
         verdict=attempt.verdict.kind,
         patch=attempt.patch.diff,
         summary=find_answer(trajectory),
@@ -144,9 +125,27 @@ async def _resolve(
     )
 
 
-def _build_sandboxes(settings: "Settings", on_notice: Callable[[str], object]) -> "Sandboxes":
-    if settings.sandbox != "local":
-        return build_docker_sandboxes(settings.image, settings.network, settings.sandbox_features, on_notice)
+def _build_settings(agent: Agent, sandbox: str, options: DockerOptions) -> "Settings":
+    from patchwright.resolver.settings.settings import Settings
+
+    return Settings.model_validate(
+        {
+            "data": environment.data_directory(),
+            "model": agent.llm.model,
+            "sandbox": sandbox,
+            "image": options.get("image", DEFAULT_IMAGE),
+            "network": options.get("network", "allowlist"),
+            "sandbox_features": tuple(options.get("features", ALL_FEATURES)),
+            "max_steps": agent.max_steps,
+            "max_usd": str(agent.max_usd),
+            "timeout": agent.max_seconds,
+            "ca_bundle": environment.ca_bundle(),
+            "package_index": environment.package_index(),
+        }
+    )
+
+
+def _build_local_sandboxes(settings: "Settings") -> "Sandboxes":
     from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 
     return LocalSandboxes(
@@ -173,3 +172,7 @@ def _build_thread(text: str) -> "Issue":
         open=True,
         url="",
     )
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(path).expanduser().resolve()

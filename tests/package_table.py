@@ -91,12 +91,18 @@ PACKAGES = {
         "resolver.preparation resolver.proof resolver.activity resolver.request resolver.publishing resolver.ci "
         "resolver.pull_request resolver.prompts resolver.tools resolver.agent resolver.delegation"
     ),
+    "sdk": (
+        "runtime runtime.execution runtime.docker runtime.egress resolver resolver.settings resolver.git "
+        "resolver.rendering resolver.tool_actions resolver.llm resolver.run resolver.tools resolver.agent "
+        "resolver.delegation resolver.pipeline"
+    ),
     "bot": (
-        "runtime resolver.text resolver resolver.settings resolver.rendering resolver.run resolver.activity "
+        "sdk runtime resolver.text resolver resolver.settings resolver.rendering resolver.run resolver.activity "
         "resolver.publishing resolver.prompts resolver.pipeline"
     ),
     "bot.webhooks": "runtime resolver.text resolver bot",
     "bot.redis": "runtime resolver resolver.rendering bot",
+    "bot.conversations": "runtime runtime.docker resolver sdk bot bot.redis",
     "bot.terminal": "runtime resolver resolver.settings resolver.rendering resolver.agent resolver.viewer",
     "bot.observe": "runtime resolver resolver.settings resolver.run bot bot.redis bot.terminal",
     "bot.github": (
@@ -118,7 +124,7 @@ PACKAGES = {
         "runtime resolver resolver.settings resolver.rendering resolver.viewer bot bot.webhooks bot.redis "
         "bot.observe bot.github"
     ),
-    "bot.api": "runtime resolver resolver.request bot bot.redis bot.terminal",
+    "bot.api": "runtime resolver resolver.request sdk bot bot.redis bot.conversations bot.terminal",
     "bot.web": (
         "runtime resolver resolver.settings bot bot.webhooks bot.redis bot.observe bot.api bot.dashboard"
     ),
@@ -129,7 +135,7 @@ PACKAGES = {
     "bot.composition": (
         "runtime runtime.egress runtime.execution runtime.docker resolver resolver.settings resolver.git "
         "resolver.rendering resolver.security resolver.llm resolver.sandbox resolver.run resolver.pipeline bot "
-        "bot.redis bot.observe bot.github bot.worker bot.reconcile bot.web bot.setup"
+        "bot.redis bot.conversations bot.observe bot.github bot.worker bot.reconcile bot.web bot.setup"
     ),
     "bot.docker_proxy": "runtime runtime.docker resolver",
     "bot.commands": (

@@ -14,8 +14,9 @@ ROOT = Path(__file__).parent.parent
 LAYERS = {
     "runtime": frozenset[str](),
     "resolver": frozenset({"runtime", "templates"}),
-    "bot": frozenset({"resolver", "runtime", "templates"}),
-    "demo": frozenset({"bot", "resolver", "runtime", "templates"}),
+    "sdk": frozenset({"resolver", "runtime", "templates"}),
+    "bot": frozenset({"sdk", "resolver", "runtime", "templates"}),
+    "demo": frozenset({"bot", "sdk", "resolver", "runtime", "templates"}),
     "templates": frozenset[str](),
 }
 """Our packages, and for each one those that it may import."""
@@ -31,9 +32,10 @@ FENCES = {
     "defusedxml": {"resolver/suites/reports/runner_report.py", "runtime/documents/office.py"},
     "docker": {"runtime/docker/engine.py"},
     "fastapi": set(
-        "bot/api/api_middleware.py bot/api/authentication.py bot/api/job_routes.py bot/api/openapi.py "
-        "bot/api/problem_details.py bot/dashboard/asgi.py bot/dashboard/login.py bot/dashboard/run_routes.py "
-        "bot/dashboard/web_requests.py bot/setup/welcome.py bot/setup/wizard.py bot/web/application.py".split()
+        "bot/api/api_middleware.py bot/api/authentication.py bot/api/conversation_routes.py bot/api/job_routes.py "
+        "bot/api/openapi.py bot/api/workspace_routes.py bot/api/problem_details.py bot/dashboard/asgi.py "
+        "bot/dashboard/login.py bot/dashboard/run_routes.py bot/dashboard/web_requests.py bot/setup/welcome.py "
+        "bot/setup/wizard.py bot/web/application.py".split()
     ),
     "fsspec": {"bot/observe/archive.py"},
     "git": {"resolver/git/local_repository.py"},
@@ -53,15 +55,10 @@ FENCES = {
     "prometheus_client": {"bot/observe/metrics.py"},
     "pylatexenc": {"runtime/documents/converter.py"},
     "pypdfium2": {"runtime/documents/converter.py"},
-    "redis": {
-        "bot/redis/connection.py",
-        "bot/redis/delivery_inbox.py",
-        "bot/redis/counters.py",
-        "bot/redis/shared_run_log.py",
-        "bot/redis/arq_queue.py",
-        "bot/redis/job_records.py",
-        "bot/redis/thread_stops.py",
-    },
+    "redis": set(
+        "bot/redis/connection.py bot/redis/delivery_inbox.py bot/redis/counters.py bot/redis/shared_run_log.py "
+        "bot/redis/arq_queue.py bot/redis/job_records.py bot/redis/thread_stops.py".split()
+    ),
     "referencing": {"resolver/json_schemas.py"},
     "starlette": set(  # what FastAPI does not offer under its own name
         "bot/api/api_middleware.py bot/api/problem_details.py bot/dashboard/asgi.py "
@@ -72,6 +69,7 @@ FENCES = {
     "uvicorn": {"bot/http_server.py", "demo/loopback_server.py"},
     "uvloop": {"bot/cli/command_runner.py"},
     "zmq": {"runtime/kernel/skill_kernel.py"},
+    "websockets": {"sdk/remote_conversation.py", "sdk/server_client.py"},
     "yaml": {"resolver/skills/skills.py", "resolver/suites/ci_workflows.py"},
 }
 """Third-party libraries, and the files that may import them."""
@@ -83,6 +81,7 @@ ENVIRONMENT = {
     "bot/cli/main.py": "completes words for a shell before anything heavy is imported",
     "bot/composition/composition_root.py": "the composition root",
     "resolver/llm/litellm.py": "sets litellm's own variables before its import; it has no other configuration",
+    "sdk/environment.py": "the settings of the Python API, which has no composition root",
     "runtime/kernel/ipykernel_main.py": "starts in the sandbox, and IPython reads its directory only from there",
     "runtime/execution/action_server.py": "starts in the container, whose environment belongs to the sandbox",
 }

@@ -10,8 +10,7 @@ from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match
 
-from patchwright.bot.conversations.errors import Conflict, Unavailable
-from patchwright.bot.errors import QueueDown
+from patchwright.bot.errors import Conflict, QueueDown, Unavailable
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.frozen_model import FrozenModel

@@ -13,7 +13,7 @@ from patchwright.bot.conversation_models import WorkspaceRecord, WorkspaceSpec
 from patchwright.bot.conversations.server_workspace import ServerWorkspace
 from patchwright.bot.redis.api_keys import ApiKey
 from patchwright.runtime.frozen_model import FrozenModel
-from patchwright.sdk.workspaces.base import CommandOutput
+from patchwright.sdk.base_workspace import CommandOutput
 
 router = APIRouter(prefix="/workspaces", tags=["workspaces"])
 
@@ -38,7 +38,7 @@ class WorkspaceBody(FrozenModel):
     """Absolute path of the work tree in the container."""
 
 
-class Command(FrozenModel):
+class CommandBody(FrozenModel):
     command: str = Field(min_length=1, max_length=100_000, description="The command, as typed into bash.")
     timeout: float = Field(default=120.0, gt=0, le=1800, description="Seconds.")
 
@@ -83,7 +83,7 @@ async def delete_workspace(_: Writer, record: Found, service: Service) -> None:
 
 
 @router.post("/{id}/execute", responses=problems(400, 404, 408, 409, 413, 415, 422, 503))
-async def execute(_: Writer, record: Found, body: Command, service: Service) -> CommandOutput:
+async def execute(_: Writer, record: Found, body: CommandBody, service: Service) -> CommandOutput:
     """Runs a command and returns its output. A failed command is no error of this request."""
     async with service.use_workspace(record) as workspace:
         return await workspace.execute(body.command, body.timeout)

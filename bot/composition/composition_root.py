@@ -239,7 +239,7 @@ async def start_server(
     from patchwright.bot.http_server import open_listener
     from patchwright.bot.setup.bootstrap import is_setup_needed, run_setup, welcome_routes
     from patchwright.bot.setup.image_preparation import prepare_images
-    from patchwright.bot.web.server import require_webhook_secret, run_server
+    from patchwright.bot.web.server import ServerExtensions, require_webhook_secret, run_server
 
     welcome_apps = None
     credential_store.encrypt_clear_text(settings.data, credential_key.key_settings(settings))
@@ -265,7 +265,8 @@ async def start_server(
             worker_environment,
             listener,
             secrets=collect_secrets(settings, read_environment()),
-            extra_apps=welcome_apps,
-            open_conversations=partial(open_conversations, settings, read_environment()),
+            extensions=ServerExtensions(
+                welcome_apps, partial(open_conversations, settings, read_environment())
+            ),
         )
     return stop_signal == signal.SIGINT

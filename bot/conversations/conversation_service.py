@@ -20,11 +20,10 @@ from patchwright.bot.conversation_models import (
     WorkspaceRecord,
     WorkspaceSpec,
 )
-from patchwright.bot.conversations.errors import Conflict, Unavailable
 from patchwright.bot.conversations.event_feed import EventFeeds
 from patchwright.bot.conversations.server_runner import ServerRunner
 from patchwright.bot.conversations.server_workspace import ServerWorkspace
-from patchwright.bot.errors import QueueDown
+from patchwright.bot.errors import Conflict, QueueDown, Unavailable
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.resolver.domain import JobId, Patch, RunId
 from patchwright.resolver.errors import LogError, ResolverError
@@ -50,7 +49,8 @@ class Cipher(Protocol):
 
     def encrypt(self, plain: bytes) -> str: ...
 
-    def decrypt(self, token: str) -> bytes | None: ...
+    def decrypt(self, token: str) -> bytes | None:
+        """Returns None if the token was encrypted with another key."""
 
 
 @dataclass

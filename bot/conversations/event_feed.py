@@ -44,11 +44,11 @@ class _Feed:
         self._entries: list[str] = []
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._error: BaseException | None = None
 
     def start(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._read())
+            self._task.add_done_callback(lambda task: self._notify())
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -61,22 +61,18 @@ class _Feed:
             while after < len(self._entries):
                 yield self._entries[after]
                 after += 1
-            if self._error is not None:
-                raise self._error
+            if self._task is not None and self._task.done():
+                self._task.result()  # Raises the reader's error.
             await changed.wait()
 
     async def _read(self) -> None:
         position = "0"
-        try:
-            while True:
-                new = await self._reader.read_entries(self._id, position, wait=True)
-                if new:
-                    position = new[-1][0]
-                    self._entries += [entry for _, entry in new]
-                    self._notify()
-        except Exception as exc:
-            self._error = exc
-            self._notify()
+        while True:
+            new = await self._reader.read_entries(self._id, position, wait=True)
+            if new:
+                position = new[-1][0]
+                self._entries += [entry for _, entry in new]
+                self._notify()
 
     def _notify(self) -> None:
         self._changed.set()

@@ -6,7 +6,7 @@ from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.sdk.agents import BaseAgent
 from patchwright.sdk.conversation import ConversationState
 from patchwright.sdk.conversation_runner import ConversationRunner, PauseRequested
-from patchwright.sdk.workspaces.sandbox_workspace import SandboxWorkspace
+from patchwright.sdk.sandbox_workspace import SandboxWorkspace
 
 
 class ServerRunner(ConversationRunner):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 from patchwright.bot.conversation_models import WorkspaceRecord
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import ChangeTooLarge
-from patchwright.sdk.workspaces.base import CommandOutput
-from patchwright.sdk.workspaces.docker import DockerWorkspace
+from patchwright.sdk.base_workspace import CommandOutput
+from patchwright.sdk.docker_workspace import DockerWorkspace
 
 if TYPE_CHECKING:
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes

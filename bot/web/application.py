@@ -13,14 +13,13 @@ from patchwright.bot.api.api_middleware import ApiMiddleware, RequestIdMiddlewar
 from patchwright.bot.api.authentication import ApiDependencies
 from patchwright.bot.api.openapi import ApiApplication
 from patchwright.bot.api.problem_details import handle_api_error
-from patchwright.bot.conversations.errors import Conflict, Unavailable
+from patchwright.bot.conversation_models import OpenConversations
 from patchwright.bot.dashboard.app import open_dashboard
 from patchwright.bot.dashboard.asgi import SecurityHeadersMiddleware, add_dashboard
 from patchwright.bot.dashboard.dependencies import DashboardDependencies
 from patchwright.bot.dashboard.web_requests import handle_page_error
-from patchwright.bot.errors import QueueDown
+from patchwright.bot.errors import Conflict, QueueDown, Unavailable
 from patchwright.bot.redis.api_keys import ApiKeys
-from patchwright.bot.web.lazy_application import OpenConversations
 from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.resolver.secrets import Secrets

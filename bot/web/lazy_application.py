@@ -3,20 +3,14 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from patchwright.bot.conversation_models import OpenConversations
 from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.bot.webhooks.receiver import AsgiApp, Receive, Scope, Send
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from patchwright.bot.conversations.conversation_service import ConversationService
-
-
-OpenConversations = Callable[[str], AbstractAsyncContextManager["ConversationService"]]
-"""Opens the conversations of a server whose Redis has this URL."""
 
 
 class LazyApplication:

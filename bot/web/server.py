@@ -9,15 +9,17 @@ import contextlib
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from patchwright.bot.api import API_PATHS
+from patchwright.bot.conversation_models import OpenConversations
 from patchwright.bot.http_server import HttpServer, listener_url
 from patchwright.bot.redis.connection import find_redis_problem
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.signals import catch_stop_signals
 from patchwright.bot.web.health_endpoints import HealthEndpoints
-from patchwright.bot.web.lazy_application import LazyApplication, OpenConversations
+from patchwright.bot.web.lazy_application import LazyApplication
 from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.bot.web.worker_supervisor import STOP_TIMEOUT_SECONDS, WorkerSupervisor
 from patchwright.bot.webhooks.receiver import AsgiApp, Receiver
@@ -49,6 +51,18 @@ def require_webhook_secret(settings: Settings) -> str:
     return secret
 
 
+@dataclass(frozen=True)
+class ServerExtensions:
+    """Parts of the server that only some deployments have."""
+
+    extra_apps: ExtraApps | None = None
+    open_conversations: OpenConversations | None = None
+    """None if the API has no conversations."""
+
+
+NO_EXTENSIONS = ServerExtensions()
+
+
 async def run_server(
     settings: Settings,
     worker_command: Sequence[str],
@@ -56,8 +70,7 @@ async def run_server(
     listener: socket.socket,
     *,
     secrets: Secrets | None = None,
-    extra_apps: ExtraApps | None = None,
-    open_conversations: OpenConversations | None = None,
+    extensions: ServerExtensions = NO_EXTENSIONS,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Runs Redis, the receiver and a worker until SIGTERM or SIGINT. Returns the signal.
@@ -65,7 +78,7 @@ async def run_server(
     If `settings.redis_url` is set, uses that Redis instead of running one. `worker_command` starts a process
     that calls `bot.worker.worker_process.run_worker`. The worker gets the variables in `environment`, and the URL of
     Redis as REDIS_URL. If `worker_command` is empty, runs no worker. `listener` is the open socket on which the
-    receiver listens. `secrets` are masked on all pages. Without `open_conversations`, the API has no conversations.
+    receiver listens. `secrets` are masked on all pages.
 
     `announce` prints messages for people, for example when the server is ready or stops. Raises SettingsError, or
     WorkerFailed if the first worker does not start.
@@ -77,11 +90,11 @@ async def run_server(
             deliveries = receiver.delivery_counts
             receiver.endpoints = HealthEndpoints(stores, deliveries).by_path()
             application = LazyApplication(
-                settings, url, stores, secrets or Secrets(), deliveries, open_conversations
+                settings, url, stores, secrets or Secrets(), deliveries, extensions.open_conversations
             )
             apps: dict[str, AsgiApp] = dict.fromkeys(API_PATHS, application)
-            if extra_apps is not None:
-                apps |= extra_apps(stores, deliveries)
+            if extensions.extra_apps is not None:
+                apps |= extensions.extra_apps(stores, deliveries)
             receiver.mounted_apps = apps
             if application.has_dashboard:
                 receiver.fallback_app = application

@@ -17,6 +17,7 @@ from patchwright.resolver.actions import AnyObservation
 from patchwright.resolver.activity.finish_checks import was_sent_back
 from patchwright.resolver.agent.condenser import DEFAULT_CONTEXT_POLICY, CondenserEvents, ContextPolicy
 from patchwright.resolver.agent.messages import Conversation
+from patchwright.resolver.agent.stop_requests import find_requested_stop, last_message_or_reply
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import ChangeTooLarge, ContextOverflow, ModelAccessDenied, ModelError
 from patchwright.resolver.events import (
@@ -36,11 +37,11 @@ from patchwright.resolver.llm.prompt_fingerprint import PromptFingerprinter, too
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
-from patchwright.resolver.tool_actions.control_actions import Ask, Finish, ProposePlan, Report
+from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.resolver.tools.sandbox_tools import add_note
 from patchwright.resolver.tools.tool import ToolRegistry
-from patchwright.runtime.observations import Acknowledgment, ActionFailure, ImageData
+from patchwright.runtime.observations import ActionFailure, ImageData
 from patchwright.runtime.sandbox import call_context
 
 logger = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ class Agent:
         pending. Each other call gets a result in the log, such as a note that the call was interrupted.
         """
         trajectory = log.trajectory
-        if trajectory.agent_stopped or not trajectory.replies() or _requested_stop(trajectory):
+        if trajectory.agent_stopped or not trajectory.replies() or find_requested_stop(trajectory):
             return
         is_saved = _is_first_call_checkpointed(trajectory)
         text = (
@@ -181,7 +182,7 @@ class Agent:
         trajectory = log.trajectory
         if calls := trajectory.pending_calls():
             await self._run_call(_execution_order(calls)[0], log)
-        elif stopped := _requested_stop(trajectory) or self._answered(trajectory):
+        elif stopped := find_requested_stop(trajectory, text_ends_turn=self.text_ends_turn):
             await self._stop(stopped, log)
         elif limit := run_limits.check_limits(trajectory, self.limits):
             await self._stop(limit, log)
@@ -189,14 +190,6 @@ class Agent:
             await log.append(message)
         else:
             await self._request_reply(log)
-
-    def _answered(self, trajectory: Trajectory) -> AgentStopped | None:
-        """Returns the stop after a reply that is an answer to a person; None after every other reply."""
-        last = _last_message_or_reply(trajectory)
-        is_answer = isinstance(last, ModelReply) and not last.calls and not last.truncated and last.thought
-        if not self.text_ends_turn or not is_answer:
-            return None
-        return AgentStopped(reason="finished", detail="The agent answered.")
 
     async def _run_call(self, call: ToolCall, log: RunLog) -> None:
         observation = self._finish_objection(call, log.trajectory) or await self._call_tool(call)
@@ -254,7 +247,7 @@ class Agent:
 
     async def _next_message(self, trajectory: Trajectory) -> Message | None:
         """Returns the message to send before the next model call, or None if there is none."""
-        last = _last_message_or_reply(trajectory)
+        last = last_message_or_reply(trajectory)
         names = tuple(spec.name for spec in self.tools.specs)
         final_tool = self.final_tool or ("finish" if "finish" in names else "report")
         if isinstance(last, ModelReply) and not last.calls:
@@ -362,45 +355,11 @@ def _execution_order(calls: tuple[ToolCall, ...]) -> list[ToolCall]:
     return sorted(calls, key=lambda call: call.action.ends_run)
 
 
-def _last_message_or_reply(trajectory: Trajectory) -> ModelReply | Message | None:
-    """Returns the latest reply or message."""
-    events = (entry.event for entry in reversed(trajectory.entries))
-    return next((event for event in events if isinstance(event, ModelReply | Message)), None)
-
-
 def _is_delivered(message: Message, trajectory: Trajectory) -> bool:
     messages = (event for event in trajectory if isinstance(event, Message))
     if message.trigger_id is not None:
         return any(event.trigger_id == message.trigger_id for event in messages)
     return any(event.source == message.source for event in messages)
-
-
-def _requested_stop(trajectory: Trajectory) -> AgentStopped | None:
-    """Returns the stop that the last reply requested. Returns None if the reply requested no stop or if the
-    request was not accepted.
-    """
-    last = _last_message_or_reply(trajectory)
-    if not isinstance(last, ModelReply) or trajectory.pending_calls():
-        return None
-    final_actions = {call.id: call.action for call in last.calls if call.action.ends_run}
-    for entry in reversed(trajectory.entries):
-        match entry.event:
-            case ToolResult(call_id=call, observation=Acknowledgment()) if call in final_actions:
-                action = final_actions[call]
-                if isinstance(action, Ask):
-                    return AgentStopped(reason="input_required", detail=action.question)
-                if isinstance(action, ProposePlan):
-                    steps = f"{len(action.steps)} step{'s' * (len(action.steps) != 1)}"
-                    return AgentStopped(
-                        reason="input_required", detail=f"The plan of {steps} is ready for review."
-                    )
-                activity = "reported its answer" if isinstance(action, Report) else "finished the work"
-                return AgentStopped(reason="finished", detail=f"The agent {activity}.")
-            case ModelReply():
-                return None
-            case _:
-                continue
-    return None
 
 
 def _unique_call_id(id: str, used: set[str]) -> str:

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.contracts.workspace_servers import serve_workspaces
 
 from patchwright import BaseWorkspace, Conversation, DockerWorkspace, LocalWorkspace, Workspace, default_agent
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.runtime.actions import ReplaceText, RunShell
+from tests.contracts.workspace_servers import serve_workspaces
 from tests.resolver.git_repository import Repository
 from tests.sdk.model_endpoint import serve_model
 
@@ -31,11 +31,13 @@ def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def open_workspace(kind: str, project: Path) -> Iterator[BaseWorkspace]:
     if kind == "remote":
-        with serve_workspaces(project.parent / "server") as (host, key):
-            with Workspace(host=host, api_key=key) as workspace:
-                for file in project.iterdir():
-                    workspace.file_upload(file.name, file.read_bytes())
-                yield workspace
+        with (
+            serve_workspaces(project.parent / "server") as (host, key),
+            Workspace(host=host, api_key=key) as workspace,
+        ):
+            for file in project.iterdir():
+                workspace.file_upload(file.name, file.read_bytes())
+            yield workspace
         return
     workspaces = {
         "local": lambda: LocalWorkspace(project),

@@ -50,17 +50,19 @@ def test_a_watcher_who_comes_late_gets_past_and_then_new_events_in_order_and_onc
             while not received or received[-1] < last:
                 received.append(json.loads(await socket.recv())["seq"])
 
-    with serve_model(WRITE, LOOK, DONE, RecordedTurn("Yes.")) as (llm, _):
-        with RemoteWorkspace(server, TOKEN) as workspace:
-            conversation = Conversation(default_agent(llm), workspace)
-            conversation.send_message("Write one.txt.")
-            assert conversation.run().status == "finished"
-            past = len(conversation.events)
-            conversation.send_message("Is it there?")
-            watching = threading.Thread(target=lambda: asyncio.run(watch(conversation.id, past + 2)))
-            watching.start()
-            assert conversation.run().answer == "Yes."
-            watching.join(30)
+    with (
+        serve_model(WRITE, LOOK, DONE, RecordedTurn("Yes.")) as (llm, _),
+        RemoteWorkspace(server, TOKEN) as workspace,
+    ):
+        conversation = Conversation(default_agent(llm), workspace)
+        conversation.send_message("Write one.txt.")
+        assert conversation.run().status == "finished"
+        past = len(conversation.events)
+        conversation.send_message("Is it there?")
+        watching = threading.Thread(target=lambda: asyncio.run(watch(conversation.id, past + 2)))
+        watching.start()
+        assert conversation.run().answer == "Yes."
+        watching.join(30)
     assert received == list(range(past + 3))
 
 
@@ -69,16 +71,18 @@ def test_a_pause_keeps_the_work_and_run_continues_it(server: str) -> None:
         if entry.event.kind == "tool_result":
             httpx.post(f"{server}/conversations/paused/pause", headers=AUTHORIZED)
 
-    with serve_model(WRITE, LOOK, DONE, delay=0.5) as (llm, endpoint):
-        with RemoteWorkspace(server, TOKEN) as workspace:
-            conversation = Conversation(default_agent(llm), workspace, id="paused", callbacks=[pause])
-            conversation.send_message("Write one.txt.")
-            state = conversation.run()
-            assert (state.status, conversation.events[-1].event.kind) == ("paused", "paused")
-            while conversation.run().status == "paused":
-                pass
-            assert conversation.state.answer.startswith("A file was missing.")
-            assert workspace.file_download("one.txt") == b"first\n"
+    with (
+        serve_model(WRITE, LOOK, DONE, delay=0.5) as (llm, endpoint),
+        RemoteWorkspace(server, TOKEN) as workspace,
+    ):
+        conversation = Conversation(default_agent(llm), workspace, id="paused", callbacks=[pause])
+        conversation.send_message("Write one.txt.")
+        state = conversation.run()
+        assert (state.status, conversation.events[-1].event.kind) == ("paused", "paused")
+        while conversation.run().status == "paused":
+            pass
+        assert conversation.state.answer.startswith("A file was missing.")
+        assert workspace.file_download("one.txt") == b"first\n"
     assert len(endpoint.requests) == 3
 
 
@@ -133,7 +137,7 @@ def test_every_request_needs_a_key_with_the_right_scope(server: str) -> None:
         for path in ("/conversations", "/conversations/x", "/workspaces/x/diff"):
             assert httpx.get(server + path, headers=headers).status_code == 401
 
-        async def follow() -> None:
+        async def follow(headers: dict[str, str] = headers) -> None:
             url = f"{server.replace('http', 'ws')}/conversations/x/events"
             async with connect(url, additional_headers=headers):
                 pass

@@ -11,6 +11,7 @@ import pytest
 from patchwright import (
     Agent,
     AgentState,
+    BaseConversation,
     Conversation,
     CustomAgent,
     LocalConversation,
@@ -21,8 +22,9 @@ from patchwright import (
 )
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
 from patchwright.resolver.errors import LogLocked, ModelAccessDenied, UsageError, WorkspaceError
-from patchwright.resolver.events import Entry, Message, ModelReply, Paused, ToolResult
+from patchwright.resolver.events import Entry, Message, ModelReply, ToolResult
 from patchwright.resolver.llm.model import ChatMessage
+from patchwright.resolver.run_events import Paused
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.sdk.model_endpoint import KEY, serve_model
@@ -42,18 +44,20 @@ def project(tmp_path: Path) -> Path:
 
 def test_an_agent_works_answers_and_goes_on_after_another_message(project: Path) -> None:
     entries: list[Entry] = []
-    with serve_model(LOOK, FIX, DONE, RecordedTurn("It was line 2.")) as (llm, endpoint):
-        with Conversation(default_agent(llm), project, callbacks=[entries.append]) as conversation:
-            assert conversation.state.status == "idle"
-            conversation.send_message("Make add() add.")
-            state = conversation.run()
-            assert (state.status, state.answer) == ("finished", "It subtracted.\n\nIt adds.\n\nNot tested.")
-            assert (project / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
-            conversation.send_message("Which line?")
-            state = conversation.run()
-            assert (state.status, state.answer, state.steps) == ("finished", "It was line 2.", 4)
-            assert 0 < conversation.cost == state.cost < 1
-            assert tuple(entries) == conversation.events
+    with (
+        serve_model(LOOK, FIX, DONE, RecordedTurn("It was line 2.")) as (llm, endpoint),
+        Conversation(default_agent(llm), project, callbacks=[entries.append]) as conversation,
+    ):
+        assert conversation.state.status == "idle"
+        conversation.send_message("Make add() add.")
+        state = conversation.run()
+        assert (state.status, state.answer) == ("finished", "It subtracted.\n\nIt adds.\n\nNot tested.")
+        assert (project / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
+        conversation.send_message("Which line?")
+        state = conversation.run()
+        assert (state.status, state.answer, state.steps) == ("finished", "It was line 2.", 4)
+        assert 0 < conversation.cost == state.cost < 1
+        assert tuple(entries) == conversation.events
     assert isinstance(conversation, LocalConversation)
     texts = [message.get("content") for message in endpoint.requests[-1]["messages"]]
     assert str(project) in texts[0]
@@ -63,20 +67,22 @@ def test_an_agent_works_answers_and_goes_on_after_another_message(project: Path)
 
 
 def test_a_pause_from_a_callback_ends_the_run_before_the_next_step(project: Path) -> None:
-    conversation: Conversation
+    conversation: BaseConversation
 
     def pause(entry: Entry) -> None:
         if isinstance(entry.event, ToolResult) and len(conversation.events) < 5:
             conversation.pause()
 
-    with serve_model(LOOK, FIX, DONE) as (llm, endpoint):
-        with Conversation(default_agent(llm), project, callbacks=[pause]) as conversation:
-            conversation.send_message("Make add() add.")
-            state = conversation.run()
-            assert (state.status, state.steps) == ("paused", 1)
-            assert isinstance(conversation.events[-1].event, Paused)
-            assert len(endpoint.requests) == 1
-            assert conversation.run().status == "finished"
+    with (
+        serve_model(LOOK, FIX, DONE) as (llm, endpoint),
+        Conversation(default_agent(llm), project, callbacks=[pause]) as conversation,
+    ):
+        conversation.send_message("Make add() add.")
+        state = conversation.run()
+        assert (state.status, state.steps) == ("paused", 1)
+        assert isinstance(conversation.events[-1].event, Paused)
+        assert len(endpoint.requests) == 1
+        assert conversation.run().status == "finished"
     assert len(endpoint.requests) == 3
 
 
@@ -109,16 +115,18 @@ print(conversation.run().status)
 
 
 def test_a_message_to_a_working_agent_arrives_before_its_next_step(project: Path) -> None:
-    conversation: Conversation
+    conversation: BaseConversation
 
     def write(turn: int, request: object) -> None:
         if turn == 0:
             conversation.send_message("Use a plus sign.")
 
-    with serve_model(LOOK, FIX, DONE, on_request=write) as (llm, endpoint):
-        with Conversation(default_agent(llm), project) as conversation:
-            conversation.send_message("Make add() add.")
-            conversation.run()
+    with (
+        serve_model(LOOK, FIX, DONE, on_request=write) as (llm, endpoint),
+        Conversation(default_agent(llm), project) as conversation,
+    ):
+        conversation.send_message("Make add() add.")
+        conversation.run()
     assert endpoint.requests[1]["messages"][-1]["content"] == "Use a plus sign."
 
 
@@ -215,9 +223,12 @@ def test_a_rejected_key_raises_and_the_next_run_goes_on(project: Path) -> None:
 
 
 def test_mistakes_are_named(project: Path) -> None:
-    with serve_model() as (llm, _), Conversation(default_agent(llm), project, id="one") as conversation:
-        with pytest.raises(UsageError, match="call send_message first"):
-            conversation.run()
+    with (
+        serve_model() as (llm, _),
+        Conversation(default_agent(llm), project, id="one") as conversation,
+        pytest.raises(UsageError, match="call send_message first"),
+    ):
+        conversation.run()
         with pytest.raises(ValueError, match="the message is empty"):
             conversation.send_message(" ")
         with pytest.raises(LogLocked):

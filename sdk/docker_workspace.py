@@ -1,25 +1,20 @@
 """A Docker container as a workspace."""
 
 import contextlib
-import logging
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import WorkspaceError
-from patchwright.runtime.features import ALL_FEATURES, SandboxFeature
 from patchwright.sdk import environment
-from patchwright.sdk.workspaces.docker_engine import Network, build_docker_sandboxes
-from patchwright.sdk.workspaces.sandbox_workspace import SandboxWorkspace
-from patchwright.sdk.workspaces.snapshot import Snapshot, record_empty_tree, take_snapshot
+from patchwright.sdk.docker_sandbox_setup import DockerOptions, build_docker_sandboxes
+from patchwright.sdk.sandbox_workspace import SandboxWorkspace
+from patchwright.sdk.snapshot import Snapshot, record_empty_tree, take_snapshot
 
 if TYPE_CHECKING:
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
-
-logger = logging.getLogger(__name__)
 
 RESTORE_TIMEOUT = 300  # seconds
 
@@ -28,47 +23,30 @@ class DockerWorkspace(SandboxWorkspace):
     """A container with a copy of a directory. When the block ends, the changes are written back to the directory, and
     the container is removed.
 
-    - `image` is the base image, to which a layer with Patchwright's own programs is added. The first use of an image
-      builds this layer, which takes up to some minutes.
     - `path` is the directory. If it is None, the work tree is empty.
     - `copy_back=False` leaves the directory as it is; `diff` returns the changes. If the directory was changed
       meanwhile in the same places, nothing is written, and WorkspaceError names the file in which the patch is saved.
-    - `network` is `none`, `allowlist` (the usual package indexes) or `open`.
-    - `features` are parts of the sandbox in addition to shell and editor, such as `kernel` and `browser`.
-    - `on_notice` is called with a sentence when an image is built.
+    - `options` are those of DockerOptions, such as `image` and `network`.
     """
 
     kind = "docker"
 
     def __init__(
-        self,
-        image: str = "python:3.12-slim",
-        path: str | Path | None = None,
-        *,
-        network: Network = "allowlist",
-        features: Sequence[SandboxFeature] = ALL_FEATURES,
-        copy_back: bool = True,
-        memory_mb: int = 4096,
-        on_notice: Callable[[str], object] | None = None,
+        self, path: str | Path | None = None, *, copy_back: bool = True, **options: Unpack[DockerOptions]
     ) -> None:
         super().__init__()
-        self._image = image
         self._path = None if path is None else Path(path).expanduser().resolve()
         if self._path is not None and not self._path.is_dir():
             raise WorkspaceError(f"There is no directory {self._path}.")
-        self._network: Network = network
-        self._features = tuple(features)
         self._copies_back = copy_back
-        self._memory_mb = memory_mb
-        self._on_notice = on_notice or logger.info
+        self._options = options
+        self._features: tuple[str, ...] = ()
         self._snapshot: Snapshot | None = None
         self._initial_patch: Patch | None = None
         """The change that a new container starts with."""
 
     def _build_sandboxes(self) -> "DockerSandboxes":
-        return build_docker_sandboxes(
-            self._image, self._network, self._features, self._on_notice, memory_mb=self._memory_mb
-        )
+        return build_docker_sandboxes(self._options)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -76,7 +54,7 @@ class DockerWorkspace(SandboxWorkspace):
 
     @property
     def network(self) -> str:
-        return self._network
+        return self._options.get("network", "allowlist")
 
     async def _open(self) -> None:
         if self._sandbox is not None:
@@ -95,7 +73,7 @@ class DockerWorkspace(SandboxWorkspace):
             await sandboxes.prepare()
             self._features = sandboxes.features
             name = f"workspace-{secrets.token_hex(8)}"
-            sandbox = await stack.enter_async_context(sandboxes.open(name, online=self._network != "none"))
+            sandbox = await stack.enter_async_context(sandboxes.open(name, online=self.network != "none"))
             await self._repository.send_to(sandbox, self._initial_patch)
             self._stack = stack.pop_all()
         self._sandbox, self.working_dir = sandbox, sandbox.root

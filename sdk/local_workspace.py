@@ -10,8 +10,8 @@ from patchwright.runtime.execution.executor import Executor
 from patchwright.runtime.execution.local_sandboxes import ALLOWED_VARIABLES
 from patchwright.runtime.features import ALL_FEATURES, SandboxFeatures
 from patchwright.sdk import environment
-from patchwright.sdk.workspaces.sandbox_workspace import SandboxWorkspace
-from patchwright.sdk.workspaces.snapshot import Snapshot, take_snapshot
+from patchwright.sdk.sandbox_workspace import SandboxWorkspace
+from patchwright.sdk.snapshot import Snapshot, take_snapshot
 
 
 class LocalWorkspace(SandboxWorkspace):

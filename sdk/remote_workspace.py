@@ -1,9 +1,9 @@
 """A workspace on a Patchwright server."""
 
 from patchwright.resolver.errors import WorkspaceError
+from patchwright.sdk.base_workspace import BaseWorkspace, CommandOutput
+from patchwright.sdk.docker_sandbox_setup import Network
 from patchwright.sdk.server_client import ServerClient, ServerError
-from patchwright.sdk.workspaces.base import BaseWorkspace, CommandOutput
-from patchwright.sdk.workspaces.docker_engine import Network
 
 
 class RemoteWorkspace(BaseWorkspace):

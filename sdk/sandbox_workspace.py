@@ -16,7 +16,7 @@ from patchwright.runtime.observations import (
     WriteResult,
 )
 from patchwright.runtime.sandbox import Sandbox
-from patchwright.sdk.workspaces.base import BaseWorkspace, CommandOutput
+from patchwright.sdk.base_workspace import BaseWorkspace, CommandOutput
 
 CHUNK_BYTES = 3_000_000
 
