@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from patchwright.resolver.events import Entry
     from patchwright.sdk.agents import (
         Agent,
         AgentState,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from patchwright.sdk.local_workspace import LocalWorkspace
     from patchwright.sdk.remote_conversation import RemoteConversation
     from patchwright.sdk.remote_workspace import RemoteWorkspace
-    from patchwright.sdk.resolution import Resolution, resolve_issue
+    from patchwright.sdk.resolution import Resolution, aresolve_issue, resolve_issue
     from patchwright.sdk.tools import Tool, tool
 
 _MODULES = {
@@ -38,7 +39,8 @@ _MODULES = {
     "sdk.llm": "LLM RouterLLM",
     "sdk.local_conversation": "LocalConversation",
     "sdk.remote_conversation": "RemoteConversation",
-    "sdk.resolution": "Resolution resolve_issue",
+    "resolver.events": "Entry",
+    "sdk.resolution": "Resolution aresolve_issue resolve_issue",
     "sdk.tools": "Tool tool",
     "sdk.base_workspace": "BaseWorkspace CommandOutput",
     "sdk.docker_workspace": "DockerWorkspace",
@@ -59,6 +61,7 @@ __all__ = [
     "ConversationState",
     "CustomAgent",
     "DockerWorkspace",
+    "Entry",
     "LocalConversation",
     "LocalWorkspace",
     "RemoteConversation",
@@ -68,6 +71,7 @@ __all__ = [
     "Tool",
     "ToolRequest",
     "Workspace",
+    "aresolve_issue",
     "default_agent",
     "resolve_issue",
     "tool",

@@ -42,10 +42,10 @@ class ApiDependencies:
     queue: JobQueue
     runs: RunSummaries
     keys: ApiKeyFinder
-    conversations: ConversationService | None = None
-    """The conversations of this server; None if it runs no agents."""
     operator_token: str = ""
     """A token that permits everything; "" if there is none."""
+    conversations: ConversationService | None = None
+    """The conversations of this server; None if it runs no agents."""
 
 
 def get_api_deps(connection: HTTPConnection) -> ApiDependencies:

@@ -61,7 +61,7 @@ async def open_application(
                 open_dashboard(settings, url, secrets, delivery_counts)
             )
         yield create_application(
-            ApiDependencies(stores.queue, stores.runs, keys, conversations, token), dashboard
+            ApiDependencies(stores.queue, stores.runs, keys, token, conversations), dashboard
         )
 
 
