@@ -103,7 +103,7 @@ async def create_conversation(
     return await service.get_state(record)
 
 
-@router.get("")
+@router.get("", responses=problems(404))
 async def list_conversations(_: Reader, service: Service) -> ConversationList:
     """Lists all conversations, oldest first."""
     records = await service.records.list_conversations()

@@ -57,7 +57,7 @@ async def find_workspace(service: Service, id: Annotated[str, Path()]) -> Worksp
 Found = Annotated[WorkspaceRecord, Depend(find_workspace)]
 
 
-@router.post("", status_code=201, responses=problems(400, 408, 413, 415, 422, 503))
+@router.post("", status_code=201, responses=problems(400, 404, 408, 413, 415, 422, 503))
 async def create_workspace(_: Writer, spec: WorkspaceSpec, service: Service) -> WorkspaceBody:
     """Creates a workspace with an empty work tree and starts its container."""
     record = await service.create_workspace(spec)

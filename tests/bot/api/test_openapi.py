@@ -48,7 +48,7 @@ def test_every_operation_names_its_scope_and_its_errors() -> None:
 
 def test_the_description_is_about_the_api_only() -> None:
     description = describe()
-    assert {path.split("/")[1] for path in description["paths"]} == {"jobs"}
+    assert {path.split("/")[1] for path in description["paths"]} == {"jobs", "conversations", "workspaces"}
     references = set(json.dumps(description).split('"#/components/schemas/')[1:])
     used = {reference.partition('"')[0] for reference in references}
     assert used == set(description["components"]["schemas"])
