@@ -11,11 +11,13 @@ from patchwright.bot.jobs import Failed
 from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.bot.run_summary import summarize_log
 from patchwright.bot.status_comment import null_reporter
-from patchwright.resolver.domain import RunId
+from patchwright.resolver.domain import JobId, RunId
+from patchwright.resolver.events import AgentStopped, Message, RunResumed
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.dashboard.conftest import DashboardServer
-from tests.resolver.sample_runs import full_run, started
+from tests.bot.dashboard.event_stream import watch_run
+from tests.resolver.sample_runs import full_run, model_reply, started
 
 pytestmark = pytest.mark.redis
 
@@ -49,6 +51,32 @@ async def test_an_interrupted_run_shows_who_is_responsible(server: DashboardServ
             True,
             True,
         ), fault
+
+
+async def test_a_job_that_resumed_a_run_shows_its_title_and_its_own_work(server: DashboardServer) -> None:
+    logs, first, second = FileLogStore(server.data / "runs"), RunId("first-run"), "second-run"
+    message = Message(text="Go on.", source="resume", trigger_id=JobId(second))
+    stopped = AgentStopped(reason="limit", detail="The limit is reached.")
+    browser = await server.operator()
+    async with logs.open(first) as earlier, server.add_running_run(second) as worker:
+        await worker.write(RunResumed(run=JobId(first)))
+        for event in (started(), model_reply("a", usd="0.5"), stopped, message, model_reply("b", usd="0.25")):
+            await earlier.append(event)
+        page = (await browser.get(f"/runs/{second}")).text
+        assert "<h1>add() subtracts</h1>" in page
+        assert (
+            "<dt>Cost</dt><dd>$0.2500</dd>" in page,
+            "<dt>Steps</dt><dd>1</dd>" in page,
+            "The run is in progress." in page,
+            f'href="/runs/{first}">that run</a> shows the steps of both' in page,
+        ) == (True, True, True, True)
+        async with watch_run(browser, second) as watch:
+            head = await watch.until("head")
+            assert (head.data["title"], "$0.2500" in head.data["header"]) == ("add() subtracts", True)
+        await earlier.append(model_reply("c", usd="0.25"))
+        await server.end_job(worker.job)
+    page = (await browser.get(f"/runs/{second}")).text
+    assert ("<dt>Cost</dt><dd>$0.5000</dd>" in page, "-0.0 s" in page) == (True, False)
 
 
 async def test_a_queued_run_is_shown_as_queued(server: DashboardServer) -> None:
