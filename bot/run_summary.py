@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from patchwright.bot.faults import Fault
-from patchwright.bot.jobs import Failed, GitHubWait, JobRecord, JobResult
+from patchwright.bot.jobs import Cancellation, Failed, GitHubWait, JobRecord, JobResult, Stopped
 from patchwright.bot.usage_report import select_job_work
 from patchwright.resolver.domain import Job, Published, RunId
 from patchwright.resolver.events import Trajectory
@@ -65,6 +65,10 @@ class RunSummary(FrozenModel):
     request.
     """
 
+    cancellation: Cancellation | None = None
+    """Why the run was stopped, and by whom; None if nobody stopped it, or if this is unknown."""
+    saved_branch: str = ""
+    """The branch with the work of a run that ended without an outcome; "" if there is none."""
     github_wait: GitHubWait | None = None
     """Set if the run waits for the end of an outage of GitHub."""
 
@@ -88,6 +92,8 @@ class RunSummary(FrozenModel):
             changes["url"] = url
         if isinstance(result, Published):
             changes["pull_request"] = result.number
+        if isinstance(result, Stopped):
+            changes["cancellation"] = Cancellation(reason=result.reason, by=result.by)
         return self.model_copy(update=changes)
 
     def with_pull_outcome(self, outcome: str) -> "RunSummary":

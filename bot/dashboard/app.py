@@ -71,6 +71,7 @@ async def open_dashboard(
             oauth=oauth,
             operator_token=operator_token,
             public_url=settings.public_url or "",
+            mention=settings.mention,
             delivery_counts=delivery_counts,
         )
         yield create_app(deps)

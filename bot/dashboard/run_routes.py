@@ -78,6 +78,7 @@ async def show_run(request: Request, deps: DashboardDependencies, session: Sessi
             is_stopping=is_stopping,
             is_outside_queue=is_outside_queue,
             is_retry_requested=requested == "retry",
+            mention=deps.mention,
             nonce=secrets.token_hex(6),
         ),
         shown_at=datetime.now(UTC),

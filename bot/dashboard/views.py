@@ -84,6 +84,8 @@ class RunControls:
     is_outside_queue: bool
     """A process on the server's machine works on the run, but no worker."""
     is_retry_requested: bool
+    mention: str
+    """The name with which people mention the bot in comments."""
     nonce: str
     """Different on every page, so that pressing a button twice sends only one command."""
 

@@ -88,6 +88,15 @@ async def index_result(job: JobId, result: JobResult, runs: SharedRunIndex, queu
         log.warning("run not indexed", extra={"job": job, "reason": str(exc)})
 
 
+async def index_saved_branch(job: JobId, branch: str, runs: SharedRunIndex) -> None:
+    """Writes to the index where the work of a job was saved that ended without an outcome."""
+    try:
+        if summary := await runs.get(job):
+            await runs.put(summary.model_copy(update={"saved_branch": branch}))
+    except QueueDown as exc:
+        log.warning("saved branch not indexed", extra={"job": job, "reason": str(exc)})
+
+
 async def keep_index_complete(
     runs: SharedRunIndex,
     directory: Path,

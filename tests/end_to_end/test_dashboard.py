@@ -55,6 +55,10 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
             await until(lambda: answers(scenario)[0].startswith("I had to stop"))
             await watch.until("end")
         assert await wait_for_runs(browser, "stopped", 1) == [run]
+        stopped = (await browser.get(f"/runs/{run}")).text
+        assert "The operator stopped this run." in stopped
+        (branch,) = re.findall("The work so far is on the branch <code>([^<]+)</code>", stopped)
+        assert "a + b" in scenario.repo.read(branch, "calc.py")
         (scenario.data / "again").touch()
         await press(browser, run, "retry")
         (again,) = await wait_for_runs(browser, "published", 1)

@@ -7,7 +7,7 @@ import pytest
 
 from patchwright.bot.commands.server_logs import share_with_server
 from patchwright.bot.faults import Fault
-from patchwright.bot.jobs import Failed
+from patchwright.bot.jobs import Failed, Stopped
 from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.bot.run_summary import summarize_log
 from patchwright.bot.status_comment import null_reporter
@@ -77,6 +77,32 @@ async def test_a_job_that_resumed_a_run_shows_its_title_and_its_own_work(server:
         await server.end_job(worker.job)
     page = (await browser.get(f"/runs/{second}")).text
     assert ("<dt>Cost</dt><dd>$0.5000</dd>" in page, "-0.0 s" in page) == (True, False)
+
+
+async def test_a_stopped_run_says_who_stopped_it_and_how_to_continue_it(server: DashboardServer) -> None:
+    browser, run = await server.operator(), RunId("acme-calc-1-stopped")
+    await server.add_finished_run(run, started(), model_reply("a"))
+    page = (await browser.get(f"/runs/{run}")).text
+    resume = "To continue this run, comment <code>@agent resume</code>"
+    assert ("stopped this run." in page, "The work so far" in page, resume in page) == (False, False, True)
+
+    listed = await server.runs.get(run)
+    assert listed is not None
+    for by, person in {"maintainer": "@maintainer", "": "The operator"}.items():
+        await server.runs.put(
+            listed.model_copy(update={"saved_branch": "patchwright/issue-1-after-1-steps"}).with_result(
+                Stopped(by=by)
+            )
+        )
+        page = (await browser.get(f"/runs/{run}")).text
+        assert (
+            f"{person} stopped this run." in page,
+            "on the branch <code>patchwright/issue-1-after-1-steps</code>" in page,
+            resume in page,
+        ) == (True, True, True)
+    await server.runs.put(listed.with_result(Stopped(reason="access_lost")))
+    page = (await browser.get(f"/runs/{run}")).text
+    assert ("The App lost its access to this repository." in page, resume in page) == (True, False)
 
 
 async def test_a_queued_run_is_shown_as_queued(server: DashboardServer) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.jobs import Answered, Failed
+from patchwright.bot.jobs import Answered, Cancellation, Failed, Stopped
 from patchwright.bot.observe.archive import Archive
 from patchwright.bot.observe.run_index import (
     ARCHIVE_SOURCE,
     index_result,
+    index_saved_branch,
     keep_index_complete,
     read_local_summaries,
     with_run_index,
@@ -98,6 +99,20 @@ async def test_failures_are_indexed_and_answered_commands_are_not(url: str, runs
         "failed",
         datetime(2026, 1, 2, tzinfo=UTC).timestamp(),
     )
+
+
+async def test_a_stopped_run_is_indexed_with_its_cancellation_and_its_branch(
+    url: str, runs: SharedRunIndex
+) -> None:
+    queue = ArqQueue(url)
+    await runs.put(summarize_log(RUN, Trajectory(full_run().entries[:-1]), is_running=False))
+    await index_saved_branch(RUN.id, "patchwright/issue-7-after-1-steps", runs)
+    await index_result(RUN.id, Stopped(reason="unlabeled", by="maintainer"), runs, queue)
+    await index_saved_branch(JobId("acme-sample-7-unknown"), "a-branch", runs)
+    await queue.close()
+    (only,) = await runs.list_newest()
+    assert (only.state, only.saved_branch) == ("stopped", "patchwright/issue-7-after-1-steps")
+    assert only.cancellation == Cancellation(reason="unlabeled", by="maintainer")
 
 
 async def test_the_outcome_of_a_pull_request_is_indexed_with_its_run(url: str, runs: SharedRunIndex) -> None:
