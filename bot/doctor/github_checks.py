@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import Field
 
-from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
+from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, is_server, ok, warning
 from patchwright.bot.github.repositories import InstallationRepositoriesResponse
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS
 from patchwright.bot.github.schemas import GitHubResponse, InstallationTokenResponse
@@ -90,10 +90,9 @@ def build_checks(settings: Settings, private_key: str | None) -> list[DoctorChec
 
 async def _report_no_identity(settings: Settings) -> list[CheckResult]:
     """Returns a failure if a server is configured. On other machines, `resolve --repo` may be all that is needed."""
-    is_server = settings.app_id or settings.webhook_secret or settings.public_url or settings.poll
     detail = "no GitHub App or token is configured"
     fix = "Start patchwright serve and open the URL that it prints, or set PATCHWRIGHT_APP_ID and its private key."
-    if is_server:
+    if is_server(settings):
         return [failed(APP, detail, fix)]
     detail += "; only patchwright resolve --repo works without one"
     return [warning(APP, detail, f"For issues on GitHub, set GITHUB_TOKEN. For a server: {fix}")]
