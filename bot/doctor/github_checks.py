@@ -77,7 +77,9 @@ def build_checks(settings: Settings, private_key: str | None) -> list[DoctorChec
         found = [DoctorCheck("token", lambda: _check_token(settings, token), network, timeout_seconds=60)]
     else:
         found = [DoctorCheck(APP, lambda: _report_no_identity(settings), "")]
-    if settings.public_url and not settings.poll:
+    # Behind Redis of another machine or container, the server's loopback address is not this one's.
+    is_elsewhere = settings.redis_url is not None and is_loopback(settings.public_url or "")
+    if settings.public_url and not (settings.poll and is_elsewhere):
         found.append(
             DoctorCheck(
                 URL,
@@ -293,8 +295,17 @@ def _attempt_result(attempt: DeliveryAttempt, label: str) -> CheckResult:
 
 
 async def _check_public_url(settings: Settings) -> list[CheckResult]:
-    """Checks that this machine can reach the public URL. Another check tests whether GitHub can reach it."""
-    await send_request("GET", f"{settings.public_url}/healthz", {}, settings.ca_bundle)
+    """Checks that this machine can reach the public URL. Another check tests whether GitHub can reach it.
+
+    A server that polls works without this URL, but people cannot open the dashboard.
+    """
+    try:
+        await send_request("GET", f"{settings.public_url}/healthz", {}, settings.ca_bundle)
+    except ForgeError as exc:
+        if not settings.poll:
+            raise
+        fix = "Check that the server runs, and check the host and the port in PATCHWRIGHT_PUBLIC_URL."
+        return [warning(URL, f"{settings.public_url} does not respond: {exc}".rstrip("."), fix)]
     return [ok(URL, f"{settings.public_url} responds")]
 
 
