@@ -48,6 +48,14 @@ def parse_alert(answer: httpx.Response) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", alert)).split())
 
 
+def confirmations(answer: httpx.Response) -> dict[str, str]:
+    """Returns the hidden fields of the App's form, with which a person confirms what was doubted."""
+    return {
+        name: html.unescape(value)
+        for name, value in re.findall(r'name="(confirmed_\w+)" value="([^"]*)"', answer.text)
+    }
+
+
 @contextmanager
 def full_disk(server: UnconfiguredServer) -> Iterator[None]:
     """Limits the size of the server's files: writes fail halfway, as on a full disk."""
@@ -264,6 +272,25 @@ async def test_an_address_that_cannot_work_is_reported_before_the_app_is_created
         assert "[Errno" not in parse_alert(response)
         typed = await http.post("/setup/app", data=WEBHOOK | {"server_url": "github.com"})
         assert "Enter it with https:// or http://, such as https://github.com." in parse_alert(typed)
+
+
+async def test_a_misspelled_organization_and_a_wrong_port_are_reported(server: UnconfiguredServer) -> None:
+    server.configure_model()
+    wrong = {"organization": "acmee", "public_url": "http://127.0.0.1:1", "reach": "poll"}
+    async with server.started(), server.authorized_browser() as http:
+        for name, problem in {
+            "acmee": "GitHub has no organization of this name.",
+            "maintainer": "GitHub has no organization of this name.",
+            "acme": "This server does not respond at the URL that you entered for it. Check the port.",
+        }.items():
+            answer = await http.post("/setup/app", data=WEBHOOK | wrong | {"organization": name})
+            assert (answer.status_code, parse_alert(answer).startswith(problem)) == (400, True)
+        answer = await http.post("/setup/app", data=WEBHOOK | wrong)
+        for problem in ("no organization", "Check the port."):
+            assert problem in parse_alert(answer)
+            answer = await http.post("/setup/app", data=WEBHOOK | wrong | confirmations(answer))
+        assert (answer.status_code, "Permissions of the App" in answer.text) == (200, True)
+        assert (await http.post("/setup/app", data=WEBHOOK | {"reach": "poll"})).status_code == 200
 
 
 async def test_a_redis_that_does_not_respond_is_reported_before_the_setup(server: UnconfiguredServer) -> None:
