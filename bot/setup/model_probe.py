@@ -17,6 +17,7 @@ TEXT_TOOLS_ERROR = (
     "it calls tools only as text. Set PATCHWRIGHT_TOOL_CALLING=text in the server's environment, restart the "
     "server, and test again."
 )
+_REJECTED_KEY_ADVICE = f": check {environment_variable('model_api_key')}, or the provider's own variable."
 _MISSING_KEY = re.compile(r"(\w+) is not set\. Set it to your API key for ")
 # Maps environment variables to fields of the form. The command's error messages name environment variables,
 # but the person sees the form.
@@ -65,6 +66,10 @@ async def probe_model(
         error = (
             f"Enter the API key: the field is empty, and the server's environment has no {missing[1]}. "
             "If your own endpoint needs no key, enter any text."
+        )
+    if model.model_api_key:  # the person typed the key, so no variable is wrong
+        error = error.replace(
+            _REJECTED_KEY_ADVICE, ". Check that the key is complete and belongs to this provider."
         )
     for key, label in _FIELD_LABELS.items():
         error = re.sub(rf"\b{environment_variable(key)}\b", label, error)

@@ -210,7 +210,7 @@ async def test_a_rejected_key_must_be_corrected(server: UnconfiguredServer) -> N
         assert rejected.status_code == 400
         assert parse_alert(rejected) == (
             "The model cannot be used with these entries. Correct them and test again. The provider of "
-            "openai/scripted rejects the API key (401): check the API key, or the provider's own variable."
+            "openai/scripted rejects the API key (401). Check that the key is complete and belongs to this provider."
         )
         assert ("Use it anyway" in rejected.text, "sk-wrong" in rejected.text) == (False, False)
         assert "Enter the key again." in rejected.text
