@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from patchwright.bot.child_process import stop_process, with_parent_death_signal
 from patchwright.bot.setup.credential_store import ModelConnection
+from patchwright.resolver.errors import EndpointDown
 from patchwright.resolver.settings.settings import environment_variable
 
 TIMEOUT_SECONDS = 90.0  # time limit for one or two small calls
@@ -90,7 +91,8 @@ def _parse_failure(output: bytes) -> tuple[str, bool]:
     try:
         result = json.loads(output)
         if "error" in result:
-            return str(result["error"]), True
+            # The person may start an endpoint later, but must correct every other entry.
+            return str(result["error"]), result.get("kind") != EndpointDown.__name__
         probe = result["models"][0]
         if probe["tool_calling"] == "text":
             return TEXT_TOOLS_ERROR, False

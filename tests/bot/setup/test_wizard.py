@@ -252,6 +252,16 @@ async def test_a_model_that_fails_the_test_can_be_used_anyway(server: Unconfigur
     assert (model.model, model.model_api_key) == ("openai/scripted", "sk-story-model-key")
 
 
+async def test_a_model_whose_endpoint_is_not_running_can_be_used_anyway(server: UnconfiguredServer) -> None:
+    form = {"model": "openai/scripted", "base_url": "http://127.0.0.1:1/v1", "key": "any"}
+    async with server.started(), server.authorized_browser() as http:
+        page = await http.post("/setup/model", data=form)
+        assert "check that the endpoint is running." in parse_alert(page)
+        assert "Use it anyway" in page.text
+        assert (await http.post("/setup/model", data={"anyway": "yes"})).status_code == 303
+    assert credential_store.load(server.data / "data").model is not None
+
+
 async def test_an_address_that_cannot_work_is_reported_before_the_app_is_created(
     server: UnconfiguredServer,
 ) -> None:
