@@ -31,6 +31,7 @@ async def test_the_operator_opens_a_run_from_the_list(server: DashboardServer) -
     page = await browser.get("/runs/acme-calc-1-done")
     assert page.status_code == 200
     assert "Timeline" in page.text
+    assert "If pull request #8 is open, close it first." in page.text
 
 
 async def test_an_interrupted_run_shows_who_is_responsible(server: DashboardServer) -> None:
