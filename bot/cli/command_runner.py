@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
@@ -58,9 +59,7 @@ def run_command(options: argparse.Namespace) -> int:
     lines.setFormatter(TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[lines])
     try:
-        work = options.handler(options)
-        if options.command not in READ_ONLY_COMMANDS:
-            work = _with_interrupt_notice(work)
+        work = _with_interrupt_notice(options.handler(options))
         code = _loop_runner(options.command)(_cancel_on_sigterm(work))
         if options.command in READ_ONLY_COMMANDS:
             sys.stdout.flush()
@@ -129,6 +128,8 @@ async def _with_interrupt_notice(work: Coroutine[Any, Any, T]) -> T:
     def on_interrupt(number: int, frame: FrameType | None) -> None:
         assert callable(cancel)
         signal.signal(signal.SIGINT, cancel)
+        # litellm hands coroutines to threads, which no longer run them.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         # The event loop may be blocked by an import, and `print` may be interrupted by this handler.
         with contextlib.suppress(OSError):
             os.write(STDERR, f"{CLEAR_FRAME if os.isatty(STDERR) else ''}{STOPPING}\n".encode())
