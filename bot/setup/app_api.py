@@ -71,7 +71,7 @@ class DeliveryAttempt(GitHubResponse):
         return 200 <= self.status_code < 300
 
 
-class _Account(GitHubResponse):
+class _AppOwner(GitHubResponse):
     type: str = "Organization"
 
 
@@ -135,7 +135,7 @@ async def has_organization(server: GitHubServer, name: str, ca_bundle: Path | No
     """Returns False if GitHub has no organization of this name. Returns True if GitHub does not say."""
     try:
         response = await send_request("GET", f"{server.github_api_url}/users/{quote(name)}", {}, ca_bundle)
-        return parse_response(_Account, response).type == "Organization"
+        return parse_response(_AppOwner, response).type == "Organization"
     except NotFound:
         return False
     except ForgeError:
