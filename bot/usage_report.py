@@ -60,6 +60,12 @@ def select_job_work(job: RunId, trajectory: Trajectory) -> Trajectory:
     return Trajectory(tuple(entries))
 
 
+def has_resumed(job: RunId, trajectory: Trajectory) -> bool:
+    """Returns True if this job resumed the run of the log, which another job started."""
+    is_first = trajectory.run_started is not None and trajectory.run_started.job.id == job
+    return not is_first and job in _list_owners(trajectory)
+
+
 def join_resumed_work(job: RunId, own: Trajectory, earlier: Trajectory) -> Trajectory:
     """Returns the start of an earlier run, the work that this job added to the run's log, and the job's outcome."""
     start = tuple(entry for entry in earlier.entries if isinstance(entry.event, RunStarted))[:1]
