@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from patchwright.bot.faults import Fault
-from patchwright.bot.jobs import Failed, GitHubWait, JobRecord, JobResult
-from patchwright.bot.usage_report import select_job_work
-from patchwright.resolver.domain import Job, Published, RunId
+from patchwright.bot.jobs import Cancellation, Failed, GitHubWait, JobRecord, JobResult, Stopped
+from patchwright.bot.usage_report import has_resumed, select_job_work
+from patchwright.resolver.domain import Job, JobId, Published, RunId
 from patchwright.resolver.events import Trajectory
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.output_text import clip_line
@@ -20,9 +20,10 @@ RunState = Literal[
     "rejected",
     "failed",
     "stopped",
+    "resumed",
 ]
 """The state of a run. `stopped` means that the run ended without an outcome: somebody stopped it, or its worker
-died.
+died. `resumed` is the state of a job that resumed an earlier run; the earlier run has the state of the work.
 """
 MAX_TITLE_CHARS = 200
 
@@ -65,14 +66,28 @@ class RunSummary(FrozenModel):
     request.
     """
 
+    cancellation: Cancellation | None = None
+    """Why the run was stopped, and by whom; None if nobody stopped it, or if this is unknown."""
+    saved_branch: str = ""
+    """The branch with the work of a run that ended without an outcome; "" if there is none."""
+    resumed_run: JobId | None = None
+    """The earlier run that this job resumed; None if the job did not resume a run."""
+    resumed_by: JobId | None = None
+    """The latest job that resumed this run; None if no job has resumed it."""
     github_wait: GitHubWait | None = None
     """Set if the run waits for the end of an outage of GitHub."""
+
+    @property
+    def working_job(self) -> JobId:
+        """The job that works on this run, or did so last."""
+        return self.resumed_by or JobId(self.run)
 
     def with_record(self, record: JobRecord) -> "RunSummary":
         """Returns a copy that shows that the job is queued because it waits for GitHub, if this is so."""
         if record.state != "queued" or record.github_wait is None:
             return self
-        return self.model_copy(update={"state": "queued", "github_wait": record.github_wait})
+        state = "resumed" if self.state == "resumed" else "queued"
+        return self.model_copy(update={"state": state, "github_wait": record.github_wait})
 
     def with_result(self, result: JobResult) -> "RunSummary":
         """Returns a copy that contains the result of the job. If the job failed, the verdict stays the
@@ -88,6 +103,8 @@ class RunSummary(FrozenModel):
             changes["url"] = url
         if isinstance(result, Published):
             changes["pull_request"] = result.number
+        if isinstance(result, Stopped):
+            changes["cancellation"] = Cancellation(reason=result.reason, by=result.by)
         return self.model_copy(update=changes)
 
     def with_pull_outcome(self, outcome: str) -> "RunSummary":
@@ -116,12 +133,12 @@ def summarize_record(record: JobRecord) -> RunSummary:
 
 
 def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunSummary:
-    """Summarizes a job from the log of its run. Its usage does not include the work of other jobs in the same log."""
+    """Summarizes a run from its log. If the job resumed the run, the usage includes only the job's own work."""
     entries = trajectory.entries
     job_summary = summarize_job(
         job, entries[0].timestamp if entries else datetime.now(UTC), "running" if is_running else "stopped"
     )
-    usage = select_job_work(job.id, trajectory).usage()
+    usage = (select_job_work(job.id, trajectory) if has_resumed(job.id, trajectory) else trajectory).usage()
     verdict, started = trajectory.verdict, trajectory.run_started
     summary = job_summary.model_copy(
         update={
@@ -135,3 +152,18 @@ def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunS
         }
     )
     return summary.with_result(trajectory.job_completed.outcome) if trajectory.job_completed else summary
+
+
+def summarize_work(job: Job, trajectory: Trajectory, *, is_running: bool) -> tuple[RunSummary, ...]:
+    """Summarizes the run that a job works on. If the job resumed an earlier run, returns the summary of the job, and
+    then the summary of that run.
+    """
+    first_job = trajectory.run_started.job if trajectory.run_started else job
+    if first_job.id == job.id:
+        return (summarize_log(job, trajectory, is_running=is_running),)
+    run = summarize_log(first_job, trajectory, is_running=is_running)
+    own = summarize_log(job, trajectory, is_running=is_running)
+    return (
+        own.model_copy(update={"state": "resumed", "resumed_run": first_job.id}),
+        run.model_copy(update={"resumed_by": job.id}),
+    )

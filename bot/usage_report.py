@@ -11,6 +11,8 @@ from patchwright.resolver.events import (
     Message,
     ModelReply,
     ReplyUsage,
+    RunResumed,
+    RunStarted,
     Trajectory,
 )
 from patchwright.runtime.frozen_model import FrozenModel
@@ -56,6 +58,21 @@ def select_job_work(job: RunId, trajectory: Trajectory) -> Trajectory:
     wanted = {job, None} if is_first else {job}
     entries = (entry for entry, owner in zip(trajectory.entries, owners, strict=True) if owner in wanted)
     return Trajectory(tuple(entries))
+
+
+def has_resumed(job: RunId, trajectory: Trajectory) -> bool:
+    """Returns True if this job resumed the run of the log, which another job started."""
+    is_first = trajectory.run_started is not None and trajectory.run_started.job.id == job
+    return not is_first and job in _list_owners(trajectory)
+
+
+def join_resumed_work(job: RunId, own: Trajectory, earlier: Trajectory) -> Trajectory:
+    """Returns the start of an earlier run, the work that this job added to the run's log, and the job's outcome."""
+    start = tuple(entry for entry in earlier.entries if isinstance(entry.event, RunStarted))[:1]
+    work = select_job_work(job, earlier).entries if job in _list_owners(earlier) else ()
+    # The time of the entry `RunResumed` is before the work, so it would reduce the working time.
+    outcome = tuple(entry for entry in own.entries if not isinstance(entry.event, RunResumed))
+    return Trajectory((*start, *work, *outcome))
 
 
 def _list_owners(trajectory: Trajectory) -> list[RunId | None]:

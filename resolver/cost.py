@@ -1,6 +1,6 @@
 """Represents costs in dollars. All or some of the prices may be unknown."""
 
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Protocol
 
 from patchwright.runtime.frozen_model import FrozenModel
@@ -47,12 +47,22 @@ def cost_fields(name: str, cost: Cost) -> dict[str, float]:
     return {f"{name}_at_least" if isinstance(cost, MinimumCost) else name: float(known_usd(cost))}
 
 
+def round_usd(usd: Decimal | float, places: int, *, is_minimum: bool = False) -> Decimal:
+    """Rounds dollars to this number of decimal places: half up, or down if the cost is a minimum."""
+    # Binary fractions are often below the number that people see: 0.075 would become 0.07.
+    return Decimal(str(usd)).quantize(
+        Decimal(1).scaleb(-places), ROUND_FLOOR if is_minimum else ROUND_HALF_UP
+    )
+
+
 def format_usd(cost: Decimal | MinimumCost) -> str:
     """Formats dollars as `$0.1234` or `$1.23`, or as `at least $0.1234` if some prices are unknown. A cost that is
     not zero is never shown as zero.
     """
     usd = known_usd(cost)
-    places = Decimal("0.0001") if 0 < usd < 1 else Decimal("0.01")
-    if isinstance(cost, MinimumCost):  # The cost is a minimum, so it is rounded down.
-        return f"at least ${least}" if (least := usd.quantize(places, ROUND_FLOOR)) else "more than $0.00"
-    return f"${shown}" if (shown := usd.quantize(places)) or not usd else f"less than ${places}"
+    places = 4 if 0 < usd < 1 else 2
+    if isinstance(cost, MinimumCost):
+        least = round_usd(usd, places, is_minimum=True)
+        return f"at least ${least}" if least else "more than $0.00"
+    shown = round_usd(usd, places)
+    return f"${shown}" if shown or not usd else f"less than ${Decimal(1).scaleb(-places)}"

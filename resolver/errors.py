@@ -16,6 +16,7 @@ ResolverError
 │   ├── ContentFiltered    the provider's filter rejects the prompt or withholds the reply
 │   └── ContextOverflow    the prompt is longer than the model's context window
 ├── SettingsError          an operator must change a setting; the message names the key and the fix
+│   └── EndpointDown       nothing listens at the URL of the model's endpoint
 ├── UsageError             an invalid command-line argument
 ├── LogError               a run's log is damaged or cannot be written
 │   ├── LogLocked          another process works on the run and reports its result
@@ -155,6 +156,10 @@ class ContextOverflow(ModelError):
 
 class SettingsError(ResolverError):
     """An operator must change a setting. The message names the key and the fix."""
+
+
+class EndpointDown(SettingsError):
+    """Nothing listens at the URL of the model's endpoint. The URL is wrong, or the endpoint is not running."""
 
 
 class LogError(ResolverError):

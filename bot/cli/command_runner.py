@@ -2,11 +2,14 @@
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any, TypeVar
 
 from patchwright.bot.errors import ForgeUnavailable, WorkerFailed
@@ -41,6 +44,10 @@ ERROR_HINTS = {
 READ_ONLY_COMMANDS = frozenset({"runs", "view", "export", "replay", "probe", "doctor", "completion"})
 """The names of the commands that only print information and change nothing."""
 
+STDERR = 2  # file descriptor
+STOPPING = "Stopping. This can take up to 20 seconds."
+CLEAR_FRAME = "\r\x1b[J"  # erases the live display, which draws itself again
+
 T = TypeVar("T")
 
 
@@ -52,7 +59,8 @@ def run_command(options: argparse.Namespace) -> int:
     lines.setFormatter(TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[lines])
     try:
-        code = _loop_runner(options.command)(_cancel_on_sigterm(options.handler(options)))
+        work = _with_interrupt_notice(options.handler(options))
+        code = _loop_runner(options.command)(_cancel_on_sigterm(work))
         if options.command in READ_ONLY_COMMANDS:
             sys.stdout.flush()
         return code
@@ -111,6 +119,25 @@ async def _cancel_on_sigterm(work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
+
+
+async def _with_interrupt_notice(work: Coroutine[Any, Any, T]) -> T:
+    """Awaits a command. At the first Ctrl-C, prints at once that the command stops, because that takes time."""
+    cancel = signal.getsignal(signal.SIGINT)
+
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        assert callable(cancel)
+        signal.signal(signal.SIGINT, cancel)
+        # litellm hands coroutines to threads, which no longer run them.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        # The event loop may be blocked by an import, and `print` may be interrupted by this handler.
+        with contextlib.suppress(OSError):
+            os.write(STDERR, f"{CLEAR_FRAME if os.isatty(STDERR) else ''}{STOPPING}\n".encode())
+        cancel(number, frame)
+
+    if callable(cancel):  # A job in the background of a shell script ignores Ctrl-C.
+        signal.signal(signal.SIGINT, on_interrupt)
+    return await work
 
 
 def report_error(options: argparse.Namespace, error: Exception, code: int) -> int:

@@ -129,6 +129,8 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
     run = find_run(options.run, settings.data / "runs")
     try:
         earlier = logs.read(run)
+        if earlier.run_resumed:  # A job of a server: its work is in the log of the run that it resumed.
+            run, earlier = earlier.run_resumed.run, logs.read(earlier.run_resumed.run)
     except LogError as exc:
         raise UsageError(f"Cannot resume {run}: {exc}") from exc
     if (started := earlier.run_started) is None:

@@ -12,7 +12,7 @@ from patchwright.bot.errors import ArchiveDown
 from patchwright.bot.observe.archive import StoredRuns
 from patchwright.bot.terminal.output import print_json, strip_control_chars
 from patchwright.bot.terminal.style import Style, detect_style, display_width, terminal_size, truncate
-from patchwright.resolver.cost import cost_fields
+from patchwright.resolver.cost import cost_fields, round_usd
 from patchwright.resolver.domain import Published, RunId, VerdictKind
 from patchwright.resolver.errors import LogError, UsageError
 from patchwright.resolver.events import Message, Trajectory, VerificationCompleted
@@ -244,8 +244,9 @@ def _cost_text(entry: RunListEntry) -> str:
     dollars = entry.cost_usd_at_least if entry.cost_usd is None else entry.cost_usd
     if dollars is None:
         return "unknown" if entry.steps else ""
-    shown = f"${dollars:.2f}" if dollars == 0 or dollars >= 0.01 else f"${dollars:.4f}"
-    return f"at least {shown}" if entry.cost_usd is None else shown
+    is_minimum = entry.cost_usd is None
+    shown = f"${round_usd(dollars, 4 if 0 < dollars < 0.01 else 2, is_minimum=is_minimum)}"
+    return f"at least {shown}" if is_minimum else shown
 
 
 def _age(seconds: float) -> str:

@@ -21,7 +21,12 @@ from patchwright.bot.github.write_check import with_write_check
 from patchwright.bot.job_runner import JobResolver
 from patchwright.bot.jobs import JobResult
 from patchwright.bot.observe.archive import Archive, Archiver, open_archive
-from patchwright.bot.observe.run_index import index_result, keep_index_complete, with_run_index
+from patchwright.bot.observe.run_index import (
+    index_result,
+    index_saved_branch,
+    keep_index_complete,
+    with_run_index,
+)
 from patchwright.bot.observe.tracing import NullTracer, Tracer, build_tracer
 from patchwright.bot.reconcile.reconciler_factory import open_reconciler
 from patchwright.bot.redis.arq_queue import ArqQueue
@@ -201,7 +206,8 @@ class _WorkerParts:
         await self.stores.engines.report()
 
     async def report_failure(self, job: Job, error: Exception) -> None:
-        await report_failure(self.forge, job, error, self.deps)
+        if branch := await report_failure(self.forge, job, error, self.deps):
+            await index_saved_branch(job.id, branch, self.stores.runs)
 
     async def record_result(self, job: JobId, result: JobResult) -> Usage:
         """Counts a job with its usage, and adds it to the index of runs. Returns the usage."""

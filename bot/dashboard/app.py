@@ -47,7 +47,8 @@ async def open_dashboard(
         log_reader = LogReader(streams, files, secrets, archive.read if archive else None)
 
         async def is_over(run: RunId) -> bool:
-            record = await queue.get_record(run)
+            summary = await runs.get(run)
+            record = await queue.get_record(summary.working_job if summary else run)
             return (record is None or record.state == "completed") and not await streams.has_writer(run)
 
         live_runs = LiveRuns(log_reader, is_over)
@@ -68,6 +69,7 @@ async def open_dashboard(
             oauth=oauth,
             operator_token=operator_token,
             public_url=settings.public_url or "",
+            mention=settings.mention,
             delivery_counts=delivery_counts,
         )
 

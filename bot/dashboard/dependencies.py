@@ -46,5 +46,7 @@ class DashboardDependencies:
     """The base URL of the dashboard, without a trailing slash. If it is "", people may use any host name of the
     server.
     """
+    mention: str
+    """The name with which people mention the bot in comments, such as `@agent`."""
     delivery_counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of webhook deliveries since the process started, by event and result."""

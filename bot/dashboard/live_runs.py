@@ -6,7 +6,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchwright.bot.dashboard.log_reader import LogReader, remaining_after
 from patchwright.bot.errors import QueueDown
@@ -52,7 +52,7 @@ class RunPageView:
     is_over: bool
     is_truncated: bool
     """True if the page shows only the start of the log, because the log is too long."""
-    continued_in: RunId | None
+    resumed_run: RunId | None
     """The earlier run that this job resumed; its log contains the steps. None if the job did not resume a run."""
     summary: RunSummary | None
     """The summary of the log, which may be newer than the summary in the index. None if the log has no start."""
@@ -74,6 +74,8 @@ class LiveRuns:
         async with self._view_locks.setdefault(run, asyncio.Lock()):
             is_over, size = await self._is_over(run), await self._log_reader.size(run)
             if (cached := self._view_cache.get(run)) is not None:
+                if resumed := cached[3].resumed_run:  # The header also shows the work in this run's log.
+                    size += await self._log_reader.size(resumed)
                 cached_size, cached_over, built_at, view = cached
                 is_fresh = time.monotonic() - built_at < VIEW_CACHE_SECONDS
                 if cached_over == is_over and (cached_size == size or (not is_over and is_fresh)):
@@ -110,13 +112,21 @@ class LiveRuns:
             fragments = await asyncio.to_thread(
                 render_fragments, run, trajectory, subagents.get, is_live=not is_over
             )
-        continued_in = trajectory.run_resumed.run if trajectory.run_resumed else None
+            if resumed := trajectory.run_resumed:
+                work = await self._log_reader.join_earlier_log(run, trajectory)
+                top = await asyncio.to_thread(render_progress, run, work, MAX_LIVE_TEXT, is_over=is_over)
+                fragments = replace(fragments, title=top.title, header=top.header)
         summary = None
         if trajectory.run_started is not None:
             job = trajectory.run_started.job.model_copy(update={"id": run})
             summary = summarize_log(job, trajectory, is_running=not is_over)
         return RunPageView(
-            fragments, len(trajectory) - 1, is_over, remaining_bytes < 0, continued_in, summary
+            fragments,
+            len(trajectory) - 1,
+            is_over,
+            remaining_bytes < 0,
+            resumed.run if resumed else None,
+            summary,
         )
 
     async def read_start(self, run: RunId) -> RunStarted | None:
@@ -303,8 +313,9 @@ class FollowedRun:
 
     async def _update_head(self) -> None:
         self._head_entry, self._head_at = len(self.trajectory), time.monotonic()
+        work = await self._log_reader.join_earlier_log(self.run, self.trajectory)
         progress = await asyncio.to_thread(
-            render_progress, self.run, self.trajectory, MAX_LIVE_TEXT, is_over=self._is_run_over
+            render_progress, self.run, work, MAX_LIVE_TEXT, is_over=self._is_run_over
         )
         self._head = _format_sse(
             "head", None, {"title": progress.title, "header": progress.header, "sidebar": progress.sidebar}

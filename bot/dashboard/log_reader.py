@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from patchwright.bot.redis.log_streams import FIRST_ID, LogStreams
+from patchwright.bot.usage_report import join_resumed_work
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import ENTRY_ADAPTER, Entry, RunStarted, Trajectory
@@ -94,6 +95,15 @@ class LogReader:
         if not found.entries:
             found, _, _ = await self._read_log(run)
         return found.run_started
+
+    async def join_earlier_log(self, run: RunId, trajectory: Trajectory) -> Trajectory:
+        """Returns the work of a job that resumed an earlier run, with the start of that run. Returns the trajectory
+        itself if the job resumed no run. Raises QueueDown.
+        """
+        if (resumed := trajectory.run_resumed) is None:
+            return trajectory
+        earlier, _, _ = await self._read_log(resumed.run)
+        return join_resumed_work(run, trajectory, earlier)
 
     async def load_subagents(self, trajectory: Trajectory, subagents: dict[RunId, Trajectory]) -> None:
         """Reads the logs of all subagents of this trajectory, including the subagents of subagents.

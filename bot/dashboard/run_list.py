@@ -41,7 +41,8 @@ class RunFilter(FrozenModel):
 
     def matches(self, run: RunSummary) -> bool:
         return (
-            (not self.state or run.state == self.state)
+            # The row of the earlier run also shows the work of a job that resumed it.
+            (run.state == self.state if self.state else run.state != "resumed")
             and (not self.verdict or run.verdict == self.verdict)
             and (not self.repository or run.repository.lower() == self.repository.lower())
             and (not self.text or _matches_text(run, self.text.lower()))
@@ -139,8 +140,11 @@ async def list_runs(runs: SharedRunIndex, queue: ArqQueue) -> list[RunSummary]:
     """Returns all runs, queued jobs first. Raises QueueDown."""
     listed = await runs.list_newest()
     active = {record.job.id: record for record in await queue.all_active_jobs()}
-    known = [run.with_record(active.pop(run.run)) if run.run in active else run for run in listed]
-    waiting = map(summarize_record, active.values())
+    known = [
+        run.with_record(active[working]) if (working := run.working_job) in active else run for run in listed
+    ]
+    names = {run.run for run in listed}
+    waiting = [summarize_record(record) for job, record in active.items() if job not in names]
     return [*sorted(waiting, key=lambda run: -run.started_at), *known]
 
 

@@ -65,11 +65,11 @@ async def show_run(
     view = await deps.live_runs.get_view(summary.run)
     if view.is_over and view.summary is not None and view.summary.seconds > summary.seconds:
         # `patchwright resolve --continue` worked on this run while the server was down.
-        summary = view.summary
+        summary = view.summary.model_copy(update={"resumed_by": summary.resumed_by})
         await deps.runs.put(summary)
-    record = await deps.queue.get_record(summary.run)
+    record = await deps.queue.get_record(summary.working_job)
     is_outside_queue = not view.is_over and (record is None or record.state == "completed")
-    is_stop_requested = requested == "stop" or not await deps.queue.should_continue(summary.run)
+    is_stop_requested = requested == "stop" or not await deps.queue.should_continue(summary.working_job)
     is_stopping = is_stop_requested and not view.is_over and not is_outside_queue
     page = views.render_run(
         page_context(request),
@@ -81,6 +81,7 @@ async def show_run(
             is_stopping=is_stopping,
             is_outside_queue=is_outside_queue,
             is_retry_requested=requested == "retry",
+            mention=deps.mention,
             nonce=secrets.token_hex(6),
         ),
         shown_at=datetime.now(UTC),
@@ -94,8 +95,8 @@ async def _load_run(
     """Returns the run and the person's access level. Raises VisitorRejected if the run does not exist or the
     person may not see it.
     """
-    record = await deps.queue.get_record(run)
     summary = await deps.runs.get(run)
+    record = await deps.queue.get_record(summary.working_job if summary else run)
     if record is not None:
         summary = summary.with_record(record) if summary else summarize_record(record)
     elif summary is None:
@@ -193,7 +194,9 @@ def _build_request(verb: CommandVerb, summary: RunSummary, session: Session, non
         command=verb,
         retry_of=summary.run if verb == "retry" else None,
     )
-    return TriggerRequest(job=job, requested_at=datetime.now(UTC), source="dashboard", run=summary.run)
+    # A stop affects the job that works on the run, which another job may have started.
+    run = summary.working_job if verb == "stop" else summary.run
+    return TriggerRequest(job=job, requested_at=datetime.now(UTC), source="dashboard", run=run)
 
 
 def build_router() -> APIRouter:

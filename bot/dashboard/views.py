@@ -15,6 +15,7 @@ from patchwright.bot.dashboard.run_list import STATES, VERDICTS, RunListPage, Ru
 from patchwright.bot.jobs import GitHubWait
 from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary
+from patchwright.resolver.cost import round_usd
 from patchwright.resolver.rendering import filters, jinja_templates
 from patchwright.resolver.viewer.blocks import escape_invisible
 
@@ -84,6 +85,8 @@ class RunControls:
     is_outside_queue: bool
     """A process on the server's machine works on the run, but no worker."""
     is_retry_requested: bool
+    mention: str
+    """The name with which people mention the bot in comments."""
     nonce: str
     """Different on every page, so that pressing a button twice sends only one command."""
 
@@ -154,7 +157,7 @@ def _statistics_rows(statistics: RunStatistics) -> list[tuple[str, str, str]]:
 def _format_dollars(usd: float, is_cost_known: bool) -> str:
     """Formats a cost. If `is_cost_known` is False, shows the amount as a lower bound."""
     places = 4 if 0 < usd < 0.01 else 2 if usd < 1000 else 0
-    known = f"${usd:,.{places}f}"
+    known = f"${round_usd(usd, places, is_minimum=not is_cost_known):,}"
     if is_cost_known:
         return known
     return f"≥ {known}" if usd else "unknown"

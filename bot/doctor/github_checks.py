@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import Field
 
-from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
+from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, is_server, ok, warning
 from patchwright.bot.github.repositories import InstallationRepositoriesResponse
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS
 from patchwright.bot.github.schemas import GitHubResponse, InstallationTokenResponse
@@ -77,7 +77,9 @@ def build_checks(settings: Settings, private_key: str | None) -> list[DoctorChec
         found = [DoctorCheck("token", lambda: _check_token(settings, token), network, timeout_seconds=60)]
     else:
         found = [DoctorCheck(APP, lambda: _report_no_identity(settings), "")]
-    if settings.public_url and not settings.poll:
+    # Behind Redis of another machine or container, the server's loopback address is not this one's.
+    is_elsewhere = settings.redis_url is not None and is_loopback(settings.public_url or "")
+    if settings.public_url and not (settings.poll and is_elsewhere):
         found.append(
             DoctorCheck(
                 URL,
@@ -90,10 +92,9 @@ def build_checks(settings: Settings, private_key: str | None) -> list[DoctorChec
 
 async def _report_no_identity(settings: Settings) -> list[CheckResult]:
     """Returns a failure if a server is configured. On other machines, `resolve --repo` may be all that is needed."""
-    is_server = settings.app_id or settings.webhook_secret or settings.public_url or settings.poll
     detail = "no GitHub App or token is configured"
     fix = "Start patchwright serve and open the URL that it prints, or set PATCHWRIGHT_APP_ID and its private key."
-    if is_server:
+    if is_server(settings):
         return [failed(APP, detail, fix)]
     detail += "; only patchwright resolve --repo works without one"
     return [warning(APP, detail, f"For issues on GitHub, set GITHUB_TOKEN. For a server: {fix}")]
@@ -294,8 +295,17 @@ def _attempt_result(attempt: DeliveryAttempt, label: str) -> CheckResult:
 
 
 async def _check_public_url(settings: Settings) -> list[CheckResult]:
-    """Checks that this machine can reach the public URL. Another check tests whether GitHub can reach it."""
-    await send_request("GET", f"{settings.public_url}/healthz", {}, settings.ca_bundle)
+    """Checks that this machine can reach the public URL. Another check tests whether GitHub can reach it.
+
+    A server that polls works without this URL, but people cannot open the dashboard.
+    """
+    try:
+        await send_request("GET", f"{settings.public_url}/healthz", {}, settings.ca_bundle)
+    except ForgeError as exc:
+        if not settings.poll:
+            raise
+        fix = "Check that the server runs, and check the host and the port in PATCHWRIGHT_PUBLIC_URL."
+        return [warning(URL, f"{settings.public_url} does not respond: {exc}".rstrip("."), fix)]
     return [ok(URL, f"{settings.public_url} responds")]
 
 

@@ -1,9 +1,10 @@
 """Checks of Redis: reachability, version, persistence, eviction policy, and active workers."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
-from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
+from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, is_server, ok, warning
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.redis.connection import find_redis_problem
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
@@ -24,8 +25,14 @@ def build_checks(settings: Settings) -> list[DoctorCheck]:
 
 
 async def check_redis(settings: Settings) -> list[CheckResult]:
-    """Checks the configured Redis. If no Redis is configured, checks the embedded Redis of a running server."""
+    """Checks the configured Redis. If no Redis is configured, checks the embedded Redis of a running server.
+
+    If a server is configured, the check fails if no server or no worker is running.
+    """
     url = settings.redis_url or await asyncio.to_thread(running_redis_url, settings.data)
+    if url is None and is_server(settings):
+        detail = f"not running: no server uses the data directory {settings.data}"
+        return [failed("server", detail, "Start patchwright serve.")]
     if url is None:
         return [
             ok(
@@ -43,15 +50,20 @@ async def check_redis(settings: Settings) -> list[CheckResult]:
         if settings.redis_url:
             raise  # it failed since the check above
         detail = f"the embedded Redis does not respond ({exc}): it was killed or is still starting"
-        return [
-            warning(
-                "redis", detail, "Start patchwright serve, or read redis/redis.log in the data directory."
-            )
-        ]
+        fix = "Start patchwright serve, or read redis/redis.log in the data directory."
+        return [_problem(settings)("redis", detail, fix)]
     finally:
         await inbox.close()
         await heartbeats.close()
-    return [_check_version(info), _check_persistence(info), _check_memory(info), _check_workers(workers)]
+    return [
+        *(_check_version(info), _check_persistence(info), _check_memory(info)),
+        _check_workers(workers, settings),
+    ]
+
+
+def _problem(settings: Settings) -> Callable[[str, str, str], CheckResult]:
+    """Returns the kind of result for a part that only a server needs."""
+    return failed if is_server(settings) else warning
 
 
 def _check_version(info: dict[str, object]) -> CheckResult:
@@ -91,9 +103,8 @@ def _check_memory(info: dict[str, object]) -> CheckResult:
     return ok("redis memory", f"{info.get('used_memory_human', 'some')} in use, no eviction")
 
 
-def _check_workers(count: int) -> CheckResult:
+def _check_workers(count: int, settings: Settings) -> CheckResult:
     if count:
         return ok("workers", f"{count} running")
-    return warning(
-        "workers", "no worker is running", "Start patchwright serve, or patchwright work on any machine."
-    )
+    fix = "Start patchwright serve, or patchwright work on any machine. A worker that just started builds images first."
+    return _problem(settings)("workers", "no worker is running", fix)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from patchwright.bot.errors import QueueDown
 from patchwright.resolver.errors import ResolverError
+from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -47,6 +48,11 @@ def warning(name: str, detail: str, fix: str) -> CheckResult:
 
 def failed(name: str, detail: str, fix: str) -> CheckResult:
     return CheckResult(name=name, state="failed", detail=detail, fix=fix)
+
+
+def is_server(settings: Settings) -> bool:
+    """Returns True if the settings are those of a server. The command line needs neither a server nor Redis."""
+    return bool(settings.app_id or settings.webhook_secret or settings.public_url or settings.poll)
 
 
 async def run_checks(checks: Sequence[DoctorCheck]) -> AsyncGenerator[CheckResult, None]:

@@ -14,7 +14,7 @@ from patchwright.bot.errors import ArchiveDown, QueueDown
 from patchwright.bot.jobs import JobQueue, JobResult
 from patchwright.bot.observe.archive import Archive
 from patchwright.bot.redis.shared_run_index import MAX_RUNS, SharedRunIndex
-from patchwright.bot.run_summary import RunSummary, summarize_job, summarize_log
+from patchwright.bot.run_summary import RunSummary, summarize_job, summarize_log, summarize_work
 from patchwright.resolver.domain import Job, JobId, RunId
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import Trajectory
@@ -47,35 +47,32 @@ def with_run_index(
             await asyncio.gather(writer, return_exceptions=True)
             # The last update has a task of its own, because the current task may be canceled again while it
             # waits.
-            await asyncio.wait(
-                (
-                    asyncio.create_task(
-                        _put_summary(runs, summarize_log(job, run.trajectory, is_running=False))
-                    ),
-                )
-            )
+            summaries = summarize_work(job, run.trajectory, is_running=False)
+            await asyncio.wait((asyncio.create_task(_put_summaries(runs, summaries)),))
 
     return reporting_and_indexing
 
 
 async def _keep_updated(job: Job, run: RunLog, runs: SharedRunIndex, interval: float) -> None:
-    last_summary: RunSummary | None = None
+    last_summaries: tuple[RunSummary, ...] = ()
     while True:
-        summary = summarize_log(job, run.trajectory, is_running=True)
+        summaries = summarize_work(job, run.trajectory, is_running=True)
         # The index is updated only if more than the duration has changed.
-        if summary.model_copy(update={"seconds": 0.0}) != last_summary:
-            await _put_summary(runs, summary)
-            last_summary = summary.model_copy(update={"seconds": 0.0})
+        without_duration = tuple(summary.model_copy(update={"seconds": 0.0}) for summary in summaries)
+        if without_duration != last_summaries:
+            await _put_summaries(runs, summaries)
+            last_summaries = without_duration
         await asyncio.sleep(interval)
 
 
 async def index_result(job: JobId, result: JobResult, runs: SharedRunIndex, queue: JobQueue) -> None:
-    """Writes the result of a job to the index, even if the job has no log.
+    """Writes the result of a job to the index, even if the job has no log. If the job resumed an earlier run, the
+    result is the result of that run.
 
     Adds no entry for a job with the result Answered, because such a job needed no run of its own.
     """
     try:
-        summary = await runs.get(job)
+        summary = await _get_worked_run(job, runs)
         if (
             summary is None
             and result.kind != "answered"
@@ -86,6 +83,23 @@ async def index_result(job: JobId, result: JobResult, runs: SharedRunIndex, queu
             await runs.put(summary.with_result(result))
     except QueueDown as exc:
         log.warning("run not indexed", extra={"job": job, "reason": str(exc)})
+
+
+async def index_saved_branch(job: JobId, branch: str, runs: SharedRunIndex) -> None:
+    """Writes to the index where the work of a job was saved that ended without an outcome."""
+    try:
+        if summary := await _get_worked_run(job, runs):
+            await runs.put(summary.model_copy(update={"saved_branch": branch}))
+    except QueueDown as exc:
+        log.warning("saved branch not indexed", extra={"job": job, "reason": str(exc)})
+
+
+async def _get_worked_run(job: JobId, runs: SharedRunIndex) -> RunSummary | None:
+    """Returns the run that the job worked on: the earlier run that it resumed, or its own run."""
+    summary = await runs.get(job)
+    if summary is None or summary.resumed_run is None:
+        return summary
+    return await runs.get(summary.resumed_run) or summary
 
 
 async def keep_index_complete(
@@ -140,8 +154,9 @@ def _read_summaries(names: Iterable[RunId], read: Callable[[RunId], Trajectory])
                 yield summarize_log(job, trajectory, is_running=False)
 
 
-async def _put_summary(runs: SharedRunIndex, summary: RunSummary) -> None:
-    try:
-        await runs.put(summary)
-    except QueueDown as exc:
-        log.warning("run not indexed", extra={"job": summary.run, "reason": str(exc)})
+async def _put_summaries(runs: SharedRunIndex, summaries: Iterable[RunSummary]) -> None:
+    for summary in summaries:
+        try:
+            await runs.put(summary)
+        except QueueDown as exc:
+            log.warning("run not indexed", extra={"job": summary.run, "reason": str(exc)})

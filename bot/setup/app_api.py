@@ -18,7 +18,7 @@ from patchwright.bot.github.schemas import GitHubResponse
 from patchwright.bot.github.tls import create_ssl_context
 from patchwright.bot.setup.credential_store import RegisteredApp
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
-from patchwright.resolver.errors import ForgeError, SettingsError
+from patchwright.resolver.errors import ForgeError, NotFound, SettingsError
 
 T = TypeVar("T")
 
@@ -69,6 +69,10 @@ class DeliveryAttempt(GitHubResponse):
     @property
     def is_successful(self) -> bool:
         return 200 <= self.status_code < 300
+
+
+class _AppOwner(GitHubResponse):
+    type: str = "Organization"
 
 
 class _ManifestConversion(GitHubResponse):
@@ -125,6 +129,17 @@ async def check_github_reachable(server: GitHubServer, ca_bundle: Path | None) -
         raise
     except ForgeError:
         return
+
+
+async def has_organization(server: GitHubServer, name: str, ca_bundle: Path | None) -> bool:
+    """Returns False if GitHub has no organization of this name. Returns True if GitHub does not say."""
+    try:
+        response = await send_request("GET", f"{server.github_api_url}/users/{quote(name)}", {}, ca_bundle)
+        return parse_response(_AppOwner, response).type == "Organization"
+    except NotFound:
+        return False
+    except ForgeError:
+        return True
 
 
 async def exchange_manifest_code(

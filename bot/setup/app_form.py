@@ -2,10 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from patchwright.bot.github.auth import GitHubServer, configured_server
+from patchwright.bot.setup.app_api import check_github_reachable, has_organization, send_request
 from patchwright.bot.setup.credential_store import ModelConnection, github_server_from_url
-from patchwright.bot.setup.setup_views import SetupProblem
+from patchwright.bot.setup.setup_views import SetupProblem, StepFailure
+from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.frozen_model import FrozenModel
@@ -66,3 +70,27 @@ def parse_app_form(values: Mapping[str, str], settings: Settings, origin: str) -
         public_url=public,
         webhook=webhook,
     )
+
+
+async def check_app_form(
+    form: AppForm, values: Mapping[str, str], origin: str, ca_bundle: Path | None
+) -> StepFailure | None:
+    """Sends requests to the URLs of a form that was sent from a page at `origin`. Returns the first failure.
+
+    The person may confirm an organization or a URL, because a server may hide them from this machine.
+    """
+    try:
+        await check_github_reachable(form.server, ca_bundle)
+    except ForgeError as exc:
+        return StepFailure("github_unreachable", str(exc))
+    is_confirmed = values.get("confirmed_organization", "") == form.organization
+    if not is_confirmed and not await has_organization(form.server, form.organization, ca_bundle):
+        return StepFailure("unknown_organization")
+    is_confirmed = values.get("confirmed_url", "").rstrip("/") == form.public_url
+    is_open_in_browser = urlsplit(form.public_url).netloc == urlsplit(origin).netloc
+    if is_loopback(form.public_url) and not is_confirmed and not is_open_in_browser:
+        try:
+            await send_request("GET", f"{form.public_url}/healthz", {}, ca_bundle)
+        except ForgeError as exc:
+            return StepFailure("unreachable_url", str(exc))
+    return None

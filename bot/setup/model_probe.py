@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from patchwright.bot.child_process import stop_process, with_parent_death_signal
 from patchwright.bot.setup.credential_store import ModelConnection
+from patchwright.resolver.errors import EndpointDown
 from patchwright.resolver.settings.settings import environment_variable
 
 TIMEOUT_SECONDS = 90.0  # time limit for one or two small calls
@@ -17,6 +18,7 @@ TEXT_TOOLS_ERROR = (
     "it calls tools only as text. Set PATCHWRIGHT_TOOL_CALLING=text in the server's environment, restart the "
     "server, and test again."
 )
+_REJECTED_KEY_ADVICE = f": check {environment_variable('model_api_key')}, or the provider's own variable."
 _MISSING_KEY = re.compile(r"(\w+) is not set\. Set it to your API key for ")
 # Maps environment variables to fields of the form. The command's error messages name environment variables,
 # but the person sees the form.
@@ -66,6 +68,10 @@ async def probe_model(
             f"Enter the API key: the field is empty, and the server's environment has no {missing[1]}. "
             "If your own endpoint needs no key, enter any text."
         )
+    if model.model_api_key:  # the person typed the key, so no variable is wrong
+        error = error.replace(
+            _REJECTED_KEY_ADVICE, ". Check that the key is complete and belongs to this provider."
+        )
     for key, label in _FIELD_LABELS.items():
         error = re.sub(rf"\b{environment_variable(key)}\b", label, error)
     if model.model_api_key:  # a provider's error message may contain the rejected key
@@ -85,7 +91,8 @@ def _parse_failure(output: bytes) -> tuple[str, bool]:
     try:
         result = json.loads(output)
         if "error" in result:
-            return str(result["error"]), True
+            # The person may start an endpoint later, but must correct every other entry.
+            return str(result["error"]), result.get("kind") != EndpointDown.__name__
         probe = result["models"][0]
         if probe["tool_calling"] == "text":
             return TEXT_TOOLS_ERROR, False

@@ -21,7 +21,7 @@ SetupProblem = Literal[
     "app_not_saved", "cross_site", "data_not_writable", "expired_code", "github_unavailable", "github_unreachable",
     "invalid_github_url", "invalid_model_address", "invalid_organization", "invalid_public_url", "login_required",
     "loopback_webhook", "manifest_code_expired", "model_access_denied", "model_name_missing", "model_probe_failed",
-    "state_mismatch", "wrong_code",
+    "state_mismatch", "unknown_organization", "unreachable_url", "wrong_code",
 ]  # fmt: skip
 
 

@@ -22,11 +22,16 @@ from patchwright.bot.dashboard.web_requests import (
 from patchwright.bot.setup import setup_views
 from patchwright.bot.setup.app_api import (
     build_manifest,
-    check_github_reachable,
     exchange_manifest_code,
     manifest_form_url,
 )
-from patchwright.bot.setup.app_form import URL_PATTERN, AppForm, parse_app_form, parse_model_form
+from patchwright.bot.setup.app_form import (
+    URL_PATTERN,
+    AppForm,
+    check_app_form,
+    parse_app_form,
+    parse_model_form,
+)
 from patchwright.bot.setup.credential_key import key_settings
 from patchwright.bot.setup.credential_store import (
     ModelConnection,
@@ -48,7 +53,10 @@ log = logging.getLogger(__name__)
 SESSION_COOKIE = "patchwright-setup"
 HANDOVER_DELAY_SECONDS = 0.3
 WRONG_CODE_DELAY_SECONDS = 1.0  # delay of the response to a wrong code
-REMEMBERED_FIELDS = ("model", "base_url", "server_url", "organization", "public_url", "reach")
+REMEMBERED_FIELDS = (
+    *("model", "base_url", "server_url", "organization", "public_url", "reach"),
+    *("confirmed_organization", "confirmed_url"),
+)
 """The form fields whose values are kept for the next visit of the page. No field in this list is secret."""
 _PROBLEM_STATUS: Mapping[SetupProblem, int] = {
     "app_not_saved": 507, "data_not_writable": 507, "expired_code": 403, "github_unavailable": 502,
@@ -150,10 +158,9 @@ class SetupWizard:
         app_form = parse_app_form(form, self._settings, _browser_origin(request))
         if not isinstance(app_form, AppForm):
             return self._render_next_step(request, StepFailure(app_form))
-        try:
-            await check_github_reachable(app_form.server, self._settings.ca_bundle)
-        except ForgeError as exc:
-            return self._render_next_step(request, StepFailure("github_unreachable", str(exc)))
+        origin, ca_bundle = _browser_origin(request), self._settings.ca_bundle
+        if failure := await check_app_form(app_form, form, origin, ca_bundle):
+            return self._render_next_step(request, failure)
         try:  # This is checked before GitHub creates the App. Otherwise, the App's key could be lost.
             await asyncio.to_thread(check_writable, self._settings.data, key_settings(self._settings))
         except (OSError, SettingsError) as exc:

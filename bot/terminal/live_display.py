@@ -15,11 +15,10 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from patchwright.bot.terminal.output import strip_control_chars
-from patchwright.bot.terminal.progress_printer import CHECKBOXES, ProgressPrinter
+from patchwright.bot.terminal.progress_printer import CHECKBOXES, EMPTY_TRAJECTORY, ProgressPrinter
 from patchwright.bot.terminal.style import Style, can_redraw, detect_style, terminal_size, truncate
 from patchwright.resolver.cost import format_usd
 from patchwright.resolver.descriptions import describe_action, name_thread
-from patchwright.resolver.domain import Usage
 from patchwright.resolver.events import Entry, Message, Trajectory
 from patchwright.resolver.rendering import filters
 from patchwright.resolver.run_calls import latest_plan
@@ -29,7 +28,6 @@ from patchwright.runtime.tool_action import PlanItem
 
 # Time between two updates of the frame. Each shows the new time and follows the window size.
 REFRESH_SECONDS = 0.25
-EMPTY_TRAJECTORY = Trajectory()
 _ERASE_BELOW = (
     # Erases the frame. The cursor is in the first line of the frame, and the sequence erases everything
     # below.
@@ -64,19 +62,12 @@ async def open_display(
             lambda line: print(line, file=stream, flush=True),
             style=style,
             verbose=verbose,
-            earlier=_printed_usage(earlier),
+            earlier=earlier,
         )
         return
     display = LiveDisplay(stream, style, verbose=verbose, earlier=earlier)
     async with display.session():
         yield display
-
-
-def _printed_usage(earlier: Trajectory) -> Usage:
-    """Returns the usage before the run was resumed. Its steps are the agent's own, because only these have
-    numbers.
-    """
-    return earlier.usage().model_copy(update={"steps": len(earlier.replies())})
 
 
 class LiveDisplay:
@@ -106,7 +97,7 @@ class LiveDisplay:
             style,
             verbose=verbose,
             show_plan=False,
-            earlier=_printed_usage(earlier),
+            earlier=earlier,
         )
 
     def __call__(self, entry: Entry) -> None:

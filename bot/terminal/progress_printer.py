@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.bot.terminal.style import NO_COLOR, Style
@@ -15,7 +14,7 @@ from patchwright.resolver.descriptions import (
     describe_observation,
     name_thread,
 )
-from patchwright.resolver.domain import Usage, Verdict
+from patchwright.resolver.domain import Verdict
 from patchwright.resolver.events import (
     AgentStopped,
     Entry,
@@ -24,6 +23,7 @@ from patchwright.resolver.events import (
     ModelReply,
     RunStarted,
     ToolResult,
+    Trajectory,
     VerificationCompleted,
 )
 from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess
@@ -34,7 +34,7 @@ from patchwright.runtime.output_text import clip_line
 MIN_WIDTH = 30  # Minimum width in cells. A terminal that is narrower wraps the lines itself.
 
 
-NO_USAGE = Usage()
+EMPTY_TRAJECTORY = Trajectory()  # no entries
 
 
 CHECKBOXES = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
@@ -47,8 +47,8 @@ MAX_HOSTS = 5  # Only this many denied hosts are printed. The log contains all o
 
 
 class ProgressPrinter:
-    """Prints the entries of a run as lines. Each line starts with the seconds of work since the start of the
-    run.
+    """Prints the entries of a run as lines. Each line starts with the working time since the start of the run, in
+    seconds.
     """
 
     def __init__(
@@ -59,21 +59,20 @@ class ProgressPrinter:
         *,
         verbose: bool = False,
         show_plan: bool = True,
-        earlier: Usage = NO_USAGE,
+        earlier: Trajectory = EMPTY_TRAJECTORY,
     ) -> None:
         """Stores the options.
 
         `width` is the number of cells per line. With `verbose`, reasoning, commands and output are printed in
-        full. `show_plan` is False if the plan is shown elsewhere. `earlier` is the usage before the run was
-        resumed.
+        full. `show_plan` is False if the plan is shown elsewhere. `earlier` is the existing log of a run
+        that is resumed.
         """
         self._write = write
         self._style = style
         self._verbose = verbose
         self._show_plan = show_plan
-        self._started_at: Any = None
-        self._earlier_seconds = earlier.seconds
-        self._steps = earlier.steps
+        self._trajectory = earlier
+        self._steps = len(earlier.replies())
         self._unprinted_number = ""
         """The number of a step without text. The line of the step's first result shows it."""
         self._pending_calls: dict[str, str] = {}
@@ -85,9 +84,8 @@ class ProgressPrinter:
         self._width = max(width, MIN_WIDTH) - 11
 
     def __call__(self, entry: Entry) -> None:
-        self._started_at = self._started_at or entry.timestamp
-        seconds = self._earlier_seconds + (entry.timestamp - self._started_at).total_seconds()
-        time = self._style.dim(f"{seconds:6.1f} s")
+        self._trajectory = self._trajectory.with_entry(entry)
+        time = self._style.dim(f"{self._trajectory.usage().seconds:6.1f} s")
         for line in self._entry_lines(entry):
             for part in self._wrap_line(line):
                 self._write(f"{time}  {self._color_line(entry.event, strip_control_chars(part))}")

@@ -5,8 +5,8 @@ answers.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from patchwright.resolver.errors import SettingsError
-from patchwright.resolver.settings.connection_check import find_connection_problem
+from patchwright.resolver.errors import EndpointDown, SettingsError
+from patchwright.resolver.settings.connection_check import find_connection_problem, needs_v1
 from patchwright.resolver.settings.settings import Settings, environment_variable
 
 KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
@@ -52,16 +52,23 @@ def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 async def check_endpoint(settings: Settings) -> None:
-    """Raises SettingsError if nothing listens at `model_base_url`, or if the host of this URL is unknown.
+    """Raises EndpointDown if nothing listens at `model_base_url`, or if the host of this URL is unknown. Raises
+    SettingsError if this URL lacks `/v1`.
 
     Does nothing if `model_fallbacks` names other models.
     """
     if settings.model_base_url is None or settings.model_fallbacks:
         return
     if problem := await find_connection_problem(settings.model_base_url):
-        raise SettingsError(
+        raise EndpointDown(
             f"The model's endpoint {problem}. "
             f"Check {environment_variable('model_base_url')}, and check that the endpoint is running."
+        )
+    is_openai = (settings.model or "").startswith("openai/")
+    if is_openai and await needs_v1(settings.model_base_url, settings.ca_bundle):
+        raise SettingsError(
+            "The model's endpoint has its API below /v1: "
+            f"add /v1 to the end of {environment_variable('model_base_url')}."
         )
 
 

@@ -49,12 +49,13 @@ async def probe_model(model: Model) -> ProbeResult:
     """
     prompt: tuple[ChatMessage, ...] = (UserMessage(text=PROBE_PROMPT),)
     usages: list[ReplyUsage] = []
-    problem, is_access_denied = "", False
+    problems, advice, is_access_denied = list[str](), "", False
     for method, candidate in (("native", model), ("text", TextToolModel(model))):
         try:
             reply = await candidate.reply(prompt, (PROBE_TOOL,))
         except ModelError as exc:
-            problem, is_access_denied = str(exc), type(exc) is ModelAccessDenied
+            problems.append(str(exc))
+            is_access_denied = type(exc) is ModelAccessDenied
             if exc.usage is not None:
                 usages.append(exc.usage)
             if exc.retryable or type(exc) is not ModelError:
@@ -70,13 +71,17 @@ async def probe_model(model: Model) -> ProbeResult:
                 supports_vision=model.supports_vision,
                 usage=sum_usage(usages),
             )
-        problem = reply_problem
+        problems.append(reply_problem)
     else:
-        problem = f"{problem} (neither native nor text tool calls work: choose another model)"
+        advice = " (neither native nor text tool calls work: choose another model)"
+    native, text = problems[0], problems[-1]
+    both = (
+        native if native == text else f"native tool calls: {native.rstrip('.')}; tool calls as text: {text}"
+    )
     return ProbeResult(
         model=model.name,
         tool_calling="none",
-        reason=problem,
+        reason=both + advice,
         is_access_denied=is_access_denied,
         supports_vision=model.supports_vision,
         usage=sum_usage(usages) if usages else None,

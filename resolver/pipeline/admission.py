@@ -112,13 +112,13 @@ async def find_open_pull_request(
 ) -> PullRequest | None:
     """Returns our open pull request for the issue with this title if a comment requests more work on the issue.
 
-    A new run would start without that pull request, and open another one with the same change. A label, a press of
-    the dashboard's button, or a comment that names a base branch starts such a run on purpose.
+    A new run would start without that pull request, and open another one with the same change. A label, or a
+    comment that names a base branch, starts such a run on purpose.
     """
     request = job.request
-    # The command is still `retry` if the log of the run to repeat is gone, as it always is in a workflow.
-    asks_again = request.verb == "retry" and job.retry_of is None
-    if (not asks_again and (request.verb != "work" or not request.text)) or request.options.base:
+    # The command is still `retry` if the run to repeat was started by a label, or if its log is gone.
+    is_comment = request.verb in ("work", "retry") and bool(job.command) and job.label is None
+    if not is_comment or request.options.base:
         return None
     template = (await read_repo_config(workspace.config_source)).config.branch or settings.branch
     branch, _ = make_branch_names(template, settings.branch_prefix, job.number, title, job.id)

@@ -1,8 +1,12 @@
 """Checks whether a server listens at a URL from the settings."""
 
 import asyncio
+import ssl
+import urllib.error
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
 from urllib.parse import urlsplit
 
 CONNECT_SECONDS = 5.0
@@ -31,6 +35,27 @@ async def find_connection_problem(url: str) -> str | None:
     with suppress(OSError):
         await writer.wait_closed()
     return None
+
+
+async def needs_v1(url: str, ca_bundle: Path | None) -> bool:
+    """Returns True if the API of an OpenAI-compatible endpoint is not at this URL without a path, but below `/v1`."""
+    if urlsplit(url).path.strip("/"):
+        return False
+    urls = (f"{url.rstrip('/')}{path}/models" for path in ("", "/v1"))
+    is_here, is_below = await asyncio.gather(*(asyncio.to_thread(_has_api, one, ca_bundle) for one in urls))
+    return is_below and not is_here
+
+
+def _has_api(url: str, ca_bundle: Path | None) -> bool:
+    """Returns True if the URL responds with JSON, or requires a key."""
+    context = ssl.create_default_context(cafile=ca_bundle)
+    try:
+        with urllib.request.urlopen(url, timeout=CONNECT_SECONDS, context=context) as response:  # noqa: S310  # the operator's URL
+            return "json" in str(response.headers.get_content_type())
+    except urllib.error.HTTPError as exc:
+        return exc.code in (401, 403)
+    except (OSError, ValueError, HTTPException):
+        return False
 
 
 def _reason(error: Exception) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from patchwright.resolver.actions import SubagentResult
+from patchwright.resolver.cost import round_usd
 from patchwright.resolver.domain import Usage
 from patchwright.resolver.events import AuxiliaryModelCall, Condensation, ModelReply, ToolResult, Trajectory
 
@@ -38,7 +39,7 @@ class CostCurve:
 
     def format_total(self, total: Decimal) -> str:
         """Returns a total with its unit."""
-        return f"${total:.4f}" if self.unit == "$" else f"{total:,} tokens"
+        return f"${round_usd(total, 4)}" if self.unit == "$" else f"{total:,} tokens"
 
     def _number_totals(self) -> list[tuple[int, Decimal]]:
         return list(enumerate(self.totals, start=1))

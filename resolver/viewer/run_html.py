@@ -311,7 +311,7 @@ def _build_facts(trajectory: Trajectory) -> list[tuple[str, str]]:
     cost = _format_cost(usage, trajectory.run_configured)
     facts = [("Cost", cost)] if cost else []
     facts += [
-        ("Duration", filters.format_duration(usage.seconds)),
+        ("Working time", filters.format_duration(usage.seconds)),
         ("Steps", f"{usage.steps}"),
         ("Tokens", f"{usage.prompt_tokens:,} read{cached}, {usage.completion_tokens:,} written"),
     ]

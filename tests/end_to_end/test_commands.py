@@ -168,6 +168,15 @@ async def test_a_request_on_an_issue_is_sent_to_its_open_pull_request(scenario: 
     assert isinstance(outcome, Rejected)
     assert (len(scenario.endpoint.requests), len(scenario.repo.pulls)) == (replies, 1)
     assert answers(scenario)[1] == IN_PULL_REQUEST
+    again = (
+        ask("retry", "4"),
+        ask("retry budget=1", "5"),
+        ask("retry", "6").model_copy(update={"retry_of": scenario.job().id}),
+    )
+    for job in again:
+        assert isinstance(await scenario.resolve(job), Rejected)
+        assert answers(scenario)[-1] == IN_PULL_REQUEST
+    assert (len(scenario.endpoint.requests), len(scenario.repo.pulls)) == (replies, 1)
     assert isinstance(await scenario.resolve(ask("base=main once more", "3")), Published)
 
 

@@ -55,6 +55,10 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
             await until(lambda: answers(scenario)[0].startswith("I had to stop"))
             await watch.until("end")
         assert await wait_for_runs(browser, "stopped", 1) == [run]
+        stopped = (await browser.get(f"/runs/{run}")).text
+        assert "The operator stopped this run." in stopped
+        (branch,) = re.findall("The work so far is on the branch <code>([^<]+)</code>", stopped)
+        assert "a + b" in scenario.repo.read(branch, "calc.py")
         (scenario.data / "again").touch()
         await press(browser, run, "retry")
         (again,) = await wait_for_runs(browser, "published", 1)
@@ -100,3 +104,32 @@ async def test_a_stopped_run_continues_on_the_command_line_and_is_shown(scenario
     assert "Pull request #2 is open." in page and "Stop requested" not in page
     assert "The run continued in a new sandbox" in page
     assert "- The run continued in a new sandbox." in scenario.repo.pulls[0].body
+
+
+@pytest.mark.slow
+async def test_a_run_that_a_comment_resumed_is_one_row_and_is_stopped_on_its_page(scenario: Scenario) -> None:
+    requested = asyncio.Event()
+    await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
+    scenario.environment["PATCHWRIGHT_OPERATOR_TOKEN"] = OPERATOR
+    async with (
+        scenario.serve() as served,
+        httpx.AsyncClient(
+            base_url=served.webhook.removesuffix("/webhook"), trust_env=False, timeout=30
+        ) as browser,
+    ):
+        assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
+        await wait_until_requested(scenario, served, requested)
+        (run,) = await wait_for_runs(browser, "running", 1)
+        await press(browser, run, "stop")
+        assert await wait_for_runs(browser, "stopped", 1) == [run]
+        await scenario.fake_github.add_comment(scenario.issue, "@agent resume", by="maintainer")
+        assert await wait_for_runs(browser, "running", 1) == [run]
+        assert "resolve --continue" not in (await browser.get(f"/runs/{run}")).text
+        await press(browser, run, "stop")
+        await until(lambda: len(answers(scenario)) == 2 and answers(scenario)[1].startswith("I had to stop"))
+        assert await wait_for_runs(browser, "stopped", 1) == [run]
+        (scenario.data / "again").touch()
+        await scenario.fake_github.add_comment(scenario.issue, "@agent resume", by="maintainer")
+        assert await wait_for_runs(browser, "published", 1) == [run]
+        assert await wait_for_runs(browser, "stopped", 0) == []
+        assert len(await wait_for_runs(browser, "resumed", 2)) == 2

@@ -132,6 +132,7 @@ async def test_ctrl_c_stops_cleanly_and_prints_how_to_continue(
     assert process.returncode == 130
     assert json.loads(out) == {"outcome": "interrupted", "exit_code": 130, "run": run}
     assert f"patchwright resolve --continue {run}" in error.decode()
+    assert error.decode().count("Stopping. This can take up to 20 seconds.\n") == 1
     assert "Traceback" not in out.decode() + error.decode()
     assert list((scenario.data / "sandboxes").iterdir()) == []
 

@@ -127,8 +127,8 @@ async def test_a_failed_run_saves_its_work_tree_on_a_branch_and_explains_how_to_
     assert first.startswith("I had to stop before I finished.") and "no credit left" in first
     assert kept == f"The work so far (1 file) is on the branch `{BRANCH}`. It was not tested."
     assert way == (
-        "**To continue** from where I stopped, comment `@agent resume`. Without a server, run `patchwright "
-        f"resolve --continue {scenario.job().id}`."
+        "**To continue** from where I stopped, comment `@agent resume`. An operator can also run `patchwright "
+        f"resolve --continue {scenario.job().id}` on the server's machine."
     )
     _, _, bill = comment.partition("<summary>Limits and cost</summary>\n\n")
     assert bill.startswith("1 step of `openai/scripted` · cost unknown")

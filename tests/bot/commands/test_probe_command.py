@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -71,6 +72,30 @@ async def test_a_failure_is_retried_only_for_seconds(tmp_path: Path) -> None:
         )  # fmt: skip
         assert not await run_probe(settings, {}, as_json=True)
         assert len(endpoint.requests) < 5
+
+
+@pytest.mark.slow
+async def test_ctrl_c_prints_no_warning_of_a_library(tmp_path: Path) -> None:
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    process = await asyncio.create_subprocess_exec(
+        *[*preloaded_command(), "probe", "--model", "openai/x", "--base-url", url],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(Path.cwd()),
+             "PATCHWRIGHT_MODEL_API_KEY": "key"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    async with server, asyncio.timeout(120):
+        assert process.stderr is not None
+        assert b"Asking openai/x" in await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, error = await process.communicate()
+    assert error.decode() == "Stopping. This can take up to 20 seconds.\nStopped.\n"
+    assert process.returncode == 130
 
 
 async def test_an_endpoint_that_does_not_exist_is_reported_at_once(tmp_path: Path) -> None:

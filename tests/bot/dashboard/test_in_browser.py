@@ -252,6 +252,20 @@ async def test_everything_but_the_live_timeline_works_without_javascript(
         await page.get_by_text("Stop requested.").wait_for()
 
 
+async def test_the_button_of_the_filter_is_one_line_at_every_width(
+    server: DashboardServer, browser: Browser
+) -> None:
+    async with browser_window(browser, server.url) as page:
+        await sign_in_as_operator(page)
+        await page.goto("/?text=add")
+        for width in (320, 390, 600, 768, 900, 1280):
+            await page.set_viewport_size({"width": width, "height": 700})
+            for role, name in (("button", "Filter"), ("link", "Clear filter")):
+                box = await page.get_by_role(role, name=name).first.bounding_box()  # type: ignore[arg-type]
+                assert box is not None and box["height"] < 40, (width, name, box)
+            assert await page.evaluate("document.documentElement.scrollWidth") == width
+
+
 @pytest.mark.slow
 async def test_the_keyboard_reaches_everything_in_order(server: DashboardServer, browser: Browser) -> None:
     await server.add_finished_run("acme-calc-2-done", *full_run())

@@ -152,10 +152,16 @@ async def test_statistics_cover_the_filtered_runs(
 async def test_a_cost_is_never_rounded_to_zero_and_not_shown_before_the_first_reply(
     server: DashboardServer,
 ) -> None:
-    for number, cost in enumerate(({"state": "queued"}, {"steps": 1, "cost_usd": 0.004}, {"steps": 1})):
+    costs = (
+        {"state": "queued"},
+        {"steps": 1, "cost_usd": 0.004},
+        {"steps": 1},
+        {"steps": 1, "cost_usd": 0.075},
+    )
+    for number, cost in enumerate(costs):
         await server.runs.put(run_summary(number, **cost))
     page = (await (await server.operator()).get("/")).text
-    assert re.findall(r'data-name="Cost"[^>]*>([^<]+)<', page) == ["–", "$0.0040", "$0.00"]
+    assert sorted(re.findall(r'data-name="Cost"[^>]*>([^<]+)<', page)) == ["$0.00", "$0.0040", "$0.08", "–"]
 
 
 async def test_an_unknown_cost_is_shown_with_its_tokens(server: DashboardServer) -> None:

@@ -1,21 +1,27 @@
 """The list of runs and the page of a run."""
 
 import asyncio
+import re
 from typing import get_args
 
 import pytest
 
 from patchwright.bot.commands.server_logs import share_with_server
 from patchwright.bot.faults import Fault
-from patchwright.bot.jobs import Failed
+from patchwright.bot.jobs import Failed, Stopped
+from patchwright.bot.observe.run_index import index_result, with_run_index
 from patchwright.bot.redis.shared_run_log import SharedLogStore
-from patchwright.bot.run_summary import summarize_log
+from patchwright.bot.run_summary import RunState, summarize_log
 from patchwright.bot.status_comment import null_reporter
-from patchwright.resolver.domain import RunId
+from patchwright.bot.webhooks.triggers import TriggerRequest
+from patchwright.resolver.domain import JobId, RunId
+from patchwright.resolver.events import AgentStopped, Message, RunResumed
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.dashboard.conftest import DashboardServer
-from tests.resolver.sample_runs import full_run, started
+from tests.bot.dashboard.event_stream import watch_run
+from tests.bot.jobs import DONE
+from tests.resolver.sample_runs import full_run, model_reply, started
 
 pytestmark = pytest.mark.redis
 
@@ -29,6 +35,7 @@ async def test_the_operator_opens_a_run_from_the_list(server: DashboardServer) -
     page = await browser.get("/runs/acme-calc-1-done")
     assert page.status_code == 200
     assert "Timeline" in page.text
+    assert "If pull request #8 is open, close it first." in page.text
 
 
 async def test_an_interrupted_run_shows_who_is_responsible(server: DashboardServer) -> None:
@@ -49,6 +56,110 @@ async def test_an_interrupted_run_shows_who_is_responsible(server: DashboardServ
             True,
             True,
         ), fault
+
+
+async def test_a_job_that_resumed_a_run_shows_its_title_and_its_own_work(server: DashboardServer) -> None:
+    logs, first, second = FileLogStore(server.data / "runs"), RunId("first-run"), "second-run"
+    message = Message(text="Go on.", source="resume", trigger_id=JobId(second))
+    stopped = AgentStopped(reason="limit", detail="The limit is reached.")
+    browser = await server.operator()
+    async with logs.open(first) as earlier, server.add_running_run(second) as worker:
+        await worker.write(RunResumed(run=JobId(first)))
+        for event in (started(), model_reply("a", usd="0.5"), stopped, message, model_reply("b", usd="0.25")):
+            await earlier.append(event)
+        page = (await browser.get(f"/runs/{second}")).text
+        assert "<h1>add() subtracts</h1>" in page
+        assert (
+            "<dt>Cost</dt><dd>$0.2500</dd>" in page,
+            "<dt>Steps</dt><dd>1</dd>" in page,
+            "The run is in progress." in page,
+            f'href="/runs/{first}">that run</a> shows the steps of both' in page,
+        ) == (True, True, True, True)
+        async with watch_run(browser, second) as watch:
+            head = await watch.until("head")
+            assert (head.data["title"], "$0.2500" in head.data["header"]) == ("add() subtracts", True)
+        await earlier.append(model_reply("c", usd="0.25"))
+        await server.end_job(worker.job)
+    page = (await browser.get(f"/runs/{second}")).text
+    assert ("<dt>Cost</dt><dd>$0.5000</dd>" in page, "-0.0 s" in page) == (True, False)
+
+
+async def test_a_resumed_run_is_listed_once_and_its_page_stops_the_job_that_resumed_it(
+    server: DashboardServer,
+) -> None:
+    run, browser = server.job("acme-calc-1-first"), await server.operator()
+    shared = SharedLogStore(FileLogStore(server.data / "elsewhere"), server.redis)
+    reporting = with_run_index(null_reporter, server.runs, interval=0.02)
+    await server.queue.put(run)
+    async with shared.open(run.id) as log:
+        async with reporting(run, log):
+            await log.append(started().model_copy(update={"job": run}))
+            await log.append(model_reply("a"))
+        await server.queue.complete(run, Stopped())
+        await index_result(run.id, Stopped(), server.runs, server.queue)
+        async with server.add_running_run("acme-calc-1-second") as worker:
+            await worker.write(RunResumed(run=run.id))
+            async with reporting(worker.job, log):
+                await log.append(Message(text="Go on.", source="resume", trigger_id=worker.job.id))
+                await asyncio.sleep(0.2)  # the index is updated
+                page = (await browser.get(f"/runs/{run.id}")).text
+                assert ('class="mark running">running<' in page, "resolve --continue" in page) == (
+                    True,
+                    False,
+                )
+                hidden = dict(re.findall(r'name="(csrf|nonce)" value="(\w+)"', page))
+                assert (await browser.post(f"/runs/{run.id}/stop", data=hidden)).status_code == 303
+                (delivery,) = await server.inbox.read("a-test")
+                assert TriggerRequest.model_validate_json(delivery.body).run == worker.job.id
+                await server.queue.cancel(worker.job.id)
+                page = (await browser.get(f"/runs/{run.id}")).text
+                assert ("Stop requested." in page, "Stop this run" in page) == (True, False)
+                assert find_listed_runs((await browser.get("/")).text) == [run.id]
+            await server.queue.complete(worker.job, DONE)
+            await index_result(worker.job.id, DONE, server.runs, server.queue)
+    await shared.close()
+    listed = {
+        state: find_listed_runs((await browser.get(f"/?state={state}")).text) for state in get_args(RunState)
+    }
+    assert {state: runs for state, runs in listed.items() if runs} == {
+        DONE.kind: [run.id],
+        "resumed": [worker.job.id],
+    }
+    page = (await browser.get(f"/runs/{worker.job.id}")).text
+    assert ('class="mark resumed">resumed<' in page, f'href="/runs/{run.id}">that run</a>' in page) == (
+        True,
+        True,
+    )
+
+
+def find_listed_runs(page: str) -> list[str]:
+    return re.findall(r'href="/runs/(acme-calc-[^"]+)"', page)
+
+
+async def test_a_stopped_run_says_who_stopped_it_and_how_to_continue_it(server: DashboardServer) -> None:
+    browser, run = await server.operator(), RunId("acme-calc-1-stopped")
+    await server.add_finished_run(run, started(), model_reply("a"))
+    page = (await browser.get(f"/runs/{run}")).text
+    resume = "To continue this run, comment <code>@agent resume</code>"
+    assert ("stopped this run." in page, "The work so far" in page, resume in page) == (False, False, True)
+
+    listed = await server.runs.get(run)
+    assert listed is not None
+    for by, person in {"maintainer": "@maintainer", "": "The operator"}.items():
+        await server.runs.put(
+            listed.model_copy(update={"saved_branch": "patchwright/issue-1-after-1-steps"}).with_result(
+                Stopped(by=by)
+            )
+        )
+        page = (await browser.get(f"/runs/{run}")).text
+        assert (
+            f"{person} stopped this run." in page,
+            "on the branch <code>patchwright/issue-1-after-1-steps</code>" in page,
+            resume in page,
+        ) == (True, True, True)
+    await server.runs.put(listed.with_result(Stopped(reason="access_lost")))
+    page = (await browser.get(f"/runs/{run}")).text
+    assert ("The App lost its access to this repository." in page, resume in page) == (True, False)
 
 
 async def test_a_queued_run_is_shown_as_queued(server: DashboardServer) -> None:

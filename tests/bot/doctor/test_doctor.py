@@ -5,6 +5,8 @@ import json
 import os
 import socket
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,13 @@ from patchwright.bot.composition import sandbox_factory
 from patchwright.bot.doctor import docker_checks, host_checks, model_checks, redis_checks
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, ok
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.heartbeats import Heartbeats
 from patchwright.bot.setup import credential_store
 from patchwright.demo.recorded_model import RecordedModel
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.errors import EngineUnavailable
 from tests.bot.commands.test_probe_command import FIT, UNSUITABLE
-from tests.bot.doctor.doctor_server import SECRET, find_result, run_all, server_under_test
+from tests.bot.doctor.doctor_server import SECRET, find_result, run_all, server_under_test, states
 from tests.preloaded_command import preloaded_command
 
 # --- the machine and Redis ----------------------------------------------------------------------------------
@@ -100,6 +103,26 @@ async def test_the_embedded_redis_of_a_running_server_is_checked(short_tmp: Path
     assert [(result.name, result.state) for result in results] == [
         ("redis", "ok"), ("redis persistence", "ok"), ("redis memory", "ok"), ("workers", "warning"),
     ]  # fmt: skip
+
+
+@pytest.mark.redis
+async def test_a_configured_server_that_is_not_running_fails_the_check(short_tmp: Path) -> None:
+    settings = Settings(data=short_tmp, app_id="1")
+    result = await find_result(redis_checks.build_checks(settings), "server", "failed")
+    assert (result.detail, result.fix) == (
+        f"not running: no server uses the data directory {short_tmp}",
+        "Start patchwright serve.",
+    )
+    async with run_embedded_redis(short_tmp):
+        result = await find_result(redis_checks.build_checks(settings), "workers", "failed")
+        assert result.detail == "no worker is running"
+    async with running_worker(short_tmp):
+        await asyncio.sleep(0.2)
+        assert {"ok"} == states(await run_all(redis_checks.build_checks(settings)))
+    with socket.socket(socket.AF_UNIX) as stale:
+        (short_tmp / "redis/redis.sock").unlink(missing_ok=True)
+        stale.bind(str(short_tmp / "redis/redis.sock"))
+        assert await find_result(redis_checks.build_checks(settings), "redis", "failed")
 
 
 async def test_a_stale_redis_socket_is_reported(
@@ -202,14 +225,30 @@ async def doctor(directory: Path, *arguments: str, **environment: str) -> tuple[
     return process.returncode or 0, out.decode()
 
 
+@asynccontextmanager
+async def running_worker(data: Path) -> AsyncIterator[None]:
+    """Runs the Redis of a server, and reports a worker to it."""
+    async with run_embedded_redis(data) as url:
+        heartbeats = Heartbeats(url)
+        beating = asyncio.create_task(heartbeats.keep_beating("a-worker"))
+        try:
+            yield
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+            await heartbeats.close()
+
+
 @pytest.mark.slow
-async def test_doctor_prints_text_or_json_and_sets_its_exit_code(tmp_path: Path) -> None:
+async def test_doctor_prints_text_or_json_and_sets_its_exit_code(tmp_path: Path, short_tmp: Path) -> None:
     async with (
         server_under_test(tmp_path) as server,
+        running_worker(short_tmp),
         RecordedModel([FIT]) as fit,
         RecordedModel([UNSUITABLE]) as unfit,
     ):
         settings = {
+            "PATCHWRIGHT_DATA": str(short_tmp),
             "PATCHWRIGHT_SANDBOX": "local",
             "PATCHWRIGHT_APP_ID": str(server.app.id),
             "PATCHWRIGHT_PRIVATE_KEY": server.app.private_key_pem,
@@ -229,3 +268,10 @@ async def test_doctor_prints_text_or_json_and_sets_its_exit_code(tmp_path: Path)
         assert (code, report["healthy"]) == (3, False)
         assert [one["name"] for one in report["checks"] if one["state"] == "failed"] == ["model"]
         assert not any(secret in result for secret in (SECRET, "sk-of-a-doctor"))
+        stopped = settings | good_model | {"PATCHWRIGHT_DATA": str(tmp_path)}
+        code, result = await doctor(tmp_path, **stopped)
+        assert (
+            code,
+            f"failed   server            not running: no server uses the data directory {tmp_path}" in result,
+        ) == (3, True)
+        assert "-> Start patchwright serve." in result

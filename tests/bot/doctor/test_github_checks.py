@@ -107,6 +107,18 @@ async def test_a_wrong_public_url_is_reported(tmp_path: Path) -> None:
         )
 
 
+async def test_a_wrong_public_url_of_a_server_that_polls_is_a_warning(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        found = await find_result(server.checks(poll=True), "public URL", "ok")
+        assert found.detail.endswith(" responds")
+        wrong = {"poll": True, "public_url": "http://127.0.0.1:1"}
+        found = await find_result(server.checks(**wrong), "public URL", "warning")
+        assert found.detail.startswith("http://127.0.0.1:1 does not respond: no response from 127.0.0.1:1 (")
+        assert "check the host and the port in PATCHWRIGHT_PUBLIC_URL" in found.fix
+        names = [one.name for one in server.checks(**wrong, redis_url="redis://elsewhere")]
+        assert "public URL" not in names
+
+
 async def test_a_webhook_at_a_loopback_url_is_reported(tmp_path: Path) -> None:
     async with server_under_test(tmp_path) as server:
         app = AppClient(str(server.app.id), server.app.private_key_pem, server.fake_github.api_url, None)

@@ -233,7 +233,8 @@ def test_a_job_that_resumes_a_run_counts_only_its_own_part_of_the_work() -> None
         report = build_usage_report(RunId(name), runs.__getitem__)
         assert (report.usage.prompt_tokens, report.tokens.get(("prompt", "big"), 0)) == (tokens, tokens)
     job = work.run_started.job if work.run_started else None
-    assert job is not None and summarize_log(job, work, is_running=False).tokens == 1003
+    # The run is listed once, with the work of all its jobs.
+    assert job is not None and summarize_log(job, work, is_running=False).tokens == 1113
     resumed = job.model_copy(update={"id": "second"})
     assert summarize_log(resumed, work, is_running=False).tokens == 10
 

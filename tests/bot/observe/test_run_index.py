@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.jobs import Answered, Failed
+from patchwright.bot.jobs import Answered, Cancellation, Failed, Stopped
 from patchwright.bot.observe.archive import Archive
 from patchwright.bot.observe.run_index import (
     ARCHIVE_SOURCE,
     index_result,
+    index_saved_branch,
     keep_index_complete,
     read_local_summaries,
     with_run_index,
@@ -23,10 +24,10 @@ from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.shared_run_index import RUNS_KEY, SharedRunIndex
 from patchwright.bot.run_summary import RunSummary, summarize_log
 from patchwright.resolver.domain import Job, JobId, Rejected
-from patchwright.resolver.events import Trajectory
+from patchwright.resolver.events import AgentStopped, Message, RunStarted, Trajectory
 from patchwright.resolver.run_log import FileLogStore, RunLog
 from tests.bot.jobs import job
-from tests.resolver.sample_runs import full_run
+from tests.resolver.sample_runs import full_run, model_reply, started
 
 pytestmark = pytest.mark.redis
 
@@ -72,7 +73,9 @@ def test_a_log_is_summarized() -> None:
 async def test_a_run_is_indexed_while_it_runs_and_with_its_result(
     runs: SharedRunIndex, tmp_path: Path
 ) -> None:
-    events = list(full_run())
+    first, *others = full_run()
+    assert isinstance(first, RunStarted)
+    events = [first.model_copy(update={"job": RUN}), *others]
     reporting = with_run_index(silently, runs, interval=0.02)
     async with FileLogStore(tmp_path).open(RUN.id) as log, reporting(RUN, log):
         await until(runs, state="running", steps=0)
@@ -98,6 +101,49 @@ async def test_failures_are_indexed_and_answered_commands_are_not(url: str, runs
         "failed",
         datetime(2026, 1, 2, tzinfo=UTC).timestamp(),
     )
+
+
+async def test_a_stopped_run_is_indexed_with_its_cancellation_and_its_branch(
+    url: str, runs: SharedRunIndex
+) -> None:
+    queue = ArqQueue(url)
+    await runs.put(summarize_log(RUN, Trajectory(full_run().entries[:-1]), is_running=False))
+    await index_saved_branch(RUN.id, "patchwright/issue-7-after-1-steps", runs)
+    await index_result(RUN.id, Stopped(reason="unlabeled", by="maintainer"), runs, queue)
+    await index_saved_branch(JobId("acme-sample-7-unknown"), "a-branch", runs)
+    await queue.close()
+    (only,) = await runs.list_newest()
+    assert (only.state, only.saved_branch) == ("stopped", "patchwright/issue-7-after-1-steps")
+    assert only.cancellation == Cancellation(reason="unlabeled", by="maintainer")
+
+
+async def test_a_job_that_resumes_a_run_updates_that_run(
+    url: str, runs: SharedRunIndex, tmp_path: Path
+) -> None:
+    queue, resuming = ArqQueue(url), job("acme-sample-7-0000000000bb")
+    first = started().model_copy(update={"job": RUN})
+    message = Message(text="Go on.", source="resume", trigger_id=resuming.id)
+    stopped = AgentStopped(reason="limit", detail="The limit is reached.")
+    reporting = with_run_index(silently, runs, interval=0.02)
+    async with FileLogStore(tmp_path).open(RUN.id) as log:
+        async with reporting(RUN, log):
+            for event in (first, model_reply("a", usd="0.5"), stopped):
+                await log.append(event)
+        await index_result(RUN.id, Stopped(by="maintainer"), runs, queue)
+        async with reporting(resuming, log):
+            for event in (message, model_reply("b", usd="0.25")):
+                await log.append(event)
+            running = await until(runs, state="running", steps=2)
+            assert (running.cost_usd, running.cancellation, running.resumed_by) == (0.75, None, resuming.id)
+            own = await runs.get(resuming.id)
+            assert own is not None
+            assert (own.state, own.resumed_run, own.cost_usd, own.steps) == ("resumed", RUN.id, 0.25, 1)
+    await index_saved_branch(resuming.id, "patchwright/issue-7-after-2-steps", runs)
+    await index_result(resuming.id, Failed(error="no disk"), runs, queue)
+    await queue.close()
+    found = {one.run: one for one in await runs.list_newest()}
+    assert {run: one.state for run, one in found.items()} == {RUN.id: "failed", resuming.id: "resumed"}
+    assert found[RUN.id].saved_branch == "patchwright/issue-7-after-2-steps"
 
 
 async def test_the_outcome_of_a_pull_request_is_indexed_with_its_run(url: str, runs: SharedRunIndex) -> None:

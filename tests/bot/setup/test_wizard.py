@@ -48,6 +48,14 @@ def parse_alert(answer: httpx.Response) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", alert)).split())
 
 
+def confirmations(answer: httpx.Response) -> dict[str, str]:
+    """Returns the hidden fields of the App's form, with which a person confirms what was doubted."""
+    return {
+        name: html.unescape(value)
+        for name, value in re.findall(r'name="(confirmed_\w+)" value="([^"]*)"', answer.text)
+    }
+
+
 @contextmanager
 def full_disk(server: UnconfiguredServer) -> Iterator[None]:
     """Limits the size of the server's files: writes fail halfway, as on a full disk."""
@@ -195,55 +203,6 @@ async def test_a_full_disk_loses_no_app(server: UnconfiguredServer) -> None:
         assert found.private_key == app.private_key_pem
 
 
-async def test_a_rejected_key_must_be_corrected(server: UnconfiguredServer) -> None:
-    async with server.started(), server.authorized_browser() as http:
-        form = {"model": "openai/scripted", "base_url": server.fake_model.base_url, "key": "sk-wrong"}
-        rejected = await http.post("/setup/model", data=form)
-        assert rejected.status_code == 400
-        assert parse_alert(rejected) == (
-            "The model cannot be used with these entries. Correct them and test again. The provider of "
-            "openai/scripted rejects the API key (401): check the API key, or the provider's own variable."
-        )
-        assert ("Use it anyway" in rejected.text, "sk-wrong" in rejected.text) == (False, False)
-        assert "Enter the key again." in rejected.text
-        first = (await http.get("/setup")).text
-        assert ("Enter the key again." in first, "saved encrypted in" in first) == (False, True)
-        empty = await http.post("/setup/model", data={"model": "anthropic/claude-sonnet-5"})
-        assert "Enter the API key: the field is empty, and" in html.unescape(parse_alert(empty))
-        anyway = await http.post("/setup/model", data={"anyway": "yes"})
-        assert (anyway.status_code, "Enter a model name" in parse_alert(anyway)) == (400, True)
-
-
-async def test_a_model_that_fails_the_test_can_be_used_anyway(server: UnconfiguredServer) -> None:
-    server.fake_model.passes_probe = False
-    async with server.started(), server.authorized_browser() as http:
-        form = {
-            "model": "openai/scripted",
-            "base_url": server.fake_model.base_url,
-            "key": "sk-story-model-key",
-        }
-        for wrong, message in (
-            ({"model": "", "base_url": "http://here/v1"}, "Enter a model name"),
-            ({"model": "m", "base_url": "javascript:alert(1)"}, "The base URL is invalid"),
-        ):
-            answer = await http.post("/setup/model", data=wrong)
-            assert (answer.status_code, message in html.unescape(parse_alert(answer))) == (400, True)
-            assert all(f'value="{html.escape(values)}"' in answer.text for values in wrong.values())
-        nameless = await http.post("/setup/model", data={"model": "m", "key": "sk-story-model-key"})
-        assert "names no provider: write the model name as provider/model" in html.unescape(
-            parse_alert(nameless)
-        )
-        refused = await http.post("/setup/model", data=form)
-        assert (refused.status_code, "I would rather talk" in parse_alert(refused)) == (400, True)
-        assert refused.text.index("Test and save") < refused.text.index("Use it anyway")
-        assert "sk-story-model-key" not in refused.text
-        assert (await http.post("/setup/model", data={"anyway": "yes"})).status_code == 303
-        assert "Create the GitHub App" in (await http.get("/setup")).text
-    model = credential_store.load(server.data / "data").model
-    assert model is not None
-    assert (model.model, model.model_api_key) == ("openai/scripted", "sk-story-model-key")
-
-
 async def test_an_address_that_cannot_work_is_reported_before_the_app_is_created(
     server: UnconfiguredServer,
 ) -> None:
@@ -264,6 +223,25 @@ async def test_an_address_that_cannot_work_is_reported_before_the_app_is_created
         assert "[Errno" not in parse_alert(response)
         typed = await http.post("/setup/app", data=WEBHOOK | {"server_url": "github.com"})
         assert "Enter it with https:// or http://, such as https://github.com." in parse_alert(typed)
+
+
+async def test_a_misspelled_organization_and_a_wrong_port_are_reported(server: UnconfiguredServer) -> None:
+    server.configure_model()
+    wrong = {"organization": "acmee", "public_url": "http://127.0.0.1:1", "reach": "poll"}
+    async with server.started(), server.authorized_browser() as http:
+        for name, problem in {
+            "acmee": "GitHub has no organization of this name.",
+            "maintainer": "GitHub has no organization of this name.",
+            "acme": "This server does not respond at the URL that you entered for it. Check the port.",
+        }.items():
+            answer = await http.post("/setup/app", data=WEBHOOK | wrong | {"organization": name})
+            assert (answer.status_code, parse_alert(answer).startswith(problem)) == (400, True)
+        answer = await http.post("/setup/app", data=WEBHOOK | wrong)
+        for problem in ("no organization", "Check the port."):
+            assert problem in parse_alert(answer)
+            answer = await http.post("/setup/app", data=WEBHOOK | wrong | confirmations(answer))
+        assert (answer.status_code, "Permissions of the App" in answer.text) == (200, True)
+        assert (await http.post("/setup/app", data=WEBHOOK | {"reach": "poll"})).status_code == 200
 
 
 async def test_a_redis_that_does_not_respond_is_reported_before_the_setup(server: UnconfiguredServer) -> None:

@@ -5,18 +5,20 @@ from datetime import UTC, datetime, timedelta
 from patchwright.bot.terminal.output import outcome_json, strip_control_chars, wrap_text
 from patchwright.bot.terminal.output import tests_table as table
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
-from patchwright.resolver.domain import Usage, Verdict
+from patchwright.resolver.domain import JobId, Usage, Verdict
 from patchwright.resolver.events import (
     AgentStopped,
     Entry,
     Event,
+    Message,
     ModelReply,
     ReplyUsage,
     ToolCall,
     ToolResult,
+    Trajectory,
     VerificationCompleted,
 )
-from patchwright.resolver.run_events import BaseImageChoice, EnvironmentPrepared, NetworkAccess
+from patchwright.resolver.run_events import BaseImageChoice, EnvironmentPrepared, NetworkAccess, RunConfigured
 from patchwright.resolver.run_results import TestRun
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.egress_policy import ConnectionSummary
@@ -47,6 +49,28 @@ def test_a_step_is_one_short_line_followed_by_its_result() -> None:
         "   0.0 s    1. Reproduce.",
         "   1.0 s       $ python3 x.py  → exit code 0: 60s",
     ]
+
+
+def test_the_time_of_a_resumed_run_is_its_working_time_as_in_the_total() -> None:
+    def entry(number: int, seconds: float, event: Event) -> Entry:
+        return Entry(seq=number, timestamp=NOON + timedelta(seconds=seconds), event=event)
+
+    configured = RunConfigured(version="1", models={}, steps=9, seconds=9, usd=1, settings={}, repository={})
+    earlier = Trajectory(
+        (
+            entry(0, 0, started()),
+            entry(1, 1, configured),
+            entry(2, 5, AgentStopped(reason="limit", detail="Enough.")),
+        )
+    )
+    lines: list[str] = []
+    printer, whole = ProgressPrinter(lines.append, earlier=earlier), earlier
+    message = Message(text="Go on.", source="resume", trigger_id=JobId("calc-1"))
+    thought = ModelReply(thought="Look.", calls=(), usage=ReplyUsage(model="m"))
+    for number, (seconds, event) in enumerate(((100, message), (120, configured), (123, thought)), start=3):
+        printer(entry(number, seconds, event))
+        whole = whole.with_entry(entry(number, seconds, event))
+    assert (lines[0][:10], lines[-1][:10], whole.usage().seconds) == ("   5.0 s  ", "   8.0 s  ", 8.0)
 
 
 def test_the_last_line_of_a_longer_output_is_not_shown_as_the_whole() -> None:

@@ -88,6 +88,25 @@ async def test_an_endpoint_that_does_not_answer_is_named(
     await check_endpoint(make_settings(model_base_url=url, model_fallbacks=("openai/y",)))
 
 
+async def test_a_base_url_without_v1_is_reported_before_the_sandbox_starts() -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.read(1_000)  # empty for the check that something listens
+        status = b"401 Unauthorized" if b" /v1/models " in request else b"404 Not Found"
+        writer.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for wrong in (url, f"{url}/"):
+            with pytest.raises(SettingsError, match="add /v1 to the end of PATCHWRIGHT_MODEL_BASE_URL"):
+                await check_endpoint(make_settings(model="openai/x", model_base_url=wrong))
+        await check_endpoint(make_settings(model="openai/x", model_base_url=f"{url}/v1"))
+        await check_endpoint(make_settings(model="openai/x", model_base_url=f"{url}/other"))
+        await check_endpoint(make_settings(model="anthropic/x", model_base_url=url))
+
+
 async def test_an_endpoint_that_listens_is_accepted() -> None:
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with server:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchwright.resolver.cost import MinimumCost
+from patchwright.resolver.cost import MinimumCost, format_usd, round_usd
 from patchwright.resolver.domain import Usage
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.pricing import parse_retry_after, parse_usage, sum_usage
@@ -97,6 +97,15 @@ def test_invalid_usage_never_raises_or_yields_negative_cost(used: Any, usd: obje
     assert 0 <= usage.cached_tokens <= usage.prompt_tokens and usage.reasoning_tokens >= 0
     assert usage.usd is None or usage.usd >= 0
     assert ReplyUsage.model_validate_json(usage.model_dump_json()) == usage
+
+
+def test_dollars_are_rounded_half_up_and_a_minimum_down() -> None:
+    assert [str(round_usd(usd, 2)) for usd in (0.075, 1.005, 2.675, Decimal("0.065"))] == [
+        "0.08", "1.01", "2.68", "0.07",
+    ]  # fmt: skip
+    assert str(round_usd(0.079, 2, is_minimum=True)) == "0.07"
+    assert (format_usd(Decimal("0.00125")), format_usd(Decimal("1.225"))) == ("$0.0013", "$1.23")
+    assert format_usd(MinimumCost(usd=Decimal("1.229"))) == "at least $1.22"
 
 
 def test_summed_usage_is_unpriced_if_one_part_is() -> None:

@@ -67,6 +67,16 @@ async def test_a_model_that_does_neither_fails_with_the_reason(turn: RecordedTur
     assert (fit.tool_calling, fit.reason) == ("none", why + advice)
 
 
+async def test_a_model_that_fails_in_both_ways_is_reported_with_both_reasons() -> None:
+    fit = await probe(RecordedTurn("417."), faults=(NO_TOOLS,))
+    native, _, rest = fit.reason.partition("; tool calls as text: ")
+    assert native.startswith("native tool calls: ") and "tool" in native.removeprefix("native tool calls: ")
+    assert rest == (
+        "the model answered without calling the tool: 417. "
+        "(neither native nor text tool calls work: choose another model)"
+    )
+
+
 async def test_an_unavailable_model_is_probed_once() -> None:
     async with RecordedModel([RecordedTurn("-")], key="other") as endpoint:
         fit = await probe_model(model(endpoint, "openai/recorded"))

@@ -105,7 +105,7 @@ def test_the_verdict_and_the_cost_come_first(whole: Markup) -> None:
     first = whole.text[: whole.text.index("Summary by the agent")]
     expected = (
         "add() subtracts", "acme/calc#7", "✓ fixed", "1 test failed before and passes now.", "Pull request #8 is open.",
-        "Cost $0.55", "Steps 6", "Model vendor/model-1", "network allowlist",
+        "Cost $0.55", "Working time ", "Steps 6", "Model vendor/model-1", "network allowlist",
     )  # fmt: skip
     assert [each for each in expected if each not in first] == []
     links = [link["href"] for link in whole.all("a") if not link["href"].startswith("#")]
