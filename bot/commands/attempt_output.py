@@ -4,9 +4,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from patchwright.bot.terminal.output import (
+    ignore_closed_pipe,
     outcome_json,
     print_json,
     print_stderr,
+    print_stdout,
     strip_control_chars,
     tests_table,
     wrap_text,
@@ -41,22 +43,23 @@ def print_attempt_json(
 def print_attempt(attempt: "Attempt", trajectory: Trajectory) -> None:
     """Prints the verdict, the agent's summary and the patch. What a person has to know goes to standard error."""
     diff, finish = _decode_diff(attempt.patch), last_finish(trajectory)
-    print(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
+    print_stdout(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
     if (stopped := attempt.agent_stopped).reason not in ("finished", "error"):
         print_stderr(
             f"NOTICE: The agent stopped early ({stopped.reason}). {strip_control_chars(stopped.detail)}"
         )
-    print(tests_table(attempt.verdict))
-    print(wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary")
+    print_stdout(tests_table(attempt.verdict))
+    print_stdout(
+        wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary"
+    )
     for sentence in (
         *describe_open_points(attempt.open_points, attempt.verdict),
         *(f"Left out of the patch: {change}" for change in attempt.excluded_changes),
         *(f"The patch adds the binary file {name}" for name in new_binary_files(diff)),
     ):
         print_stderr(f"NOTICE: {strip_control_chars(sentence)}")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
-    sys.stdout.flush()
+    with ignore_closed_pipe():
+        sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
 
 
 def _decode_diff(patch: Patch) -> str:

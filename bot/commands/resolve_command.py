@@ -31,6 +31,7 @@ from patchwright.bot.terminal.output import (
     outcome_json,
     print_json,
     print_stderr,
+    print_stdout,
     strip_control_chars,
 )
 from patchwright.bot.terminal.run_ids import create_run_id, find_run, sanitize_name
@@ -171,7 +172,7 @@ async def _resolve_on_forge(
     await _check_model(settings)
     if problem := await find_connection_problem(settings.github_api_url):
         raise SettingsError(f"GitHub's API at {problem}. Check the network and GITHUB_API_URL.")
-    show = print_stderr if options.json else print
+    show = print_stderr if options.json else print_stdout
     async with (
         _open_display(options, earlier) as listener,
         # The forge is opened first, so that a missing token is reported before images are built.
@@ -205,8 +206,8 @@ async def _resolve_on_forge(
         verdict = getattr(outcome, "verdict", None)
         print_json(outcome_json(job.id, outcome, verdict, trajectory.usage()))
     else:
-        print(strip_control_chars(_outcome_text(outcome)))
-        print(_cost_and_log_text(job, settings, trajectory.usage()))
+        print_stdout(strip_control_chars(_outcome_text(outcome)))
+        print_stdout(_cost_and_log_text(job, settings, trajectory.usage()))
     return _exit_code(outcome, trajectory)
 
 
@@ -271,7 +272,7 @@ def _print_question(job: Job, question: str, trajectory: Trajectory, options: ar
     if options.json:
         print_json(outcome_json(job.id, InputRequired(url="", question=question), None, trajectory.usage()))
     else:
-        print(f"question: {strip_control_chars(question)}")
+        print_stdout(f"question: {strip_control_chars(question)}")
     print_stderr(f"Answer with: {resume_command(job, options)} --answer TEXT")
     return INPUT_REQUIRED
 
