@@ -3,7 +3,9 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
+from patchwright.bot.terminal.exit_codes import ERROR
 from patchwright.bot.terminal.output import (
+    end_sentence,
     ignore_closed_pipe,
     outcome_json,
     print_json,
@@ -23,6 +25,11 @@ if TYPE_CHECKING:  # It is imported when a run starts.
     from patchwright.resolver.pipeline.publish import Attempt
 
 
+def has_model_failed(attempt: "Attempt") -> bool:
+    """Returns True if a model error ended the run before the agent changed anything, so that there is no result."""
+    return attempt.agent_stopped.reason == "error" and attempt.patch.is_empty
+
+
 def print_attempt_json(
     job: Job, attempt: "Attempt", trajectory: Trajectory, patch_file: str | None, error: str | None
 ) -> None:
@@ -37,14 +44,28 @@ def print_attempt_json(
         "new_binary_files": new_binary_files(_decode_diff(attempt.patch)),
         "open_points": list(attempt.open_points),
     }
-    print_json(outcome_json(job.id, None, attempt.verdict, trajectory.usage(), **extra))
+    usage = trajectory.usage()
+    if has_model_failed(attempt):  # The verdict `empty` would say that the agent found nothing to change.
+        result = outcome_json(job.id, None, None, usage, **extra)
+        print_json(result | {"outcome": "error", "kind": "ModelError", "exit_code": ERROR})
+        return
+    print_json(outcome_json(job.id, None, attempt.verdict, usage, **extra))
 
 
 def print_attempt(attempt: "Attempt", trajectory: Trajectory) -> None:
     """Prints the verdict, the agent's summary and the patch. What a person has to know goes to standard error."""
-    diff, finish = _decode_diff(attempt.patch), last_finish(trajectory)
+    diff, finish, stopped = _decode_diff(attempt.patch), last_finish(trajectory), attempt.agent_stopped
+    if has_model_failed(attempt):
+        print_stdout("no result: the model failed before the agent changed the code")
+        return
     print_stdout(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
-    if (stopped := attempt.agent_stopped).reason not in ("finished", "error"):
+    if stopped.reason == "error":
+        step = len(trajectory.replies())
+        detail = strip_control_chars(end_sentence(stopped.detail))
+        print_stderr(
+            f"NOTICE: The model failed after step {step}. {detail} The verdict is about the changes until then."
+        )
+    elif stopped.reason != "finished":
         print_stderr(
             f"NOTICE: The agent stopped early ({stopped.reason}). {strip_control_chars(stopped.detail)}"
         )

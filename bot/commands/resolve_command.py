@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from patchwright.bot.commands.attempt_output import print_attempt, print_attempt_json
+from patchwright.bot.commands.attempt_output import has_model_failed, print_attempt, print_attempt_json
 from patchwright.bot.commands.confirmation import offer_local_sandbox
 from patchwright.bot.composition import composition_root
 from patchwright.bot.terminal.exit_codes import (
@@ -24,10 +24,12 @@ from patchwright.bot.terminal.local_files import (
     absolute_path,
     apply_command,
     check_writable,
+    print_old_file_notice,
     read_issue,
     write_patch,
 )
 from patchwright.bot.terminal.output import (
+    end_sentence,
     outcome_json,
     print_json,
     print_stderr,
@@ -242,15 +244,19 @@ async def _resolve_on_disk(
     else:
         print_attempt(attempt, trajectory)
         if patch_file:
-            print_stderr(f"patch: {patch_file}\napply it with: {apply_command(path, patch_file)}")
+            print_stderr(
+                f"patch: {absolute_path(patch_file)}\napply it with: {apply_command(path, patch_file)}"
+            )
         elif attempt.patch.diff and sys.stdout.isatty():
             print_stderr(f"To write this patch to a file: {resume_command(job, options)} --out fix.diff")
         print_stderr(_cost_and_log_text(job, settings, trajectory.usage()))
+    if not patch_file:
+        print_old_file_notice(options.out)
     code = _verdict_exit_code(attempt.verdict.kind, trajectory)
-    if code != SUCCESS and attempt.agent_stopped.reason != "finished" and trajectory.replies():
+    if (code != SUCCESS or error) and attempt.agent_stopped.reason != "finished" and trajectory.replies():
         print_stderr(f"resume: {resume_command(job, options)}")
-    if error is not None:
-        print_stderr(f"patchwright: {strip_control_chars(error)}")
+    if error and has_model_failed(attempt):
+        print_stderr(f"patchwright: {strip_control_chars(end_sentence(error))}")
     return code
 
 
@@ -273,6 +279,7 @@ def _print_question(job: Job, question: str, trajectory: Trajectory, options: ar
         print_json(outcome_json(job.id, InputRequired(url="", question=question), None, trajectory.usage()))
     else:
         print_stdout(f"question: {strip_control_chars(question)}")
+    print_old_file_notice(options.out)
     print_stderr(f"Answer with: {resume_command(job, options)} --answer TEXT")
     return INPUT_REQUIRED
 

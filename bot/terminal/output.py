@@ -33,6 +33,11 @@ def strip_control_chars(text: str) -> str:
     )
 
 
+def end_sentence(text: str) -> str:
+    """Adds a full stop to a text that ends with a word. Adds none after code, so that people can copy it."""
+    return f"{text}." if text and (text[-1].isalnum() or text[-1] in "'\")") else text
+
+
 def wrap_text(text: str, width: int = 78) -> str:
     """Wraps long lines between words. Does not wrap lists or tables, so that people can copy the names in
     them.
