@@ -171,13 +171,14 @@ async def _resolve_on_forge(
     from patchwright.resolver.pipeline.admission import record_operator_resume
     from patchwright.resolver.pipeline.resolve import resolve_job
 
-    await _check_model(settings)
+    check_models(settings, composition_root.read_environment())
+    composition_root.check_github_credentials(settings)
+    await check_endpoint(settings)
     if problem := await find_connection_problem(settings.github_api_url):
         raise SettingsError(f"GitHub's API at {problem}. Check the network and GITHUB_API_URL.")
     show = print_stderr if options.json else print_stdout
     async with (
         _open_display(options, earlier) as listener,
-        # The forge is opened first, so that a missing token is reported before images are built.
         composition_root.open_forge(settings) as github,
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):

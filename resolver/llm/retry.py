@@ -32,7 +32,7 @@ class RetryingModel(WrapperModel):
     `max_seconds` limits the time for one reply, including failed requests and waits. After the first temporary
     failure, there is always one retry, even if no time is left. A retry may take all of the remaining time, but
     at least MIN_ATTEMPT_SECONDS. If the provider asks for a longer wait than `max_seconds`, the failure is
-    raised at once. `setting` is the name of the setting that contains `max_seconds`, for the log.
+    raised at once.
 
     If the first request does not reach the endpoint, ModelUnreachable is raised within MAX_CONNECT_SECONDS, because the
     URL is probably wrong. If another service answers, such as a web server, ModelUnreachable is raised at once.
