@@ -37,6 +37,8 @@ def save_partial_patch(job: Job, settings: Settings, options: argparse.Namespace
         if "patch_file" not in getattr(options, "saved_run", {}):
             print_old_file_notice(options.out)
         raise
+    else:
+        options.saved_run = {"run": job.id}  # Ctrl-C may come while the sandbox is being removed.
 
 
 def _report_interrupt(job: Job, logs: FileLogStore, options: argparse.Namespace) -> None:
