@@ -9,9 +9,11 @@ ResolverError
 │   └── NotFound           no such repository, issue or pull request, or our token cannot see it
 ├── ModelError             the model gave no usable reply; `retryable` says whether to try again
 │   ├── ModelConnectionFailed no connection to the provider can be opened
+│   │   └── NotAModel      a web page or another service answers
 │   ├── ModelBusy          rate limit or overload; `retry_after` is the provider's requested wait
 │   ├── ModelAccessDenied  wrong key or model name; retrying does not help, an operator must act
 │   │   ├── ModelUnreachable the endpoint's address did not respond before the first reply
+│   │   ├── ToolsUnsupported the server cannot call tools with this model
 │   │   └── QuotaExceeded  the account has no credit
 │   ├── ContentFiltered    the provider's filter rejects the prompt or withholds the reply
 │   └── ContextOverflow    the prompt is longer than the model's context window
@@ -131,11 +133,19 @@ class ModelAccessDenied(ModelError):
 
 
 class ModelConnectionFailed(ModelError):
-    """No connection to the model's endpoint can be opened, or a web page answers. A later attempt may succeed."""
+    """No connection to the model's endpoint can be opened, or another service answers. A later attempt may succeed."""
+
+
+class NotAModel(ModelConnectionFailed):
+    """The endpoint answers with a web page or with other JSON."""
 
 
 class ModelUnreachable(ModelAccessDenied):
     """The model's endpoint could not be reached before the model's first reply. The URL is probably wrong."""
+
+
+class ToolsUnsupported(ModelAccessDenied):
+    """The server rejects requests with tools for this model. Tool calls as text may work."""
 
 
 class QuotaExceeded(ModelAccessDenied):

@@ -54,11 +54,13 @@ respond`. The reasons `unknown` and `unreachable` are network errors; the others
 
 
 class EgressDenied(Exception):
-    """The proxy cannot open a connection, because the policy denies it or a network error occurred."""
+    """The proxy cannot open a connection, because the policy denies it or a network error occurred. The message goes to
+    the sandbox, so it does not contain the `address` that is not public.
+    """
 
-    def __init__(self, reason: DenialReason) -> None:
+    def __init__(self, reason: DenialReason, address: str = "") -> None:
         super().__init__(DENIAL_MESSAGES[reason])
-        self.reason = reason
+        self.reason, self.address = reason, address
 
 
 class EgressPolicy(FrozenModel):
@@ -113,8 +115,9 @@ class EgressPolicy(FrozenModel):
         addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in resolved]
         if not addresses:
             raise EgressDenied("unknown")
-        if (host, port) not in self.trusted_endpoints and not all(map(self._is_allowed_address, addresses)):
-            raise EgressDenied("private")
+        private = [str(each) for each in addresses if not self._is_allowed_address(each)]
+        if private and (host, port) not in self.trusted_endpoints:
+            raise EgressDenied("private", private[0])
         return addresses
 
     def _is_allowed_address(self, address: Address) -> bool:
@@ -306,6 +309,8 @@ class ConnectionSummary(FrozenModel):
     host: str
     port: int
     denied: DenialReason | None = None
+    address: str = ""
+    """The address that is not public, if this is the reason of the denial."""
     count: int = 1
     bytes_sent: int = 0
     """Number of bytes that left the sandbox."""
@@ -329,27 +334,29 @@ class ConnectionLog:
         bytes_sent: int = 0,
         bytes_received: int = 0,
     ) -> bool:
-        """Add a connection to the entry for its host, port and outcome. Return True if this entry is new.
+        """Add a connection to the entry for its host, port and outcome. Return True if this entry is new."""
+        numbers = {"count": count, "bytes_sent": bytes_sent, "bytes_received": bytes_received}
+        return self.add(ConnectionSummary(host=host, port=port, denied=denied, **numbers))
 
-        If the log is full, adds the connection to the entry `(others)`.
+    def add(self, visits: ConnectionSummary) -> bool:
+        """Add connections to the entry for their host, port and outcome. Return True if this entry is new.
+
+        If the log is full, adds the connections to the entry `(others)`.
         """
-        if (host, port, denied) not in self._summaries and len(self._summaries) >= MAX_SUMMARIES:
-            host, port = "(others)", 0
-        is_new = (host, port, denied) not in self._summaries
-        summary = self._summaries.get((host, port, denied)) or ConnectionSummary(
-            host=host, port=port, denied=denied, count=0
-        )
-        self._summaries[host, port, denied] = summary.model_copy(
-            update={
-                "count": summary.count + count,
-                "bytes_sent": summary.bytes_sent + bytes_sent,
-                "bytes_received": summary.bytes_received + bytes_received,
-            }
-        )
-        self.bytes_sent += bytes_sent
-        if denied is not None and len(self._denied) < MAX_SUMMARIES:
-            self._denied[host] = denied
-        return is_new
+        key = (visits.host, visits.port, visits.denied)
+        if key not in self._summaries and len(self._summaries) >= MAX_SUMMARIES:
+            key = ("(others)", 0, visits.denied)
+            visits = visits.model_copy(update={"host": "(others)", "port": 0, "address": ""})
+        if (earlier := self._summaries.get(key)) is None:
+            self._summaries[key] = visits
+        else:
+            names = ("count", "bytes_sent", "bytes_received")
+            sums = {name: getattr(earlier, name) + getattr(visits, name) for name in names}
+            self._summaries[key] = earlier.model_copy(update=sums)
+        self.bytes_sent += visits.bytes_sent
+        if visits.denied is not None and len(self._denied) < MAX_SUMMARIES:
+            self._denied[visits.host] = visits.denied
+        return earlier is None
 
     def take(self) -> tuple[ConnectionSummary, ...]:
         """Return all entries since the last call of this method."""
@@ -366,14 +373,7 @@ def merge_summaries(summaries: Iterable[ConnectionSummary]) -> tuple[ConnectionS
     """Merge the entries that have the same host, port and outcome."""
     connection_log = ConnectionLog()
     for summary in summaries:
-        connection_log.record(
-            summary.host,
-            summary.port,
-            summary.denied,
-            summary.count,
-            summary.bytes_sent,
-            summary.bytes_received,
-        )
+        connection_log.add(summary)
     return connection_log.take()
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from patchwright.bot.errors import ForgeUnavailable, WorkerFailed
 from patchwright.bot.observe.logging_setup import TextFormatter
 from patchwright.bot.terminal.exit_codes import ERROR, INTERRUPTED, SUCCESS, USAGE_ERROR
-from patchwright.bot.terminal.output import print_json, strip_control_chars
+from patchwright.bot.terminal.output import end_sentence, print_json, strip_control_chars
 from patchwright.resolver.errors import (
     Forbidden,
     LogLocked,
@@ -92,11 +92,19 @@ def run_command(options: argparse.Namespace) -> int:
     except (KeyboardInterrupt, asyncio.CancelledError):
         # The command has already stopped, so a second Ctrl-C must not print a traceback.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        print("Stopped.", file=sys.stderr)
+        print(_stopped_text(options), file=sys.stderr)
         if options.json:
             saved_run = getattr(options, "saved_run", {})
             print_json({"outcome": "interrupted", "exit_code": INTERRUPTED, **saved_run})
         return INTERRUPTED
+
+
+def _stopped_text(options: argparse.Namespace) -> str:
+    if options.command != "resolve" or hasattr(options, "saved_run"):
+        return "Stopped."
+    if options.run:
+        return "Stopped. The run was not changed."
+    return "Stopped. The run had not started, so nothing was saved."
 
 
 def _loop_runner(command: str) -> Callable[[Coroutine[Any, Any, int]], int]:
@@ -145,7 +153,8 @@ def report_error(options: argparse.Namespace, error: Exception, code: int) -> in
     Returns the exit code `code`.
     """
     hint = next((hint for kind, hint in ERROR_HINTS.items() if isinstance(error, kind)), None)
-    sentence = strip_control_chars(f"{str(error).rstrip('.')}. {hint}" if hint else str(error))
+    text = f"{str(error).rstrip('.')}. {hint}" if hint else end_sentence(str(error))
+    sentence = strip_control_chars(text)
     print(f"patchwright: {sentence}", file=sys.stderr)
     if options.json:
         print_json({"outcome": "error", "error": sentence, "kind": type(error).__name__, "exit_code": code})

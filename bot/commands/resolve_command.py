@@ -5,8 +5,8 @@ import sys
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from patchwright.bot.commands.attempt_output import has_model_failed, print_attempt, print_attempt_json
 from patchwright.bot.commands.confirmation import offer_local_sandbox
 from patchwright.bot.composition import composition_root
 from patchwright.bot.terminal.exit_codes import (
@@ -24,20 +24,19 @@ from patchwright.bot.terminal.local_files import (
     absolute_path,
     apply_command,
     check_writable,
+    print_old_file_notice,
     read_issue,
     write_patch,
 )
 from patchwright.bot.terminal.output import (
+    end_sentence,
     outcome_json,
     print_json,
     print_stderr,
+    print_stdout,
     strip_control_chars,
-    tests_table,
-    wrap_text,
 )
-from patchwright.bot.terminal.patch_text import hide_binary_hunks, new_binary_files
 from patchwright.bot.terminal.run_ids import create_run_id, find_run, sanitize_name
-from patchwright.resolver.activity.finish_checks import describe_open_points, last_finish
 from patchwright.resolver.activity.summary import find_reached_setting
 from patchwright.resolver.domain import (
     InputRequired,
@@ -61,7 +60,6 @@ from patchwright.resolver.run_limits import is_complete
 from patchwright.resolver.run_log import FileLogStore, Listener
 from patchwright.resolver.settings.connection_check import find_connection_problem
 from patchwright.resolver.settings.settings import Settings, environment_variable
-from patchwright.resolver.tool_actions.control_actions import Finish
 
 
 async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
@@ -156,10 +154,6 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
     return await _resolve_on_forge(started.job, options, settings, earlier)
 
 
-if TYPE_CHECKING:  # It is imported when a run starts.
-    from patchwright.resolver.pipeline.publish import Attempt
-
-
 def _describe_unstarted_run(run: str, earlier: Trajectory, stopped: AgentStopped) -> str:
     """Returns why a run without a reply of the model cannot be resumed, and what to do instead."""
     text = f"The run {run} ended before the model replied, so there is nothing to resume. {stopped.detail}"
@@ -179,13 +173,14 @@ async def _resolve_on_forge(
     from patchwright.resolver.pipeline.admission import record_operator_resume
     from patchwright.resolver.pipeline.resolve import resolve_job
 
-    await _check_model(settings)
+    check_models(settings, composition_root.read_environment())
+    composition_root.check_github_credentials(settings)
+    await check_endpoint(settings)
     if problem := await find_connection_problem(settings.github_api_url):
         raise SettingsError(f"GitHub's API at {problem}. Check the network and GITHUB_API_URL.")
-    show = print_stderr if options.json else print
+    show = print_stderr if options.json else print_stdout
     async with (
         _open_display(options, earlier) as listener,
-        # The forge is opened first, so that a missing token is reported before images are built.
         composition_root.open_forge(settings) as github,
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
@@ -216,8 +211,8 @@ async def _resolve_on_forge(
         verdict = getattr(outcome, "verdict", None)
         print_json(outcome_json(job.id, outcome, verdict, trajectory.usage()))
     else:
-        print(strip_control_chars(_outcome_text(outcome)))
-        print(_cost_and_log_text(job, settings, trajectory.usage()))
+        print_stdout(strip_control_chars(_outcome_text(outcome)))
+        print_stdout(_cost_and_log_text(job, settings, trajectory.usage()))
     return _exit_code(outcome, trajectory)
 
 
@@ -248,74 +243,24 @@ async def _resolve_on_disk(
     error = attempt.agent_stopped.detail if attempt.agent_stopped.reason == "error" else None
     patch_file = write_patch(options.out, attempt.patch)
     if options.json:
-        _print_attempt_json(job, attempt, trajectory, patch_file, error)
+        print_attempt_json(job, attempt, trajectory, patch_file, error)
     else:
-        _print_attempt(attempt, trajectory)
+        print_attempt(attempt, trajectory)
         if patch_file:
-            print_stderr(f"patch: {patch_file}\napply it with: {apply_command(path, patch_file)}")
+            print_stderr(
+                f"patch: {absolute_path(patch_file)}\napply it with: {apply_command(path, patch_file)}"
+            )
         elif attempt.patch.diff and sys.stdout.isatty():
             print_stderr(f"To write this patch to a file: {resume_command(job, options)} --out fix.diff")
         print_stderr(_cost_and_log_text(job, settings, trajectory.usage()))
+    if not patch_file:
+        print_old_file_notice(options.out)
     code = _verdict_exit_code(attempt.verdict.kind, trajectory)
-    if code != SUCCESS and attempt.agent_stopped.reason != "finished" and trajectory.replies():
+    if (code != SUCCESS or error) and attempt.agent_stopped.reason != "finished" and trajectory.replies():
         print_stderr(f"resume: {resume_command(job, options)}")
-    if error is not None:
-        print_stderr(f"patchwright: {strip_control_chars(error)}")
+    if error and has_model_failed(attempt):
+        print_stderr(f"patchwright: {strip_control_chars(end_sentence(error))}")
     return code
-
-
-def _print_attempt_json(
-    job: Job, attempt: "Attempt", trajectory: Trajectory, patch_file: str | None, error: str | None
-) -> None:
-    finish, stopped = last_finish(trajectory), attempt.agent_stopped
-    extra: dict[str, Any] = {
-        "summary": finish.model_dump(include={"cause", "change", "testing"}) if finish else None,
-        "patch": attempt.patch.diff.decode("utf-8", errors="replace"),
-        "patch_file": patch_file,
-        "error": error,
-        "stopped": None if stopped.reason == "finished" else stopped.model_dump(include={"reason", "detail"}),
-        "excluded_changes": list(attempt.excluded_changes),
-        "new_binary_files": new_binary_files(_decode_diff(attempt.patch)),
-        "open_points": list(attempt.open_points),
-    }
-    print_json(outcome_json(job.id, None, attempt.verdict, trajectory.usage(), **extra))
-
-
-def _print_attempt(attempt: "Attempt", trajectory: Trajectory) -> None:
-    """Prints the verdict, the agent's summary and the patch. What a person has to know goes to standard error."""
-    diff, finish = _decode_diff(attempt.patch), last_finish(trajectory)
-    print(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
-    if (stopped := attempt.agent_stopped).reason not in ("finished", "error"):
-        print_stderr(
-            f"NOTICE: The agent stopped early ({stopped.reason}). {strip_control_chars(stopped.detail)}"
-        )
-    print(tests_table(attempt.verdict))
-    print(wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary")
-    for sentence in (
-        *describe_open_points(attempt.open_points, attempt.verdict),
-        *(f"Left out of the patch: {change}" for change in attempt.excluded_changes),
-        *(f"The patch adds the binary file {name}" for name in new_binary_files(diff)),
-    ):
-        print_stderr(f"NOTICE: {strip_control_chars(sentence)}")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
-    sys.stdout.flush()
-
-
-def _decode_diff(patch: Patch) -> str:
-    return patch.diff.decode("utf-8", errors="surrogateescape")
-
-
-def _summary_text(finish: Finish) -> str:
-    lines = [f"cause: {finish.cause}", f"change: {finish.change}", f"testing: {finish.testing}"]
-    return "\n".join([*lines, *(f"please check: {point}" for point in finish.to_check)])
-
-
-def _printable_diff(diff: str) -> str:
-    """Returns the diff for printing. If the output is a terminal, removes control characters and the content of
-    binary files; otherwise changes nothing.
-    """
-    return strip_control_chars(hide_binary_hunks(diff)) if sys.stdout.isatty() else diff
 
 
 def _open_display(options: argparse.Namespace, earlier: Trajectory) -> AbstractAsyncContextManager[Listener]:
@@ -336,7 +281,8 @@ def _print_question(job: Job, question: str, trajectory: Trajectory, options: ar
     if options.json:
         print_json(outcome_json(job.id, InputRequired(url="", question=question), None, trajectory.usage()))
     else:
-        print(f"question: {strip_control_chars(question)}")
+        print_stdout(f"question: {strip_control_chars(question)}")
+    print_old_file_notice(options.out)
     print_stderr(f"Answer with: {resume_command(job, options)} --answer TEXT")
     return INPUT_REQUIRED
 

@@ -162,7 +162,7 @@ def _state_of_log(trajectory: Trajectory) -> ListedState:
     stop_reason = trajectory.agent_stopped.reason if trajectory.agent_stopped else None
     if stop_reason == "input_required":
         return "input_required"
-    if stop_reason == "error":
+    if stop_reason in ("error", "stuck"):
         return "stopped"
     return "completed" if trajectory.verdict and not _was_sent_back(trajectory) else "stopped"
 

@@ -179,6 +179,11 @@ async def build_run_dependencies(
 # --- GitHub -------------------------------------------------------------------------------------------------
 
 
+def check_github_credentials(settings: Settings) -> None:
+    """Raises SettingsError if neither an App nor a token is configured, or if the App's key is invalid."""
+    _github_access(settings)
+
+
 @contextlib.asynccontextmanager
 async def open_forge(
     settings: Settings, pace: "RequestPolicy | None" = None, write_limiter: "WriteLimiter | None" = None

@@ -39,7 +39,11 @@ def build_models(
     others = {
         purpose: _with_fallbacks(
             [
-                RetryingModel(_build_litellm_model(name, settings), max_seconds=settings.model_retry_timeout),
+                RetryingModel(
+                    _build_litellm_model(name, settings),
+                    max_seconds=settings.model_retry_timeout,
+                    setting="model_retry_timeout",
+                ),
                 *chain,
             ]
         )
@@ -72,6 +76,7 @@ def build_retrying_model(name: str, settings: Settings, max_retry_seconds: float
     return RetryingModel(
         _build_litellm_model(name, settings, effort=settings.reasoning_effort),
         max_seconds=min(settings.model_retry_timeout, max_retry_seconds or settings.model_retry_timeout),
+        setting=None if max_retry_seconds else "model_retry_timeout",
     )
 
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from patchwright.bot.terminal.local_files import absolute_path, write_patch
+from patchwright.bot.terminal.local_files import absolute_path, print_old_file_notice, write_patch
 from patchwright.bot.terminal.output import print_stderr
 from patchwright.resolver.domain import Job
 from patchwright.resolver.errors import LogError, LogLocked, UsageError
@@ -34,7 +34,11 @@ def save_partial_patch(job: Job, settings: Settings, options: argparse.Namespace
     except BaseException:  # This includes Ctrl-C, and every exception is raised again.
         with suppress(LogError, OSError):
             _report_interrupt(job, FileLogStore(settings.data / "runs"), options)
+        if "patch_file" not in getattr(options, "saved_run", {}):
+            print_old_file_notice(options.out)
         raise
+    else:
+        options.saved_run = {"run": job.id}  # Ctrl-C may come while the sandbox is being removed.
 
 
 def _report_interrupt(job: Job, logs: FileLogStore, options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+from patchwright.bot.terminal.output import print_stderr
 from patchwright.resolver.domain import Issue, Patch, User
 from patchwright.resolver.errors import UsageError
 
@@ -72,6 +73,12 @@ def write_patch(out: str | None, patch: Patch) -> str | None:
             f"Cannot write the patch to {out}: {exc.strerror}. The patch is in the run's log"
         ) from exc
     return out
+
+
+def print_old_file_notice(out: str | None) -> None:
+    """If no patch was written, says that the file of `--out` is still that of an earlier run."""
+    if out and Path(out).exists():
+        print_stderr(f"NOTICE: {out} was not written; an older file is still there.")
 
 
 def apply_command(repository: Path, patch_file: str) -> str:

@@ -1,10 +1,12 @@
 """Formats the output of a run as text for terminals, pipes and CI logs, and its outcome as JSON."""
 
 import json
+import os
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from patchwright.resolver.cost import cost_fields
@@ -29,6 +31,11 @@ def strip_control_chars(text: str) -> str:
     return "".join(
         char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs")
     )
+
+
+def end_sentence(text: str) -> str:
+    """Adds a full stop to a text that ends with a word. Adds none after code, so that people can copy it."""
+    return f"{text}." if text and (text[-1].isalnum() or text[-1] in "'\")") else text
 
 
 def wrap_text(text: str, width: int = 78) -> str:
@@ -81,7 +88,25 @@ def outcome_json(
 
 def print_json(value: dict[str, Any]) -> None:
     """Prints the object on one line of standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
+    print_stdout(json.dumps(value, ensure_ascii=True))
+
+
+def print_stdout(text: str) -> None:
+    with ignore_closed_pipe():
+        print(text)
+
+
+@contextmanager
+def ignore_closed_pipe() -> Iterator[None]:
+    """Flushes standard output after the `with` block. If its reader has closed the pipe, as `| head` does, discards
+    the rest of the output, so that the command can finish its work.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Without this line, Python would print another error when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_stderr(line: str) -> None:

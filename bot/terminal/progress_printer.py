@@ -1,7 +1,8 @@
 """Prints the progress of a run as lines, for terminals, pipes and CI logs."""
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.bot.terminal.style import NO_COLOR, Style
@@ -28,7 +29,7 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess
 from patchwright.resolver.viewer.call_blocks import is_failure
-from patchwright.runtime.egress_policy import DENIAL_MESSAGES
+from patchwright.runtime.egress_policy import DENIAL_MESSAGES, ConnectionSummary
 from patchwright.runtime.output_text import clip_line
 
 MIN_WIDTH = 30  # Minimum width in cells. A terminal that is narrower wraps the lines itself.
@@ -121,9 +122,7 @@ class ProgressPrinter:
             case EnvironmentPrepared() as event:
                 return list(_setup_lines(event, width))
             case NetworkAccess(visits=visits):
-                refused = [
-                    f"denied {each.host}: {DENIAL_MESSAGES[each.denied]}" for each in visits if each.denied
-                ]
+                refused = list(_denial_lines(visits))
                 rest = [f"and {len(refused) - MAX_HOSTS} more"] if len(refused) > MAX_HOSTS else []
                 lines = [*refused[:MAX_HOSTS], *rest]
                 return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
@@ -194,6 +193,18 @@ def _full_call(action: Action) -> str:
     """Returns a tool call as text, with all lines of the call's command or code."""
     call = action.describe()
     return call.title if call.code else clip_line(call.title)
+
+
+def _denial_lines(visits: Iterable[ConnectionSummary]) -> Iterator[str]:
+    """Yields why each connection was denied. Only the operator's terminal names an address that is not public, because
+    it may belong to the operator's network.
+    """
+    for visit in visits:
+        if visit.denied:
+            message = DENIAL_MESSAGES[visit.denied]
+            if visit.address:
+                message = message.replace("an address that", f"{visit.address}, which")
+            yield f"denied {visit.host}: {message}"
 
 
 def _setup_lines(event: EnvironmentPrepared, width: int) -> Iterator[str]:

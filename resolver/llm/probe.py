@@ -4,7 +4,7 @@ from typing import Literal
 
 import pydantic_core
 
-from patchwright.resolver.errors import ModelAccessDenied, ModelError
+from patchwright.resolver.errors import ModelAccessDenied, ModelError, ToolsUnsupported
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.model import ChatMessage, Model, Reply, ToolSpec, UserMessage
 from patchwright.resolver.llm.pricing import sum_usage
@@ -58,7 +58,7 @@ async def probe_model(model: Model) -> ProbeResult:
             is_access_denied = type(exc) is ModelAccessDenied
             if exc.usage is not None:
                 usages.append(exc.usage)
-            if exc.retryable or type(exc) is not ModelError:
+            if exc.retryable or type(exc) not in (ModelError, ToolsUnsupported):
                 break  # the model is down or denies access; a second request would fail the same way
             continue
         usages.append(reply.usage)

@@ -17,7 +17,9 @@ from patchwright.resolver.errors import (
     ModelBusy,
     ModelConnectionFailed,
     ModelError,
+    NotAModel,
     QuotaExceeded,
+    ToolsUnsupported,
 )
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.http_capture import ResponseCapture
@@ -36,6 +38,19 @@ BUSY_STATUSES = frozenset({429, 503, 529})
 
 OUT_OF_CREDIT_CODE = "insufficient_quota"
 """The error code of OpenAI and compatible providers for an account without credit."""
+
+
+TOOL_REJECTIONS = (
+    "does not support tools",  # Ollama
+    "--enable-auto-tool-choice",  # vLLM
+    "tools param requires --jinja",  # llama.cpp
+    "unsupported param: tools",  # older versions of llama.cpp
+    "no endpoints found that support tool use",  # OpenRouter
+)
+"""Lowercase parts of the error messages of servers that cannot call tools with the requested model. Sources:
+github.com/ollama/ollama/issues/14795, github.com/vllm-project/vllm/issues/9986,
+github.com/containers/ramalama/issues/988, github.com/ggml-org/llama.cpp/issues/10920.
+"""
 
 
 @dataclass(frozen=True)
@@ -113,11 +128,16 @@ def _find_setup_error(request: _FailedRequest) -> ModelError | None:
             f"check {environment_variable('model_api_key')}, or the provider's own variable."
         )
     if capture.is_html or _is_other_json(exc):
-        # Before the first reply, the URL is wrong. Later, it may be a proxy that fails for a moment.
         content = "a web page instead of JSON" if capture.is_html else "JSON that is not a model's reply"
-        return ModelConnectionFailed(
+        return NotAModel(
             f"The endpoint of {name} answers with {content}: "
             f"check {environment_variable('model_base_url')} (the URL usually ends in /v1)."
+        )
+    if any(text in request.message.lower() for text in TOOL_REJECTIONS):
+        return ToolsUnsupported(
+            f"The server of {name} cannot call tools with this model ({status}): set "
+            f'{environment_variable("tool_calling")}=text (`tool_calling = "text"` in patchwright.toml), and '
+            f"run `patchwright probe`. The server says: {request.message}"
         )
     if status == 404:
         return ModelAccessDenied(_unknown_model_message(name, request.base_url, request.message))

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from patchwright.resolver.errors import ModelConnectionFailed, ModelError, ModelUnreachable
+from patchwright.resolver.errors import ModelConnectionFailed, ModelError, ModelUnreachable, NotAModel
 from patchwright.resolver.llm.model import (
     AssistantMessage,
     ChatMessage,
@@ -16,6 +16,7 @@ from patchwright.resolver.llm.model import (
     WrapperModel,
 )
 from patchwright.resolver.llm.pricing import add_failed_usage, sum_failed_usage
+from patchwright.resolver.settings.settings import environment_variable
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,9 @@ class RetryingModel(WrapperModel):
     raised at once.
 
     If the first request does not reach the endpoint, ModelUnreachable is raised within MAX_CONNECT_SECONDS, because the
-    URL is probably wrong. The usage of failed attempts is added to the reply. Tests can replace `sleep` and
-    `jitter` (0 to 1).
+    URL is probably wrong. If another service answers, such as a web server, ModelUnreachable is raised at once.
+    `setting` is the name of the setting that contains `max_seconds`, for the log. The usage of failed attempts is
+    added to the reply. Tests can replace `sleep` and `jitter` (0 to 1).
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class RetryingModel(WrapperModel):
         model: Model,
         *,
         max_seconds: float = 300.0,
+        setting: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(model)
         self._max_seconds = max_seconds
+        self._setting = setting
         self._sleep = sleep
         self._jitter = jitter
         self._has_replied = False
@@ -69,11 +73,8 @@ class RetryingModel(WrapperModel):
                 failures.append(exc)
                 elapsed += time.monotonic() - started_at
                 wait = self._get_wait(exc, len(failures))
-                if (
-                    is_first
-                    and isinstance(exc, ModelConnectionFailed)
-                    and elapsed + wait > MAX_CONNECT_SECONDS
-                ):
+                connect_limit = self._get_connect_limit(exc, is_first)
+                if connect_limit is not None and elapsed + wait > connect_limit:
                     raise ModelUnreachable(str(exc), usage=sum_failed_usage(failures)) from exc
                 is_over_limit = (
                     wait > self._max_seconds if len(failures) == 1 else elapsed + wait > self._max_seconds
@@ -86,6 +87,8 @@ class RetryingModel(WrapperModel):
                         "model": self.name,
                         "try": len(failures),
                         "wait": round(wait, 1),
+                        "elapsed": round(elapsed, 1),
+                        "limit": self._describe_limit(connect_limit),
                         "error": str(exc),
                     },
                 )
@@ -100,6 +103,19 @@ class RetryingModel(WrapperModel):
                 return await self._model.reply(messages, tools)
         except TimeoutError as exc:
             raise ModelError(f"The model {self.name} did not reply within {timeout:g} s.") from exc
+
+    def _get_connect_limit(self, exc: ModelError, is_first: bool) -> float | None:
+        """Returns the seconds after which the URL counts as wrong; None for a failure that has another cause."""
+        if isinstance(exc, NotAModel) and not self._has_replied:
+            return 0.0  # Later, it may be a proxy that fails for a moment.
+        return MAX_CONNECT_SECONDS if is_first and isinstance(exc, ModelConnectionFailed) else None
+
+    def _describe_limit(self, connect_limit: float | None) -> str:
+        """Returns how long requests are retried, and the setting that contains this limit."""
+        if connect_limit is not None:
+            return f"{connect_limit:g} s"
+        name = f" ({environment_variable(self._setting)})" if self._setting else ""
+        return f"{self._max_seconds:g} s{name}"
 
     def _get_wait(self, exc: ModelError, attempts: int) -> float:
         """Returns the seconds to wait. This is the provider's Retry-After or an exponential backoff. The

@@ -17,11 +17,25 @@ class MalformedCall(ToolAction):
     arguments: str
     """The arguments as the model sent them, truncated."""
     problem: str
+    is_unknown_tool: bool = False
+    """True if there is no tool with this name."""
 
     def describe(self) -> CallDescription:
+        name = clip_line(self.name, 80)
+        title, heading = (
+            (
+                f"call of {self.name}, but there is no such tool",
+                f"a call of {name}, but there is no such tool",
+            )
+            if self.is_unknown_tool
+            else (
+                f"call of {self.name} that could not be parsed: {self.problem}",
+                f"a call of {name} that could not be parsed",
+            )
+        )
         return CallDescription(
-            title=f"call of {self.name} that could not be parsed: {self.problem}",
-            heading=f"a call of {clip_line(self.name, 80)} that could not be parsed",
+            title=title,
+            heading=heading,
             label=self.name,
             texts=(CallText("arguments", self.arguments, is_code=True),) if self.arguments.strip() else (),
         )

@@ -162,7 +162,8 @@ class ToolRegistry:
         """
         tool = self._by_name.get(call.name)
         if tool is None:
-            return _build_malformed(call, self._render_unknown_tool(call.name))
+            malformed = _build_malformed(call, self._render_unknown_tool(call.name))
+            return malformed.model_copy(update={"is_unknown_tool": True})
         try:
             return tool.parse(_parse_arguments(call.arguments))
         except ValidationError as exc:

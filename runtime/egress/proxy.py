@@ -26,6 +26,7 @@ from patchwright.runtime.egress_policy import (
     HTTP_PORT,
     Address,
     ConnectionLog,
+    ConnectionSummary,
     EgressDenied,
     EgressPolicy,
     Origin,
@@ -168,10 +169,12 @@ class EgressProxy:
 
     def _record_denial(self, request: ProxyRequest, denial: EgressDenied) -> None:
         # Equal denials are logged only once, because a line for each connection could fill the disk.
-        if self.connection_log.record(request.host, request.port, denial.reason, count=1):
-            log.info(
-                "egress denied", extra={"host": request.host, "port": request.port, "reason": denial.reason}
-            )
+        visit = ConnectionSummary(
+            host=request.host, port=request.port, denied=denial.reason, address=denial.address
+        )
+        if self.connection_log.add(visit):
+            fields = {"host": request.host, "port": request.port, "reason": denial.reason}
+            log.info("egress denied", extra=fields | ({"address": denial.address} if denial.address else {}))
 
     # --- connecting --------------------------------------------------------------------------------
 

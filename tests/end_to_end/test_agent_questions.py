@@ -160,7 +160,7 @@ async def test_without_a_forge_the_question_is_printed_and_answered_on_the_comma
     code, out, error = await scenario.command(*answer)
     assert code == 5 and "verdict: untested" in out and "+    return a + b" in out, error
     assert "\nNOTICE: Nothing shows the failure" in error
-    again = f"patchwright: run {run} is not waiting for an answer: it is complete\n"
+    again = f"patchwright: run {run} is not waiting for an answer: it is complete.\n"
     assert await scenario.command(*answer) == (2, "", again)
     code, _, error = await scenario.command(*answer[:3])
     assert (code, f"NOTICE: The run {run} is complete: nothing is left to continue." in error) == (5, True)

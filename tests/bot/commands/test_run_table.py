@@ -23,6 +23,7 @@ SENT_BACK = Message(text="No test shows the fix.", source="verification")
         ([VERDICT, SENT_BACK], "stopped"),
         ([VERDICT, SENT_BACK, VERDICT], "completed"),
         ([AgentStopped(reason="error", detail="No reply."), VERDICT], "stopped"),
+        ([AgentStopped(reason="stuck", detail="The same call, 3 times."), VERDICT], "stopped"),
         ([AgentStopped(reason="limit", detail="100 steps."), VERDICT], "completed"),
     ],
 )

@@ -164,6 +164,13 @@ def test_denied_hosts_are_printed_with_the_setting_that_allows_them() -> None:
     ]
 
 
+def test_a_denied_address_that_is_not_public_is_named() -> None:
+    visit = ConnectionSummary(host="pypi.org", port=443, denied="private", address="10.0.0.1")
+    assert " ".join(line[10:].strip() for line in printed_lines(NetworkAccess(visits=(visit,)))) == (
+        "denied pypi.org: it resolves to 10.0.0.1, which is not public (setting `allowed_addresses`)"
+    )
+
+
 def test_a_changed_test_is_not_called_new() -> None:
     before = TestRun(command="pytest", results={"t::a": "passed"}, exit_code=0, seconds=1, output="")
     after = before.model_copy(update={"results": {"t::a": "passed", "t::b": "passed"}})

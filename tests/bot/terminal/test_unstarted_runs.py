@@ -23,8 +23,8 @@ ERROR = AgentStopped(reason="error", detail="The account has no credit.")
 @pytest.mark.parametrize(
     ("stopped", "advice"),
     [
-        (LIMIT, f"{LIMIT.detail} Raise PATCHWRIGHT_TIMEOUT, and run the first command again"),
-        (ERROR, f"{ERROR.detail} Run the first command again"),
+        (LIMIT, f"{LIMIT.detail} Raise PATCHWRIGHT_TIMEOUT, and run the first command again."),
+        (ERROR, f"{ERROR.detail} Run the first command again."),
     ],
 )
 def test_a_run_without_a_reply_says_why_it_cannot_resume_and_what_to_do(

@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedTurn, html_page
-from patchwright.resolver.errors import ModelAccessDenied, ModelError, ModelUnreachable
+from patchwright.resolver.errors import ModelAccessDenied, ModelError, ModelUnreachable, ToolsUnsupported
 from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
 from patchwright.resolver.llm.model import (
     AssistantMessage,
@@ -204,6 +204,30 @@ async def test_the_response_of_another_service_is_explained_before_the_first_rep
     retrying = RetryingModel(model(endpoint), sleep=lambda _: asyncio.sleep(0))
     with pytest.raises(ModelUnreachable, match=f"answers with {content}: check PATCHWRIGHT_MODEL_BASE"):
         await retrying.reply([UserMessage(text="Issue 7")], TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "registry.ollama.ai/library/gemma2:latest does not support tools"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        (500, "tools param requires --jinja flag"),
+        (500, "Unsupported param: tools"),
+        (404, "No endpoints found that support tool use."),
+    ],
+)
+async def test_a_server_that_rejects_tools_is_answered_with_the_setting_for_text(
+    endpoint: RecordedModel, status: int, text: str
+) -> None:
+    endpoint.add_faults(ModelFault(status=status, body=json.dumps({"error": {"message": text}})))
+    with pytest.raises(ToolsUnsupported) as failed:
+        await ask(model(endpoint))
+    assert str(failed.value) == (
+        f"The server of openai/recorded cannot call tools with this model ({status}): set "
+        'PATCHWRIGHT_TOOL_CALLING=text (`tool_calling = "text"` in patchwright.toml), and run '
+        f"`patchwright probe`. The server says: {text}"
+    )
+    assert not failed.value.retryable
 
 
 async def test_an_invalid_request_is_not_retryable(endpoint: RecordedModel) -> None:

@@ -7,9 +7,10 @@ from patchwright.resolver.errors import (
     ModelConnectionFailed,
     ModelError,
     ModelUnreachable,
+    NotAModel,
 )
 from patchwright.resolver.events import ReplyUsage
-from patchwright.resolver.llm.model import Reply
+from patchwright.resolver.llm.model import AssistantMessage, Reply
 from patchwright.resolver.llm.retry import RetryingModel
 from tests.resolver.scripted_model import ScriptedModel, ScriptLine
 
@@ -83,6 +84,31 @@ async def test_an_unreachable_endpoint_is_reported_within_seconds_before_the_fir
     assert await model.reply((), ()) == REPLY
     assert await model.reply((), ()) == REPLY  # A connection that is lost later gets the usual time.
     assert waits.seconds[2:] == [1, 2, 4, 8, 16]
+
+
+async def test_another_service_at_the_url_is_reported_at_once_before_the_first_reply() -> None:
+    waits = FakeClock()
+    model = RetryingModel(
+        ScriptedModel([NotAModel("A web page."), REPLY, NotAModel("A web page."), REPLY]), sleep=waits
+    )
+    resumed = (AssistantMessage(text="Look."),)
+    with pytest.raises(ModelUnreachable, match=r"^A web page\.$"):
+        await model.reply(resumed, ())
+    assert waits.seconds == []
+    assert await model.reply((), ()) == REPLY
+    assert await model.reply((), ()) == REPLY  # Later, it may be a proxy that fails for a moment.
+    assert len(waits.seconds) == 1
+
+
+async def test_a_retry_is_logged_with_the_time_limit_and_its_setting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = [ModelConnectionFailed("Refused."), busy(), REPLY]
+    model = RetryingModel(ScriptedModel(script), setting="model_retry_timeout", sleep=FakeClock())
+    await model.reply((), ())
+    logged = [vars(record) for record in caplog.records]
+    assert [each["limit"] for each in logged] == ["5 s", "300 s (PATCHWRIGHT_MODEL_RETRY_TIMEOUT)"]
+    assert [each["elapsed"] > 0 for each in logged] == [False, True]
 
 
 async def test_the_timeout_of_the_last_attempt_is_rounded(caplog: pytest.LogCaptureFixture) -> None:

@@ -131,6 +131,14 @@ async def test_malformed_calls_are_answered_with_the_correct_form(
     assert answer.message.startswith("This call was not run")
 
 
+def test_a_call_of_an_unknown_tool_is_shown_as_such() -> None:
+    unknown, malformed = all_tools().parse(call("open_file", {})), all_tools().parse(call("run_shell", "{"))
+    assert unknown.describe().title == "call of open_file, but there is no such tool"
+    assert malformed.describe().title.startswith(
+        "call of run_shell that could not be parsed: This call was not run"
+    )
+
+
 @given(name=st.sampled_from(["run_shell", "think", "nothing"]), arguments=st.text())
 def test_no_text_makes_parsing_raise(name: str, arguments: str) -> None:
     assert TOOLS.parse(RawToolCall(id="c", name=name, arguments=arguments)).kind

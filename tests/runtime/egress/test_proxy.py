@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import time
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from patchwright.runtime.egress import proxy_request
 from patchwright.runtime.egress.proxy import EgressConfig, EgressProxy
-from patchwright.runtime.egress_policy import ConnectionSummary, UpstreamProxy
+from patchwright.runtime.egress_policy import ConnectionSummary, UpstreamProxy, merge_summaries
 from tests.runtime.egress.conftest import Client
 from tests.runtime.fake_internet import ALLOWED, PUBLIC, Internet, UncheckedPolicy, client_hello
 
@@ -133,7 +134,9 @@ async def test_an_allowed_name_with_a_private_address_is_not_dialed(
     net.names[ALLOWED] = addresses
     assert (await client.status(ALLOWED)).startswith(b"403")
     assert net.dialed == []
-    assert client.refused() == {ALLOWED: "private"}
+    (visit,) = merge_summaries(client.connection_log.take())
+    assert (visit.host, visit.denied) == (ALLOWED, "private")
+    assert ip_address(visit.address) == ip_address(addresses[-1])
     assert (await naive(net, short_tmp, ALLOWED)).startswith(b"200")
     assert net.dialed
 
