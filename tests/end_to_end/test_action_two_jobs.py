@@ -88,8 +88,10 @@ async def test_the_agent_that_gets_an_answer_sees_the_question_of_the_earlier_wo
     await workflow.run_single_job(PATCHWRIGHT_DATA=str(workflow.scenario.data / "other machine"))
     prompt = workflow.scenario.endpoint.requests[-1]["messages"][1]["content"]
     answer = prompt.index("The person who started you, who may write to the repository, added:\n> 2\n")
-    told = prompt[prompt.index("An earlier run of this program ended with this question to people.") : answer]
-    assert told.splitlines()[1:-1] == [f"> {line}".rstrip() for line in question.splitlines()]
+    shown = prompt[
+        prompt.index("An earlier run of this program ended with this question to people.") : answer
+    ]
+    assert shown.splitlines()[1:-1] == [f"> {line}".rstrip() for line in question.splitlines()]
 
 
 @pytest.mark.slow
@@ -189,8 +191,9 @@ async def test_an_invalid_setting_is_reported_by_one_job_and_by_two_jobs(workflo
     assert reason in comment and f"[The workflow run]({url}) has the log." in comment
     second = await workflow.publish(PATCHWRIGHT_WORKFLOW_URL=url)
     assert second.outputs["outcome"] == "error", second.output
+    assert f"::error::The first job failed: i{reason}" in second.output
     (comment,) = workflow.scenario.comments
-    assert reason in comment and "artifact" not in comment
+    assert reason in comment and "artifact" not in comment and "The first job failed" not in comment
     unreadable = await workflow.resolve(PATCHWRIGHT_APP_ID="1", PATCHWRIGHT_MAX_USD="two")
     assert (unreadable.code, unreadable.outputs["outcome"]) == (2, "error"), unreadable.output
 
@@ -278,5 +281,5 @@ async def test_the_next_workflow_run_corrects_the_comment_of_a_killed_one(workfl
     assert step.outputs["outcome"] == "answered", step.output
     assert scenario.comments[0] == (
         "This run ended without a result, because its workflow run was killed. **To start over,** comment `@agent` and "
-        "your request.\n"
+        "your request. On an issue, `@agent retry` is enough.\n"
     )
