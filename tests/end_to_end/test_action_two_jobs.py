@@ -233,7 +233,10 @@ async def test_a_first_job_without_an_artifact_is_reported(workflow: Workflow) -
     await workflow.label()
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (1, "error")
-    assert "the previous job failed, or its artifact has expired.\n" in workflow.scenario.comments[0]
+    assert (
+        "Correct the error that the first job shows, then rerun the whole workflow.\n"
+        in workflow.scenario.comments[0]
+    )
 
 
 @pytest.mark.slow
