@@ -12,6 +12,11 @@ TAG_PREFIX = "<!-- patchwright:"
 """The first characters of every hidden tag in the bot's comments."""
 IN_PROGRESS = "in-progress"
 
+QUESTION_START, QUESTION_END = "<!--question-->", "<!--/question-->"
+"""Hidden marks around the agent's question, in `templates/replies/question.md.j2`. Texts by a model or a person
+cannot contain them, because the bot inserts an invisible character after each `<`.
+"""
+
 
 class TaggedComment(NamedTuple):
     """One of the bot's comments, split into its parts."""
@@ -38,3 +43,8 @@ def parse_tag(body: str) -> TaggedComment:
     inside, _, text = body.removeprefix(TAG_PREFIX).partition(" -->")
     tag, _, state = inside.partition(" ")
     return TaggedComment(unquote(tag), state == IN_PROGRESS, text)
+
+
+def parse_question(body: str) -> str:
+    """Returns the agent's question in one of the bot's comments, or "" if the comment asks none."""
+    return body.partition(QUESTION_START)[2].partition(QUESTION_END)[0].strip()

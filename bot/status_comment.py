@@ -13,7 +13,13 @@ from patchwright.bot.jobs import current_cancellation
 from patchwright.bot.write_limiter import Priority, write_priority
 from patchwright.resolver.activity.activity import Activity, render_progress
 from patchwright.resolver.domain import Job
-from patchwright.resolver.errors import ForgeError, LogError, LogLocked
+from patchwright.resolver.errors import (
+    ForgeError,
+    LogError,
+    LogLocked,
+    ModelConnectionFailed,
+    ModelUnreachable,
+)
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.pipeline.salvage import salvage_run
 from patchwright.resolver.rendering.template_renderer import render_reply
@@ -173,5 +179,8 @@ def failure_text(error: Exception) -> str:
 def fault_text(error: Exception) -> str:
     """Returns a sentence that names the cause of a failure, and says whether a retry may help."""
     return render_reply(
-        "failure_reason.md.j2", failure_kind=classify_error(error), is_retryable=is_retryable(error)
+        "failure_reason.md.j2",
+        failure_kind=classify_error(error),
+        is_retryable=is_retryable(error),
+        is_connection_failure=isinstance(error, ModelUnreachable | ModelConnectionFailed),
     ).strip()

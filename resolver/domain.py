@@ -117,6 +117,8 @@ class Issue(FrozenModel):
     comments: tuple[Comment, ...] = ()
     reported_runs: tuple[str, ...] = ()
     """Ids of the runs that have posted a report in this thread, oldest first."""
+    question: str = ""
+    """The latest question that an earlier run asked here; empty if there is none."""
     locked: bool = False
     """True if only people with write access can still comment. A GitHub App cannot comment either."""
     labels: tuple[str, ...] | None = None  # None if unknown.
@@ -170,6 +172,8 @@ class PullRequest(FrozenModel):
     """Body of the review that triggered the job. None if the body is empty or no review triggered the job."""
     reported_runs: tuple[str, ...] = ()
     """Ids of the runs that have posted a report in this pull request, oldest first."""
+    question: str = ""
+    """The latest question that an earlier run asked here; empty if there is none."""
     locked: bool = False
     """True if only people with write access can still comment. A GitHub App cannot comment either."""
     labels: tuple[str, ...] | None = None  # None if unknown.

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TypeVar, get_args
 
-from patchwright.bot.comment_tags import TAG_PREFIX, parse_tag
+from patchwright.bot.comment_tags import TAG_PREFIX, parse_question, parse_tag
 from patchwright.bot.github.cached_lists import CachedLists
 from patchwright.bot.github.repositories import raise_if_unreachable
 from patchwright.bot.github.rest import RestClient, repo_path
@@ -53,13 +53,15 @@ class Threads:
         identity = await self._get_identity(repo)
         own = [comment for comment in comments if _has_tag(comment) and is_by(comment, identity)]
         comments = [comment for comment in comments if comment not in own]
+        questions = (parse_question(one.body or "") for one in reversed(own) if _tag(one) != job.id)
+        question = next(filter(None, questions), "")
         authors = [issue.user, *(comment.user for comment in comments)]
         if issue.pull_request is not None:
             pull = await self._rest.get(PullRequestResponse, repo, *repo_path(repo), "pulls", number)
             reviews = await self._reviews.read(repo, job.number)
             trusted = await self._find_trusted(repo, [*authors, *reviews.authors])
             pull_request = as_pull_request(pull, trusted=_id(pull.user) in trusted, locked=issue.locked)
-            pull_request = pull_request.model_copy(update={"labels": issue.label_names})
+            pull_request = pull_request.model_copy(update={"labels": issue.label_names, "question": question})
             in_snapshot = [one for one in comments if is_in_snapshot(one.updated_at, one.user, job, trusted)]
             return reviews.add_to_pull_request(
                 job, apply_snapshot(pull_request, job), in_snapshot, trusted, tuple(map(_tag, own))
@@ -80,6 +82,7 @@ class Threads:
             url=issue.html_url,
             comments=visible,
             reported_runs=tuple(map(_tag, own)),
+            question=question,
             locked=issue.locked,
             labels=issue.label_names,
         )

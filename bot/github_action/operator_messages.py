@@ -12,6 +12,7 @@ from typing import Literal
 from patchwright.bot.errors import WriteAccessMissing
 from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.resolver.errors import Forbidden, SettingsError
+from patchwright.runtime.errors import ImageUnavailable
 
 INPUTS: Mapping[str, str] = {
     "GITHUB_TOKEN": "github-token",
@@ -36,7 +37,7 @@ INPUTS: Mapping[str, str] = {
 
 NO_MODEL_KEY = (
     "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), "
-    "pass it as this input, and make the request again."
+    "pass it as this input, and add the label again or repeat your comment."
 )
 NO_KEY_NEEDED = " If the endpoint needs no key, pass any text."
 
@@ -56,6 +57,8 @@ def word_for_workflow(error: Exception) -> Exception:
     text = str(error)
     if isinstance(error, SettingsError) and "PATCHWRIGHT_MODEL_API_KEY" in text:
         return SettingsError(NO_MODEL_KEY + (NO_KEY_NEEDED if "any text" in text else ""))
+    if isinstance(error, ImageUnavailable):
+        return ImageUnavailable(f"{text.rstrip('.')}. Check the input `image`.")
     if isinstance(error, WriteAccessMissing):
         lines = ", ".join(f"`{name.replace('_', '-')}: write`" for name in REQUEST_PATHS)
         return Forbidden(

@@ -3,6 +3,7 @@
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-commands
 """
 
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -86,9 +87,14 @@ class JobReport:
             rows.pop("Verdict", None)
         self.report(outcome.kind, rows, values, verdict)
 
+    def report_answered(self) -> None:
+        server = self._environ.get("GITHUB_SERVER_URL", "https://github.com")
+        url = f"{server}/{self._job.repo}/issues/{self._job.number}"
+        self.report("answered", {"Command": escape_markdown(self._job.request.verb), "Reply in": url})
+
     def report_prepared(self) -> None:
         verdict = None if self._job.request.verb in VERBS_WITHOUT_VERDICT else self.trajectory.verdict
-        rows = {"Verdict": verdict.kind, "Reason": escape_markdown(verdict.reason)} if verdict else NO_VALUES
+        rows = {"Verdict": verdict.kind, "Reason": format_sentence(verdict.reason)} if verdict else NO_VALUES
         self.report("prepared", rows, verdict=verdict)
 
     def report(
@@ -111,7 +117,7 @@ class JobReport:
         )
         rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
         tests = ""
-        if verdict is not None and trajectory.run_started:
+        if trajectory.run_started and (verdict is not None or trajectory.replies()):
             tests = render_reply("job_summary.md.j2", verdict=verdict, summary=summarize_run(trajectory))
         write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
 
@@ -120,15 +126,20 @@ def _outcome_rows(outcome: Outcome) -> dict[str, str]:
     match outcome:
         case Published(url=url, draft=draft, verdict=verdict):
             rows = {"Pull request": f"{url}{' (draft)' if draft else ''}", "Verdict": verdict.kind}
-            return rows | {"Reason": escape_markdown(verdict.reason)}
+            return rows | {"Reason": format_sentence(verdict.reason)}
         case Reported(url=url, reason=reason, verdict=verdict):
-            return {"Comment": url, "Verdict": verdict.kind, "Reason": escape_markdown(reason)}
+            return {"Comment": url, "Verdict": verdict.kind, "Reason": format_sentence(reason)}
         case InputRequired(url=url, question=question):
             return {"Question": escape_markdown(question), "Comment": url}
         case Rejected(explanation=explanation):
-            return {"Reason": escape_markdown(explanation)}
+            return {"Reason": format_sentence(explanation)}
         case _:
             assert_never(outcome)
+
+
+def format_sentence(text: str) -> str:
+    """Escapes a reason for a table. Its first word starts with a capital letter, unless the word is a name."""
+    return escape_markdown(re.sub(r"^[a-z]+(?=[ ,])", lambda match: match[0].capitalize(), text))
 
 
 def _job_summary(job: Job, outcome: str, rows: Mapping[str, str], tests: str) -> str:

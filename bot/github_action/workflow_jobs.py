@@ -282,6 +282,8 @@ class PublishJob:
 
     def __init__(self, forge: Forge, deps: RunDependencies, logs: FileLogStore, directory: Path) -> None:
         self._forge, self._deps, self._logs, self._directory = forge, deps, logs, directory
+        self._problem = ""
+        """Why the first job failed, as a text for the thread."""
 
     async def handle_command(self, context: CommandContext) -> bool:
         return await context.execute()
@@ -294,16 +296,23 @@ class PublishJob:
                 log.replace_entries(entries)
         if saved.manifest.problem:
             stop = saved.manifest.stop
-            problem = "The first job was canceled." if stop == "canceled" else saved.manifest.problem
+            self._problem = saved.manifest.problem
+            problem = (
+                "The first job was canceled."
+                if stop == "canceled"
+                else f"The first job failed: {self._problem}"
+            )
             raise RESOLVE_JOB_ERRORS[stop](problem)
         return await resolve_job(job, self._deps, self._forge, null_reporter)
 
     async def report_failure(self, job: Job, error: Exception) -> str | None:
-        # The messages of these errors already name the cause.
-        is_explained = isinstance(error, (*RESOLVE_JOB_ERRORS.values(), InvalidArtifact))
-        reported = JobCanceled(str(error)) if is_explained else error
+        reported = error
         if isinstance(error, ResolveJobCanceled):
             reported = JobCanceled(CANCELED)
+        elif isinstance(error, tuple(RESOLVE_JOB_ERRORS.values())):
+            reported = JobCanceled(self._problem)
+        elif isinstance(error, InvalidArtifact):  # The message already names the cause.
+            reported = JobCanceled(str(error))
         return await report_failure(self._forge, job, reported, self._deps, log_persists=False)
 
 

@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import TypeAlias, assert_never
 
 from patchwright.bot.github_action.operator_messages import annotation, escape_markdown, word_for_workflow
-from patchwright.bot.github_action.step_report import OUTPUTS, JobReport, write_outputs
+from patchwright.bot.github_action.step_report import OUTPUTS, JobReport, format_sentence, write_outputs
 from patchwright.bot.job_runner import JobCanceled, JobResolver, unwrap_exception_group
 from patchwright.bot.webhooks.delivery import Delivery, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers, find_request
@@ -154,11 +154,12 @@ class _StepRun:
         job = request.job
         try:
             if self.handlers.handle_command and await self.handlers.handle_command(request):
-                self.report.report("answered")
+                self.report.report_answered()
                 return 0
             outcome = await self.handlers.resolve(job)
         except WriteBlocked:
             self.report.report_prepared()
+            self._warn_about_failure()
             self.write(f"{job.repo}#{job.number}: prepared for the publish job")
             return 0
         except asyncio.CancelledError:
@@ -178,13 +179,21 @@ class _StepRun:
             self.errors.append(error)
             branch = await self._report_failure(job, error)
             kind = "stopped" if isinstance(error, ResolveJobCanceled) else "error"
-            self.report.report(kind, {"Error": escape_markdown(str(error))}, {"branch": branch})
+            self.report.report(kind, {"Error": format_sentence(str(error))}, {"branch": branch})
             return error_exit_code(error)
         self.report.report_outcome(outcome)
         self.write(_describe(job, outcome))
         if isinstance(outcome, Reported) and outcome.branch:
             self.warnings.append(_describe(job, outcome))
+        else:
+            self._warn_about_failure()
         return exit_code(outcome)
+
+    def _warn_about_failure(self) -> None:
+        """Adds a warning if an error, such as a failure of the model's provider, ended the agent's work."""
+        stopped = self.report.trajectory.agent_stopped
+        if self.handlers.calls_model and stopped and stopped.reason == "error":
+            self.warnings.append(str(word_for_workflow(ResolverError(stopped.detail))))
 
     async def _report_failure(self, job: Job, error: Exception) -> str:
         """Reports the failure in the issue or pull request. Returns the branch with the saved work, or "". If the

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.bot.terminal.style import NO_COLOR, Style
@@ -28,6 +27,7 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess
+from patchwright.resolver.tool_actions.control_actions import ProposePlan
 from patchwright.resolver.viewer.call_blocks import is_failure
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES, ConnectionSummary
 from patchwright.runtime.output_text import clip_line
@@ -74,6 +74,7 @@ class ProgressPrinter:
         self._show_plan = show_plan
         self._trajectory = earlier
         self._steps = len(earlier.replies())
+        self._has_plan = False
         self._unprinted_number = ""
         """The number of a step without text. The line of the step's first result shows it."""
         self._pending_calls: dict[str, str] = {}
@@ -154,7 +155,8 @@ class ProgressPrinter:
                     return [f"{mark}{request}  {answer}"]
                 return [f"{mark}{clip_line(request, width - 5)}", f"       {clip_line(answer, width - 7)}"]
             case AgentStopped(reason="input_required", detail=question):
-                return ["the agent asks:", *textwrap.wrap(question, width)]
+                heading = "the agent proposes a plan:" if self._has_plan else "the agent asks:"
+                return [heading, *textwrap.wrap(question, width)]
             case AgentStopped(reason=reason, detail=detail):
                 description = detail[:1].lower() + detail[1:]
                 text = description if reason == "finished" else f"the agent stopped ({reason}): {detail}"
@@ -168,6 +170,7 @@ class ProgressPrinter:
 
     def _reply_lines(self, event: ModelReply) -> list[str]:
         self._steps += 1
+        self._has_plan = any(isinstance(call.action, ProposePlan) for call in event.calls)
         self._pending_calls = {
             call.id: _full_call(call.action) if self._verbose else describe_action(call.action)
             for call in event.calls

@@ -84,7 +84,9 @@ class CommandContext:
         if command.starts_run and request.error is None:
             return False
         if command.needs_write_access and not await self.is_permitted():
-            await self.reject(reply_texts.render_rejection_reason("permission", self.job))
+            await self.reject(
+                reply_texts.render_rejection_reason("permission", self.job, self.triggers.label)
+            )
         elif command.starts_run and request.error is not None:
             await self.reject(plan_texts.render_invalid_command(request.error))
         else:

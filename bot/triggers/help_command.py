@@ -14,5 +14,6 @@ async def handle(context: CommandContext) -> None:
             mention=triggers.mention,
             label=triggers.label,
             in_workflow=in_workflow,
+            workflow_runs_url=context.workflow_runs_url,
         )
     )

@@ -127,7 +127,9 @@ class TriggerHandler:
             is_permitted = None
         is_new = await self._queue.get_record(job.id) is None
         if is_permitted is False and is_new:
-            await context.reject(reply_texts.render_rejection_reason("permission", job))
+            await context.reject(
+                reply_texts.render_rejection_reason("permission", job, context.triggers.label)
+            )
         elif is_permitted and is_new and (explanation := await self._rejection_of(job)):
             await context.reject(explanation)
         elif await self._queue.put(job, requested_at=context.trigger.requested_at):

@@ -10,6 +10,7 @@ from patchwright.resolver.domain import JobId, Usage
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.run_calls import iter_calls, latest_plan
 from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured, SubagentSpawned
+from patchwright.resolver.run_limits import usage_since_resume
 from patchwright.resolver.run_task import get_options
 from patchwright.resolver.settings.server_settings import ServerSettings
 from patchwright.resolver.tool_actions.control_actions import Finish
@@ -45,7 +46,7 @@ class Summary(FrozenModel):
     stop_detail: str
     """How the agent stopped, in a sentence."""
     reached_setting: str | None = None
-    """The setting whose limit ended the run before the first reply of the model; None in all other cases."""
+    """The setting whose limit ended the run; None if the run ended for another reason."""
     stopped_early: bool = False
     """True if a limit, a loop or an error ended the work."""
     steps: tuple[StepSummary, ...]
@@ -113,15 +114,24 @@ def summarize_run(trajectory: Trajectory) -> Summary:
 
 
 def find_reached_setting(trajectory: Trajectory) -> str | None:
-    """Returns the name of the setting whose limit ended a run before the model's first reply, such as `max_usd`.
-    Returns None if the run did not end in this way.
+    """Returns the name of the setting whose limit ended a run, such as `max_usd`. Returns None if the run did not
+    end in this way, or if the request itself set the limit.
     """
-    stopped, limits, usage = trajectory.agent_stopped, trajectory.run_configured, trajectory.usage()
-    if stopped is None or stopped.reason != "limit" or limits is None or usage.steps:
+    stopped, limits, usage = (
+        trajectory.agent_stopped,
+        trajectory.run_configured,
+        usage_since_resume(trajectory),
+    )
+    if stopped is None or stopped.reason != "limit" or limits is None:
         return None
+    if usage.steps >= limits.steps:
+        return "max_steps"
     if usage.usd >= limits.usd:
-        return "max_usd"
-    return "timeout" if usage.seconds >= limits.seconds else "max_tokens"
+        return None if get_options(trajectory).usd == limits.usd else "max_usd"
+    tokens = limits.settings.get("max_tokens")
+    if isinstance(tokens, int) and usage.tokens >= tokens:
+        return "max_tokens"
+    return "timeout" if usage.seconds >= limits.seconds else None
 
 
 def _requested_usd(trajectory: Trajectory) -> Decimal | None:

@@ -55,7 +55,7 @@ async def check_admission(
     if job.label is not None and thread.labels is not None and not has_label(thread.labels, job.label):
         return Rejected(explanation=reply_texts.render_rejection_reason("unlabeled", job))
     if not await authorize(forge, job.repo, job.requester):
-        return Rejected(explanation=reply_texts.render_rejection_reason("permission", job))
+        return Rejected(explanation=reply_texts.render_rejection_reason("permission", job, settings.label))
     # A job from the command line has no requester; its operator gets the error from the clone.
     if facts.empty and job.requester is not None:
         return Rejected(explanation=reply_texts.render_rejection_reason("empty", job))

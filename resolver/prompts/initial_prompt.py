@@ -160,6 +160,8 @@ class InitialPrompt:
     comments: tuple[tuple[Comment, QuotedText], ...]
     omitted_comments: int
     """Number of older comments that were left out."""
+    question: QuotedText | None
+    """The latest question of an earlier run, which the command may answer."""
     command: QuotedText | None
     """Text that the requester added to the command."""
     file_count: int
@@ -192,6 +194,7 @@ def build_initial_prompt(
         hides_summary=body != thread.body,
         comments=tuple((comment, quote(comment.body, COMMENT_LIMIT)) for comment in comments[-MAX_COMMENTS:]),
         omitted_comments=max(0, len(comments) - MAX_COMMENTS),
+        question=quote(thread.question, COMMENT_LIMIT) if thread.question else None,
         command=quote(request.text, COMMENT_LIMIT) if request.text.strip() else None,
         file_count=len(repository.files),
         tree=render_tree(repository.files),

@@ -214,7 +214,8 @@ def _read(path: Path, max_bytes: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as exc:
         raise InvalidArtifact(
-            "There is no artifact to publish: the previous job failed, or its artifact has expired."
+            "There is no artifact to publish: the first job failed before it wrote one, or the artifact has expired. "
+            "Correct the error that the first job shows, then rerun the whole workflow."
         ) from exc
     except OSError as exc:
         raise InvalidArtifact(f"The artifact's {path.name} is not a regular file.") from exc

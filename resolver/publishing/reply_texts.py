@@ -96,9 +96,9 @@ AdmissionProblem = Literal[
 ]
 
 
-def render_rejection_reason(reason: AdmissionProblem, job: Job) -> str:
-    """Explains in one or two sentences why a job is rejected."""
-    return render_reply("rejection_reason.md.j2", reason=reason, job=job).strip()
+def render_rejection_reason(reason: AdmissionProblem, job: Job, label: str = "") -> str:
+    """Explains in one or two sentences why a job is rejected. `label` is the label that starts a run, if known."""
+    return render_reply("rejection_reason.md.j2", reason=reason, job=job, label=label).strip()
 
 
 def render_against_policy(violations: tuple[str, ...]) -> str:

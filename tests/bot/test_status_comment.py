@@ -27,6 +27,8 @@ from patchwright.resolver.errors import (
     LogLocked,
     ModelAccessDenied,
     ModelBusy,
+    ModelConnectionFailed,
+    ModelUnreachable,
     QuotaExceeded,
     SettingsError,
     WorkspaceError,
@@ -230,6 +232,8 @@ FAILURES = [
     (ModelBusy("too many requests"), "The model provider failed. Try again later."),
     (QuotaExceeded("no credit"), ("The model provider rejected the request. A new attempt will fail until "
                                   "someone")),
+    (ModelUnreachable("no such host"), "The connection to the model provider failed. A new attempt will fail"),
+    (ModelConnectionFailed("refused"), "The connection to the model provider failed. Try again later."),
     (ForgeUnavailable("502"), "GitHub failed. Try again later."),
     (Forbidden("no"), ("GitHub rejected the request. A new attempt will fail until someone fixes the "
                        "cause.")),

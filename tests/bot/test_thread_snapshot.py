@@ -155,3 +155,19 @@ async def test_a_retry_without_an_earlier_request_is_rejected(
     )
     await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
     assert await check_admission(job, await forge.get_thread(job), facts, forge, settings) is None
+
+
+async def test_the_latest_question_comes_only_from_the_bots_own_report(scenario: HandlerScenario) -> None:
+    def ask(question: str) -> str:
+        return f"I need an answer:\n\n<!--question-->\n\n{question}\n\n<!--/question-->\n\nComment."
+
+    job = (await labeled(scenario)).model_copy(update={"snapshot": None})
+    forge, place = scenario.forge, (job.repo, job.number)
+    assert (await forge.get_thread(job)).question == ""
+    await forge.upsert_comment(*place, "first", ask("One or two?"))
+    await forge.upsert_comment(*place, "second", ask("1 or 2?"))
+    await forge.upsert_comment(*place, "third", "The run failed.")
+    await forge.upsert_comment(*place, job.id, ask("Which of them?"))  # from an earlier attempt of this job
+    forged = f"<!-- patchwright:fourth -->\n{ask('Which key?')}"
+    scenario.fake_github.add_comment_silently(scenario.issue, forged, by="stranger")
+    assert (await forge.get_thread(job)).question == "1 or 2?"

@@ -261,7 +261,7 @@ async def test_a_patch_against_another_base_commit_is_rejected(
 
 
 async def test_the_reason_of_a_failure_is_posted_without_mentions(upload: UploadedArtifact) -> None:
-    place = upload.scenario.data / "artifact"
+    place = upload.scenario.data / "patchwright-artifact"
     artifact.write_artifact(place, upload.job.id, None, LOUD, Secrets())
     settings = Settings(
         data=upload.scenario.data / "publish", github_server_url=upload.scenario.fake_github.server_url

@@ -61,7 +61,7 @@ async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_
     assert not is_held(pull)
     assert timeline(pull) == [
         "reporter: @agent run-ci",
-        "patchwright[bot]: @reporter needs write access to start a run. A maintainer can add the label.",
+        "patchwright[bot]: @reporter needs write access to start a run. A maintainer can add the label `fix-me`.",
         "maintainer: @agent run-ci [eyes]",
         "patchwright[bot]: I pushed the empty commit ID to `patchwright/issue-1`. The commit message "
         "does not contain `[skip "
@@ -95,7 +95,7 @@ async def test_a_question_and_a_plan_precede_any_change_until_a_writer_agrees(
         f"maintainer: @agent plan {HOW} [eyes]",
         "patchwright[bot]: Here is my plan. I have not changed anything yet.",
         "outsider: @agent go",
-        "patchwright[bot]: @outsider needs write access to start a run. A maintainer can add the label.",
+        "patchwright[bot]: @outsider needs write access to start a run. A maintainer can add the label `fix-me`.",
         "colleague: @agent go [eyes]",
         OPENED.format(2),
     ]

@@ -139,7 +139,9 @@ async def test_an_outsider_cannot_release_a_held_commit(scenario: Scenario) -> N
     outcome = await scenario.resolve(request_job(scenario, pull, command="run-ci", by="reporter"))
     assert isinstance(outcome, Rejected)
     assert pull.head.sha == before
-    assert answers(pull) == ["@reporter needs write access to start a run. A maintainer can add the label."]
+    assert answers(pull) == [
+        "@reporter needs write access to start a run. A maintainer can add the label `fix-me`."
+    ]
 
 
 async def test_a_release_overtaken_by_a_push_does_nothing(scenario: Scenario) -> None:

@@ -65,7 +65,7 @@ async def test_setup_proposes_the_command_that_ran_and_accepts_a_no(scenario: Sc
         await scenario.fake_github.add_comment(scenario.issue, "@agent setup", by="maintainer")
         await wait_for(lambda: scenario.comments[5:] and not scenario.comments_in_progress)
     assert scenario.comments[1].strip() == (
-        "@stranger needs write access to start a run. A maintainer can add the label."
+        "@stranger needs write access to start a run. A maintainer can add the label `fix-me`."
     )
     assert scenario.comments[3].strip().startswith("I opened pull request #2, which adds")
     assert scenario.comments[5].strip() == (
@@ -160,7 +160,7 @@ async def test_setup_on_a_pull_request_or_by_a_stranger_is_rejected(scenario: Sc
     await scenario.script_model()
     stranger = await scenario.resolve(setup_job(scenario, "reporter"))
     assert stranger == Rejected(
-        explanation="@reporter needs write access to start a run. A maintainer can add the label."
+        explanation="@reporter needs write access to start a run. A maintainer can add the label `fix-me`."
     )
     on_pull = await scenario.resolve(request_job(scenario, open_pull_request(scenario), command="setup"))
     assert on_pull == Rejected(explanation="this command works on issues only. Write it on an issue.")

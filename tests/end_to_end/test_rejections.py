@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.xdist_group("refusals"),
 ]
 
-NO_WRITE = "patchwright[bot]: @{} needs write access to start a run. A maintainer can add the label."
+NO_WRITE = "patchwright[bot]: @{} needs write access to start a run. A maintainer can add the label `fix-me`."
 
 
 @dataclass

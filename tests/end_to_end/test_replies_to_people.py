@@ -41,7 +41,7 @@ async def test_every_rejected_requester_gets_a_reply_with_the_reason(server: Ser
     await server.wait_until_idle()
     assert timeline(issue) == [
         "outsider: @agent please fix this",
-        "patchwright[bot]: @outsider needs write access to start a run. A maintainer can add the label.",
+        "patchwright[bot]: @outsider needs write access to start a run. A maintainer can add the label `fix-me`.",
         "maintainer: @agent yes, fix it [eyes]",
         OPENED.format(2),
     ]

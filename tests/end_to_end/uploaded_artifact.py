@@ -84,7 +84,7 @@ class UploadedArtifact:
         self, events: Iterable[Event], *, is_validated: bool = True, **settings: Any
     ) -> Outcome:
         """Publishes the artifact and returns the outcome. `is_validated` False skips the checks of the log."""
-        place = self.scenario.data / "artifact"
+        place = self.scenario.data / "patchwright-artifact"
         entries = number_entries(events)
         artifact.write_artifact(place, self.job.id, None, "", Secrets())
         lines = b"".join(entry.model_dump_json().encode() + b"\n" for entry in entries)

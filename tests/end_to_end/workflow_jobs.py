@@ -2,14 +2,18 @@
 
 import asyncio
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 from patchwright.demo.github import Delivery
 from tests.end_to_end.conftest import Scenario
 from tests.preloaded_command import preloaded_command
 
+ROOT = Path(__file__).parents[2]
 READ = {"contents": "read", "issues": "read", "metadata": "read", "pull_requests": "read"}
 WRITE = {
     "checks": "write",
@@ -36,7 +40,7 @@ class Workflow:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.artifact = scenario.data / "artifact"
+        self.artifact = scenario.data / "patchwright-artifact"
         self._tokens = {"resolve": self.create_token(READ), "publish": self.create_token(WRITE)}
         for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY", "PATCHWRIGHT_WEBHOOK_SECRET"):
             scenario.environment.pop(name)
@@ -60,16 +64,30 @@ class Workflow:
         self.event_environment = self.scenario.event(delivery)
 
     async def run_single_job(self, **environment: str) -> StepResult:
-        """Runs everything in one job."""
+        """Runs everything in one job. With PART in the environment, runs the script of action.yml."""
         given = self.scenario.environment
         model = {name: given[name] for name in MODEL if name in given}
         return await self._job("publish", "", model | environment)
 
     async def resolve(self, **environment: str) -> StepResult:
+        """Runs the first of two jobs. With PART in the environment, runs the script of action.yml, which starts
+        the program.
+        """
         return await self._job("resolve", "--resolve", environment)
 
     async def publish(self, **environment: str) -> StepResult:
         return await self._job("publish", "--publish", environment)
+
+    def _step_script(self) -> tuple[str, ...]:
+        """Returns the command with which the runner starts the main step of action.yml."""
+        steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+        script = self.scenario.data / "step.sh"
+        script.write_text(next(step["run"] for step in steps if step.get("id") == "run"))
+        program = self.scenario.data / "patchwright" / "bin" / "patchwright"
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(preloaded_command())} "$@"\n')
+        program.chmod(0o755)
+        return ("bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script))
 
     async def _job(self, name: str, option: str, environment: Mapping[str, str]) -> StepResult:
         machine = self.scenario.data / name
@@ -85,12 +103,16 @@ class Workflow:
         }
         if name == "publish":
             given |= dict.fromkeys(MODEL, "")
-        self.process = await self.scenario.cli(
-            "action",
-            *((option, str(self.artifact)) if option else ()),
-            program=preloaded_command(),
-            environment=given | environment,
-        )
+        if "PART" in environment:
+            arguments, program, given = (
+                (),
+                self._step_script(),
+                given | {"RUNNER_TEMP": str(self.scenario.data)},
+            )
+        else:
+            arguments = ("action", *((option, str(self.artifact)) if option else ()))
+            program = preloaded_command()
+        self.process = await self.scenario.cli(*arguments, program=program, environment=given | environment)
         async with asyncio.timeout(120):
             out, error = await self.process.communicate()
         assert self.process.returncode is not None

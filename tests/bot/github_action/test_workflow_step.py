@@ -264,13 +264,14 @@ async def test_untrusted_text_is_never_a_workflow_command(tmp_path: Path) -> Non
         (
             "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY.",
             "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, "
-            "Actions), pass it as this input, and make the request again.",
+            "Actions), pass it as this input, and add the label again or repeat your comment.",
         ),
         (
             "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY (any "
             "text, if the endpoint needs no key).",
             "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, "
-            "Actions), pass it as this input, and make the request again. If the endpoint needs no key, pass any text.",
+            "Actions), pass it as this input, and add the label again or repeat your comment. If the endpoint needs "
+            "no key, pass any text.",
         ),
     ],
 )
@@ -338,13 +339,11 @@ async def test_only_the_job_that_calls_the_model_warns_about_an_unknown_price(tm
 
 
 async def test_a_summary_without_values_has_no_table(tmp_path: Path) -> None:
-    async def handle_command(job: Job) -> bool:
-        return True
-
     step = Step(tmp_path)
     step.log = Trajectory()
-    assert await step.run(PUBLISHED, handle_command=handle_command) == 0
-    assert step.summary.read_text() == "### acme/sample#7: answered\n"
+    with pytest.raises(asyncio.CancelledError):
+        await step.run(asyncio.CancelledError())
+    assert step.summary.read_text() == "### acme/sample#7: stopped\n"
 
 
 @pytest.mark.parametrize("command", ["explain how it rounds", "setup"])

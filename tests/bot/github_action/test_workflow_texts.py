@@ -1,24 +1,35 @@
 """In a workflow, comments promise only what works there: no later run can read the log of an earlier one."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from patchwright.bot.github_action.operator_messages import word_for_workflow
-from patchwright.resolver.activity.summary import Summary
+from patchwright.resolver.activity.summary import Summary, find_reached_setting
 from patchwright.resolver.ci.ci_hold import CiHold
+from patchwright.resolver.command_parser import RunOptions
 from patchwright.resolver.comment_commands import COMMANDS
-from patchwright.resolver.domain import InputRequired, SalvagedWork, Usage, Verdict
-from patchwright.resolver.errors import ModelAccessDenied, ModelConnectionFailed
-from patchwright.resolver.events import AgentStopped, Entry, ModelReply, ReplyUsage, ToolCall, Trajectory
+from patchwright.resolver.domain import InputRequired, JobId, SalvagedWork, Usage, Verdict
+from patchwright.resolver.errors import ModelAccessDenied, ModelConnectionFailed, WriteBlocked
+from patchwright.resolver.events import (
+    AgentStopped,
+    Entry,
+    Message,
+    ModelReply,
+    ReplyUsage,
+    ToolCall,
+    Trajectory,
+)
 from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.plan_texts import render_explanation, render_plan
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.tool_actions.control_actions import ProposePlan
-from tests.bot.github_action.test_workflow_step import Step
+from patchwright.runtime.errors import ImageUnavailable
+from tests.bot.deliveries import COMMENTED, SENDER
+from tests.bot.github_action.test_workflow_step import PUBLISHED, REPORTED, Step
 
 PLAN = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")
 
@@ -94,9 +105,58 @@ def test_only_a_server_promises_to_resume_a_run_that_reached_a_limit(is_permanen
             "I cannot resume this run, because a later workflow run cannot read its log." in text
         ) is not is_permanent
     if not is_permanent:
-        assert "**To start over,** comment `@agent` and your request." in no_pull_request
-        assert "**To start over,** comment `@agent` and your request." in salvaged
+        start_over = (
+            "**To start over,** comment `@agent` and your request. On an issue, `@agent retry` is enough."
+        )
+        assert start_over in no_pull_request
+        assert start_over in salvaged
         assert "**To start over,** comment `@agent explain` and your question." in explanation
+        assert "retry" not in explanation
+
+
+@pytest.mark.parametrize(
+    ("steps", "usd", "option", "reached"),
+    [
+        (2, "0.01", None, "max_steps"),
+        (1, "0.20", None, "max_usd"),
+        (1, "0.20", "0.20", None),
+        (1, "0.01", None, "timeout"),
+    ],
+)
+def test_the_summary_names_the_setting_whose_limit_ended_the_run(
+    steps: int, usd: str, option: str | None, reached: str | None
+) -> None:
+    configured = RunConfigured(
+        version="1", models={}, steps=2, seconds=9, usd=Decimal("0.20"), settings={}, repository={}
+    )
+    reply = ModelReply(thought="", calls=(), usage=ReplyUsage(model="m", usd=Decimal(usd)))
+    options = RunOptions(usd=Decimal(option) if option else None)
+    stopped = AgentStopped(reason="limit", detail="The limit is reached.")
+    events = (
+        configured,
+        Message(text="", source="comment", trigger_id=JobId("1"), options=options),
+        *[reply] * steps,
+        stopped,
+    )
+    start = datetime.now(UTC)
+    entries = (
+        Entry(seq=at, timestamp=start + timedelta(seconds=5 * at), event=event)
+        for at, event in enumerate(events)
+    )
+    assert find_reached_setting(Trajectory(tuple(entries))) == reached
+
+
+def test_a_limit_after_some_replies_names_the_input_of_the_workflow() -> None:
+    stopped = summary(mention="@agent", workflow_url="https://github.test/runs/1").model_copy(
+        update={"stopped_early": True, "reached_setting": "max_steps", "usage": Usage(steps=3)}
+    )
+    text = render_explanation(None, stopped)
+    assert "**To start over,** raise `max-steps` in the workflow file, and comment `@agent explain`" in text
+
+
+def test_the_limits_before_the_first_reply_promise_no_dollar_limit_for_an_unknown_price() -> None:
+    text = render_reply("question.md.j2", question="Up?", summary=summary())
+    assert "$1 (if the model's price is known)" in text
 
 
 def test_a_limit_before_the_first_reply_names_the_input_of_the_workflow() -> None:
@@ -127,14 +187,22 @@ def test_the_help_lists_only_what_works() -> None:
         )
     )
     in_workflow = render_reply(
-        "help.md.j2", commands=COMMANDS, mention="@agent", label="fix-me", in_workflow=True
+        "help.md.j2",
+        commands=COMMANDS,
+        mention="@agent",
+        label="fix-me",
+        in_workflow=True,
+        workflow_runs_url="https://github.test/a/b/actions",
     )
     assert listed - set(re.findall(r"^\| `@agent ([a-z-]+)`", in_workflow, re.MULTILINE)) == {
         "go",
         "stop",
         "resume",
     }
-    assert "To stop a run, cancel its workflow run." in in_workflow
+    assert (
+        "To stop a run, cancel its workflow run in [the list of workflow runs](https://github.test/a/b/actions)."
+        in in_workflow
+    )
 
 
 @pytest.mark.parametrize("command", ["stop", "resume", "go", "retry"])
@@ -158,6 +226,10 @@ def test_the_job_summary_says_which_limit_ended_the_work() -> None:
     )
     text = render_reply("job_summary.md.j2", verdict=Verdict(kind="unproven"), summary=ended)
     assert "**Stopped early:**" in text and "2.00 is reached" in text.replace("\\", "")
+    assert "This is the work up to that point." in text
+    assert "work up to that point" not in render_reply(
+        "job_summary.md.j2", verdict=Verdict(kind="empty"), summary=ended
+    )
     assert "Stopped early" not in render_reply(
         "job_summary.md.j2", verdict=Verdict(kind="unproven"), summary=summary()
     )
@@ -194,3 +266,37 @@ async def test_the_job_summary_does_not_call_a_plan_a_question(tmp_path: Path) -
     assert await step.run(InputRequired(url="https://forge.test/c1", question=stopped.detail)) == 6
     assert "| Plan | The plan of 1 step is ready for review\\. |" in step.summary.read_text()
     assert "Question" not in step.summary.read_text()
+
+
+def test_the_job_summary_of_a_run_without_a_verdict_has_the_cost() -> None:
+    text = render_reply("job_summary.md.j2", verdict=None, summary=summary())
+    assert text.strip().startswith("0 steps of `m` ·")
+
+
+async def test_an_error_that_ends_the_work_is_a_warning_and_names_the_input(tmp_path: Path) -> None:
+    stopped = AgentStopped(reason="error", detail="The model failed (500): check PATCHWRIGHT_MODEL_BASE_URL.")
+    warning = "::warning::The model failed (500): check input `model-base-url`."
+    for calls_model in (True, False):
+        step = Step(tmp_path)
+        step.log = Trajectory((*step.log.entries, Entry(seq=1, timestamp=datetime.now(UTC), event=stopped)))
+        await step.run(REPORTED, calls_model=calls_model)
+        assert (warning in step.commands()) is calls_model
+        await step.run(WriteBlocked("read only"), calls_model=calls_model)
+        assert step.commands().count(warning) == 2 * calls_model
+
+
+async def test_an_invalid_image_names_the_input(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    await step.run(ImageUnavailable("the image nowhere:1 cannot be pulled"))
+    assert step.failures == ["the image nowhere:1 cannot be pulled. Check the input `image`."]
+    assert "| Error | The image nowhere\\:1 cannot be pulled\\. " in step.summary.read_text()
+
+
+async def test_the_summary_of_a_command_says_where_the_reply_is(tmp_path: Path) -> None:
+    async def handle_command(_: object) -> bool:
+        return True
+
+    step = Step(tmp_path, "issue_comment", COMMENTED | {"sender": SENDER})
+    assert await step.run(PUBLISHED, handle_command=handle_command) == 0
+    text = step.summary.read_text()
+    assert "| Command | go |" in text and "| Reply in | https://github.com/acme/sample/issues/7 |" in text

@@ -20,6 +20,7 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.run_events import BaseImageChoice, EnvironmentPrepared, NetworkAccess, RunConfigured
 from patchwright.resolver.run_results import TestRun
+from patchwright.resolver.tool_actions.control_actions import ProposePlan
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.observations import ShellResult
@@ -178,3 +179,11 @@ def test_a_changed_test_is_not_called_new() -> None:
     changed = verdict.model_copy(update={"new_tests_at_base": {"t::a": "failed", "t::b": "failed"}})
     assert "\n  new tests: 1 failed before; now 1 passed" in table(verdict)
     assert "\n  new or changed tests: 2 failed before; now 2 passed" in table(changed)
+
+
+def test_a_plan_is_not_called_a_question() -> None:
+    plan = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")
+    reply = ModelReply(thought="Plan.", calls=(ToolCall(id="p", action=plan),), usage=ReplyUsage(model="m"))
+    ready = AgentStopped(reason="input_required", detail="The plan of 1 step is ready for review.")
+    assert printed_lines(reply, ready)[-2].endswith("the agent proposes a plan:")
+    assert printed_lines(*step("Look.", "ls", ""), ready)[-2].endswith("the agent asks:")

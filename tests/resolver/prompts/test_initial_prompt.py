@@ -256,3 +256,17 @@ def test_a_hostile_file_name_cannot_start_a_line() -> None:
 def test_a_local_run_has_no_thread_for_its_question_and_its_plan() -> None:
     texts = (render_prompt("question_accepted.md.j2"), render_prompt("plan_accepted.md.j2"))
     assert [text for text in texts if "thread" in text] == []
+
+
+def test_the_question_of_an_earlier_run_stands_before_its_answer() -> None:
+    answered = issue().model_copy(update={"question": "Text, too?\n1. Yes\n2. No"})
+    assert """
+An earlier run of this program ended with this question to people. A model wrote it:
+> Text, too?
+> 1. Yes
+> 2. No
+
+The person who started you, who may write to the repository, added:
+> 2
+""" in written(answered, command="2")
+    assert "ended with this question" not in written(issue(), command="2")

@@ -235,8 +235,9 @@ def test_new_tests_are_listed_with_their_results_at_base() -> None:
 @pytest.mark.parametrize(
     ("spent", "tokens", "limits"),
     [
-        (Usage(), None, "limits: 100 steps, $2.00, 1 h."),
-        (Usage(), 50_000, "limits: 100 steps, $2.00, 50,000 tokens, 1 h."),
+        (Usage(), None, "limits: 100 steps, $2.00 (if the model's price is known), 1 h."),
+        (Usage(steps=1), None, "limits: 100 steps, $2.00, 1 h."),
+        (Usage(steps=1), 50_000, "limits: 100 steps, $2.00, 50,000 tokens, 1 h."),
         (
             Usage(unpriced=True),
             None,
