@@ -20,7 +20,7 @@ from patchwright.resolver.events import Entry, Message, SystemPrompt
 ISSUE = "The sum is wrong\n\n`add(1, 2)` returns -1.\n"
 FILES = {
     "calc/__init__.py": "def add(a, b):\n    return a - b\n",
-    "tests/test_calc.py": "import unittest\n\n\nclass Calc(unittest.TestCase):\n    def test_zero(self):\n        pass\n",
+    "tests/test_calc.py": "import unittest\n\n\nclass Calc(unittest.TestCase):\n    def test(self):\n        pass\n",
     "pyproject.toml": '[project]\nname = "calc"\nversion = "1.0"\n',
 }
 TARGET = 2_000  # tokens
