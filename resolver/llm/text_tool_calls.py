@@ -33,6 +33,7 @@ block's text. Only the first matching entry is used.
 """
 
 _OPENING_TAG = re.compile(r"<call\s+name\s*=\s*[\"']?([\w.-]{1,100})[\"']?\s*>|<tool_call>")
+_FURTHER_TOOL = re.compile(r"^- ([\w.-]+): ", re.MULTILINE)  # as templates/prompts/use_tool.md.j2 lists it
 _FIELD_TAG = re.compile(r"<([A-Za-z_]\w{0,99})>")
 
 
@@ -131,10 +132,8 @@ def _parse_code_block_calls(reply: str, specs: Mapping[str, ToolSpec]) -> tuple[
 
 def _list_further_tools(specs: Mapping[str, ToolSpec]) -> list[str]:
     """Returns the tools that are called through `use_tool`. The registry also accepts direct calls of these tools."""
-    if (spec := specs.get("use_tool")) is None:
-        return []
-    names: list[str] = spec.parameters["properties"]["name"]["enum"]
-    return names
+    spec = specs.get("use_tool")
+    return _FURTHER_TOOL.findall(spec.description) if spec else []
 
 
 def _parse_json_call(text: str) -> tuple[str, str] | None:

@@ -247,7 +247,6 @@ class _AttemptSteps:
                 max_steps=settings.max_steps,
                 max_repairs=settings.max_repairs,
                 is_pull_request=is_pull_request,
-                has_vision=task.deps.models.vision.supports_vision,
             )
         await record_prompts(task.log, system, text, setup.agent.tools, attachments.images)
 

@@ -55,28 +55,20 @@ class ThreadReply(FrozenModel):
 
 
 class Finish(ToolAction):
-    """End the run and summarize the work. Call it alone, once the issue is resolved and checked, or when you
-    stop without a fix.
-
-    The program tests the diff of the work tree in a clean sandbox and delivers it, so do not commit or push.
-    Files in the scratch directory are not part of the diff.
-    """
+    """End the run and summarize the work, once it is done and checked or if you stop without a fix. Call it alone."""
 
     ends_run: ClassVar[bool] = True
 
     kind: Literal["finish"] = "finish"
-    cause: str = Field(description="What was wrong or asked for, and where, in one to three sentences.")
+    cause: str = Field(description="What was wrong or asked for, and where.")
     change: str = Field(
-        description="What you changed and why it resolves the issue, in one to three sentences; without a fix, what "
-        "you found."
+        description="What you changed and why it resolves the issue; without a fix, what you found."
     )
-    testing: str = Field(
-        description="How you tested the change: the commands and their results, before and after."
-    )
+    testing: str = Field(description="The commands you ran and their results, before and after.")
     to_check: tuple[str, ...] = Field(
         default=(),
         max_length=3,
-        description="Only if a person has to decide or check something: one sentence each.",
+        description="Only what a person has to decide or check, one sentence each.",
     )
     thread_replies: tuple[ThreadReply, ...] = Field(
         default=(),

@@ -30,7 +30,7 @@ def build_use_tool_spec(further: Sequence[ToolSpec]) -> ToolSpec:
         parameters={
             "type": "object",
             "properties": {
-                "name": {"type": "string", "enum": [spec.name for spec in further]},
+                "name": {"type": "string", "description": "One of these tools."},
                 "arguments": {"type": "object", "description": "The tool's fields."},
             },
             "required": ["name"],

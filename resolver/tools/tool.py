@@ -133,15 +133,23 @@ def _inline_references(schema: Any, definitions: dict[str, Any]) -> Any:
     return {key: part for key, part in inlined.items() if key != "title" or not isinstance(part, str)}
 
 
+_OMITTED_KEYWORDS = ("title", "minLength", "maxLength", "minimum")
+"""Keywords that would cost tokens in each request. A call is checked against the class of its action."""
+
+
 def _simplify_field(field: dict[str, Any]) -> dict[str, Any]:
-    """Drops titles. Also drops `null` from the types of optional fields, because such a field can be left
-    out.
+    """Drops titles, lower limits, and defaults that are empty. Also drops `null` from the types of optional fields,
+    because such a field can be left out.
     """
-    simplified = {key: value for key, value in field.items() if key != "title"}
+    simplified = {
+        key: value
+        for key, value in field.items()
+        if key not in _OMITTED_KEYWORDS and (key != "default" or value)
+    }
     if "anyOf" in simplified:
         (option_schema,) = (option for option in simplified.pop("anyOf") if option != {"type": "null"})
         simplified = {
-            **option_schema,
+            **_simplify_field(option_schema),
             **{key: value for key, value in simplified.items() if key != "default"},
         }
     return simplified

@@ -39,15 +39,11 @@ def call(name: str, arguments: object = None, **more: object) -> RawToolCall:
 
 def test_a_request_contains_only_the_offered_tools_and_the_names_of_the_others() -> None:
     assert [spec.name for spec in REGISTRY.specs] == ["run_shell", "finish", "use_tool"]
-    use_tool = REGISTRY.specs[-1]
-    assert use_tool.parameters["properties"]["name"]["enum"] == [
-        tool.spec.name for tool in TOOLS if tool.spec.name not in ("run_shell", "finish")
+    lines = REGISTRY.specs[-1].description.splitlines()
+    assert [line.split(":")[0] for line in lines[1:]] == [
+        f"- {tool.spec.name}" for tool in TOOLS if tool.spec.name not in ("run_shell", "finish")
     ]
-    lines = use_tool.description.splitlines()
-    assert (
-        "- undo_edit: Undo the last edit that create_file, replace_text or insert_text made to a file."
-        in lines
-    )
+    assert "- undo_edit: Undo the last edit that a tool made to a file." in lines
 
 
 def test_without_further_tools_there_is_no_use_tool() -> None:
@@ -59,7 +55,7 @@ async def test_a_call_without_arguments_returns_the_description_and_the_fields()
     assert action == UseTool(name="send_input")
     shown = await REGISTRY.execute(action)
     assert isinstance(shown, TextResult)
-    assert "Returns when the command ends." in shown.text
+    assert "Returns the new output when the command ends" in shown.text
     assert "- `key`: ctrl-c or ctrl-d or kill, may be left out." in shown.text
 
 
