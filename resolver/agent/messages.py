@@ -218,8 +218,8 @@ def _mask_observation(observation: AnyObservation) -> str:
     match observation:
         case ShellResult(output=text):
             label, facts = "output", _result_facts(observation)
-        case EditResult(path=path, diff=text):
-            label, facts = "diff", f"[edited {path}]"
+        case EditResult(diff=text):
+            label, facts = "diff", _edit_facts(observation)
         case _:
             text, label, facts = render_observation(observation), "answer", ""
     return render_prompt("masked_result.md.j2", size=len(text), label=label, facts=facts)
@@ -287,9 +287,9 @@ def _observation_text(observation: AnyObservation) -> str:
             return render_prompt("subagent_result.md.j2", result=observation)
         case TextResult(text=text) | Acknowledgment(text=text):
             return text or "[empty]"
-        case EditResult(path=path, diff=diff, warning=warning):
-            lines = [diff.rstrip("\n") or "[nothing changed]", f"[edited {path}]"]
-            return "\n".join(lines + ([f"[warning: {warning}]"] if warning else []))
+        case EditResult(excerpt=excerpt, place=place, diff=diff, warning=warning):
+            shown = excerpt if place else _end_with_newline(diff) or "[nothing changed]\n"
+            return shown + _edit_facts(observation) + (f"\n[warning: {warning}]" if warning else "")
         case ActionFailure(reason=reason, message=message):
             return f"[not done: {reason.replace('_', ' ')}]\n{message}"
         case ExecuteResult(exit_code=code, stdout=stdout, stderr=stderr, seconds=seconds):
@@ -327,6 +327,10 @@ def _page_text(page: PageSnapshot) -> str:
     lines += [f"[failed: {page.error}]"] if page.error else []
     lines += ["[screenshot, shown below]"] if page.screenshot else []
     return (_end_with_newline(page.tree) or "[the page is empty]\n") + "\n".join(lines)
+
+
+def _edit_facts(result: EditResult) -> str:
+    return f"[edited {result.path}{', ' if result.place else ''}{result.place}]"
 
 
 def _result_facts(result: ShellResult) -> str:
