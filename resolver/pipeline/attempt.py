@@ -27,6 +27,7 @@ from patchwright.resolver.pipeline.run_start import (
 )
 from patchwright.resolver.preparation.attachments import NO_ATTACHMENTS, ThreadAttachments, write_attachments
 from patchwright.resolver.preparation.instructions import PromptInstructions, select_instructions
+from patchwright.resolver.prompts.initial_prompt import describe_baseline
 from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns, run_alongside
 from patchwright.resolver.proof.merge_verification import verify_merge
@@ -163,7 +164,7 @@ class _Baseline:
         if not self.log.trajectory.is_baseline_pending or (run := self.get_run()) is None:
             return None
         return Message(
-            text=render_prompt("baseline.md.j2", baseline=run, failed_tests=run.failed_tests),
+            text=render_prompt("baseline.md.j2", **describe_baseline(run)),
             source="baseline",
         )
 

@@ -43,7 +43,7 @@ from patchwright.runtime.sandbox import Sandbox, Sandboxes
 logger = logging.getLogger(__name__)
 
 SETUP_TIMEOUT = 1_200  # seconds for the installation of a repository's dependencies
-BASELINE_WAIT = 0.8  # seconds that the first message waits for the baseline tests, which continue afterwards
+BASELINE_WAIT = 5.0  # seconds that the first message waits for the baseline tests, which continue afterwards
 
 
 def build_run_started(
