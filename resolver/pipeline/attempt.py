@@ -22,6 +22,7 @@ from patchwright.resolver.pipeline.publish import Attempt
 from patchwright.resolver.pipeline.run_start import (
     FirstMessageFacts,
     compose_initial_message,
+    find_usable_network,
     mask_visits,
     prepare_environment,
 )
@@ -229,7 +230,7 @@ class _AttemptSteps:
             setup.sandbox.root,
             setup.sandbox.scratch,
             sandboxes.kind,
-            sandboxes.network,
+            find_usable_network(task.log.trajectory, sandboxes.network),
             sandboxes.features,
             setup.secret_names,
         )

@@ -57,6 +57,7 @@ async def test_a_call_without_arguments_returns_the_description_and_the_fields()
     assert isinstance(shown, TextResult)
     assert "Returns the new output when the command ends" in shown.text
     assert "- `key`: ctrl-c or ctrl-d or kill, may be left out." in shown.text
+    assert shown.text.endswith("To call it, pass this object to use_tool as `arguments`.")
 
 
 @pytest.mark.parametrize("arguments", [PLAN, json.dumps(PLAN)], ids=["object", "text"])
