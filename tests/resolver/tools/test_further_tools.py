@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.agent.messages import build_messages
@@ -87,6 +89,15 @@ def test_a_wrong_call_is_answered_with_the_form_of_the_tool(
 ) -> None:
     action = REGISTRY.parse(raw)
     assert isinstance(action, MalformedCall) and action.name == name and expected in action.problem
+
+
+@given(
+    arguments=st.text() | st.dictionaries(st.sampled_from(["name", "arguments"]), st.text()).map(json.dumps)
+)
+@example(arguments="[" * 100_000)
+@example(arguments='{"name": "plan", "arguments": {"items": NaN}}')
+def test_no_text_makes_parsing_raise(arguments: str) -> None:
+    assert REGISTRY.parse(RawToolCall(id="c", name="use_tool", arguments=arguments)).kind
 
 
 async def test_an_unknown_tool_cannot_be_looked_up() -> None:
