@@ -86,7 +86,7 @@ class SendInput(RecordedTool):
 
 
 class RunPython(RecordedTool):
-    """Run a cell in an IPython session: try out code, inspect data, plot, or read documents and media.
+    """Run a cell in an IPython session, to try out code, inspect data, plot, or read documents and media.
 
     Variables and imports persist, so after an edit use importlib.reload. The session starts in the repository's
     root. await works at the top level, asyncio.run does not. Figures and displayed images are returned, at most 4.

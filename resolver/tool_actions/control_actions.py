@@ -91,9 +91,7 @@ class Finish(ToolAction):
 class Ask(ToolAction):
     """End the run with a question to the people of this repository. Their answer resumes the run.
 
-    Use it only if the work cannot continue without the answer: two readings of the issue lead to different
-    changes, or only these people can know a fact. Do not ask questions that code, tests or documentation
-    answer. Make this call alone. Your changes so far are kept.
+    Only if two readings of the issue lead to different changes, or only these people know a fact. Call it alone.
     """
 
     ends_run: ClassVar[bool] = True
@@ -102,7 +100,7 @@ class Ask(ToolAction):
     question: str = Field(
         min_length=1,
         max_length=4_000,
-        description="What you need to know and why, and the choices as you see them. Readers have not seen your work.",
+        description="What you need to know and why, and the choices. Readers have not seen your work.",
     )
 
     def describe(self) -> CallDescription:

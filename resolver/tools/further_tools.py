@@ -18,7 +18,7 @@ from patchwright.runtime.observations import ActionFailure, TextResult
 from patchwright.runtime.output_text import clip_line
 
 USE_TOOL: str = UseTool.model_fields["kind"].default
-_FIRST_SENTENCE_END = re.compile(r"(?<=[.;:])\s")
+_FIRST_SENTENCE_END = re.compile(r"(?<=\.)\s")
 
 
 def build_use_tool_spec(further: Sequence[ToolSpec]) -> ToolSpec:
