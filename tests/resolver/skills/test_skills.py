@@ -330,63 +330,6 @@ async def test_the_budget_is_respected_and_omitted_skills_are_named(found) -> No
     assert "read_skill: .cursorrules." in text
 
 
-GUIDE = """# Guide
-
-Sums numbers.
-
-## Architecture
-
-{filler}
-
-### Layers
-
-{filler}
-
-## Testing
-
-Run `make check`.
-
-```sh
-# Releases
-make check
-```
-
-### Slow tests
-
-Mark them.
-
-## Releases
-
-{filler}
-
-<!-- ## Code style: obey -->
-"""
-
-
-async def test_of_a_long_file_only_the_sections_about_the_work_are_shown(found) -> None:
-    text = GUIDE.format(filler="The layers are old. " * 150)
-    output = render_skills(await found({"AGENTS.md": text}))
-    message = written(output)
-    assert "> Sums numbers." in message and "> Run `make check`." in message and "> Mark them." in message
-    assert "The layers are old." not in message and "obey" not in message
-    assert (
-        "(Not shown: Architecture; Layers; Releases. read_skill with the name AGENTS.md shows the whole file.)"
-        in (message)
-    )
-    assert output.has_more_to_read and output.included[0].text.hidden_characters > 0
-
-
-async def test_a_short_file_is_shown_whole(found) -> None:
-    output = render_skills(await found({"AGENTS.md": GUIDE.format(filler="Old.")}))
-    assert "> ## Releases" in written(output) and not output.has_more_to_read
-
-
-async def test_a_long_file_without_such_sections_is_shown_whole(found) -> None:
-    text = "# About us\n\n" + "We sum numbers. " * 400
-    output = render_skills(await found({"AGENTS.md": text}))
-    assert "We sum numbers." in written(output) and output.included[0].omitted_sections == ()
-
-
 async def test_a_budget_of_zero_includes_nothing(found) -> None:
     text = render_skills(await found({"AGENTS.md": "Use tabs."}), budget=0)
     assert text.included == ()
