@@ -41,6 +41,7 @@ from patchwright.resolver.prompts.system_prompt import SandboxDescription, rende
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
+from patchwright.resolver.tools.tool_choice import ALWAYS_OFFERED
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ShellResult, TextResult
 
@@ -74,7 +75,7 @@ def output(step: int) -> str:
 
 def run() -> Trajectory:
     """Returns a run with these steps, as our agent would log it."""
-    tools = ToolRegistry((*build_sandbox_tools(_NoSandbox()), *build_control_tools()))
+    tools = ToolRegistry((*build_sandbox_tools(_NoSandbox()), *build_control_tools()), ALWAYS_OFFERED)
     author = User(id=1, login="reporter")
     issue = Issue(
         number=1,

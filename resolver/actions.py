@@ -7,7 +7,7 @@ from pydantic import Field
 
 from patchwright.resolver.domain import Usage
 from patchwright.resolver.tool_actions.control_actions import Ask, Finish, Plan, ProposePlan, Report, Think
-from patchwright.resolver.tool_actions.lookup_actions import ReadSkill, SearchWeb
+from patchwright.resolver.tool_actions.lookup_actions import ReadSkill, SearchWeb, UseTool
 from patchwright.resolver.tool_actions.subagent_actions import Browse, Delegate
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.actions import (
@@ -45,6 +45,7 @@ Action = Annotated[
     | Ask
     | ProposePlan
     | ReadSkill
+    | UseTool
     | CallTool
     | Think
     | Finish

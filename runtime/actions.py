@@ -22,27 +22,20 @@ MAX_TIMEOUT = 1800
 
 
 class RunShell(RecordedTool):
-    """Run a bash command in the persistent shell and return its output and exit code.
+    """Run a bash command. Directory, variables and background jobs persist between calls.
 
-    The working directory, variables, functions and background jobs persist between calls. Standard input is
-    empty. A command that exceeds its timeout is killed with everything it started, and its output so far is
-    returned. The exit code of a pipe is that of its last command. If the output has more than 30,000
-    characters, you get its beginning and its end, and the path of a file that contains it. View that file in
-    parts, or run a narrower command (grep, sed -n, head).
+    Standard input is empty. At the timeout, the command and everything it started are killed. If an output is
+    shortened, the result names a file with all of it.
     """
 
     may_change_files: ClassVar[bool] = True
 
     kind: Literal["run_shell"] = "run_shell"
-    command: str = Field(min_length=1, description="The command, as typed into bash. May be several lines.")
-    timeout: int = Field(
-        default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT, description="Seconds until the command is killed."
-    )
+    command: str = Field(min_length=1, description="One or more lines.")
+    timeout: int = Field(default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT, description="Seconds.")
     interactive: bool = Field(
         default=False,
-        description="Set this for a program that waits for input (a prompt, a debugger). Its standard input is "
-        "then a terminal, and it keeps running after the timeout. Set a short timeout, read the prompt, then "
-        "answer with send_input.",
+        description="Give the command a terminal, and let it run on after a short timeout: answer with send_input.",
     )
 
     def describe(self) -> CallDescription:
@@ -59,10 +52,10 @@ Key = Literal["ctrl-c", "ctrl-d", "kill"]
 
 
 class SendInput(RecordedTool):
-    """Type into the interactive command that run_shell left running, and return its new output.
+    """Type into the interactive command that run_shell left running.
 
-    Returns when the command ends. If the command is still running after the timeout, returns the output so far.
-    If you give no text and no key, it only waits. You cannot use run_shell until the command has ended.
+    Returns the new output when the command ends, or at the timeout if it is still running. If you give no text and
+    no key, it only waits. You cannot use run_shell until the command has ended.
     """
 
     may_change_files: ClassVar[bool] = True
@@ -93,16 +86,13 @@ class SendInput(RecordedTool):
 
 
 class RunPython(RecordedTool):
-    """Run Python code in the sandbox's IPython session and return its output, its result and its images.
+    """Run a cell in an IPython session, to try out code, inspect data, plot, or read documents and media.
 
-    Variables, imports and functions persist between calls, as in a notebook. An imported module therefore
-    keeps its old code after you edit its file, until importlib.reload. The session starts in the repository's
-    root. A line that begins with ! runs in a shell. await works at the top level, asyncio.run does not. Open
-    figures and displayed images are returned, at most 4. input() and debuggers fail, because there is no
-    standard input. Code that exceeds its timeout is interrupted, and the processes that it started are
-    killed. Code that ignores the interrupt makes the session restart; the result then says that all
-    definitions are lost. If the output has more than 30,000 characters, you get its beginning and its end, and
-    the path of a file that contains it.
+    Variables and imports persist, so after an edit use importlib.reload. The session starts in the repository's
+    root. await works at the top level, asyncio.run does not. Figures and displayed images are returned, at most 4.
+    There is no standard input. Functions that print the text of PDF, Word, PowerPoint and LaTeX files, images, audio
+    and video are defined: help(agentskills) lists them. To edit files, use the edit tools; run the tests as the
+    repository runs them.
     """
 
     may_change_files: ClassVar[bool] = True
@@ -125,21 +115,15 @@ class RunPython(RecordedTool):
 
 
 class ViewFile(RecordedTool):
-    """Show a text file with line numbers, at most 400 lines at a time, or list a directory.
+    """Show a file with line numbers, up to 600 lines at a time, or list a directory.
 
-    PDF, Word, PowerPoint and Excel files and notebooks are converted to Markdown. For an image, an audio file
-    or a video, you only get its type and size. If the file has more lines, the last line of the result names the
-    next range to request.
+    Documents, spreadsheets and notebooks are shown as Markdown.
     """
 
     kind: Literal["view_file"] = "view_file"
-    path: str = Field(
-        min_length=1, description="File or directory, relative to the repository root or absolute."
-    )
-    start: int = Field(default=1, ge=1, description="First line to show.")
-    end: int | None = Field(
-        default=None, ge=1, description="Last line to show; at most 400 lines from start."
-    )
+    path: str = Field(min_length=1, description="File or directory.")
+    start: int = Field(default=1, ge=1, description="First line.")
+    end: int | None = Field(default=None, ge=1, description="Last line.")
 
     def describe(self) -> CallDescription:
         lines = f" from line {self.start}" if self.end is None else f" lines {self.start} to {self.end}"
@@ -148,38 +132,29 @@ class ViewFile(RecordedTool):
 
 
 class SearchCode(RecordedTool):
-    """Search the repository for text, find where a name is defined or used, or outline one file's
-    definitions.
+    """Search the repository for text, find where a name is defined or used, or outline a file.
 
-    Each result has the form `path:line: text`. A definition has the form `path:first-last: text`, with its line
-    range and its first line. Binary files are not searched. Files that git ignores are searched only if path
-    names them. At most 200 results are shown. If there are more, only the first ones of each file are shown, and
-    the number of results in each directory.
+    Files that git ignores are searched only if path names them.
     """
 
     kind: Literal["search_code"] = "search_code"
     query: str = Field(
         default="",
         max_length=2_000,
-        description="For text, a Python regular expression that is matched line by line. For definitions and "
-        "references, the name of a function, class, type, constant or field, or Class.method. For outline, "
-        "leave it empty.",
+        description="A Python regular expression for one line; for definitions and references, a name or "
+        "Class.method.",
     )
     what: Literal["text", "definitions", "references", "outline"] = Field(
         default="text",
-        description="references finds the lines of code that contain the name, in any class or module, but not "
-        "in comments or strings. outline lists the definitions in the file `path`.",
+        description="outline lists the definitions in the file `path`.",
     )
     path: str = Field(
         default="",
         max_length=1_000,
-        description="A directory, a file, or a glob such as src/**/*.py or *.{ts,tsx}. If it is empty, the whole "
-        "repository is searched.",
+        description="Directory, file or glob such as src/**/*.py.",
     )
-    literal: bool = Field(
-        default=False, description="Search for the query literally, not as a regular expression."
-    )
-    ignore_case: bool = Field(default=False, description="Ignore upper and lower case in a search for text.")
+    literal: bool = Field(default=False, description="No regular expression.")
+    ignore_case: bool = Field(default=False, description="Ignore case.")
 
     def describe(self) -> CallDescription:
         criteria = " ".join(filter(None, (self.what, self.query, self.path and f"in {self.path}")))
@@ -193,29 +168,26 @@ class SearchCode(RecordedTool):
 
 
 class CreateFile(EditTool):
-    """Create a new file with the given content. Fails if the file exists: use replace_text to change it."""
+    """Create a file. Fails if it exists."""
 
     kind: Literal["create_file"] = "create_file"
-    path: str = Field(min_length=1, description="New file, relative to the repository root.")
-    content: str = Field(description="The complete content of the file.")
+    path: str = Field(min_length=1, description="The new file.")
+    content: str = Field(description="Its whole content.")
 
     def describe(self) -> CallDescription:
         return self.describe_edit("create", self.path, CallText("text", self.content, True, "if_failed"))
 
 
 class ReplaceText(EditTool):
-    """Replace one piece of text in a file. `old` must occur exactly once, so include enough lines around it.
-
-    Returns the diff of the edit. If a Python or JavaScript file has a syntax error after the edit,
-    the result names the error and its line.
-    """
+    """Replace one piece of text in a file. The result shows the new lines, and a syntax error if there is one."""
 
     kind: Literal["replace_text"] = "replace_text"
-    path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")
+    path: str = Field(min_length=1, description="The file.")
     old: str = Field(
-        min_length=1, description="The text to replace, with its exact whitespace, without line numbers."
+        min_length=1,
+        description="Text that occurs exactly once in the file, with its exact whitespace, without line numbers.",
     )
-    new: str = Field(description="The text to put in its place; empty to delete.")
+    new: str = Field(description="The text in its place; empty to delete.")
 
     def describe(self) -> CallDescription:
         old = CallText("old text", self.old, True, "if_failed")
@@ -223,7 +195,7 @@ class ReplaceText(EditTool):
 
 
 class InsertText(EditTool):
-    """Insert text after a line of a file. Returns the diff of the edit."""
+    """Insert text after a line of a file."""
 
     kind: Literal["insert_text"] = "insert_text"
     path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")
@@ -235,7 +207,7 @@ class InsertText(EditTool):
 
 
 class UndoEdit(EditTool):
-    """Undo the last edit that create_file, replace_text or insert_text made to a file."""
+    """Undo the last edit that a tool made to a file."""
 
     kind: Literal["undo_edit"] = "undo_edit"
     path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")

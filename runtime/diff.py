@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 CONTEXT_LINES = 3  # Number of unchanged lines around a change.
+EXCERPT_CONTEXT = 2  # Number of unchanged lines around a change in an excerpt.
+MAX_EXCERPT_LINES = 6  # Maximum number of changed lines that an excerpt shows completely.
+MAX_EXCERPT_WIDTH = 300  # Maximum characters of a line in an excerpt.
 # Maximum lines of a changed part for difflib, whose time is quadratic. A longer part is shown as completely
 # removed and added.
 _MAX_DIFFLIB_LINES = 2000
@@ -16,6 +19,39 @@ def format_diff(old: str, new: str, name: str) -> str:
     before, after = _split_lines(old), _split_lines(new)
     hunks = [line for group in _diff_groups(before, after) for line in _format_hunk(group, before, after)]
     return "".join([f"--- a/{name}\n", f"+++ b/{name}\n", *hunks]) if hunks else ""
+
+
+def format_excerpt(old: str, new: str) -> tuple[str, str]:
+    """Return the changed lines of a text as they are now, and where they are, such as `lines 3-5 of 40`.
+
+    The excerpt has line numbers and two lines of context. Of many changed lines, only the first and the last are
+    shown. It is empty if the whole text is new, because its author knows it.
+    """
+    before, after = old.split("\n"), new.split("\n")
+    for lines in (before, after):
+        if not lines[-1]:
+            lines.pop()
+    start = _common_prefix_length(before, after)
+    rest = min(len(before), len(after)) - start
+    end = len(after) - min(rest, _common_prefix_length(before[start:][::-1], after[start:][::-1]))
+    if not after:
+        return "", "now empty"
+    if before == after:
+        return "", "the line break at its end"
+    place = f"line {end}" if end == start + 1 else f"lines {start + 1}-{end}"
+    if end == start:
+        place = f"removed after line {start}"
+    place += f" of {len(after)}"
+    if not before:
+        return "", place
+    shown = [*range(max(0, start - EXCERPT_CONTEXT), min(len(after), end + EXCERPT_CONTEXT))]
+    omitted = range(start + 1, end - 1) if end - start > MAX_EXCERPT_LINES else range(0)
+    rows = [
+        f"{number + 1:6}\t{after[number][:MAX_EXCERPT_WIDTH]}\n" for number in shown if number not in omitted
+    ]
+    if omitted:
+        rows.insert(start + 1 - shown[0], "   ...\n")
+    return "".join(rows), place
 
 
 def _split_lines(text: str) -> list[str]:

@@ -64,8 +64,7 @@ PACKAGES = {
         "resolver.publishing"
     ),
     "resolver.prompts": (
-        "runtime resolver.text resolver resolver.suites resolver.rendering resolver.skills resolver.preparation "
-        "resolver.pull_request"
+        "runtime resolver.text resolver resolver.suites resolver.rendering resolver.preparation resolver.pull_request"
     ),
     "resolver.tools": (
         "runtime runtime.egress runtime.docker resolver.text resolver.tool_actions resolver resolver.settings "

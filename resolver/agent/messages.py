@@ -31,6 +31,7 @@ from patchwright.resolver.llm.model import (
 )
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
+from patchwright.resolver.tools.further_tools import USE_TOOL, wrap_call
 from patchwright.runtime.observations import (
     Acknowledgment,
     ActionFailure,
@@ -107,13 +108,15 @@ class Conversation:
         self._results: dict[str, AnyObservation] = {}
         self._waiting_messages: list[Message] = []
         self._has_system_prompt = False
+        self._offered: frozenset[str] = frozenset()
         self._reply_count = 0
 
     def _messages_for_event(self, event: Event) -> Iterator[ChatMessage]:
         """Adds an event of the log to the conversation, and yields the chat messages that are now complete."""
         match event:
-            case SystemPrompt(text=system) if not self._has_system_prompt:
+            case SystemPrompt(text=system, tools=tools) if not self._has_system_prompt:
                 self._has_system_prompt = True
+                self._offered = frozenset(tool["function"]["name"] for tool in tools)
                 yield SystemMessage(text=system)
             case Message() if self._open_reply is not None:
                 self._waiting_messages.append(event)
@@ -138,7 +141,7 @@ class Conversation:
         self._reply_count += 1
         forgotten = self._reply_count <= self._condensation.forgotten_replies
         if not forgotten:
-            yield from _exchange_messages(reply, self._results, self._masked)
+            yield from _exchange_messages(reply, self._results, self._masked, self._offered)
         yield from (
             _user_message(message)
             for message in self._waiting_messages
@@ -153,10 +156,10 @@ def _user_message(message: Message) -> UserMessage:
 
 
 def _exchange_messages(
-    reply: ModelReply, answers: dict[str, AnyObservation], masked: frozenset[str]
+    reply: ModelReply, answers: dict[str, AnyObservation], masked: frozenset[str], offered: frozenset[str]
 ) -> Iterator[ChatMessage]:
     """Yields a reply and the results of its calls."""
-    calls = tuple(_tool_call(call) for call in reply.calls)
+    calls = tuple(_tool_call(call, offered) for call in reply.calls)
     # Several providers reject an assistant message without content.
     text = reply.thought if reply.thought.strip() or calls else "[empty reply]"
     yield AssistantMessage(text=text, tool_calls=calls, reasoning=reply.reasoning, model=reply.usage.model)
@@ -215,15 +218,19 @@ def _mask_observation(observation: AnyObservation) -> str:
     match observation:
         case ShellResult(output=text):
             label, facts = "output", _result_facts(observation)
-        case EditResult(path=path, diff=text):
-            label, facts = "diff", f"[edited {path}]"
+        case EditResult(diff=text):
+            label, facts = "diff", _edit_facts(observation)
         case _:
             text, label, facts = render_observation(observation), "answer", ""
     return render_prompt("masked_result.md.j2", size=len(text), label=label, facts=facts)
 
 
-def _tool_call(call: ToolCall) -> RawToolCall:
-    return RawToolCall(id=call.id, name=_tool_name(call.action), arguments=_tool_arguments(call.action))
+def _tool_call(call: ToolCall, offered: frozenset[str]) -> RawToolCall:
+    """Returns a call as the model may make it. Some providers reject calls of tools that the request does not offer,
+    so such a call is shown as a call of `use_tool`, as the model made it.
+    """
+    raw = RawToolCall(id=call.id, name=_tool_name(call.action), arguments=_tool_arguments(call.action))
+    return wrap_call(raw) if USE_TOOL in offered and raw.name not in offered else raw
 
 
 def _action_label(action: Action) -> str:
@@ -280,9 +287,9 @@ def _observation_text(observation: AnyObservation) -> str:
             return render_prompt("subagent_result.md.j2", result=observation)
         case TextResult(text=text) | Acknowledgment(text=text):
             return text or "[empty]"
-        case EditResult(path=path, diff=diff, warning=warning):
-            lines = [diff.rstrip("\n") or "[nothing changed]", f"[edited {path}]"]
-            return "\n".join(lines + ([f"[warning: {warning}]"] if warning else []))
+        case EditResult(excerpt=excerpt, place=place, diff=diff, warning=warning):
+            shown = excerpt if place else _end_with_newline(diff) or "[nothing changed]\n"
+            return shown + _edit_facts(observation) + (f"\n[warning: {warning}]" if warning else "")
         case ActionFailure(reason=reason, message=message):
             return f"[not done: {reason.replace('_', ' ')}]\n{message}"
         case ExecuteResult(exit_code=code, stdout=stdout, stderr=stderr, seconds=seconds):
@@ -320,6 +327,10 @@ def _page_text(page: PageSnapshot) -> str:
     lines += [f"[failed: {page.error}]"] if page.error else []
     lines += ["[screenshot, shown below]"] if page.screenshot else []
     return (_end_with_newline(page.tree) or "[the page is empty]\n") + "\n".join(lines)
+
+
+def _edit_facts(result: EditResult) -> str:
+    return f"[edited {result.path}{', ' if result.place else ''}{result.place}]"
 
 
 def _result_facts(result: ShellResult) -> str:

@@ -33,6 +33,7 @@ block's text. Only the first matching entry is used.
 """
 
 _OPENING_TAG = re.compile(r"<call\s+name\s*=\s*[\"']?([\w.-]{1,100})[\"']?\s*>|<tool_call>")
+_FURTHER_TOOL = re.compile(r"^- ([\w.-]+): ", re.MULTILINE)  # as templates/prompts/use_tool.md.j2 lists it
 _FIELD_TAG = re.compile(r"<([A-Za-z_]\w{0,99})>")
 
 
@@ -112,20 +113,27 @@ def _strip_made_up_results(text: str, after_a_call: bool) -> str:
 
 def _parse_code_block_calls(reply: str, specs: Mapping[str, ToolSpec]) -> tuple[str, list[tuple[str, str]]]:
     blocks = parse_code_blocks(reply)
+    names = {*specs, *_list_further_tools(specs)}
     for block in blocks:
         call = _parse_json_call(block.text) if block.language in ("json", "tool", "tool_call", "") else None
-        if call is not None and call[0] in specs:
+        if call is not None and call[0] in names:
             return reply[: block.start] + reply[block.end :], [call]
     for name, languages, fields in CODE_BLOCK_TOOLS:
         matching = [block for block in blocks if block.language in languages]
-        if not matching or name not in specs:
+        if not matching or name not in names:
             continue
         first = matching[0]
         arguments = (
-            json.dumps({fields[0]: first.text}) if fields else _parse_arguments(first.text, specs[name])
+            json.dumps({fields[0]: first.text}) if fields else _parse_arguments(first.text, specs.get(name))
         )
         return reply[: first.start] + reply[first.end :], [(name, arguments)]
     return reply, []
+
+
+def _list_further_tools(specs: Mapping[str, ToolSpec]) -> list[str]:
+    """Returns the tools that are called through `use_tool`. The registry also accepts direct calls of these tools."""
+    spec = specs.get("use_tool")
+    return _FURTHER_TOOL.findall(spec.description) if spec else []
 
 
 def _parse_json_call(text: str) -> tuple[str, str] | None:

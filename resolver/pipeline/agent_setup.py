@@ -22,7 +22,14 @@ from patchwright.resolver.delegation.delegate_tool import DelegateTool, build_re
 from patchwright.resolver.delegation.micro_agents import build_micro_agent_tools
 from patchwright.resolver.delegation.subagents import SubagentLauncher
 from patchwright.resolver.domain import Job, Patch, PullRequest
-from patchwright.resolver.events import AuxiliaryModelCall, Message, ReplyUsage, ToolCall, Trajectory
+from patchwright.resolver.events import (
+    AuxiliaryModelCall,
+    Message,
+    ReplyUsage,
+    SystemPrompt,
+    ToolCall,
+    Trajectory,
+)
 from patchwright.resolver.git.tree_transfer import fingerprint_tree
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.llm.token_estimate import max_context_tokens
@@ -51,6 +58,7 @@ from patchwright.resolver.tools.read_skill_tool import build_skill_tools
 from patchwright.resolver.tools.sandbox_tools import EDIT_TOOLS, build_sandbox_tools
 from patchwright.resolver.tools.search_web_tool import build_search_tools
 from patchwright.resolver.tools.tool import MaskingTool, Tool, ToolRegistry
+from patchwright.resolver.tools.tool_choice import RunFacts, choose_tools, read_offered_tools
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
@@ -97,7 +105,9 @@ class AgentBuilder:
             return await tool.recover(call)
 
         async with self._connect_external_tools(sandbox) as external_tools:
-            tools = self._build_tools(sandbox, external_tools, browse_tool, delegate_tool)
+            tools = await self._choose_tools(
+                self._build_tools(sandbox, external_tools, browse_tool, delegate_tool)
+            )
             task = get_task(self.log.trajectory)
             can_change = task == "work"
             agent = Agent(
@@ -186,7 +196,7 @@ class AgentBuilder:
         external_tools: Sequence[Tool],
         browse_tool: BrowseTool,
         delegate_tool: DelegateTool,
-    ) -> ToolRegistry:
+    ) -> tuple[Tool, ...]:
         settings, features, trajectory = self.deps.settings, self.sandboxes.features, self.log.trajectory
         task, started = get_task(trajectory), trajectory.run_started
         is_pull_request = started is not None and isinstance(started.thread, PullRequest)
@@ -211,7 +221,20 @@ class AgentBuilder:
             tools = apply_plan_mode(tools, planning=task == "plan")
         micro_agents = self.skills.agents if settings.max_subagent_steps else ()
         names = [tool.spec.name for tool in tools]
-        return ToolRegistry((*tools, *build_micro_agent_tools(micro_agents, delegate_tool, names)))
+        return (*tools, *build_micro_agent_tools(micro_agents, delegate_tool, names))
+
+    async def _choose_tools(self, tools: Sequence[Tool]) -> ToolRegistry:
+        """Returns the tools, of which each request offers those that the run probably needs. A resumed run offers the
+        same tools as before.
+        """
+        trajectory = self.log.trajectory
+        for event in trajectory:
+            if isinstance(event, SystemPrompt):
+                return ToolRegistry(tools, read_offered_tools(event.tools))
+        assert trajectory.run_started is not None
+        files = await self.workspace.list_files()
+        facts = RunFacts.collect(trajectory.run_started.thread, self.job.request.text, files)
+        return ToolRegistry(tools, choose_tools(tools, facts))
 
 
 @asynccontextmanager

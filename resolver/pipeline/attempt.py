@@ -22,11 +22,13 @@ from patchwright.resolver.pipeline.publish import Attempt
 from patchwright.resolver.pipeline.run_start import (
     FirstMessageFacts,
     compose_initial_message,
+    find_usable_network,
     mask_visits,
     prepare_environment,
 )
 from patchwright.resolver.preparation.attachments import NO_ATTACHMENTS, ThreadAttachments, write_attachments
 from patchwright.resolver.preparation.instructions import PromptInstructions, select_instructions
+from patchwright.resolver.prompts.initial_prompt import describe_baseline
 from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns, run_alongside
 from patchwright.resolver.proof.merge_verification import verify_merge
@@ -163,7 +165,7 @@ class _Baseline:
         if not self.log.trajectory.is_baseline_pending or (run := self.get_run()) is None:
             return None
         return Message(
-            text=render_prompt("baseline.md.j2", baseline=run, failed_tests=run.failed_tests),
+            text=render_prompt("baseline.md.j2", **describe_baseline(run)),
             source="baseline",
         )
 
@@ -228,7 +230,7 @@ class _AttemptSteps:
             setup.sandbox.root,
             setup.sandbox.scratch,
             sandboxes.kind,
-            sandboxes.network,
+            find_usable_network(task.log.trajectory, sandboxes.network),
             sandboxes.features,
             setup.secret_names,
         )
@@ -247,7 +249,6 @@ class _AttemptSteps:
                 max_steps=settings.max_steps,
                 max_repairs=settings.max_repairs,
                 is_pull_request=is_pull_request,
-                has_vision=task.deps.models.vision.supports_vision,
             )
         await record_prompts(task.log, system, text, setup.agent.tools, attachments.images)
 

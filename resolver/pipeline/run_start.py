@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from patchwright.resolver.domain import Job, PullRequest, TestRun, Thread
-from patchwright.resolver.events import RunStarted
+from patchwright.resolver.events import RunStarted, Trajectory
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.preparation.attachments import ThreadAttachments, attachments_directory
 from patchwright.resolver.preparation.instructions import PromptInstructions
@@ -34,7 +34,7 @@ from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.suite import Suite, Suites
 from patchwright.runtime.actions import Execute
-from patchwright.runtime.egress_policy import ConnectionSummary
+from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.errors import ImageUnavailable
 from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.observations import ExecuteResult
@@ -43,7 +43,7 @@ from patchwright.runtime.sandbox import Sandbox, Sandboxes
 logger = logging.getLogger(__name__)
 
 SETUP_TIMEOUT = 1_200  # seconds for the installation of a repository's dependencies
-BASELINE_WAIT = 0.8  # seconds that the first message waits for the baseline tests, which continue afterwards
+BASELINE_WAIT = 5.0  # seconds that the first message waits for the baseline tests, which continue afterwards
 
 
 def build_run_started(
@@ -123,6 +123,17 @@ def _dependency_source(started: RunStarted) -> str:
 def mask_visits(visits: tuple[ConnectionSummary, ...], secrets: Secrets) -> tuple[ConnectionSummary, ...]:
     """Masks secrets in the host names of connections. A command could have put a secret into a host name."""
     return tuple(visit.model_copy(update={"host": secrets.mask(visit.host)}) for visit in visits)
+
+
+def find_usable_network(trajectory: Trajectory, configured: NetworkMode) -> NetworkMode:
+    """Returns the network that the agent is told about. It is "none" if every connection of the setup was refused,
+    because those of the agent would be refused, too.
+
+    A host that is only missing from the allowlist says nothing about the other hosts.
+    """
+    visits = trajectory.network_visits()
+    is_refused = all(visit.denied not in (None, "unlisted") for visit in visits)
+    return "none" if visits and is_refused else configured
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ instructions, up to a limit in tokens. For the remaining instructions, it contai
 
 from patchwright.resolver.domain import Thread
 from patchwright.resolver.llm import token_estimate
+from patchwright.resolver.preparation.instruction_sections import select_sections
 from patchwright.resolver.skills.skills import RepoSkill, RepoSkills, find_trigger, normalize_text
 from patchwright.resolver.text.untrusted import QuotedText, quote, strip_hidden
 from patchwright.runtime.frozen_model import FrozenModel
 
 MIN_TOKENS = 200  # tokens; a shorter excerpt of instructions is not useful
+MAX_WHOLE_TOKENS = 1_000  # of a longer file for every run, only the sections that matter are shown
 MAX_LISTED = 50  # skills and directories that are only listed
 
 
@@ -19,6 +21,8 @@ class IncludedSkill(FrozenModel):
     keyword: str | None
     """The keyword of these instructions that was found in the thread. None if they are always included."""
     text: QuotedText
+    omitted_sections: tuple[str, ...] = ()
+    """Headings of the sections that are left out because the file is long and they are about something else."""
     tokens: int
 
 
@@ -40,7 +44,7 @@ class PromptInstructions(FrozenModel):
     def has_more_to_read(self) -> bool:
         """True if the first message omits some instructions that the tool `read_skill` can return."""
         return bool(self.omitted or self.listed or self.nested) or any(
-            skill.text.cut_characters for skill in self.included
+            skill.text.cut_characters or skill.omitted_sections for skill in self.included
         )
 
 
@@ -78,14 +82,21 @@ def select_instructions(skills: RepoSkills, thread: Thread, command: str, budget
 
 
 def _include_skill(skill: RepoSkill, keyword: str | None, remaining: int) -> IncludedSkill | None:
-    tokens = token_estimate.estimate_text_tokens(skill.text)
+    content, omitted, hidden = skill.text, tuple[str, ...](), 0
+    if skill.kind == "always" and token_estimate.estimate_text_tokens(content) > MAX_WHOLE_TOKENS:
+        # Text that nobody sees on the page must not look like a section.
+        visible, hidden = strip_hidden(content)
+        content, omitted = select_sections(visible)
+    tokens = token_estimate.estimate_text_tokens(content)
     if tokens > remaining < MIN_TOKENS:
         return None
-    limit = len(skill.text) if tokens <= remaining else len(skill.text) * remaining // tokens
-    text = quote(skill.text, limit)
+    limit = len(content) if tokens <= remaining else len(content) * remaining // tokens
+    text = quote(content, limit)
+    text = text.model_copy(update={"hidden_characters": text.hidden_characters + hidden})
     return IncludedSkill(
         skill=skill,
         keyword=keyword,
         text=text,
+        omitted_sections=omitted,
         tokens=min(token_estimate.estimate_text_tokens(text.text), remaining),
     )

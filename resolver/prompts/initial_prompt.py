@@ -5,6 +5,7 @@ repository.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from patchwright.resolver.command_parser import parse_request
 from patchwright.resolver.comment_commands import Task
@@ -14,6 +15,7 @@ from patchwright.resolver.preparation.instructions import PromptInstructions
 from patchwright.resolver.pull_request.pr_context import PullRequestContext
 from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.run_events import EnvironmentPrepared
+from patchwright.resolver.suites.missing_modules import find_missing_modules
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.text.untrusted import QuotedText, quote
 
@@ -167,6 +169,17 @@ class InitialPrompt:
     file_count: int
     tree: str
     failed_tests: tuple[str, ...]
+    missing_modules: tuple[str, ...]
+
+
+def describe_baseline(run: TestRun | None) -> dict[str, Any]:
+    """Returns the values with which the templates describe the test results at base."""
+    modules = find_missing_modules(run.output) if run else ()
+    return {
+        "baseline": run,
+        "failed_tests": run.failed_tests if run else (),
+        "missing_modules": tuple(module.name for module in modules),
+    }
 
 
 def build_initial_prompt(
@@ -183,6 +196,7 @@ def build_initial_prompt(
     """
     comments = [one for one in thread.comments if not _is_only_command(one, request.mention, request.text)]
     body = pull.strip_own_summary(thread.body) if pull else thread.body
+    baseline = describe_baseline(repository.baseline)
     return InitialPrompt(
         thread=thread,
         request=request,
@@ -198,7 +212,8 @@ def build_initial_prompt(
         command=quote(request.text, COMMENT_LIMIT) if request.text.strip() else None,
         file_count=len(repository.files),
         tree=render_tree(repository.files),
-        failed_tests=repository.baseline.failed_tests if repository.baseline else (),
+        failed_tests=baseline["failed_tests"],
+        missing_modules=baseline["missing_modules"],
     )
 
 

@@ -55,28 +55,20 @@ class ThreadReply(FrozenModel):
 
 
 class Finish(ToolAction):
-    """End the run and summarize the work. Call it alone, once the issue is resolved and checked, or when you
-    stop without a fix.
-
-    The program tests the diff of the work tree in a clean sandbox and delivers it, so do not commit or push.
-    Files in the scratch directory are not part of the diff.
-    """
+    """End the run and summarize the work, once it is done and checked or if you stop without a fix. Call it alone."""
 
     ends_run: ClassVar[bool] = True
 
     kind: Literal["finish"] = "finish"
-    cause: str = Field(description="What was wrong or asked for, and where, in one to three sentences.")
+    cause: str = Field(description="What was wrong or asked for, and where.")
     change: str = Field(
-        description="What you changed and why it resolves the issue, in one to three sentences; without a fix, what "
-        "you found."
+        description="What you changed and why it resolves the issue; without a fix, what you found."
     )
-    testing: str = Field(
-        description="How you tested the change: the commands and their results, before and after."
-    )
+    testing: str = Field(description="The commands you ran and their results, before and after.")
     to_check: tuple[str, ...] = Field(
         default=(),
         max_length=3,
-        description="Only if a person has to decide or check something: one sentence each.",
+        description="Only what a person has to decide or check, one sentence each.",
     )
     thread_replies: tuple[ThreadReply, ...] = Field(
         default=(),
@@ -99,9 +91,7 @@ class Finish(ToolAction):
 class Ask(ToolAction):
     """End the run with a question to the people of this repository. Their answer resumes the run.
 
-    Use it only if the work cannot continue without the answer: two readings of the issue lead to different
-    changes, or only these people can know a fact. Do not ask questions that code, tests or documentation
-    answer. Make this call alone. Your changes so far are kept.
+    Only if two readings of the issue lead to different changes, or only these people know a fact. Call it alone.
     """
 
     ends_run: ClassVar[bool] = True
@@ -110,7 +100,7 @@ class Ask(ToolAction):
     question: str = Field(
         min_length=1,
         max_length=4_000,
-        description="What you need to know and why, and the choices as you see them. Readers have not seen your work.",
+        description="What you need to know and why, and the choices. Readers have not seen your work.",
     )
 
     def describe(self) -> CallDescription:

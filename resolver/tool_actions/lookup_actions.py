@@ -1,6 +1,6 @@
-"""The actions that look something up outside the sandbox: search the web and read a skill."""
+"""The actions that look something up outside the sandbox: search the web, read a skill, and describe a tool."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -51,4 +51,23 @@ class ReadSkill(ToolAction):
     def describe(self) -> CallDescription:
         return CallDescription(
             kind="read", title=f"read the skill {self.name}", verb="reading the skill", target=self.name
+        )
+
+
+class UseTool(ToolAction):
+    """Call a further tool by its name. Without `arguments`, it shows the fields of the tool.
+
+    A call with arguments becomes the action of the named tool, so the log contains this action only without them.
+    """
+
+    kind: Literal["use_tool"] = "use_tool"
+    name: str = Field(max_length=100, description="Name of the further tool.")
+    arguments: dict[str, Any] | None = Field(default=None, description="The fields of the further tool.")
+
+    def describe(self) -> CallDescription:
+        return CallDescription(
+            kind="read",
+            title=f"look up the tool {self.name}",
+            verb="looking up the tool",
+            target=self.name,
         )

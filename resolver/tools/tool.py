@@ -2,7 +2,7 @@
 
 import difflib
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import pydantic_core
@@ -13,7 +13,9 @@ from patchwright.resolver.actions import Action, AnyObservation
 from patchwright.resolver.llm.model import RawToolCall, ToolSpec
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.secrets import Secrets, mask_secrets
+from patchwright.resolver.tool_actions.lookup_actions import UseTool
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
+from patchwright.resolver.tools.further_tools import USE_TOOL, build_use_tool_spec, describe_tool, unwrap_call
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure
 from patchwright.runtime.tool_action import ToolAction
@@ -131,35 +133,60 @@ def _inline_references(schema: Any, definitions: dict[str, Any]) -> Any:
     return {key: part for key, part in inlined.items() if key != "title" or not isinstance(part, str)}
 
 
+_OMITTED_KEYWORDS = ("title", "minLength", "maxLength", "minimum")
+"""Keywords that would cost tokens in each request. A call is checked against the class of its action."""
+
+
 def _simplify_field(field: dict[str, Any]) -> dict[str, Any]:
-    """Drops titles. Also drops `null` from the types of optional fields, because such a field can be left
-    out.
+    """Drops titles, lower limits, and defaults that are empty. Also drops `null` from the types of optional fields,
+    because such a field can be left out.
     """
-    simplified = {key: value for key, value in field.items() if key != "title"}
+    simplified = {
+        key: value
+        for key, value in field.items()
+        if key not in _OMITTED_KEYWORDS and (key != "default" or value)
+    }
     if "anyOf" in simplified:
         (option_schema,) = (option for option in simplified.pop("anyOf") if option != {"type": "null"})
         simplified = {
-            **option_schema,
+            **_simplify_field(option_schema),
             **{key: value for key, value in simplified.items() if key != "default"},
         }
     return simplified
 
 
+def _build_use_tool(further: Sequence[Tool]) -> Tool:
+    specs = [tool.spec for tool in further]
+
+    async def describe(action: UseTool) -> AnyObservation:
+        return describe_tool(action, specs)
+
+    use_tool = ActionTool(UseTool, describe)
+    use_tool.spec = build_use_tool_spec(specs)
+    return use_tool
+
+
 class ToolRegistry:
     """The tools of one run. `parse` and `execute` raise no exception, whatever the model writes."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self._by_name = {tool.spec.name: tool for tool in tools}
-        self._by_kind = {tool.kind: tool for tool in tools}
-
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(tool.spec for tool in self._by_name.values())
+    def __init__(self, tools: Sequence[Tool], offered: Collection[str] | None = None) -> None:
+        """`offered` are the names of the tools whose schemas each request contains. The model calls the others
+        through `use_tool`. None means that all tools are offered.
+        """
+        further = [tool for tool in tools if offered is not None and tool.spec.name not in offered]
+        direct = [tool for tool in tools if tool not in further]
+        if further:
+            direct.append(_build_use_tool(further))
+        self.specs = tuple(tool.spec for tool in direct)
+        self._by_name = {tool.spec.name: tool for tool in (*direct, *further)}
+        self._by_kind = {tool.kind: tool for tool in (*direct, *further)}
 
     def parse(self, call: RawToolCall) -> Action:
         """Returns the action of a call. If the call is invalid, returns a MalformedCall with the problem and
         the correct form.
         """
+        if call.name == USE_TOOL in self._by_name:
+            call = unwrap_call(call)
         tool = self._by_name.get(call.name)
         if tool is None:
             malformed = _build_malformed(call, self._render_unknown_tool(call.name))

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from patchwright.runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
-from patchwright.runtime.diff import format_diff
+from patchwright.runtime.diff import format_diff, format_excerpt
 from patchwright.runtime.directory_listing import list_directory
 from patchwright.runtime.documents.document_reader import READABLE_FORMATS, DocumentReader
 from patchwright.runtime.observations import EditResult, TextResult
@@ -18,7 +18,8 @@ from patchwright.runtime.output_text import MAX_CHARS, clip
 from patchwright.runtime.path_guard import PathGuard, ToolInputError, path_error
 from patchwright.runtime.skills.lint import find_new_syntax_error
 
-WINDOW_LINES = 400  # Number of lines that one view shows.
+WINDOW_LINES = 600  # Number of lines that one view shows.
+_FEW_LINES = 10  # If a view ends at most so many lines before the end of the file, it shows them, too.
 MAX_FILE_BYTES = 5 << 20  # Maximum bytes of a file that can be viewed or edited.
 MAX_UNDO_BYTES = 32 << 20  # Maximum bytes of earlier contents that are kept for undo.
 _MAX_SEARCHED_LINES = 20_000  # Maximum number of lines that are searched for similar text.
@@ -84,6 +85,8 @@ class Editor:
         end = min(action.end or len(lines), action.start + WINDOW_LINES - 1, len(lines))
         if end < action.start:
             raise ToolInputError("malformed", f"end ({action.end}) is before start ({action.start})")
+        if len(lines) - end <= _FEW_LINES:
+            end = len(lines)
         return TextResult(text=_format_window(lines, action.start, end, action.path))
 
     def create(self, action: CreateFile) -> EditResult:
@@ -208,11 +211,14 @@ class Editor:
 
     def _edit_result(self, real: Path, before: bytes, after: bytes) -> EditResult:
         name = self._paths.display_path(real)
-        diff = format_diff(
-            _to_valid_text(TextFile.parse(before).body), _to_valid_text(TextFile.parse(after).body), name
-        )
+        old, new = (_to_valid_text(TextFile.parse(data).body) for data in (before, after))
+        excerpt, place = format_excerpt(old, new)
         return EditResult(
-            path=name, diff=clip(diff), warning=find_new_syntax_error(real, before or None, after)
+            path=name,
+            diff=clip(format_diff(old, new, name)),
+            excerpt=clip(excerpt),
+            place=place,
+            warning=find_new_syntax_error(real, before or None, after),
         )
 
 

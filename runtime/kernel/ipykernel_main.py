@@ -75,7 +75,9 @@ def create_app(config: SessionConfig) -> Any:
 
 
 def load_skills(config: SessionConfig, ask_model: Callable[..., str]) -> dict[str, Any]:
-    """Import the skills as `agentskills`, and connect them to this session. Return them by public name."""
+    """Import the skills as `agentskills`, and connect them to this session. Return the package and its functions by
+    public name.
+    """
     package = import_package("agentskills", config["skills"])
     host = import_module("agentskills.host")
     host.connect(
@@ -84,7 +86,7 @@ def load_skills(config: SessionConfig, ask_model: Callable[..., str]) -> dict[st
         missing_message=config["missing_message"],
         scratch=config["scratch"],
     )
-    return {name: getattr(package, name) for name in package.__all__}
+    return {"agentskills": package} | {name: getattr(package, name) for name in package.__all__}
 
 
 def main() -> None:

@@ -61,7 +61,10 @@ async def test_an_image_and_a_pdf_are_described_to_the_agent_and_counted(scenari
     assert spent.prompt_tokens == consulted.usage.prompt_tokens + sum(usage.prompt_tokens for usage in alone)
     assert spent.steps == len(alone)
     first, second = scenario.endpoint.requests[:2]
-    assert "parse_image(file_path: str" in first["messages"][0]["content"]
+    (use_tool,) = [tool["function"] for tool in first["tools"] if tool["function"]["name"] == "use_tool"]
+    assert "- run_python: Run a cell" in use_tool["description"] and "read documents and media" in str(
+        use_tool
+    )
     assert "What does it show?" in str(second["messages"][1]["content"])
 
 

@@ -136,9 +136,9 @@ async def test_attachments_are_restored_when_a_run_continues_in_a_new_sandbox(
 async def test_slow_baseline_tests_are_reported_when_they_complete(
     make_scenario: Callable[..., Scenario],
 ) -> None:
-    slow = "import time\n\n\ndef test_slow():\n    time.sleep(6)\n"
+    slow = "import time\n\n\ndef test_slow():\n    time.sleep(10)\n"
     scenario = make_scenario({"calc.py": CODE, "tests/test_calc.py": TESTS, "tests/test_slow.py": slow})
-    await scenario.script_model(RecordedTurn("Wait.", RunShell(command="sleep 12")), *FIX_TURNS)
+    await scenario.script_model(RecordedTurn("Wait.", RunShell(command="sleep 16")), *FIX_TURNS)
     assert isinstance(await scenario.resolve(), Published)
     assert "still running on the untouched code" in first_message(scenario).text
     (message,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "baseline"]

@@ -9,11 +9,13 @@ from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Issue, Usage, User, Verdict
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import AgentStopped, VerificationCompleted
+from patchwright.resolver.pipeline.run_start import find_usable_network
 from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.run_events import NetworkAccess
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
+from tests.resolver.sample_runs import run_of, started
 
 PYPI = ConnectionSummary(host="pypi.org", port=443, count=2, bytes_sent=12_300, bytes_received=3_400_000)
 REFUSED = ConnectionSummary(host="github.com", port=443, denied="unlisted", count=1)
@@ -78,6 +80,23 @@ def test_the_system_prompt_describes_the_network(network: NetworkMode, expected:
     assert ("You are not root" in prompt) == (
         network != "none"
     )  # Without a network, nothing can be installed.
+
+
+@pytest.mark.parametrize(
+    ("visits", "expected"),
+    [
+        ((), "allowlist"),
+        ((PYPI,), "allowlist"),
+        ((REFUSED,), "allowlist"),
+        ((REFUSED.model_copy(update={"host": "pypi.org", "denied": "private"}),), "none"),
+        ((PYPI, REFUSED.model_copy(update={"denied": "private"})), "allowlist"),
+    ],
+)
+def test_the_model_is_promised_no_network_that_refused_the_setup(
+    visits: tuple[ConnectionSummary, ...], expected: NetworkMode
+) -> None:
+    run = run_of(started(), NetworkAccess(visits=visits))
+    assert find_usable_network(run, "allowlist") == expected
 
 
 def test_the_settings_of_the_network_are_strict(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from patchwright.resolver.domain import Issue, User, Verdict
 from patchwright.resolver.events import Message
 from patchwright.resolver.publishing.reply_texts import render_pull_request_body
 from patchwright.resolver.tool_actions.control_actions import Ask, Plan, ProposePlan, Think
-from patchwright.resolver.tool_actions.lookup_actions import ReadSkill, SearchWeb
+from patchwright.resolver.tool_actions.lookup_actions import ReadSkill, SearchWeb, UseTool
 from patchwright.resolver.tool_actions.subagent_actions import Browse, Delegate
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.actions import (
@@ -48,6 +48,7 @@ SAMPLES: tuple[Action, ...] = (
     Ask(question=LONG),
     ProposePlan(cause=LONG, steps=("a",), test_plan="b", risks="c"),
     ReadSkill(name=LONG[:200]),
+    UseTool(name="plan"),
     CallTool(name="numbers_add", arguments={"a": LONG}),
     Think(thought=LONG),
     MalformedCall(name="run_shell", arguments=LONG, problem=LONG),

@@ -9,6 +9,7 @@ from patchwright.resolver.prompts.initial_prompt import (
     RepositoryFacts,
     RequestToAgent,
     build_initial_prompt,
+    describe_baseline,
     render_initial_prompt,
     render_tree,
 )
@@ -183,9 +184,26 @@ def test_a_baseline_in_which_no_test_passes_shows_the_output() -> None:
     text = written(issue(), suite=SUITE, before=before)
     assert "On the untouched code, no test passed: 2 errors (1.2 s)." in text
     assert "No package metadata was found for calc" in text and "nothing can be proven" in text
-    assert "you need not repeat" not in render_prompt(
-        "baseline.md.j2", baseline=before, failed_tests=before.failed_tests
+    assert "you need not repeat" not in render_prompt("baseline.md.j2", **describe_baseline(before))
+
+
+def test_a_baseline_names_the_modules_that_could_not_be_imported() -> None:
+    before = TestRun(
+        command=SUITE.command,
+        results={"tests/test_a.py": "error", "tests/test_b.py::test_x": "passed"},
+        exit_code=1,
+        seconds=1.2,
+        output="ModuleNotFoundError: No module named 'yaml'\nModuleNotFoundError: No module named 'lxml.etree'\n",
     )
+    assert "\nModules that could not be imported: yaml, lxml.\n" in written(
+        issue(), suite=SUITE, before=before
+    )
+
+
+def test_the_first_message_says_which_number_the_issue_has() -> None:
+    numbered = issue().model_copy(update={"url": "https://forge.test/o/r/issues/7"})
+    assert "# The issue to resolve: #7\n" in written(numbered)
+    assert "# The issue to resolve (it has no number)\n" in written(issue())
 
 
 def test_a_baseline_without_results_shows_the_output() -> None:

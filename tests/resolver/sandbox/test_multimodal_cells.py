@@ -105,6 +105,12 @@ async def test_unsupported_media_are_reported_in_the_cell(sandbox: Sandbox) -> N
 
 
 async def test_every_skill_is_available_in_the_first_cell(sandbox: Sandbox) -> None:
-    code = "import agentskills\nprint([name for name in agentskills.__all__ if globals()[name].__doc__])"
+    code = "print([name for name in agentskills.__all__ if globals()[name].__doc__])"
     output = await cell(sandbox, code)
     assert output.count("'") == 2 * 16
+
+
+async def test_help_explains_every_skill(sandbox: Sandbox) -> None:
+    output = await cell(sandbox, "help(agentskills)")
+    assert "parse_pdf(file_path: 'str') -> 'None'\n        Print the text of a PDF, page by page." in output
+    assert "parse_video(" in output and "search_dir(" in output

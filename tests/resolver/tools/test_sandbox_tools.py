@@ -20,17 +20,7 @@ def test_python_is_offered_if_the_kernel_is_available() -> None:
     assert set(names("kernel")) - set(names()) == {"run_python"}
 
 
-def test_the_system_prompt_mentions_only_available_tools() -> None:
-    plain = render_system_prompt(SandboxDescription("/w", "/s", "docker"))
-    assert "run_python" not in plain and "browse" not in plain
-    both = render_system_prompt(SandboxDescription("/w", "/s", "docker", features=("kernel", "browser")))
-    assert "`run_python`" in both and "`browse`" in both
-    assert "run_python" not in render_system_prompt(
-        SandboxDescription("/w", "/s", "docker", features=("browser",))
-    )
-
-
-@pytest.mark.parametrize("tool", ["ask", "read_skill"])
+@pytest.mark.parametrize("tool", ["ask", "read_skill", "plan", "browse"])
 def test_a_tool_is_mentioned_only_if_it_is_offered(tool: str) -> None:
     assert f"`{tool}`" not in render_system_prompt(SandboxDescription("/w", "/s", "docker"))
     assert f"`{tool}`" in render_system_prompt(SandboxDescription("/w", "/s", "docker"), tools=(tool,))
@@ -43,7 +33,7 @@ def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
         (3, "at most 3 times."),
     ):
         prompt = render_system_prompt(SandboxDescription("/w", "/s", "docker", "open"), max_repairs=count)
-        assert expected in prompt and ("you get the names of these tests" in prompt) == (count > 0)
+        assert expected in prompt and ("you learn why and continue" in prompt) == (count > 0)
 
 
 def test_the_system_prompt_forbids_weakening_tests() -> None:
@@ -61,11 +51,11 @@ def test_the_system_prompt_forbids_weakening_tests() -> None:
     ],
 )
 def test_the_system_prompt_states_what_the_browser_can_reach(network: NetworkMode, reach: str) -> None:
-    assert reach in render_system_prompt(SandboxDescription("/w", "/s", "docker", network, ("browser",)))
+    assert reach in render_system_prompt(SandboxDescription("/w", "/s", "docker", network), tools=("browse",))
 
 
 def test_on_a_local_machine_the_browser_is_for_local_pages() -> None:
-    text = render_system_prompt(SandboxDescription("/w", "/s", "local", "open", ("browser",)))
+    text = render_system_prompt(SandboxDescription("/w", "/s", "local", "open"), tools=("browse",))
     assert "can open only pages that you serve here yourself" in text and "public" not in text
 
 

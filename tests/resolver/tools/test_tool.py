@@ -61,13 +61,11 @@ def test_every_action_has_a_tool_with_a_simple_schema() -> None:
         "properties": {
             "path": {
                 "type": "string",
-                "minLength": 1,
                 "description": ViewFile.model_fields["path"].description,
             },
-            "start": {"type": "integer", "minimum": 1, "default": 1, "description": "First line to show."},
+            "start": {"type": "integer", "default": 1, "description": "First line."},
             "end": {
                 "type": "integer",
-                "minimum": 1,
                 "description": ViewFile.model_fields["end"].description,
             },
         },

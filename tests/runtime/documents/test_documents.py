@@ -131,7 +131,7 @@ def test_a_notebook_shows_its_cells_and_says_how_to_see_the_json(root: Path, edi
 def test_a_long_document_is_paged_as_a_file_is(root: Path, editor: Editor) -> None:
     sample_documents.pdf(root / "long.pdf", *(f"Sentence {n}" for n in range(200)))
     text = view(editor, "long.pdf")
-    assert text.endswith("[lines 1-400 of 801; the next are 401-800]")
+    assert text.endswith("[lines 1-600 of 801; the next are 601-801]")
     assert "Sentence 199" in view(editor, "long.pdf", start=790)
 
 
