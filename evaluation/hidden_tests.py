@@ -1,0 +1,177 @@
+"""Runs the hidden tests of an instance on a patch, in a clean sandbox, and grades the result.
+
+As in SWE-bench, only the test files of the hidden tests run, and their content always replaces the patch's own
+changes to these files.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchwright.evaluation.instances import Instance
+from patchwright.resolver.domain import Patch, TestRun
+from patchwright.resolver.errors import VerificationUnavailable, WorkspaceError
+from patchwright.resolver.git.local_repository import AUTHOR
+from patchwright.resolver.git.repository import ABSENT, Workspace
+from patchwright.resolver.pipeline.run_start import SETUP_TIMEOUT, select_image
+from patchwright.resolver.preparation.added_packages import install_added_packages
+from patchwright.resolver.preparation.repo_setup import install_dependencies
+from patchwright.resolver.run.dependencies import RunDependencies
+from patchwright.resolver.run.repo_config import read_repo_config
+from patchwright.resolver.suites.discovery import find_suites
+from patchwright.resolver.suites.execution import run_tests
+from patchwright.resolver.suites.suite import Suite
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.sandbox import Sandboxes
+
+# Django's runner prints `test_add (tests.test_calc.AddTest)`, and from Python 3.11 on the method's name again.
+_UNITTEST_NAME = re.compile(r"(?P<test>\w+) \((?P<class>[\w.]+)\)")
+
+
+class Score(FrozenModel):
+    """How the hidden tests judge a patch."""
+
+    fail_to_pass: tuple[str, ...] = ()
+    """Tests that pass now, as they should."""
+    still_failing: tuple[str, ...] = ()
+    """Tests that should pass now and do not."""
+    regressions: tuple[str, ...] = ()
+    """Tests that should still pass and do not."""
+    problem: str = ""
+    """Why the tests could not run; empty if they ran."""
+
+    @property
+    def resolved(self) -> bool:
+        """True if all tests pass that should. A test without a result does not pass."""
+        return bool(self.fail_to_pass) and not (self.still_failing or self.regressions or self.problem)
+
+
+class HiddenTestRun(FrozenModel):
+    """The results of the hidden tests on one patch."""
+
+    passed: frozenset[str] = frozenset()
+    seconds: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class HiddenTests:
+    """The hidden tests of an instance, ready to run."""
+
+    instance: Instance
+    workspace: Workspace
+    """The repository at the base commit."""
+    sandboxes: Sandboxes
+    """Sandboxes with the repository's dependencies."""
+    suites: tuple[Suite, ...]
+    """The suites that contain the hidden tests."""
+    paths: frozenset[str]
+    """Files that the test patch changes, and the files that the instance's tests name."""
+    name: str
+    seconds: int
+    """Limit of one test run."""
+
+    @classmethod
+    async def prepare(
+        cls, instance: Instance, checkout: Path, workspace: Workspace, deps: RunDependencies
+    ) -> "HiddenTests":
+        """Finds the suites, and installs the dependencies of the base commit. Raises WorkspaceError."""
+        config = (await read_repo_config(workspace)).config
+        if instance.test_command:
+            config = config.model_copy(update={"test_command": instance.test_command, "tests": ()})
+        tests = Patch(base_sha=workspace.base, diff=instance.test_patch.encode())
+        changes = await workspace.list_changes(tests)
+        named = {test.partition("::")[0] for test in (*instance.fail_to_pass, *instance.pass_to_pass)}
+        existing = await workspace.get_blob_ids(tuple(named))
+        with_tests = workspace.with_base(await workspace.commit(tests, "Hidden tests", author=AUTHOR))
+        suites = await find_suites(Workspace(workspace.git_dir, with_tests.base, None), config)
+        name = f"{instance.run_id('hidden', 0)}"
+        sandboxes, _ = await select_image(suites, deps.settings.language_images, deps.sandboxes)
+        sandboxes, _, _ = await install_dependencies(
+            workspace, config, sandboxes, name=f"{name}-setup", source=str(checkout), timeout=SETUP_TIMEOUT
+        )
+        paths = frozenset(change.path for change in changes) | existing.keys()
+        relevant = [change.path for change in changes if change.mode != ABSENT] or sorted(existing)
+        seconds = config.test_timeout or deps.settings.test_timeout
+        return cls(instance, workspace, sandboxes, suites.select_for_paths(relevant), paths, name, seconds)
+
+    async def run(self, patch: Patch, role: str) -> HiddenTestRun:
+        """Runs the hidden tests on the code of a patch. `role` is part of the sandbox's name."""
+        try:
+            tested, tests = await self._apply(patch)
+            changes = await self.workspace.list_changes(patch) if not patch.is_empty else ()
+            sandboxes, _ = await install_added_packages(
+                self.workspace, patch, changes, self.sandboxes, f"{self.name}-{role}"
+            )
+            runs = [
+                await run_tests(
+                    tested, tests, suite, sandboxes, f"{self.name}-{role}", self.seconds, self._select(suite)
+                )
+                for suite in self.suites
+            ]
+        except (VerificationUnavailable, WorkspaceError) as exc:
+            return HiddenTestRun(problem=str(exc))
+        if not runs:
+            return HiddenTestRun(problem="No test command was found.")
+        problem = next((run.problem for run in runs if run.problem), None)
+        return HiddenTestRun(
+            passed=frozenset(test for run in runs for test in _list_passed(run)),
+            seconds=sum(run.seconds for run in runs),
+            problem=problem or "",
+        )
+
+    async def _apply(self, patch: Patch) -> tuple[Workspace, Patch]:
+        """Returns the repository with the code of the patch, and the hidden tests as a patch on top of it."""
+        if not patch.is_empty:
+            patch = await self.workspace.revert_paths(patch, self.paths)
+        commit = await self.workspace.commit(patch, "Change", author=AUTHOR)
+        tested = Workspace(self.workspace.git_dir, commit, None)
+        return tested, Patch(base_sha=commit, diff=self.instance.test_patch.encode())
+
+    def _select(self, suite: Suite) -> tuple[str, ...]:
+        files = sorted(path for path in self.paths if suite.runs_test_file(path))
+        named = {
+            test.partition("::")[0] for test in (*self.instance.fail_to_pass, *self.instance.pass_to_pass)
+        }
+        test_files = [path for path in files if path in named or not named]
+        return tuple(test_files or files) if suite.can_select_files else ()
+
+
+def _list_passed(run: TestRun) -> Iterable[str]:
+    """Yields the tests that passed. As in SWE-bench, an expected failure counts as passed."""
+    for test, result in run.results.items():
+        if result == "passed" or run.outcomes.get(test) in ("xfailed", "expected failure"):
+            yield test
+
+
+def grade(run: HiddenTestRun, fail_to_pass: tuple[str, ...], pass_to_pass: tuple[str, ...]) -> Score:
+    """Compares the results with the tests that should pass."""
+    index = _index_names(run.passed)
+
+    def has_passed(test: str) -> bool:
+        return test in run.passed or normalize_test(test) in index
+
+    return Score(
+        fail_to_pass=tuple(test for test in fail_to_pass if has_passed(test)),
+        still_failing=tuple(test for test in fail_to_pass if not has_passed(test)),
+        regressions=tuple(test for test in pass_to_pass if not has_passed(test)),
+        problem=run.problem,
+    )
+
+
+def normalize_test(test: str) -> str:
+    """Converts unittest's name of a test to the form of our test ids, without the directories above its module."""
+    if (match := _UNITTEST_NAME.fullmatch(test)) is None:
+        return test
+    module, _, case = match["class"].removesuffix(f".{match['test']}").rpartition(".")
+    return f"{module.rpartition('.')[2]}.py::{case}::{match['test']}"
+
+
+def _index_names(tests: Iterable[str]) -> Mapping[str, str]:
+    """Maps the names of tests, without the directories of their files, to the tests."""
+    names = {}
+    for test in tests:
+        file, separator, rest = test.partition("::")
+        names[f"{file.rpartition('/')[2]}{separator}{rest}"] = test
+    return names
