@@ -204,6 +204,7 @@ def _practice_settings(options: argparse.Namespace, model: str, base_url: str) -
         "model_base_url": base_url,
         "model_api_key": random_tokens.token_hex(16),
         "max_repairs": 0,
+        "sandbox_features": "none",
         **{name: getattr(options, name) for name in ("sandbox", "image", "max_steps", "max_usd", "timeout")},
     }
     return composition_root.read_settings(

@@ -37,7 +37,8 @@ class Share(FrozenModel):
 class VerdictRow(FrozenModel):
     """How the hidden tests judge the patches with one kind of our own verdict."""
 
-    verdict: VerdictKind
+    verdict: VerdictKind | None
+    """None if an error left no verdict."""
     resolved: int
     unresolved: int
 
@@ -232,7 +233,7 @@ def _count_verdicts(attempts: Sequence[AttemptResult]) -> tuple[VerdictRow, ...]
     counts = Counter((each.verdict, each.resolved) for each in attempts)
     return tuple(
         VerdictRow(verdict=verdict, resolved=counts[verdict, True], unresolved=counts[verdict, False])
-        for verdict in VERDICTS_BEST_FIRST
+        for verdict in (*VERDICTS_BEST_FIRST, None)
         if counts[verdict, True] + counts[verdict, False]
     )
 
