@@ -3,6 +3,9 @@
 from patchwright.evaluation.hidden_tests import HiddenTests, Score, grade
 from patchwright.resolver.domain import Patch
 from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.output_text import clip_line
+
+MAX_PROBLEM = 600  # characters of an installer's output
 
 
 class ControlResult(FrozenModel):
@@ -34,9 +37,12 @@ async def check_instance(tests: HiddenTests) -> ControlResult:
         fail_to_pass = tuple(sorted(stable - empty.passed))
         pass_to_pass = tuple(sorted(stable & empty.passed))
     gold_score, empty_score = (grade(run, fail_to_pass, pass_to_pass) for run in (gold, empty))
+    problem = _find_problem(gold_score, empty_score)
+    if problem and tests.setup_problem:
+        problem += f" Not all dependencies could be installed: {clip_line(tests.setup_problem, MAX_PROBLEM)}"
     return ControlResult(
         instance=instance.id,
-        problem=_find_problem(gold_score, empty_score),
+        problem=problem,
         fail_to_pass=fail_to_pass,
         pass_to_pass=pass_to_pass,
         gold_resolved=gold_score.resolved,

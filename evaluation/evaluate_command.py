@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from patchwright.bot.cli.settings_loading import load_settings
 from patchwright.bot.commands.confirmation import offer_local_sandbox
 from patchwright.bot.composition import composition_root
@@ -31,6 +33,7 @@ from patchwright.evaluation.runner import Evaluation, Observer
 from patchwright.resolver.errors import UsageError
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.settings.model_settings import ModelSettings, Price
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime import VERSION
 
@@ -196,19 +199,19 @@ async def _open_model(
 
 
 def _practice_settings(options: argparse.Namespace, model: str, base_url: str) -> Settings:
-    """Returns settings that name no other model, so that nothing is paid."""
-    environ = composition_root.read_environment()
-    names = (*composition_root.IMAGE_VARIABLES, "PATCHWRIGHT_DATA", "PATCHWRIGHT_SANDBOX")
-    overrides = {
-        "model": f"openai/{model}",
-        "model_base_url": base_url,
-        "model_api_key": random_tokens.token_hex(16),
-        "max_repairs": 0,
-        "sandbox_features": "none",
-        **{name: getattr(options, name) for name in ("sandbox", "image", "max_steps", "max_usd", "timeout")},
-    }
-    return composition_root.read_settings(
-        overrides, composition_root.select_variables(environ, names), None, None
+    """Returns the settings with this model and no other one, so that nothing is paid."""
+    settings = load_settings(_with_model(options, f"openai/{model}"))
+    defaults = {name: ModelSettings.model_fields[name].get_default() for name in ModelSettings.model_fields}
+    return settings.model_copy(
+        update=defaults
+        | {
+            "model": f"openai/{model}",
+            "model_base_url": base_url,
+            "model_api_key": SecretStr(random_tokens.token_hex(16)),
+            "model_prices": {f"openai/{model}": Price(input=Decimal(0), output=Decimal(0))},
+            "max_repairs": 0,
+            "sandbox_features": (),
+        }
     )
 
 

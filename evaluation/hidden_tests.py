@@ -71,6 +71,8 @@ class HiddenTests:
     name: str
     seconds: int
     """Limit of one test run."""
+    setup_problem: str = ""
+    """Why dependencies of the base commit could not be installed; empty if they were."""
 
     @classmethod
     async def prepare(
@@ -88,13 +90,22 @@ class HiddenTests:
         suites = await find_suites(Workspace(workspace.git_dir, with_tests.base, None), config)
         name = f"{instance.run_id('hidden', 0)}"
         sandboxes, _ = await select_image(suites, deps.settings.language_images, deps.sandboxes)
-        sandboxes, _, _ = await install_dependencies(
+        sandboxes, prepared, _ = await install_dependencies(
             workspace, config, sandboxes, name=f"{name}-setup", source=str(checkout), timeout=SETUP_TIMEOUT
+        )
+        # As in the images of SWE-bench, the environment has what the reference fix and its tests need.
+        reference = Patch(
+            base_sha=workspace.base, diff=f"{instance.gold_patch}{instance.test_patch}".encode()
+        )
+        sandboxes, _ = await install_added_packages(
+            workspace, reference, await workspace.list_changes(reference), sandboxes, name
         )
         paths = frozenset(change.path for change in changes) | existing.keys()
         relevant = [change.path for change in changes if change.mode != ABSENT] or sorted(existing)
         seconds = config.test_timeout or deps.settings.test_timeout
-        return cls(instance, workspace, sandboxes, suites.select_for_paths(relevant), paths, name, seconds)
+        problem = "" if prepared is None else prepared.problem or " ".join(prepared.warnings)
+        affected = suites.select_for_paths(relevant)
+        return cls(instance, workspace, sandboxes, affected, paths, name, seconds, problem)
 
     async def run(self, patch: Patch, role: str) -> HiddenTestRun:
         """Runs the hidden tests on the code of a patch. `role` is part of the sandbox's name."""

@@ -76,7 +76,9 @@ class Evaluation:
                 self.observer.on_attempt(result)
             else:
                 open_tasks.append(task)
-        if control is not None and (control.problem or not open_tasks):
+        if control is not None and control.problem:
+            control = None  # The cause may have been the machine, so the instance is checked again.
+        if control is not None and not open_tasks:
             self.observer.on_control(control)
             return
         self.observer.on_start(instance)
