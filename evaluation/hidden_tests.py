@@ -5,12 +5,14 @@ changes to these files.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import Field
+
 from patchwright.evaluation.instances import Instance
-from patchwright.resolver.domain import Patch, TestRun
+from patchwright.resolver.domain import Patch, TestRun, TestStatus
 from patchwright.resolver.errors import VerificationUnavailable, WorkspaceError
 from patchwright.resolver.git.local_repository import AUTHOR
 from patchwright.resolver.git.repository import ABSENT, Workspace
@@ -50,9 +52,14 @@ class Score(FrozenModel):
 class HiddenTestRun(FrozenModel):
     """The results of the hidden tests on one patch."""
 
-    passed: frozenset[str] = frozenset()
+    statuses: dict[str, TestStatus] = Field(default_factory=dict)
+    """The result of each test. As in SWE-bench, an expected failure counts as passed."""
     seconds: float = 0.0
     problem: str = ""
+
+    @property
+    def passed(self) -> frozenset[str]:
+        return frozenset(test for test, status in self.statuses.items() if status == "passed")
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ class HiddenTests:
             return HiddenTestRun(problem="No test command was found.")
         problem = next((run.problem for run in runs if run.problem), None)
         return HiddenTestRun(
-            passed=frozenset(test for run in runs for test in _list_passed(run)),
+            statuses={test: status for run in runs for test, status in _list_statuses(run)},
             seconds=sum(run.seconds for run in runs),
             problem=problem or "",
         )
@@ -149,24 +156,31 @@ class HiddenTests:
         return tuple(test_files or files) if suite.can_select_files else ()
 
 
-def _list_passed(run: TestRun) -> Iterable[str]:
-    """Yields the tests that passed. As in SWE-bench, an expected failure counts as passed."""
-    for test, result in run.results.items():
-        if result == "passed" or run.outcomes.get(test) in ("xfailed", "expected failure"):
-            yield test
+def _list_statuses(run: TestRun) -> Iterator[tuple[str, TestStatus]]:
+    for test, status in run.results.items():
+        is_expected = run.outcomes.get(test) in ("xfailed", "expected failure")
+        yield test, "passed" if is_expected else status
 
 
 def grade(run: HiddenTestRun, fail_to_pass: tuple[str, ...], pass_to_pass: tuple[str, ...]) -> Score:
-    """Compares the results with the tests that should pass."""
-    index = _index_names(run.passed)
+    """Compares the results with the tests that should pass.
 
-    def has_passed(test: str) -> bool:
-        return test in run.passed or normalize_test(test) in index
+    The rules are those of SWE-bench: a test without a result fails. A skipped test is no regression, but it does not
+    show the fix either. Source: swebench 5.0.2, harness/grading.py
+    """
+    names = {_shorten_file(test): test for test in run.statuses}
+
+    def get_status(test: str) -> TestStatus | None:
+        if test in run.statuses:
+            return run.statuses[test]
+        if known := names.get(normalize_test(test)):
+            return run.statuses[known]
+        return _get_status_of_truncated(test, run.statuses)
 
     return Score(
-        fail_to_pass=tuple(test for test in fail_to_pass if has_passed(test)),
-        still_failing=tuple(test for test in fail_to_pass if not has_passed(test)),
-        regressions=tuple(test for test in pass_to_pass if not has_passed(test)),
+        fail_to_pass=tuple(test for test in fail_to_pass if get_status(test) == "passed"),
+        still_failing=tuple(test for test in fail_to_pass if get_status(test) != "passed"),
+        regressions=tuple(test for test in pass_to_pass if get_status(test) not in ("passed", "skipped")),
         problem=run.problem,
     )
 
@@ -179,10 +193,18 @@ def normalize_test(test: str) -> str:
     return f"{module.rpartition('.')[2]}.py::{case}::{match['test']}"
 
 
-def _index_names(tests: Iterable[str]) -> Mapping[str, str]:
-    """Maps the names of tests, without the directories of their files, to the tests."""
-    names = {}
-    for test in tests:
-        file, separator, rest = test.partition("::")
-        names[f"{file.rpartition('/')[2]}{separator}{rest}"] = test
-    return names
+def _shorten_file(test: str) -> str:
+    """Removes the directories of a test's file."""
+    file, separator, rest = test.partition("::")
+    return f"{file.rpartition('/')[2]}{separator}{rest}"
+
+
+def _get_status_of_truncated(test: str, statuses: Mapping[str, TestStatus]) -> TestStatus | None:
+    """Returns the result of a parametrized test whose id ends within its parameters. SWE-bench cuts ids at spaces.
+
+    If several tests begin like this, they must agree.
+    """
+    if test.count("[") <= test.count("]"):
+        return None
+    matching = [status for known, status in statuses.items() if known.startswith(test)]
+    return matching[0] if len({status == "passed" for status in matching}) == 1 else None

@@ -14,14 +14,16 @@ def test_the_wilson_interval_is_as_published(successes: int, total: int, low: fl
 
 
 @pytest.mark.parametrize(
-    ("attempts", "successes", "k", "expected"), [(1, 1, 1, 1.0), (4, 1, 1, 0.25), (4, 1, 2, 0.5), (3, 2, 2, 1.0)]
+    ("attempts", "successes", "k", "expected"),
+    [(1, 1, 1, 1.0), (4, 1, 1, 0.25), (4, 1, 2, 0.5), (3, 2, 2, 1.0)],
 )
 def test_pass_at_k_is_unbiased(attempts: int, successes: int, k: int, expected: float) -> None:
     assert pass_at_k(attempts, successes, k) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "expected"), [(0, 0, 1.0), (5, 0, 0.0625), (6, 0, 0.03125), (3, 3, 1.0), (1, 9, 0.02148)]
+    ("first", "second", "expected"),
+    [(0, 0, 1.0), (5, 0, 0.0625), (6, 0, 0.03125), (3, 3, 1.0), (1, 9, 0.02148)],
 )
 def test_mcnemars_test_is_exact(first: int, second: int, expected: float) -> None:
     assert mcnemar_p_value(first, second) == pytest.approx(expected, abs=1e-4)
