@@ -20,6 +20,8 @@ class ControlResult(FrozenModel):
     empty_resolved: bool = False
     seconds: float = 0.0
     """Duration of the test runs."""
+    output: str = ""
+    """End of the tests' output with the reference fix, if the instance is broken."""
 
 
 async def check_instance(tests: HiddenTests) -> ControlResult:
@@ -48,6 +50,7 @@ async def check_instance(tests: HiddenTests) -> ControlResult:
         gold_resolved=gold_score.resolved,
         empty_resolved=empty_score.resolved,
         seconds=seconds,
+        output=gold.output if problem else "",
     )
 
 

@@ -13,6 +13,9 @@ from patchwright.evaluation.instances import Instance
 from patchwright.evaluation.release_pairs import Registries
 from patchwright.resolver.errors import UsageError
 
+SMOKE_SET = Path(__file__).with_name("smoke.jsonl")
+"""Ten small functions with a bug, in the format of HumanEvalFix. They were written for this project."""
+
 
 @dataclass(frozen=True)
 class DataSetOptions:
@@ -38,7 +41,7 @@ class DataSetOptions:
 
 
 async def load_instances(source: str, options: DataSetOptions) -> tuple[Instance, ...]:
-    """Loads the instances of `packages:NAMES`, of `history:PATH`, or of a file. Raises UsageError if there are none."""
+    """Loads instances from `smoke:`, `packages:NAMES`, `history:PATH`, or a file. Raises UsageError if there are none."""
     kind, _, rest = source.partition(":")
     if kind == "packages":
         instances = await _load_packages([name for name in rest.split(",") if name], options)
@@ -47,7 +50,7 @@ async def load_instances(source: str, options: DataSetOptions) -> tuple[Instance
         found = history.find_instances(absolute_path(rest or "."), limit)
         instances = options.select([each async for each in found])
     else:
-        instances = await _load_file(Path(source), options)
+        instances = await _load_file(SMOKE_SET if source == "smoke:" else Path(source), options)
     if not instances:
         raise UsageError(f"{source} contains no instance that can be used. Check --filter and --limit")
     if len({instance.id for instance in instances}) < len(instances):

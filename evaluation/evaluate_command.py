@@ -48,10 +48,12 @@ async def run_evaluate(options: argparse.Namespace) -> int:
     else:
         print(summarize_in_text(report, directory.path))
     is_complete = all(not model.missing for model in report.models) and not _count_errors(report)
-    if not is_complete:
+    if not report.usable:
+        print_stderr("No instance could be used. The directory `controls` has the output of the tests.")
+    elif not is_complete:
         print_stderr("Some attempts have no result. Run the same command again to make them.")
     is_enough = all(model.resolved.percent >= options.min_resolved for model in report.models)
-    return SUCCESS if is_complete and is_enough else UNSUCCESSFUL
+    return SUCCESS if report.usable and is_complete and is_enough else UNSUCCESSFUL
 
 
 async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> EvaluationReport:

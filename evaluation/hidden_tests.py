@@ -27,6 +27,7 @@ from patchwright.resolver.suites.suite import Suite
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandboxes
 
+MAX_OUTPUT = 2_000  # characters of each suite
 # Django's runner prints `test_add (tests.test_calc.AddTest)`, and from Python 3.11 on the method's name again.
 _UNITTEST_NAME = re.compile(r"(?P<test>\w+) \((?P<class>[\w.]+)\)")
 
@@ -56,6 +57,8 @@ class HiddenTestRun(FrozenModel):
     """The result of each test. As in SWE-bench, an expected failure counts as passed."""
     seconds: float = 0.0
     problem: str = ""
+    output: str = ""
+    """End of the output."""
 
     @property
     def passed(self) -> frozenset[str]:
@@ -137,6 +140,7 @@ class HiddenTests:
             statuses={test: status for run in runs for test, status in _list_statuses(run)},
             seconds=sum(run.seconds for run in runs),
             problem=problem or "",
+            output="\n".join(run.output[-MAX_OUTPUT:] for run in runs),
         )
 
     async def _apply(self, patch: Patch) -> tuple[Workspace, Patch]:

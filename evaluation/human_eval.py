@@ -30,8 +30,8 @@ async def read_row(row: Mapping[str, Any], directory: Path) -> Instance:
     repository = await BuiltRepository.create(directory / f"{name}.git", files)
     fixed = {**files, "solution.py": f"{declaration}{row['canonical_solution']}".encode()}
     return Instance(
-        id=f"HumanEvalFix-{name}",
-        repo="HumanEvalFix",
+        id=name,
+        repo=f"HumanEvalFix/{name.partition('-')[0]}",
         url=str(repository.path),
         base_commit=repository.commit,
         problem=f"Fix the bug in {entry_point}\n\n`{entry_point}` in `solution.py` does not pass its test.",
@@ -44,6 +44,4 @@ async def read_row(row: Mapping[str, Any], directory: Path) -> Instance:
 def _test_file(test: str, setup: str) -> str:
     """Wraps the checks, which are statements of a script, in one test."""
     body = "".join(f"    {line}".rstrip() + "\n" for line in f"{setup}\n{test}".strip().splitlines())
-    # The statements see the same names as in the benchmark's own script.
-    names = "import solution\n\nglobals().update(vars(solution))\n"
-    return f"{names}\n\ndef test_solution():\n{body}"
+    return f"from solution import *\n\n\ndef test_solution():\n{body}"

@@ -32,7 +32,8 @@ class ProgressDisplay:
         self._started_at = time.monotonic()
         self._started: dict[str, float] = {}
         self._new = 0  # attempts that this process made, from which the remaining time is estimated
-        self.resolved = self.failed = self.broken = self.skipped = self.errors = 0
+        self._broken: set[str] = set()
+        self.resolved = self.failed = self.skipped = 0
         self.usd = Decimal(0)
 
     def start(self, instance: Instance) -> None:
@@ -40,8 +41,8 @@ class ProgressDisplay:
         self._draw()
 
     def show_control(self, control: ControlResult) -> None:
-        if control.problem:
-            self.broken += 1
+        if control.problem and control.instance not in self._broken:
+            self._broken.add(control.instance)
             self._print(self._style.yellow("left out"), control.instance, control.problem)
         self._draw()
 
@@ -49,7 +50,6 @@ class ProgressDisplay:
         """Shows the result of an attempt, which an earlier process may have made."""
         self.resolved += result.resolved
         self.failed += not result.resolved
-        self.errors += result.failure == "error"
         self.usd += result.usage.usd
         is_new = result.instance in self._started
         self._new += is_new
@@ -74,8 +74,8 @@ class ProgressDisplay:
         """Returns the counts, the cost and the remaining time in one line."""
         done = self.resolved + self.failed + self.skipped
         parts = [f"{done} of {self._total}", f"{self.resolved} resolved", f"{self.failed} failed"]
-        if self.broken:
-            parts.append(f"{self.broken} left out")
+        if self._broken:
+            parts.append(f"{len(self._broken)} left out")
         parts.append(format_usd(self.usd))
         if self._new and (left := self._total - done) > 0:
             seconds = (time.monotonic() - self._started_at) / self._new * left

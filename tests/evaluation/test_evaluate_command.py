@@ -1,11 +1,20 @@
 """`patchwright evaluate`, from a data set to a report, in real sandboxes."""
 
+import asyncio
+import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
+from patchwright.resolver.domain import RunId
+from patchwright.resolver.events import RunStarted
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.tool_actions.control_actions import Finish
+from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.evaluation.evaluation_scenario import ADD, HALF, HINT, EvaluationScenario
 
 
@@ -56,7 +65,7 @@ async def test_an_instance_whose_reference_fix_fails_is_left_out(
 ) -> None:
     wrong = evaluation.make_row(ADD, FAIL_TO_PASS=json.dumps(["tests/test_hidden_1.py::test_missing"]))
     evaluation.write_rows(wrong)
-    assert await evaluation.evaluate("--model", "empty") == 0
+    assert await evaluation.evaluate("--model", "empty") == 3
     controls, attempts = evaluation.read_results()
     assert attempts == {}  # No model is paid for it.
     assert "fail with the reference fix" in controls[ADD.id].problem
@@ -110,3 +119,52 @@ async def test_two_evaluations_are_compared(evaluation: EvaluationScenario, tmp_
     (comparison,) = evaluation.read_report()["comparisons"]
     assert (comparison["first"], comparison["second"]) == ("empty (last-week)", "gold")
     assert comparison["only_second"] == [ADD.id]
+
+
+async def test_a_killed_evaluation_continues_and_pays_each_step_once(evaluation: EvaluationScenario) -> None:
+    evaluation.write_rows(evaluation.make_row(ADD))
+    fix = ReplaceText(path="calc.py", old=ADD.old, new=ADD.new)
+    turns = (RecordedTurn("Look.", RunShell(command="cat calc.py")), RecordedTurn("Fix it.", fix))
+    turns += (RecordedTurn("Done.", Finish(cause="A typo.", change="It adds.", testing="None.")),) * 6
+    killed: list[asyncio.Task[int]] = []
+
+    def kill(turn: int, _: object) -> None:
+        if turn == 1 and killed:
+            killed.pop().cancel()
+
+    async with RecordedModel(turns, on_request=kill) as model:
+        options = ("--model", "openai/scripted", "--base-url", model.base_url)
+        evaluation.monkeypatch.setenv("PATCHWRIGHT_MODEL_API_KEY", "sk-scripted-model")
+        killed.append(asyncio.create_task(evaluation.evaluate(*options)))
+        with pytest.raises(asyncio.CancelledError):
+            await killed[0]
+        assert evaluation.read_results()[1] == {}
+        assert await evaluation.evaluate(*options) == 0
+        asked = len(model.requests)
+    (result,) = evaluation.read_results()[1].values()
+    assert result.resolved
+    # Only the request that was interrupted is sent again.
+    assert asked == result.usage.steps + 1
+
+
+@pytest.mark.slow
+async def test_an_evaluation_that_is_killed_three_times_makes_each_attempt_once(
+    evaluation: EvaluationScenario,
+) -> None:
+    rows = [evaluation.make_row(ADD, instance_id=f"acme__calc-{number}") for number in range(6)]
+    evaluation.write_rows(*rows)
+    command = [sys.executable, "-m", "patchwright", "evaluate", "issues.jsonl", "--out", "results"]
+    command += ["--repositories", "clones", "--sandbox", "local", "--model", "empty", "--workers", "2"]
+    for seconds in (4, 6, 8):
+        process = await asyncio.create_subprocess_exec(*command, cwd=evaluation.directory)
+        await asyncio.sleep(seconds)
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    assert await evaluation.evaluate("--model", "empty", "--workers", "2") == 0
+    _, attempts = evaluation.read_results()
+    assert len(attempts) == 6
+    for run, result in attempts.items():
+        trajectory = FileLogStore(evaluation.results.runs).read(RunId(run))
+        assert len(trajectory.replies()) == result.usage.steps
+        assert sum(isinstance(event, RunStarted) for event in trajectory) == 1
