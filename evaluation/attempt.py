@@ -4,9 +4,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchwright.evaluation.controls import ControlResult
+from patchwright.evaluation.controls import ControlResult, check_instance
 from patchwright.evaluation.hidden_tests import HiddenTests, Score, grade
 from patchwright.evaluation.instances import Instance
+from patchwright.evaluation.issue_images import IssueImages
 from patchwright.evaluation.localization import list_viewed_files, rank_files
 from patchwright.evaluation.results import AttemptResult, FailureKind, Stage
 from patchwright.resolver.domain import Issue, Job, Patch, RunId, Usage, Verdict
@@ -14,9 +15,14 @@ from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import AgentStopped, Trajectory
 from patchwright.resolver.git.repository import Workspace
 from patchwright.resolver.pipeline.resolve import resolve_local
+from patchwright.resolver.preparation.attachments import fetch_attachments
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.security.patch_policy import build_patch_limits, filter_patch
 
+WRITE_TESTS = (
+    "Do not fix this. Only add a test to the repository's tests that fails because of the problem, and that passes "
+    "as soon as the problem is fixed."
+)
 FILE_HINT = "These files may be relevant, best match first: {files}"
 
 
@@ -29,6 +35,8 @@ class AttemptTask:
     number: int
     """From 1."""
     gives_file_hints: bool = False
+    writes_tests: bool = False
+    """The agent only writes tests that show the bug, as in SWT-bench. They must pass with the reference fix."""
 
     @property
     def run(self) -> RunId:
@@ -54,19 +62,16 @@ async def make_attempt(
     started_at = time.monotonic()
     instance, workspace = task.instance, tests.workspace
     ranked = await rank_files(workspace, instance.problem)
-    issue = _add_hints(instance.issue, ranked) if task.gives_file_hints else instance.issue
+    issue = _describe_task(task, ranked)
     agent_started_at = time.monotonic()
     ended = await _read_ended_run(task.run, workspace, deps)
     if ended is None:
         job = Job(id=task.run, repo=instance.job_repo, number=1, requester=None)
-        attempt, trajectory = await resolve_local(job, issue, checkout, deps)
+        images = await fetch_attachments(issue, instance.job_repo, IssueImages(instance))
+        attempt, trajectory = await resolve_local(job, issue, checkout, deps, attachments=images)
         ended = _AgentResult(attempt.agent_stopped, attempt.patch, attempt.verdict, trajectory)
     agent_seconds = time.monotonic() - agent_started_at
-    score, test_seconds = Score(still_failing=control.fail_to_pass), 0.0
-    if not ended.patch.is_empty:
-        run = await tests.run(ended.patch, f"attempt-{task.number}")
-        score = grade(run, control.fail_to_pass, control.pass_to_pass)
-        test_seconds = run.seconds
+    score, test_seconds = await _score(task, ended.patch, tests, control)
     gold = await workspace.list_changes(Patch(base_sha=workspace.base, diff=instance.gold_patch.encode()))
     changed = await workspace.list_changes(ended.patch) if not ended.patch.is_empty else ()
     gold_files = tuple(change.path for change in gold)
@@ -95,11 +100,30 @@ async def make_attempt(
     )
 
 
-def _add_hints(issue: Issue, ranked: tuple[str, ...]) -> Issue:
-    if not ranked:
-        return issue
-    hint = FILE_HINT.format(files=", ".join(f"`{path}`" for path in ranked))
-    return issue.model_copy(update={"body": f"{issue.body}\n\n{hint}".strip()})
+async def _score(
+    task: AttemptTask, patch: Patch, tests: HiddenTests, control: ControlResult
+) -> tuple[Score, float]:
+    """Returns how the hidden tests judge the patch, and their duration. If the agent writes tests, the reference fix
+    judges these tests instead.
+    """
+    if patch.is_empty:
+        return Score(still_failing=control.fail_to_pass), 0.0
+    if not task.writes_tests:
+        run = await tests.run(patch, f"attempt-{task.number}")
+        return grade(run, control.fail_to_pass, control.pass_to_pass), run.seconds
+    judged = await check_instance(await tests.with_tests_of(patch))
+    return Score(fail_to_pass=judged.fail_to_pass, problem=judged.problem), judged.seconds
+
+
+def _describe_task(task: AttemptTask, ranked: tuple[str, ...]) -> Issue:
+    """Returns the issue with what else the agent has to know."""
+    issue = task.instance.issue
+    notes = [issue.body]
+    if task.gives_file_hints and ranked:
+        notes.append(FILE_HINT.format(files=", ".join(f"`{path}`" for path in ranked)))
+    if task.writes_tests:
+        notes.append(WRITE_TESTS)
+    return issue.model_copy(update={"body": "\n\n".join(filter(None, notes))})
 
 
 async def _read_ended_run(run: RunId, workspace: Workspace, deps: RunDependencies) -> _AgentResult | None:

@@ -41,7 +41,7 @@ class DataSetOptions:
 
 
 async def load_instances(source: str, options: DataSetOptions) -> tuple[Instance, ...]:
-    """Loads instances from `smoke:`, `packages:NAMES`, `history:PATH`, or a file. Raises UsageError if there are none."""
+    """Loads instances from `smoke:`, `packages:NAMES`, `history:PATH`, or a file. Raises UsageError without any."""
     kind, _, rest = source.partition(":")
     if kind == "packages":
         instances = await _load_packages([name for name in rest.split(",") if name], options)

@@ -85,6 +85,7 @@ async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> E
                     budget=budget,
                     observer=observer,
                     gives_file_hints=options.file_hints,
+                    writes_tests=options.write_tests,
                 ).run()
     finally:
         display.close()
@@ -152,11 +153,12 @@ def _build_plan(
         max_steps=settings.max_steps,
         timeout=settings.timeout,
         file_hints=options.file_hints,
+        writes_tests=options.write_tests,
         version=VERSION,
         started_at=stored.started_at if stored else datetime.now(UTC),
     )
     if stored:
-        for name in ("source", "sandbox", "max_usd", "max_steps", "timeout", "file_hints"):
+        for name in ("source", "sandbox", "max_usd", "max_steps", "timeout", "file_hints", "writes_tests"):
             if getattr(stored, name) != getattr(plan, name):
                 raise UsageError(
                     f"The results in this directory have another {name} ({getattr(stored, name)}). "

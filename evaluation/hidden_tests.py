@@ -6,7 +6,7 @@ changes to these files.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import Field
@@ -23,6 +23,7 @@ from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run.repo_config import read_repo_config
 from patchwright.resolver.suites.discovery import find_suites
 from patchwright.resolver.suites.execution import run_tests
+from patchwright.resolver.suites.file_classifier import is_test_related
 from patchwright.resolver.suites.suite import Suite
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandboxes
@@ -117,6 +118,21 @@ class HiddenTests:
         affected = suites.select_for_paths(relevant)
         return cls(instance, workspace, sandboxes, affected, paths, name, seconds, problem)
 
+    async def with_tests_of(self, patch: Patch) -> "HiddenTests":
+        """Returns the tests that a patch contains, in place of the hidden tests. Raises WorkspaceError."""
+        changes = await self.workspace.list_changes(patch)
+        tests = frozenset(change.path for change in changes if is_test_related(change.path))
+        code = frozenset(change.path for change in changes) - tests
+        only_tests = await self.workspace.revert_paths(patch, code)
+        instance = self.instance.model_copy(
+            update={
+                "test_patch": only_tests.diff.decode(errors="surrogateescape"),
+                "fail_to_pass": (),
+                "pass_to_pass": (),
+            }
+        )
+        return replace(self, instance=instance, paths=tests)
+
     async def run(self, patch: Patch, role: str) -> HiddenTestRun:
         """Runs the hidden tests on the code of a patch. `role` is part of the sandbox's name."""
         try:
@@ -149,7 +165,7 @@ class HiddenTests:
             patch = await self.workspace.revert_paths(patch, self.paths)
         commit = await self.workspace.commit(patch, "Change", author=AUTHOR)
         tested = Workspace(self.workspace.git_dir, commit, None)
-        return tested, Patch(base_sha=commit, diff=self.instance.test_patch.encode())
+        return tested, Patch(base_sha=commit, diff=self.instance.test_patch.encode(errors="surrogateescape"))
 
     def _select(self, suite: Suite) -> tuple[str, ...]:
         files = sorted(path for path in self.paths if suite.runs_test_file(path))

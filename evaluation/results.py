@@ -50,6 +50,8 @@ class EvaluationPlan(FrozenModel):
     """Whether the model saw the hidden tests. Always false."""
     file_hints: bool = False
     """Whether the issue names the five files that fit it best."""
+    writes_tests: bool = False
+    """Whether the task is to write tests that show the bug, as in SWT-bench."""
     examples: int = 0
     """Number of solved examples in the prompt (0-shot)."""
     version: str

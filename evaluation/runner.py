@@ -45,6 +45,7 @@ class Evaluation:
     budget: Budget
     observer: Observer
     gives_file_hints: bool = False
+    writes_tests: bool = False
 
     async def run(self) -> None:
         """Makes all attempts that have no result yet. Raises ModelAccessDenied and SettingsError, because then no
@@ -66,7 +67,7 @@ class Evaluation:
 
     async def _evaluate(self, instance: Instance) -> None:
         tasks = [
-            AttemptTask(instance, self.model, number, self.gives_file_hints)
+            AttemptTask(instance, self.model, number, self.gives_file_hints, self.writes_tests)
             for number in range(1, self.attempts + 1)
         ]
         control = self.directory.read_control(instance.id)

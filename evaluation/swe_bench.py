@@ -30,12 +30,13 @@ def read_row(row: Mapping[str, Any], repositories: Path | None) -> Instance:
         repo=repo,
         url=_find_repository(repo, repositories),
         base_commit=str(row["base_commit"]),
-        problem=str(row["problem_statement"]) + _list_images(row),
+        problem=str(row["problem_statement"]) + _show_images(row),
         gold_patch=str(row["patch"]),
         test_patch=str(row["test_patch"]),
         fail_to_pass=_read_tests(row.get("FAIL_TO_PASS")),
         pass_to_pass=_read_tests(row.get("PASS_TO_PASS")),
         test_command=str(row.get("test_command") or ""),
+        images=_list_images(row),
         created_at=_read_date(row.get("created_at")),
     )
 
@@ -56,12 +57,16 @@ def _read_tests(value: Any) -> tuple[str, ...]:
     return tuple(str(test) for test in (json.loads(value) if isinstance(value, str) else value))
 
 
-def _list_images(row: Mapping[str, Any]) -> str:
-    """Returns the images of the issue as Markdown, if the issue does not show them already (SWE-bench Multimodal)."""
+def _list_images(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the URLs of the images of the issue (SWE-bench Multimodal)."""
     assets = row.get("image_assets") or {}
     assets = json.loads(assets) if isinstance(assets, str) else assets
-    urls = assets.get("problem_statement") or ()
-    missing = [url for url in urls if url not in row["problem_statement"]]
+    return tuple(str(url) for url in assets.get("problem_statement") or ())
+
+
+def _show_images(row: Mapping[str, Any]) -> str:
+    """Returns Markdown with the images that the issue does not show already."""
+    missing = [url for url in _list_images(row) if url not in row["problem_statement"]]
     return "".join(f"\n\n![image]({url})" for url in missing)
 
 

@@ -44,6 +44,11 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--budget", metavar="USD", help="start no attempt that may exceed this total cost")
     command.add_argument("--repositories", metavar="DIR", help="clones of the data set's repositories")
     command.add_argument("--file-hints", action="store_true", help="name the 5 files that fit the issue best")
+    command.add_argument(
+        "--write-tests",
+        action="store_true",
+        help="the task is to write a test that shows the bug (SWT-bench)",
+    )
     command.add_argument("--compare-with", metavar="DIR", help="compare with the results in this directory")
     command.add_argument(
         "--min-resolved",
