@@ -1,4 +1,4 @@
-"""The commands `evaluate` and `tune`: load the instances, run the models, and write the report."""
+"""The commands `evaluate` and `tune` load the instances, run the models, and write the report."""
 
 import argparse
 import secrets as random_tokens
@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -30,11 +31,12 @@ from patchwright.evaluation.report import EvaluationReport, build_report
 from patchwright.evaluation.report_files import summarize_as_json, summarize_in_text, write_reports
 from patchwright.evaluation.results import AttemptResult, EvaluationPlan, ResultDirectory, read_report_inputs
 from patchwright.evaluation.runner import Evaluation, Observer
+from patchwright.evaluation.variants import Variant, build_variants
 from patchwright.resolver.errors import UsageError
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.model_settings import ModelSettings, Price
-from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.settings.settings import Settings, build_settings
 from patchwright.runtime import VERSION
 
 
@@ -59,7 +61,8 @@ async def run_evaluate(options: argparse.Namespace) -> int:
 async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> EvaluationReport:
     """Makes all attempts that have no result yet, and writes the report."""
     _check_numbers(options)
-    models = tuple(dict.fromkeys(options.model or [_configured_model(options)]))
+    variants = build_variants(options.model or [_configured_model(options)], options.vary or ())
+    models = tuple(variant.name for variant in variants)
     plan = _build_plan(options, models, directory.read_plan())
     instances = await _load_instances(options, directory, plan)
     directory.write_plan(plan)
@@ -73,11 +76,11 @@ async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> E
     display = ProgressDisplay(sys.stderr, environ, total, quiet=options.quiet)
     observer = Observer(display.start, display.show_control, display.show_attempt, display.show_skip)
     try:
-        for model in models:
-            async with _open_model(model, instances, options, directory) as deps:
+        for variant in variants:
+            async with _open_model(variant, instances, options, directory) as deps:
                 await Evaluation(
                     instances=instances,
-                    model=model,
+                    model=variant.name,
                     attempts=options.attempts,
                     workers=options.workers,
                     directory=directory,
@@ -189,30 +192,42 @@ async def _load_instances(
 
 @asynccontextmanager
 async def _open_model(
-    model: str, instances: tuple[Instance, ...], options: argparse.Namespace, directory: ResultDirectory
+    variant: Variant, instances: tuple[Instance, ...], options: argparse.Namespace, directory: ResultDirectory
 ) -> AsyncIterator[RunDependencies]:
     """Yields the dependencies of the runs with this model. Their logs are in the directory of the results."""
+    model = variant.model
     if model in PRACTICE_KINDS:
         async with PracticeModel(model, instances) as practice:
-            settings = _practice_settings(options, model, practice.base_url)
+            settings = _add_practice_model(_load_variant(variant, options), model, practice.base_url)
             async with _open_dependencies(settings, options, directory) as deps:
                 yield deps
         return
-    async with _open_dependencies(load_settings(_with_model(options, model)), options, directory) as deps:
+    async with _open_dependencies(_load_variant(variant, options), options, directory) as deps:
         yield deps
 
 
-def _practice_settings(options: argparse.Namespace, model: str, base_url: str) -> Settings:
+def _load_variant(variant: Variant, options: argparse.Namespace) -> Settings:
+    settings = load_settings(_with_model(options, variant.model))
+    return settings.model_copy(update=_validate(dict(variant.settings))) if variant.settings else settings
+
+
+def _validate(values: dict[str, str]) -> dict[str, Any]:
+    """Returns the values with the types of their settings. Raises SettingsError."""
+    settings = build_settings({"data": Path(), **values}, {key: f"--vary {key}" for key in values})
+    return {key: getattr(settings, key) for key in values}
+
+
+def _add_practice_model(settings: Settings, model: str, base_url: str) -> Settings:
     """Returns the settings with this model and no other one, so that nothing is paid."""
-    settings = load_settings(_with_model(options, f"openai/{model}"))
-    defaults = {name: ModelSettings.model_fields[name].get_default() for name in ModelSettings.model_fields}
+    defaults = {name: field.get_default() for name, field in ModelSettings.model_fields.items()}
+    prices = {f"openai/{model}": Price(input=Decimal(0), output=Decimal(0))}
     return settings.model_copy(
         update=defaults
         | {
             "model": f"openai/{model}",
             "model_base_url": base_url,
             "model_api_key": SecretStr(random_tokens.token_hex(16)),
-            "model_prices": {f"openai/{model}": Price(input=Decimal(0), output=Decimal(0))},
+            "model_prices": prices,
             "max_repairs": 0,
             "sandbox_features": (),
         }

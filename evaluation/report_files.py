@@ -6,6 +6,7 @@ from typing import Any
 
 from patchwright.bot.commands.inspect_commands import VIEW_FILE, write_view
 from patchwright.bot.terminal.run_ids import sanitize_name
+from patchwright.evaluation.recommendation import recommend
 from patchwright.evaluation.report import EvaluationReport, PairedComparison, Share, select_best
 from patchwright.evaluation.results import AttemptResult, ResultDirectory
 from patchwright.evaluation.swe_bench import format_prediction
@@ -83,6 +84,7 @@ def _format_predictions(report: EvaluationReport, model: str) -> list[str]:
 def _template_values(report: EvaluationReport, directory: ResultDirectory) -> dict[str, Any]:
     return {
         "report": report,
+        "recommendation": recommend(report),
         "plan": report.plan,
         "failure_labels": FAILURE_LABELS,
         "stage_labels": STAGE_LABELS,
@@ -143,6 +145,7 @@ def summarize_in_text(report: EvaluationReport, directory: Path) -> str:
         if summary.missing:
             lines.append(f"  {summary.missing} without a result")
     lines += [describe_comparison(each) for each in report.comparisons]
+    lines += filter(None, [recommend(report)])
     lines.append(
         f"controls: the reference fix resolves {report.gold_resolved} of {report.usable}, "
         f"no change resolves {report.empty_resolved}; {len(report.broken)} left out as broken"
@@ -182,5 +185,6 @@ def summarize_as_json(report: EvaluationReport, directory: Path) -> dict[str, An
             }
             for summary in report.models
         ],
+        "recommendation": recommend(report) or None,
         "report": str(directory / "report.html"),
     }

@@ -1,4 +1,4 @@
-"""`patchwright evaluate` measures how many issues of a data set are resolved."""
+"""`patchwright evaluate` measures how many issues are resolved, and `patchwright tune` recommends a model."""
 
 import argparse
 
@@ -19,6 +19,23 @@ def add_evaluate(commands: Subparsers) -> None:
         "  patchwright evaluate history:PATH --model anthropic/claude-sonnet-5 --budget 20\n"
         "  patchwright evaluate swe-bench-lite.jsonl --workers 4 --model A --model B",
         {UNSUCCESSFUL: "attempts have no result, or a model resolves less than --min-resolved"},
+    )
+    _add_options(command)
+    command.set_defaults(handler=run, vary=None)
+
+
+def add_tune(commands: Subparsers) -> None:
+    """Adds `tune` to the command line."""
+    command = add_command(
+        commands,
+        "tune",
+        "find the best model and settings for your own issues",
+        "Evaluate every combination of models and settings on the same instances, and recommend one of them.\n\n"
+        "  patchwright tune history:PATH --model A --model B --vary max_steps=50,100 --budget 40",
+        {UNSUCCESSFUL: "attempts have no result, or a model resolves less than --min-resolved"},
+    )
+    command.add_argument(
+        "--vary", action="append", metavar="SETTING=VALUE,...", help="try these values; can be repeated"
     )
     _add_options(command)
     command.set_defaults(handler=run)
