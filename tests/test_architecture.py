@@ -275,7 +275,7 @@ def named_files(*layers: str) -> list[str]:
 
 
 def test_a_module_is_named_after_a_thing() -> None:
-    assert unclear_module_names(named_files("bot", "resolver", "runtime", "demo", "evaluation")) == []
+    assert unclear_module_names(named_files(*LAYERS)) == []
 
 
 @pytest.mark.parametrize(
@@ -289,9 +289,7 @@ def test_a_module_that_is_named_by_a_participle_or_a_preposition_is_found(path: 
 
 
 def test_a_class_has_a_name_of_its_own() -> None:
-    sources = {
-        path: (ROOT / path).read_text() for path in named_files("bot", "resolver", "runtime", "evaluation")
-    }
+    sources = {path: (ROOT / path).read_text() for path in named_files(*LAYERS.keys() - {"demo"})}
     repeated = [complaint.partition(" ")[0] for complaint in repeated_class_names(sources)]
     assert sorted(repeated) == sorted(SHARED_CLASS_NAMES)
 
@@ -302,7 +300,7 @@ def test_two_classes_with_one_name_are_found() -> None:
 
 
 def test_a_module_has_a_name_of_its_own_within_its_layer() -> None:
-    repeated = repeated_module_names(named_files("bot", "resolver", "runtime", "demo", "evaluation"))
+    repeated = repeated_module_names(named_files(*LAYERS))
     assert sorted(complaint.partition(" ")[0] for complaint in repeated) == sorted(SHARED_MODULE_NAMES)
 
 

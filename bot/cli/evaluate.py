@@ -15,9 +15,9 @@ def add_evaluate(commands: Subparsers) -> None:
         "measure how many issues a model resolves",
         "Resolve the issues of a data set, run their hidden tests, and write a report. A killed evaluation\n"
         "continues where it stopped if you run the same command again.\n\n"
-        "  patchwright evaluate packages: --model gold --limit 3\n"
+        "  patchwright evaluate smoke: --model gold\n"
         "  patchwright evaluate history:PATH --model anthropic/claude-sonnet-5 --budget 20\n"
-        "  patchwright evaluate swe-bench-lite.jsonl --workers 4 --model A --model B",
+        "  patchwright evaluate issues.jsonl --workers 4 --model A --model B",
         {UNSUCCESSFUL: "attempts have no result, or a model resolves less than --min-resolved"},
     )
     _add_options(command)
@@ -45,12 +45,12 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "source",
         metavar="SOURCE",
-        help="a JSONL or parquet file (SWE-bench, HumanEvalFix), packages:[NAME,...], or history:PATH",
+        help="smoke:, packages:[NAME,...], history:PATH, or a JSONL or parquet file (docs/evaluation.md)",
     )
     command.add_argument("--out", metavar="DIR", help="directory of the results (default: evaluation-SOURCE)")
     command.add_argument("--limit", type=int, metavar="N", help="use only the first N instances")
     command.add_argument(
-        "--filter", action="append", metavar="PATTERN", help="only instances like this, such as 'django__*'"
+        "--filter", action="append", metavar="PATTERN", help="only instances like this, such as 'acme__*'"
     )
     command.add_argument(
         "--workers", type=int, default=1, metavar="N", help="instances at a time (default 1)"
@@ -64,7 +64,7 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--write-tests",
         action="store_true",
-        help="the task is to write a test that shows the bug (SWT-bench)",
+        help="the task is to write a test that shows the bug",
     )
     command.add_argument("--compare-with", metavar="DIR", help="compare with the results in this directory")
     command.add_argument(

@@ -140,11 +140,11 @@ async def test_a_killed_evaluation_continues_and_pays_each_step_once(evaluation:
             await killed[0]
         assert evaluation.read_results()[1] == {}
         assert await evaluation.evaluate(*options) == 0
-        asked = len(model.requests)
+        request_count = len(model.requests)
     (result,) = evaluation.read_results()[1].values()
     assert result.resolved
     # Only the request that was interrupted is sent again.
-    assert asked == result.usage.steps + 1
+    assert request_count == result.usage.steps + 1
 
 
 @pytest.mark.slow

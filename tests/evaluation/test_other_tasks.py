@@ -14,7 +14,7 @@ from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import Message
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.tool_actions.control_actions import Finish
-from patchwright.runtime.actions import CreateFile
+from patchwright.runtime.actions import CreateFile, ReplaceText
 from tests.evaluation.evaluation_scenario import ADD, EvaluationScenario
 
 PIXEL = base64.b64decode(
@@ -27,6 +27,31 @@ JS_TEST = (
 JS_HIDDEN = (
     "require('node:test')('adds', () => require('node:assert').equal(require('../calc').add(2, 3), 5));\n"
 )
+PAGE_TEST = """\
+import threading
+import urllib.request
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Buttons(HTMLParser):
+    texts = ()
+
+    def handle_data(self, data):
+        if self.get_starttag_text() == "<button>" and data.strip():
+            self.texts += (data,)
+
+
+def test_the_button_says_send():
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/index.html") as page:
+            buttons = Buttons()
+            buttons.feed(page.read().decode())
+        server.shutdown()
+    assert buttons.texts == ("Send",)
+"""
 DONE = (RecordedTurn("Done.", Finish(cause="A typo.", change="A test.", testing="None.")),) * 6
 
 
@@ -113,3 +138,27 @@ async def test_files_that_fit_the_issue_are_named_on_request(evaluation: Evaluat
     log = (evaluation.results.path / "runs" / result.run / "events.jsonl").read_text()
     assert "These files may be relevant, best match first: `calc.py`" in log
     assert evaluation.read_report()["models"][0]["recall_search"] == 1.0
+
+
+@pytest.mark.parametrize(("button", "is_resolved"), [("Send", True), ("Cancel", False)])
+async def test_a_task_on_a_local_site_is_scored_by_an_element_of_its_page(
+    button: str, is_resolved: bool, evaluation: EvaluationScenario
+) -> None:
+    page = "<form><button>{}</button></form>\n"
+    evaluation.base = evaluation.repository.commit({"index.html": page.format("OK")})
+    evaluation.write_rows(
+        evaluation.make_row(
+            ADD,
+            problem_statement="The button of the form must say Send",
+            patch=evaluation.diff({"index.html": page.format("Send")}),
+            test_patch=evaluation.diff({"tests/test_hidden_page.py": PAGE_TEST}),
+            FAIL_TO_PASS="[]",
+        )
+    )
+    edit = ReplaceText(path="index.html", old="OK", new=button)
+    async with RecordedModel((RecordedTurn("Change the page.", edit), *DONE)) as model:
+        evaluation.monkeypatch.setenv("PATCHWRIGHT_MODEL_API_KEY", "sk-scripted-model")
+        options = ("--model", "openai/scripted", "--base-url", model.base_url)
+        assert await evaluation.evaluate(*options) == 0
+    (result,) = evaluation.read_results()[1].values()
+    assert result.resolved is is_resolved

@@ -17,14 +17,9 @@ from tests.evaluation.sample_results import PLAN, RIGHT, WRONG, Outcome, make_at
 
 def make_results(model: str, resolved: int, usd: str) -> list[AttemptResult]:
     """Returns 20 attempts with this cost each."""
-    attempts = [
-        make_attempt(
-            model,
-            number,
-            ("fixed", RIGHT, None) if number < resolved else ("unproven", WRONG, "hidden_tests"),
-        )
-        for number in range(20)
-    ]
+    right: Outcome = ("fixed", RIGHT, None)
+    wrong: Outcome = ("unproven", WRONG, "hidden_tests")
+    attempts = [make_attempt(model, number, right if number < resolved else wrong) for number in range(20)]
     return [
         each.model_copy(update={"usage": each.usage.model_copy(update={"usd": Decimal(usd)})})
         for each in attempts
@@ -72,7 +67,7 @@ def test_every_combination_is_tried() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["colour=red", "max_steps", "max_steps=", "model=a,b"])
+@pytest.mark.parametrize("text", ["no_such_setting=1", "max_steps", "max_steps=", "model=a,b"])
 def test_a_setting_that_cannot_be_varied_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="--vary"):
         build_variants(["a"], [text])
