@@ -16,6 +16,8 @@ from patchwright.resolver.suites.file_classifier import is_test_related
 _CLOSES = re.compile(
     r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?)\b:?\s+(?:[\w.-]+/[\w.-]+)?#(\d+)", re.IGNORECASE
 )
+# The subject of a squashed pull request, such as `Fix the parser (#12)` or `fix(parser): ... (#12)`.
+_SQUASHED_FIX = re.compile(r"(?:bug ?)?fix(?:e[sd])?\b[^\n]*\(#(\d+)\)\s*(?:\n|$)", re.IGNORECASE)
 _REFERENCE = re.compile(rf"[\s(\[]*{_CLOSES.pattern}[)\].,]*|\s*\(#\d+\)$", re.IGNORECASE)
 _TRAILER = re.compile(r"[A-Z][\w-]+: .+")
 MAX_COMMITS = 5_000  # commits that are looked at, from the newest
@@ -33,7 +35,9 @@ class _Commit(NamedTuple):
 
 
 async def find_instances(path: Path, limit: int | None) -> AsyncIterator[Instance]:
-    """Yields an instance for each commit that says "fixes #N" and changes both tests and code, newest first.
+    """Yields an instance for each commit that fixes an issue and changes both tests and code, newest first.
+
+    Such a commit says "fixes #N", or its subject begins with "Fix" and ends with the number of its pull request.
 
     The commit's message, without the keyword, is the problem. The controls find out later whether the tests fail
     before the commit and pass after it. `path` is absolute. Raises RepositoryUnusable and UsageError.
@@ -43,7 +47,7 @@ async def find_instances(path: Path, limit: int | None) -> AsyncIterator[Instanc
     for commit in await _list_commits(git_dir):
         if limit is not None and found >= limit:
             return
-        issue = _CLOSES.search(commit.message)
+        issue = _CLOSES.search(commit.message) or _SQUASHED_FIX.match(commit.message)
         if issue is None:
             continue
         paths = await _list_paths(git_dir, commit)

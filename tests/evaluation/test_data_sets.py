@@ -9,7 +9,7 @@ import pytest
 
 from patchwright.evaluation.built_repository import BuiltRepository
 from patchwright.evaluation.data_sets import DataSetOptions, load_instances
-from patchwright.evaluation.history import describe_problem
+from patchwright.evaluation.history import describe_problem, find_instances
 from patchwright.evaluation.package_instances import describe_fix, select_pairs
 from patchwright.evaluation.release_pairs import Pair, Registries, Release
 from patchwright.evaluation.swe_bench import read_row
@@ -135,6 +135,25 @@ async def test_a_commit_that_fixes_an_issue_becomes_an_instance(tmp_path: Path) 
     assert instance.problem == "Add instead of subtracting\n\nAda saw it."
     assert ("+a + b" in instance.gold_patch, "test_calc" in instance.gold_patch) == (True, False)
     assert ("+assert 1" in instance.test_patch, "+a + b" in instance.test_patch) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_found"),
+    [
+        ("Fix the sign (#7)", True),
+        ("fix(calc): the sign (#7)", True),
+        ("Add a sign (#7)", False),
+        ("Fix it", False),
+    ],
+)
+async def test_the_fix_of_a_squashed_pull_request_becomes_an_instance(
+    subject: str, is_found: bool, tmp_path: Path
+) -> None:
+    repository = Repository(tmp_path / "calc")
+    repository.commit({"calc.py": "a - b\n"}, "Start")
+    repository.commit({"calc.py": "a + b\n", "tests/test_calc.py": "assert 1\n"}, subject)
+    found = [each async for each in find_instances(repository.path, None)]
+    assert bool(found) is is_found
 
 
 @pytest.mark.parametrize(
