@@ -50,6 +50,7 @@ class _AgentResult:
     stopped: AgentStopped
     patch: Patch
     verdict: Verdict
+    excluded_changes: tuple[str, ...]
     trajectory: Trajectory
 
 
@@ -69,7 +70,9 @@ async def make_attempt(
         job = Job(id=task.run, repo=instance.job_repo, number=1, requester=None)
         images = await fetch_attachments(issue, instance.job_repo, IssueImages(instance))
         attempt, trajectory = await resolve_local(job, issue, checkout, deps, attachments=images)
-        ended = _AgentResult(attempt.agent_stopped, attempt.patch, attempt.verdict, trajectory)
+        ended = _AgentResult(
+            attempt.agent_stopped, attempt.patch, attempt.verdict, attempt.excluded_changes, trajectory
+        )
     agent_seconds = time.monotonic() - agent_started_at
     score, test_seconds = await _score(task, ended.patch, tests, control)
     gold = await workspace.list_changes(Patch(base_sha=workspace.base, diff=instance.gold_patch.encode()))
@@ -93,6 +96,7 @@ async def make_attempt(
         test_seconds=test_seconds,
         patch=ended.patch.diff.decode(errors="replace"),
         error=ended.stopped.detail if ended.stopped.reason == "error" else "",
+        excluded_changes=ended.excluded_changes,
         gold_files=gold_files,
         changed_files=changed_files,
         viewed_files=list_viewed_files(ended.trajectory)[:20],
@@ -140,7 +144,7 @@ async def _read_ended_run(run: RunId, workspace: Workspace, deps: RunDependencie
         return None
     patch = trajectory.last_checkpoint() or Patch(base_sha=workspace.base, diff=b"")
     filtered = await filter_patch(workspace, patch, build_patch_limits(deps.settings))
-    return _AgentResult(stopped, filtered.patch, verdict, trajectory)
+    return _AgentResult(stopped, filtered.patch, verdict, filtered.removed, trajectory)
 
 
 def read_usage(run: RunId, deps: RunDependencies) -> Usage:

@@ -23,7 +23,7 @@ from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run.repo_config import read_repo_config
 from patchwright.resolver.suites.discovery import find_suites
 from patchwright.resolver.suites.execution import run_tests
-from patchwright.resolver.suites.file_classifier import is_test_related
+from patchwright.resolver.suites.file_classifier import is_test_file, is_test_related
 from patchwright.resolver.suites.suite import Suite
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandboxes
@@ -168,12 +168,13 @@ class HiddenTests:
         return tested, Patch(base_sha=commit, diff=self.instance.test_patch.encode(errors="surrogateescape"))
 
     def _select(self, suite: Suite) -> tuple[str, ...]:
-        files = sorted(path for path in self.paths if suite.runs_test_file(path))
-        named = {
-            test.partition("::")[0] for test in (*self.instance.fail_to_pass, *self.instance.pass_to_pass)
-        }
-        test_files = [path for path in files if path in named or not named]
-        return tuple(test_files or files) if suite.can_select_files else ()
+        """Returns the test files to run. If the hidden tests are only data of other tests, all tests run."""
+        if not suite.can_select_files:
+            return ()
+        tests = (*self.instance.fail_to_pass, *self.instance.pass_to_pass)
+        named = {test.partition("::")[0] for test in tests} & self.paths
+        files = named or {path for path in self.paths if is_test_file(path)}
+        return tuple(sorted(path for path in files if suite.runs_test_file(path)))
 
 
 def _list_statuses(run: TestRun) -> Iterator[tuple[str, TestStatus]]:

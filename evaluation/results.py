@@ -79,6 +79,8 @@ class AttemptResult(FrozenModel):
     test_seconds: float = 0.0
     patch: str = ""
     error: str = ""
+    excluded_changes: tuple[str, ...] = ()
+    """One sentence for each change that the patch policy forbids. These changes are not in the patch."""
     gold_files: tuple[str, ...] = ()
     changed_files: tuple[str, ...] = ()
     viewed_files: tuple[str, ...] = ()

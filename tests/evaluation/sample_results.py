@@ -79,6 +79,7 @@ def make_attempt(model: str, number: int, outcome: Outcome, attempt: int = 1) ->
             usd=price * (number + 3), prompt_tokens=90_000 + number, completion_tokens=4_000,
             steps=12 + number, seconds=200.0 + 9 * number,
         ),
+        error="The provider has rejected the key." if failure == "error" else "",
         patch="diff --git a/a.py b/a.py\n" if verdict not in (None, "empty") else "",
         gold_files=("src/a.py",),
         viewed_files=("src/a.py",) if is_localized else ("src/b.py",),

@@ -1,6 +1,7 @@
 """Reading instances from each kind of source."""
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,14 @@ async def test_a_file_in_another_format_is_rejected(rows: str, problem: str, tmp
 async def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no file"):
         await load_instances(str(tmp_path / "issues.jsonl"), make_options(tmp_path))
+
+
+async def test_parquet_files_need_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "test-00000-of-00001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match=r"patchwright\[evaluate\]"):
+        await load_instances(str(tmp_path), make_options(tmp_path))
 
 
 async def test_a_row_of_human_eval_fix_becomes_a_repository_with_the_given_test(tmp_path: Path) -> None:

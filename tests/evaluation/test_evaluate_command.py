@@ -72,6 +72,21 @@ async def test_an_instance_whose_reference_fix_fails_is_left_out(
     assert "1 left out as broken" in capsys.readouterr().out
 
 
+async def test_hidden_test_data_is_no_test_file(evaluation: EvaluationScenario) -> None:
+    text = (
+        "import pathlib, calc\n\n\ndef test_all():\n    for line in pathlib.Path('tests/cases.txt').open():\n"
+        "        assert calc.add(*map(int, line.split()[:2])) == int(line.split()[2])\n"
+    )
+    evaluation.base = evaluation.repository.commit(
+        {"tests/test_cases.py": text, "tests/cases.txt": "1 0 1\n"}
+    )
+    tests = evaluation.diff({"tests/cases.txt": "1 0 1\n2 3 5\n"})
+    evaluation.write_rows(evaluation.make_row(ADD, test_patch=tests, FAIL_TO_PASS="[]"))
+    await evaluation.evaluate("--model", "empty")
+    control = evaluation.read_results()[0][ADD.id]
+    assert (control.problem, control.fail_to_pass) == ("", ("tests/test_cases.py::test_all",))
+
+
 async def test_a_finished_attempt_is_not_made_again(evaluation: EvaluationScenario) -> None:
     evaluation.write_rows(evaluation.make_row(ADD), evaluation.make_row(HALF))
     await evaluation.evaluate("--model", "empty", "--limit", "1")
