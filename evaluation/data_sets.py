@@ -1,7 +1,8 @@
 """Loads the instances that the command line names."""
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,7 +12,11 @@ from patchwright.bot.terminal.local_files import absolute_path
 from patchwright.evaluation import history, human_eval, package_instances, swe_bench
 from patchwright.evaluation.instances import Instance
 from patchwright.evaluation.release_pairs import Registries
+from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import UsageError
+
+ForgeHistoryLoader = Callable[[Repo, int | None], Awaitable[Sequence[Instance]]]
+"""Returns at most so many instances of a repository on GitHub."""
 
 SMOKE_SET = Path(__file__).with_name("smoke.jsonl")
 """Ten small functions with a bug, in the format of HumanEvalFix. They were written for this project."""
@@ -24,6 +29,8 @@ class DataSetOptions:
     directory: Path
     """Repositories are created here if the data set contains only files."""
     registries: Registries
+    load_forge_history: ForgeHistoryLoader | None = None
+    """Loads the history of a repository on GitHub. None if only local repositories are used."""
     repositories: Path | None = None
     """A directory with clones; None if repositories are cloned from GitHub."""
     limit: int | None = None
@@ -41,14 +48,13 @@ class DataSetOptions:
 
 
 async def load_instances(source: str, options: DataSetOptions) -> tuple[Instance, ...]:
-    """Loads instances from `smoke:`, `packages:NAMES`, `history:PATH`, or a file. Raises UsageError without any."""
+    """Loads the instances of a source (docs/evaluation.md). Raises UsageError if there are none."""
     kind, _, rest = source.partition(":")
     if kind == "packages":
         instances = await _load_packages([name for name in rest.split(",") if name], options)
     elif kind == "history":
         limit = None if options.filters else options.limit
-        found = history.find_instances(absolute_path(rest or "."), limit)
-        instances = options.select([each async for each in found])
+        instances = options.select(await _load_history(rest, options, limit))
     else:
         instances = await _load_file(SMOKE_SET if source == "smoke:" else Path(source), options)
     if not instances:
@@ -56,6 +62,14 @@ async def load_instances(source: str, options: DataSetOptions) -> tuple[Instance
     if len({instance.id for instance in instances}) < len(instances):
         raise UsageError(f"{source} contains two instances with the same id")
     return instances
+
+
+async def _load_history(source: str, options: DataSetOptions, limit: int | None) -> Sequence[Instance]:
+    path = absolute_path(source or ".")
+    if options.load_forge_history and not path.exists() and re.fullmatch(r"[\w-]+/[\w.-]+", source):
+        owner, _, name = source.partition("/")
+        return await options.load_forge_history(Repo(owner=owner, name=name), limit)
+    return [each async for each in history.find_instances(path, limit)]
 
 
 async def _load_packages(names: list[str], options: DataSetOptions) -> tuple[Instance, ...]:
@@ -103,7 +117,7 @@ def _find_files(path: Path) -> list[Path]:
                 return files
     if not path.is_file():
         raise UsageError(
-            f"There is no file {path}. Pass a JSONL or parquet file, packages:NAME, or history:PATH"
+            f"There is no file {path}. Pass a JSONL or parquet file, smoke:, packages:NAME, or history:PATH"
         )
     return [path]
 

@@ -3,7 +3,7 @@
 import argparse
 import secrets as random_tokens
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +22,8 @@ from patchwright.bot.terminal.local_files import absolute_path
 from patchwright.bot.terminal.output import print_json, print_stderr
 from patchwright.bot.terminal.run_ids import sanitize_name
 from patchwright.evaluation.budget import Budget
-from patchwright.evaluation.data_sets import DataSetOptions, load_instances
+from patchwright.evaluation.data_sets import DataSetOptions, ForgeHistoryLoader, load_instances
+from patchwright.evaluation.forge_history import load_history
 from patchwright.evaluation.instances import Instance
 from patchwright.evaluation.practice_models import PRACTICE_KINDS, PracticeModel
 from patchwright.evaluation.progress import ProgressDisplay
@@ -32,7 +33,9 @@ from patchwright.evaluation.report_files import summarize_as_json, summarize_in_
 from patchwright.evaluation.results import AttemptResult, EvaluationPlan, ResultDirectory, read_report_inputs
 from patchwright.evaluation.runner import Evaluation, Observer
 from patchwright.evaluation.variants import Variant, build_variants
+from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import UsageError
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.model_settings import ModelSettings, Price
@@ -181,6 +184,7 @@ async def _load_instances(
         DataSetOptions(
             directory=directory.repositories,
             registries=Registries.from_environment(composition_root.read_environment()),
+            load_forge_history=_open_forge_history(options, directory),
             repositories=absolute_path(options.repositories) if options.repositories else None,
             limit=options.limit,
             filters=tuple(options.filter or ()),
@@ -188,6 +192,16 @@ async def _load_instances(
     )
     directory.write_instances(instances)
     return instances
+
+
+def _open_forge_history(options: argparse.Namespace, directory: ResultDirectory) -> ForgeHistoryLoader:
+    async def load(repo: Repo, limit: int | None) -> Sequence[Instance]:
+        settings = load_settings(_with_model(options, None))
+        workspaces = WorkspaceFactory(settings.data / "cache", settings.ca_bundle)
+        async with composition_root.open_forge(settings) as forge:
+            return await load_history(repo, forge, workspaces, directory.repositories, limit)
+
+    return load
 
 
 @asynccontextmanager

@@ -64,8 +64,15 @@ async def find_instances(path: Path, limit: int | None) -> AsyncIterator[Instanc
             problem=describe_problem(commit.message),
             gold_patch=await _diff(git_dir, commit, code),
             test_patch=await _diff(git_dir, commit, tests),
+            issue_number=int(issue[1]),
             created_at=commit.created_at,
         )
+
+
+def find_issue_number(text: str) -> int | None:
+    """Returns the number of the issue that a text says it closes; None if there is none."""
+    match = _CLOSES.search(text)
+    return int(match[1]) if match else None
 
 
 def describe_problem(message: str) -> str:

@@ -34,6 +34,8 @@ class Instance(FrozenModel):
     """Tests that must still pass."""
     test_command: str = ""
     """Command that runs the tests from the root directory; empty if it is to be detected."""
+    issue_number: int | None = None
+    """Number of the issue or pull request on GitHub; None if the instance has another source."""
     images: tuple[str, ...] = ()
     """URLs of the images that belong to the issue. No other URL in the issue is downloaded."""
     created_at: datetime | None = None

@@ -78,11 +78,11 @@ def list_viewed_files(trajectory: Trajectory, root: str = "") -> tuple[str, ...]
 
 
 def recall(found: Sequence[str], gold: Iterable[str], top: int = TOP) -> float | None:
-    """Returns the share of the gold files that are among the first `top` found ones; None without gold files.
+    """Returns the share of the gold source files that are among the first `top` found ones; None without such files.
 
     A found path may be absolute, so its end is compared.
     """
-    wanted = set(gold)
+    wanted = {path for path in gold if _SOURCE.fullmatch(path)}
     if not wanted:
         return None
     first = found[:top]

@@ -45,7 +45,7 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "source",
         metavar="SOURCE",
-        help="smoke:, packages:[NAME,...], history:PATH, or a JSONL or parquet file (docs/evaluation.md)",
+        help="smoke:, packages:[NAME,...], history:PATH, history:OWNER/REPO, or a file (docs/evaluation.md)",
     )
     command.add_argument("--out", metavar="DIR", help="directory of the results (default: evaluation-SOURCE)")
     command.add_argument("--limit", type=int, metavar="N", help="use only the first N instances")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from patchwright.demo.github import FakeGitHub
 from patchwright.evaluation.built_repository import BuiltRepository
 from patchwright.evaluation.data_sets import DataSetOptions, load_instances
 from patchwright.evaluation.history import describe_problem, find_instances
@@ -16,7 +17,7 @@ from patchwright.evaluation.release_pairs import Pair, Registries, Release
 from patchwright.evaluation.swe_bench import read_row
 from patchwright.resolver.errors import UsageError
 from patchwright.resolver.git.git_process import run_git
-from tests.evaluation.evaluation_scenario import ADD, HALF, EvaluationScenario
+from tests.evaluation.evaluation_scenario import ADD, CODE, HALF, EvaluationScenario
 from tests.resolver.git_repository import Repository
 
 ROW = {
@@ -206,3 +207,27 @@ async def test_a_built_repository_is_the_same_each_time(tmp_path: Path) -> None:
     diff = await one.diff({**files, "a.py": b"b\n"})
     assert diff.splitlines()[-2:] == ["-a", "+b"]
     assert diff.count("diff --git") == 1
+
+
+async def test_the_history_of_a_repository_on_github_has_the_text_of_its_issues(
+    fake_github: FakeGitHub, evaluation: EvaluationScenario
+) -> None:
+    repo = fake_github.create_repository("acme/calc", {"calc.py": CODE}, permissions={"maintainer": "write"})
+    issue = fake_github.create_issue(repo, title="add() subtracts", body="It should add.", by="reporter")
+    test = "import calc\n\n\ndef test_add():\n    assert calc.add(2, 3) == 5\n"
+    files = {"calc.py": CODE.replace("a - b", "a + b"), "tests/test_add.py": test}
+    repo.bare.commit("main", files, f"Use the plus sign (fixes #{issue.number})")
+    token = fake_github.create_token("maintainer")
+    environment = {
+        "GITHUB_TOKEN": token, "GITHUB_API_URL": fake_github.api_url,
+        "GITHUB_GRAPHQL_URL": fake_github.graphql_url, "GITHUB_SERVER_URL": fake_github.server_url,
+    }  # fmt: skip
+    for name, value in environment.items():
+        evaluation.monkeypatch.setenv(name, value)
+    assert await evaluation.evaluate("--model", "gold", source="history:acme/calc") == 0
+    (instance,) = evaluation.results.read_instances()
+    assert (instance.repo, instance.issue.title, instance.issue.body) == (
+        "acme/calc", "add() subtracts", "It should add.",
+    )  # fmt: skip
+    (result,) = evaluation.read_results()[1].values()
+    assert result.resolved
