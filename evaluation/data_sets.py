@@ -64,9 +64,16 @@ async def load_instances(source: str, options: DataSetOptions) -> tuple[Instance
     return instances
 
 
+def _find_directory(source: str) -> tuple[Path, bool]:
+    """Returns the absolute path, and whether there is a directory."""
+    # The shell expands no `~` after the colon of `history:~/project`.
+    path = absolute_path(str(Path(source or ".").expanduser()))
+    return path, path.is_dir()
+
+
 async def _load_history(source: str, options: DataSetOptions, limit: int | None) -> Sequence[Instance]:
-    path = absolute_path(source or ".")
-    if options.load_forge_history and not path.exists() and re.fullmatch(r"[\w-]+/[\w.-]+", source):
+    path, is_local = _find_directory(source)
+    if options.load_forge_history and not is_local and re.fullmatch(r"[\w-]+/[\w.-]+", source):
         owner, _, name = source.partition("/")
         return await options.load_forge_history(Repo(owner=owner, name=name), limit)
     return [each async for each in history.find_instances(path, limit)]

@@ -131,7 +131,9 @@ async def test_a_row_of_human_eval_fix_becomes_a_repository_with_the_given_test(
     assert instance.fail_to_pass == ("test_solution.py::test_solution",)
 
 
-async def test_a_commit_that_fixes_an_issue_becomes_an_instance(tmp_path: Path) -> None:
+async def test_a_commit_that_fixes_an_issue_becomes_an_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository = Repository(tmp_path / "calc")
     base = repository.commit({"calc.py": "a - b\n", "tests/test_calc.py": "\n"}, "Start")
     fix = repository.commit(
@@ -140,7 +142,8 @@ async def test_a_commit_that_fixes_an_issue_becomes_an_instance(tmp_path: Path) 
     )
     repository.commit({"calc.py": "a+b\n"}, "Tidy up. Fixes #8")  # changes no test
     repository.commit({"tests/test_calc.py": "assert 2\n"}, "Test more. Fixes #9")  # changes no code
-    (instance,) = await load_instances(f"history:{repository.path}", make_options(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (instance,) = await load_instances("history:~/calc", make_options(tmp_path))
     assert (instance.id, instance.base_commit) == (f"calc-7-{fix[:8]}", base)
     assert instance.problem == "Add instead of subtracting\n\nAda saw it."
     assert ("+a + b" in instance.gold_patch, "test_calc" in instance.gold_patch) == (True, False)
