@@ -1,6 +1,7 @@
 """The commands `evaluate` and `tune` load the instances, run the models, and write the report."""
 
 import argparse
+import asyncio
 import secrets as random_tokens
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -47,7 +48,11 @@ async def run_evaluate(options: argparse.Namespace) -> int:
     """Evaluates models and writes the report. Returns the exit code."""
     directory = ResultDirectory(absolute_path(options.out or f"evaluation-{sanitize_name(options.source)}"))
     with directory.lock():
-        report = await evaluate(options, directory)
+        try:
+            report = await evaluate(options, directory)
+        except asyncio.CancelledError:
+            print_stderr("To continue the evaluation, run the same command again.")
+            raise
     if options.json:
         print_json(summarize_as_json(report, directory.path))
     else:

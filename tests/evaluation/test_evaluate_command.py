@@ -11,6 +11,7 @@ import pytest
 
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.domain import RunId
+from patchwright.resolver.errors import UsageError
 from patchwright.resolver.events import RunStarted
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.tool_actions.control_actions import Finish
@@ -117,7 +118,7 @@ async def test_a_run_that_ended_before_its_result_was_stored_is_not_paid_again(
 async def test_results_under_other_rules_are_not_mixed(evaluation: EvaluationScenario) -> None:
     evaluation.write_rows(evaluation.make_row(ADD))
     await evaluation.evaluate("--model", "empty")
-    with pytest.raises(Exception, match="another max_steps"):
+    with pytest.raises(UsageError, match="another max_steps"):
         await evaluation.evaluate("--model", "empty", "--max-steps", "7")
 
 
@@ -136,7 +137,9 @@ async def test_two_evaluations_are_compared(evaluation: EvaluationScenario, tmp_
     assert comparison["only_second"] == [ADD.id]
 
 
-async def test_a_killed_evaluation_continues_and_pays_each_step_once(evaluation: EvaluationScenario) -> None:
+async def test_a_killed_evaluation_continues_and_pays_each_step_once(
+    evaluation: EvaluationScenario, capsys: pytest.CaptureFixture[str]
+) -> None:
     evaluation.write_rows(evaluation.make_row(ADD))
     fix = ReplaceText(path="calc.py", old=ADD.old, new=ADD.new)
     turns = (RecordedTurn("Look.", RunShell(command="cat calc.py")), RecordedTurn("Fix it.", fix))
@@ -154,6 +157,7 @@ async def test_a_killed_evaluation_continues_and_pays_each_step_once(evaluation:
         with pytest.raises(asyncio.CancelledError):
             await killed[0]
         assert evaluation.read_results()[1] == {}
+        assert "run the same command again" in capsys.readouterr().err
         assert await evaluation.evaluate(*options) == 0
         request_count = len(model.requests)
     (result,) = evaluation.read_results()[1].values()
