@@ -82,7 +82,9 @@ async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> E
     total = len(instances) * options.attempts * len(models)
     environ = composition_root.read_environment()
     display = ProgressDisplay(sys.stderr, environ, total, quiet=options.quiet)
-    observer = Observer(display.start, display.show_control, display.show_attempt, display.show_skip)
+    observer = Observer(
+        display.start, display.show_control, display.show_attempt, display.show_skip, display.end
+    )
     try:
         for variant in variants:
             async with _open_model(variant, instances, options, directory) as deps:

@@ -30,14 +30,16 @@ class ProgressDisplay:
         self._quiet = quiet
         self._total = total
         self._started_at = time.monotonic()
-        self._started: dict[str, float] = {}
+        self._started: set[str] = set()
+        self._active: dict[str, None] = {}  # instances in the order in which they started
         self._new = 0  # attempts that this process made, from which the remaining time is estimated
         self._broken: set[str] = set()
         self.resolved = self.failed = self.skipped = 0
         self.usd = Decimal(0)
 
     def start(self, instance: Instance) -> None:
-        self._started[instance.id] = time.monotonic()
+        self._started.add(instance.id)
+        self._active[instance.id] = None
         self._draw()
 
     def show_control(self, control: ControlResult) -> None:
@@ -63,6 +65,10 @@ class ProgressDisplay:
     def show_skip(self, task: AttemptTask) -> None:
         self.skipped += 1
         self._print(self._style.yellow("skipped "), task.run, "the budget is spent")
+
+    def end(self, instance: Instance) -> None:
+        self._active.pop(instance.id, None)
+        self._draw()
 
     def close(self) -> None:
         """Removes the line that is redrawn."""
@@ -94,5 +100,6 @@ class ProgressDisplay:
     def _draw(self) -> None:
         if self._redraws and not self._quiet:
             width = terminal_size(self._stream).columns - 1
-            self._stream.write(_ERASE_LINE + self._style.dim(truncate(self.status(), width)))
+            active = f"; working on {', '.join(self._active)}" if self._active else ""
+            self._stream.write(_ERASE_LINE + self._style.dim(truncate(self.status() + active, width)))
             self._stream.flush()

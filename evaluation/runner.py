@@ -30,6 +30,7 @@ class Observer:
     on_attempt: Callable[[AttemptResult], None]
     on_skip: Callable[[AttemptTask], None]
     """Called for an attempt that does not fit into the budget."""
+    on_end: Callable[[Instance], None]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Evaluation:
         async def work(instance: Instance) -> None:
             async with gate:
                 await self._evaluate(instance)
+                self.observer.on_end(instance)
 
         tasks = [asyncio.create_task(work(instance)) for instance in self.instances]
         try:

@@ -56,6 +56,7 @@ def test_a_terminal_redraws_the_status() -> None:
     stream = Terminal()
     play(ProgressDisplay(stream, {"TERM": "xterm", "NO_COLOR": "1"}, 4))
     text = stream.getvalue()
+    assert "0 of 4, 0 resolved, 0 failed, $0.00; working on django__django-1000" in text
     assert text.endswith("\r\x1b[K")
     assert "\x1b[3" not in text  # no color
     assert "\x1b[32m" in _with_color()
