@@ -12,6 +12,7 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY bot bot
 COPY demo demo
+COPY evaluation evaluation
 COPY patchwright patchwright
 COPY resolver resolver
 COPY runtime runtime

@@ -165,6 +165,10 @@ class RecordedModel:
         self._server = LoopbackServer(self._serve)
         self.base_url = f"{self._server.url}/v1"
 
+    def select_turns(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[RecordedTurn]:
+        """Returns the recording that answers this conversation. A subclass may serve several recordings."""
+        return self._turns
+
     def add_faults(self, *faults: ModelFault) -> None:
         """Adds faults. Each of the next requests gets one fault instead of a recorded reply."""
         self._faults.extend(faults)
@@ -225,18 +229,19 @@ class RecordedModel:
         messages = api_format.parse_messages(request)
         if problem := find_unpaired_call(messages):
             return _error_response(400, problem)
-        turn, calls = find_next_calls(messages, self._turns)
+        turns = self.select_turns(messages)
+        turn, calls = find_next_calls(messages, turns)
         self.requests.append(request)
         if self._on_request is not None and inspect.isawaitable(waiting := self._on_request(turn, request)):
             await waiting
         if self._faults:
             return self._faults.popleft()
-        if turn >= len(self._turns):
+        if turn >= len(turns):
             return _error_response(
-                400, f"The recording has only {len(self._turns)} turns, but the agent requested another one."
+                400, f"The recording has only {len(turns)} turns, but the agent requested another one."
             )
         await asyncio.sleep(self._delay)
-        made = self._build_reply(request, len(messages), self._turns[turn], calls)
+        made = self._build_reply(request, len(messages), turns[turn], calls)
         return ModelFault(body=json.dumps(api_format.format_reply(made)))
 
     def _build_reply(

@@ -16,7 +16,7 @@ import re
 import secrets
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,9 +26,8 @@ import markdown
 from PIL import Image
 from playwright.async_api import Browser, Page
 
-from patchwright.demo.api_formats import ApiFormat
 from patchwright.demo.github import Issue
-from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedTurn
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.demo.run import DemoSetup, run_server, set_up
 from tests.runtime.chromium_page import chromium
 
@@ -45,7 +44,7 @@ TIMEOUT = 300.0  # seconds for each wait; the first one includes building the im
 
 
 class Recordings(RecordedModel):
-    """Replies with the recording whose issue is in the prompt. Works for one run at a time."""
+    """Replies with the recording whose issue is in the prompt."""
 
     def __init__(self) -> None:
         self._by_title = {
@@ -59,10 +58,9 @@ class Recordings(RecordedModel):
         self.is_waiting, self.is_released = asyncio.Event(), asyncio.Event()
         self.is_released.set()
 
-    async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
-        prompt = str(api_format.parse_messages(request))
-        self._turns = next(tuple(turns) for title, turns in self._by_title.items() if title in prompt)
-        return await super()._complete(request, api_format)
+    def select_turns(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[RecordedTurn]:
+        prompt = str(messages)
+        return next(turns for title, turns in self._by_title.items() if title in prompt)
 
     async def _wait(self, turn: int, request: dict[str, Any]) -> None:
         if turn >= LIVE_TURN and not self.is_released.is_set():

@@ -7,6 +7,7 @@ command continues where it was stopped.
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 import tempfile
@@ -14,9 +15,9 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.measure import Result, report
-from benchmarks.real_fixes.pairs import Pair, download, load_pairs
 from benchmarks.real_fixes.patches import make_patches
 from benchmarks.real_fixes.trial import FIX_KINDS, TrialResult, run_trial
+from patchwright.evaluation.release_pairs import Pair, Registries, load_pairs
 
 
 def main(arguments: list[str]) -> int:
@@ -95,11 +96,12 @@ def _is_named(pair: Pair, names: list[str]) -> bool:
 async def _run(pairs: list[Pair], options: argparse.Namespace) -> None:
     known = {(each.pair, each.patch) for each in read_results(options.results)}
     gate = asyncio.Semaphore(options.at_once)
+    registries = Registries.from_environment(os.environ)
 
     async def run_pair(pair: Pair) -> None:
         async with gate:
-            old = await asyncio.to_thread(download, pair.registry, pair.name, pair.old)
-            new = await asyncio.to_thread(download, pair.registry, pair.name, pair.new)
+            old = await asyncio.to_thread(registries.download, pair.registry, pair.name, pair.old)
+            new = await asyncio.to_thread(registries.download, pair.registry, pair.name, pair.new)
             with tempfile.TemporaryDirectory(prefix="real-fix-data-") as temporary:
                 data = options.data / get_pair_id(pair).replace(":", "-") if options.data else Path(temporary)
                 for name, patched in make_patches(pair.registry, old, new).items():

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from benchmarks.real_fixes.file_kinds import is_product, is_test
-from benchmarks.real_fixes.pairs import Files, Registry
+from patchwright.evaluation.file_kinds import is_product, is_test
+from patchwright.evaluation.release_pairs import Files, Registry
 
 MAX_BROKEN = 3  # functions that a patch breaks
 _COMMENT: dict[Registry, str] = {"pypi": "#", "npm": "//"}

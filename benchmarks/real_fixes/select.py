@@ -17,6 +17,7 @@ The rules, which do not depend on what the verdicts are:
 import difflib
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -30,21 +31,19 @@ import httpx
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from benchmarks.real_fixes.file_kinds import is_product, is_test
-from benchmarks.real_fixes.pairs import (
-    NPM_REGISTRY,
-    PYPI_INDEX,
+from patchwright.evaluation.file_kinds import is_product, is_test
+from patchwright.evaluation.release_pairs import (
     Files,
     Pair,
+    Registries,
     Registry,
     Release,
-    fetch,
-    get_json,
     load_pairs,
     read_archive,
     save_pairs,
 )
 
+REGISTRIES = Registries.from_environment(os.environ)
 CANDIDATES = Path(__file__).parent / "candidates.json"
 WANTED: dict[Registry, int] = {"pypi": 40, "npm": 20}
 PYTHON = Version("3.11")
@@ -93,12 +92,12 @@ def _releases(registry: Registry, name: str) -> Iterator[tuple[Version, tuple[st
     """Yields each release with its version as it is written and its URL, from old to new."""
     found: dict[Version, tuple[str, str]] = {}
     if registry == "pypi":
-        for file in get_json(f"{PYPI_INDEX}/{name}/")["files"]:
+        for file in REGISTRIES.describe(registry, name)["files"]:
             archive = re.fullmatch(r".+-(\d[^-]*)\.tar\.gz", file["filename"])
             if archive and not file.get("yanked") and file.get("size", 0) <= MAX_ARCHIVE and _runs_here(file):
                 found |= _parsed(archive[1], file["url"])
     else:
-        for version, package in get_json(f"{NPM_REGISTRY}/{name}")["versions"].items():
+        for version, package in REGISTRIES.describe(registry, name)["versions"].items():
             if "deprecated" not in package and package["dist"].get("unpackedSize", 0) <= MAX_ARCHIVE:
                 found |= _parsed(version, package["dist"]["tarball"])
     yield from sorted(found.items())
@@ -121,7 +120,7 @@ def _parsed(version: str, url: str) -> dict[Version, tuple[str, str]]:
 
 def _read(release: tuple[str, str]) -> tuple[Release, Files] | None:
     version, url = release
-    content = fetch(url)
+    content = REGISTRIES.fetch(url)
     if len(content) > MAX_ARCHIVE:
         return None
     return Release(version=version, sha256=hashlib.sha256(content).hexdigest()), read_archive(content)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.real_fixes.pairs import Files, Pair
 from benchmarks.real_fixes.patches import Tree
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
+from patchwright.evaluation.release_pairs import Files, Pair
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import RunShell
 

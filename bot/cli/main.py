@@ -14,6 +14,7 @@ from patchwright.bot.cli import (
     completion_command,
     demo,
     docker_proxy,
+    evaluate,
     prepare,
     resolve,
     saved_runs,
@@ -32,7 +33,8 @@ from patchwright.runtime import VERSION
 COMMANDS = (
     resolve.add, server_commands.add_serve, server_commands.add_work, docker_proxy.add, action.add, demo.add,
     api_key.add, saved_runs.add_runs, saved_runs.add_view, saved_runs.add_export, saved_runs.add_replay,
-    checks.add_probe, checks.add_doctor, prepare.add, completion_command.add,
+    checks.add_probe, checks.add_doctor, evaluate.add_evaluate, evaluate.add_tune, prepare.add,
+    completion_command.add,
 )  # fmt: skip
 """Each function adds one command to the command line, in the order of `--help`. The command's parser sets
 `handler`, a coroutine function that runs the command and returns the exit code.

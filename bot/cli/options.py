@@ -22,12 +22,16 @@ def add_config_and_json_options(command: argparse.ArgumentParser) -> None:
 
 
 def add_settings_options(
-    command: argparse.ArgumentParser, json_help: str = "print only the outcome, as one JSON object"
+    command: argparse.ArgumentParser,
+    json_help: str = "print only the outcome, as one JSON object",
+    *,
+    has_several_models: bool = False,
 ) -> None:
-    """Adds the settings that are options too, and `--json`."""
+    """Adds the settings that are options too, and `--json`. With several models, `--model` can be repeated."""
     group = command.add_argument_group("settings (override the environment and patchwright.toml)")
     group.add_argument(
         "--model",
+        action="append" if has_several_models else "store",
         metavar="NAME",
         help="litellm name, such as anthropic/claude-sonnet-5 [PATCHWRIGHT_MODEL]",
     )

@@ -38,6 +38,8 @@ from patchwright.resolver.pipeline.run_start import (
     build_run_started,
 )
 from patchwright.resolver.preparation.attachments import (
+    NO_ATTACHMENTS,
+    ThreadAttachments,
     fetch_attachments,
 )
 from patchwright.resolver.publishing import reply_texts
@@ -174,6 +176,7 @@ async def resolve_local(
     deps: RunDependencies,
     answer: str = "",
     uncommitted_changes: Patch | None = None,
+    attachments: ThreadAttachments = NO_ATTACHMENTS,
 ) -> tuple[Attempt, Trajectory]:
     """Works on a repository on this disk, without a forge. Returns the verified attempt and the log of the
     run.
@@ -200,4 +203,5 @@ async def resolve_local(
                 branch = workspace.base_branch or "HEAD"
                 started = build_run_started(job, thread, workspace, str(path), branch, deps)
                 await log.append(started.model_copy(update={"uncommitted_changes": uncommitted_changes}))
-            return await attempt_patch(AgentTask(job, workspace, log, deps)), log.trajectory
+            task = AgentTask(job, workspace, log, deps, attachments)
+            return await attempt_patch(task), log.trajectory

@@ -5,12 +5,11 @@ import html
 import re
 import struct
 from posixpath import basename
-from typing import get_args
+from typing import Protocol, get_args
 from urllib.parse import unquote, urlsplit
 
 from patchwright.resolver.domain import Repo, Thread
 from patchwright.resolver.errors import ForgeError
-from patchwright.resolver.forge import Forge
 from patchwright.resolver.text.untrusted import strip_hidden
 from patchwright.runtime.actions import WriteBytes
 from patchwright.runtime.frozen_model import FrozenModel
@@ -65,7 +64,14 @@ class ThreadAttachments(FrozenModel):
 NO_ATTACHMENTS = ThreadAttachments()
 
 
-async def fetch_attachments(thread: Thread, repo: Repo, forge: Forge) -> ThreadAttachments:
+class AttachmentSource(Protocol):
+    """Downloads attachments; a forge is one."""
+
+    async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
+        """Returns the content of the file, or None if the URL is no attachment. Raises ForgeError."""
+
+
+async def fetch_attachments(thread: Thread, repo: Repo, forge: AttachmentSource) -> ThreadAttachments:
     """Fetches the files that are linked in the visible text of a thread.
 
     Each file gets a unique name. Its name stays the same when this function is called again for the thread, even

@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePosixPath
 
-from benchmarks.real_fixes.pairs import Registry
+from patchwright.evaluation.release_pairs import Registry
 
 _TESTS = re.compile(r"(^|/)(tests?|testing|spec|__tests__)(/|\.\w+$)|(^|/)test_[^/]+$|[_.-](test|spec)\.\w+$")
 _OTHER = re.compile(

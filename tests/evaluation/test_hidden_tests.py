@@ -1,0 +1,55 @@
+"""Grading: which tests pass that should. The expected values are those of SWE-bench's own harness."""
+
+import pytest
+
+from patchwright.evaluation.hidden_tests import HiddenTestRun, Score, grade, normalize_test
+from patchwright.resolver.domain import TestStatus
+
+STATUSES: dict[str, TestStatus] = {
+    "tests/a.py::test_good": "passed",
+    "tests/a.py::test_bad": "failed",
+    "tests/a.py::test_skipped": "skipped",
+    "tests/a.py::test_error": "error",
+    "tests/a.py::test_each[one two]": "passed",
+    "tests/a.py::test_each[one three]": "passed",
+    "tests/a.py::test_mixed[one two]": "passed",
+    "tests/a.py::test_mixed[one three]": "failed",
+    "tests/b/test_calc.py::AddTest::test_add": "passed",
+}
+
+
+@pytest.mark.parametrize(
+    ("test", "shows_fix", "is_regression"),
+    [
+        ("tests/a.py::test_good", True, False),
+        ("tests/a.py::test_bad", False, True),
+        ("tests/a.py::test_skipped", False, False),
+        ("tests/a.py::test_error", False, True),
+        ("tests/a.py::test_absent", False, True),
+        ("tests/a.py::test_each[one", True, False),
+        ("tests/a.py::test_mixed[one", False, True),
+        ("tests/a.py::test_each", False, True),
+    ],
+)
+def test_each_status_is_graded_as_in_swe_bench(test: str, shows_fix: bool, is_regression: bool) -> None:
+    run = HiddenTestRun(statuses=STATUSES)
+    assert bool(grade(run, (test,), ()).fail_to_pass) == shows_fix
+    assert bool(grade(run, (), (test,)).regressions) == is_regression
+
+
+@pytest.mark.parametrize("suffix", ["", ".test_add"])
+def test_the_names_of_djangos_runner_are_understood(suffix: str) -> None:
+    name = f"test_add (b.test_calc.AddTest{suffix})"
+    assert normalize_test(name) == "test_calc.py::AddTest::test_add"
+    assert grade(HiddenTestRun(statuses=STATUSES), (name,), ()).resolved
+
+
+def test_an_instance_is_resolved_only_if_all_tests_pass() -> None:
+    good, bad = "tests/a.py::test_good", "tests/a.py::test_bad"
+    run = HiddenTestRun(statuses=STATUSES)
+    assert grade(run, (good,), (good,)).resolved
+    assert not grade(run, (good, bad), ()).resolved
+    assert not grade(run, (good,), (bad,)).resolved
+    assert not grade(run, (), (good,)).resolved  # Nothing shows the fix.
+    assert not grade(run.model_copy(update={"problem": "The suite did not end."}), (good,), ()).resolved
+    assert not Score().resolved

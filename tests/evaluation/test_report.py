@@ -1,0 +1,92 @@
+"""What a report says about known results."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from patchwright.evaluation.localization import recall
+from patchwright.evaluation.report import EvaluationReport, VerdictRow, build_report
+from patchwright.evaluation.report_files import describe_comparison, summarize_in_text, write_reports
+from patchwright.evaluation.results import ResultDirectory
+from patchwright.resolver.secrets import Secrets
+from tests.evaluation.sample_results import PLAN, RIGHT, WRONG, make_attempt, make_attempts, make_controls
+
+
+@pytest.fixture
+def report() -> EvaluationReport:
+    return build_report(PLAN, make_controls(), [*make_attempts("large"), *make_attempts("small")])
+
+
+def test_a_report_counts_the_resolved_instances(report: EvaluationReport) -> None:
+    large, small = report.models
+    assert (large.resolved.count, large.resolved.total, small.resolved.count) == (12, 20, 7)
+    assert {share.name: share.count for share in large.failures} == {
+        "not_localized": 3, "hidden_tests": 1, "regressions": 1, "own_tests": 1, "no_patch": 1, "error": 1,
+    }  # fmt: skip
+    assert [(share.name, share.count, share.total) for share in large.repositories] == [
+        ("django/django", 6, 10), ("pallets/flask", 3, 5), ("psf/requests", 3, 5),
+    ]  # fmt: skip
+    assert report.broken[0].instance == "matplotlib__matplotlib-9"
+
+
+def test_a_report_compares_our_verdict_with_the_hidden_tests(report: EvaluationReport) -> None:
+    assert report.models[0].verdicts == (
+        VerdictRow(verdict="fixed", resolved=9, unresolved=2),
+        VerdictRow(verdict="conditional", resolved=2, unresolved=0),
+        VerdictRow(verdict="unproven", resolved=1, unresolved=3),
+        VerdictRow(verdict="regressed", resolved=0, unresolved=1),
+        VerdictRow(verdict="empty", resolved=0, unresolved=1),
+        VerdictRow(verdict=None, resolved=0, unresolved=1),
+    )
+    precision = report.models[0].precision
+    assert (precision.count, precision.total) == (9, 11)
+
+
+def test_models_are_compared_on_the_same_instances(report: EvaluationReport) -> None:
+    (comparison,) = report.comparisons
+    assert (comparison.both, len(comparison.only_first), comparison.only_second) == (7, 5, ())
+    assert describe_comparison(comparison) == (
+        "No difference is shown: only large resolves 5, only small resolves 0 (p = 0.062). "
+        "Use more instances to tell them apart."
+    )
+
+
+def test_of_several_attempts_the_best_verdict_counts() -> None:
+    attempts = [
+        make_attempt("large", 0, ("unproven", WRONG, "hidden_tests"), attempt=1),
+        make_attempt("large", 0, ("fixed", RIGHT, None), attempt=2),
+    ]
+    plan = PLAN.model_copy(update={"models": ("large",), "attempts": 2})
+    (summary,) = build_report(plan, make_controls(), attempts).models
+    assert summary.resolved.count == 0  # pass@1: only the first attempt counts
+    assert (summary.pass_at_k, summary.best_of_k and summary.best_of_k.count) == (1.0, 1)
+
+
+def test_an_instance_that_is_broken_does_not_count() -> None:
+    controls = tuple(control.model_copy(update={"problem": "Broken."}) for control in make_controls())
+    report = build_report(PLAN, controls, make_attempts("large"))
+    assert (report.usable, report.models[0].resolved.total, report.attempts) == (0, 0, ())
+
+
+def test_the_files_of_a_report_agree(report: EvaluationReport, tmp_path: Path) -> None:
+    directory = ResultDirectory(tmp_path)
+    write_reports(report, directory, Secrets(["django__django-1012"]), for_models=())
+    values = json.loads((tmp_path / "report.json").read_text())
+    assert values["models"][0]["resolved"] == {"name": "large", "count": 12, "total": 20}
+    text = "12 of 20 (60 %, 95 % interval 39 to 78 %)"
+    assert f"**large** resolved {text}" in (tmp_path / "report.md").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert f'aria-label="{text}"' in page
+    assert "<script" not in page
+    assert "django__django-1012" not in page  # a secret is masked
+    assert f"large: resolved {text}" in summarize_in_text(report, tmp_path)
+    lines = (tmp_path / "predictions-large.jsonl").read_text().splitlines()
+    assert len(lines) == 20
+    assert set(json.loads(lines[0])) == {"instance_id", "model_name_or_path", "model_patch"}
+
+
+def test_recall_counts_the_gold_files_among_the_first_five() -> None:
+    found = ("/workspace/src/a.py", "b.py", "c.py", "d.py", "e.py", "src/f.py")
+    assert recall(found, ("src/a.py", "src/f.py")) == 0.5
+    assert recall(found, ()) is None
