@@ -285,17 +285,16 @@ class _SuiteVerification:
             patch_tests = replace(
                 patch_tests, after_rerun=await self._rerun("tests-again", self.parts.with_tests, failing)
             )
-        if self.parts.code_changes and after.passed_count:
+        if self.parts.code_changes and (after.passed_count or after.exit_code == 0):
             new_tests = frozenset(test for test in after.results if test not in before.results)
             at_base = await self._run_isolated(
                 "tests-at-base", self.parts.tests_only, only, canary, new_tests=new_tests
             )
             at_base = await restore_known_results(self.workspace, self.patch, at_base, before, existing_files)
             patch_tests = replace(patch_tests, before=at_base)
-            fail_to_pass = find_fail_to_pass(at_base, after)[:MAX_CONFIRMED]
-            if fail_to_pass and not at_base.problem:
-                # The tests are selected by file, because a test that cannot be collected at base has no id
-                # there.
+            fails_as_a_whole = not at_base.results and at_base.exit_code  # no individual tests are reported
+            if (find_fail_to_pass(at_base, after) or fails_as_a_whole) and not at_base.problem:
+                # The tests are selected by file: a test that cannot be collected at base has no id there.
                 patch_tests = replace(
                     patch_tests,
                     before_rerun=await self._run("tests-at-base-again", self.parts.tests_only, only),

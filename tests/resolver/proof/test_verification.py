@@ -238,6 +238,58 @@ async def test_without_a_report_the_exit_code_counts(open_verifier, base, patche
     assert verdict.kind == kind and verdict.reason.startswith(reason)
 
 
+async def test_a_changed_test_that_is_no_python_file_can_show_the_fix(open_verifier) -> None:
+    collector = (
+        "import pytest\nimport calc\n\n\n"
+        "def pytest_collect_file(parent, file_path):\n"
+        "    return Words.from_parent(parent, path=file_path) if file_path.suffix == '.txt' else None\n\n\n"
+        "class Words(pytest.File):\n"
+        "    def collect(self):\n        yield Word.from_parent(self, name='')\n\n\n"
+        "class Word(pytest.Item):\n"
+        "    def runtest(self):\n        assert self.path.read_text() == str(calc.add(2, 1))\n\n"
+        "    def reportinfo(self):\n        return self.path, None, ''\n"
+    )
+    base = {"calc.py": BUG, "tests/conftest.py": collector, "tests/words/test_sum.txt": "1"}
+    async with open_verifier(base) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED, "tests/words/test_sum.txt": "3"})
+    assert (verdict.kind, verdict.fail_to_pass) == ("conditional", ("tests/words/test_sum.txt::",))
+    assert [each.kind for each in verdict.conditions] == ["changed_expectations"]
+
+
+@pytest.mark.parametrize(
+    ("code", "check", "kind", "reason"),
+    [
+        (
+            "double() { echo $(($1 * 2)); }",
+            '[ "$(double 3)" = 6 ]',
+            "fixed",
+            "With the patch's tests, the test command failed without the patch and passed with it.",
+        ),
+        (
+            "double() { echo $(($1 * 2)); }",
+            '[ "$(double 2)" = 4 ]',
+            "unproven",
+            "The test command passed without the patch and with it, and reports no individual tests.",
+        ),
+        (
+            "double() { echo $(($1 * 1)); }",
+            '[ "$(double 3)" = 6 ]',
+            "unproven",
+            "The test command failed with the tests from the patch.",
+        ),
+    ],
+)
+async def test_without_a_report_a_new_check_counts_if_it_fails_at_base(
+    open_verifier, code, check, kind, reason
+) -> None:
+    suite = Suite(command="sh tests/check.sh", runner="none", command_reason="")
+    base = {"calc.sh": "double() { echo $(($1 + 2)); }\n", "tests/check.sh": "set -e\n. ./calc.sh\n"}
+    async with open_verifier(base) as verifier:
+        patch = {"calc.sh": f"{code}\n", "tests/check.sh": f"{base['tests/check.sh']}{check}\n"}
+        verdict = await verifier.verdict(patch, suite)
+    assert verdict.kind == kind and verdict.reason.startswith(reason)
+
+
 async def test_a_command_that_fails_only_for_a_missing_test_is_no_fix(open_verifier) -> None:
     suite = Suite(command="test -e tests/new.txt", runner="none", command_reason="")
     async with open_verifier({"a": ""}) as verifier:
