@@ -238,6 +238,44 @@ async def test_without_a_report_the_exit_code_counts(open_verifier, base, patche
     assert verdict.kind == kind and verdict.reason.startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("base_data", "patch", "kind", "shown_by"),
+    [
+        (
+            {"2_1": "1"},
+            {"calc.py": FIXED, "tests/sums/3_2": "5", "tests/sums/2_1": "3"},
+            "conditional",
+            "3_2",
+        ),
+        ({"0_0": "0"}, {"calc.py": FIXED, "tests/sums/3_2": "5"}, "fixed", "3_2"),
+        ({"0_0": "0"}, {"calc.py": f"{BUG}\n# changed\n", "tests/sums/3_0": "3"}, "unproven", None),
+        ({"2_1": "3"}, {"calc.py": f"{BUG}\n# changed\n", "tests/sums/2_1": "1"}, "unproven", None),
+    ],
+)
+async def test_data_that_no_test_mentions_can_show_the_fix(
+    open_verifier, base_data, patch, kind, shown_by
+) -> None:
+    test = (
+        "import pathlib\nimport pytest\nfrom calc import add\n\n\n"
+        "@pytest.mark.parametrize('path', sorted(pathlib.Path('tests/sums').iterdir()), ids=lambda path: path.name)\n"
+        "def test_sums(path):\n    assert str(add(*map(int, path.name.split('_')))) == path.read_text()\n"
+    )
+    base = {"calc.py": BUG, "tests/test_all.py": test}
+    base |= {f"tests/sums/{name}": text for name, text in base_data.items()}
+    async with open_verifier(base) as verifier:
+        verdict = await verifier.verdict(patch)
+    assert verdict.kind == kind
+    assert (f"tests/test_all.py::test_sums[{shown_by}]" in verdict.fail_to_pass) == (shown_by is not None)
+
+
+async def test_a_helper_that_cannot_be_imported_at_base_is_no_evidence(open_verifier) -> None:
+    base = {"calc.py": BUG, "tests/__init__.py": "", "tests/test_calc.py": TESTS}
+    patch = {"calc.py": f"{BUG}\n\ndef two():\n    return 2\n", "tests/__init__.py": "from calc import two\n"}
+    async with open_verifier(base) as verifier:
+        verdict = await verifier.verdict(patch)
+    assert (verdict.kind, verdict.fail_to_pass) == ("unproven", ())
+
+
 async def test_a_changed_test_that_is_no_python_file_can_show_the_fix(open_verifier) -> None:
     collector = (
         "import pytest\nimport calc\n\n\n"
