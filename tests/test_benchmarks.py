@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import log, server_section
 from benchmarks.__main__ import NOT_MEASURES
+from benchmarks.real_fixes.patches import make_patches
 
 MODULES = sorted(
     path.stem
@@ -36,3 +37,13 @@ def test_the_server_section_is_typed_as_the_readme_has_it() -> None:
     assert f"```sh\n{typed}```" in readme
     with pytest.raises(RuntimeError, match="no commands"):
         server_section.commands(readme.replace("### On a server", "### Elsewhere"))
+
+
+def test_a_real_fix_that_breaks_other_functions_is_still_valid_code() -> None:
+    code = "def stub(\n    a,\n): ...\n\n\ndef add(a, b):\n    return a - b\n\n\ndef one():\n    return 1\n"
+    old = {"calc.py": code.encode(), "tests/test_calc.py": b"from calc import add, one, stub\n"}
+    broken = make_patches("pypi", old, old | {"calc.py": code.replace("a - b", "a + b").encode()})[
+        "breaks_others"
+    ]
+    assert compile(broken["calc.py"], "calc.py", "exec")
+    assert b'def one():\n    raise RuntimeError("broken")\n' in broken["calc.py"]

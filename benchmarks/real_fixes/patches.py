@@ -98,10 +98,13 @@ def _python_functions(text: str) -> Iterator[tuple[str, int, str, str]]:
         tree = ast.parse(text)
     except SyntaxError:
         return
+    rows = text.splitlines()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.body[0].lineno > node.lineno:
+        if isinstance(node, ast.FunctionDef):
             first = node.body[0]
-            indent = " " * first.col_offset
+            indent = rows[first.lineno - 1][: first.col_offset]
+            if indent.strip():  # for example, the end of a long signature stands before `...`
+                continue
             source = ast.get_source_segment(text, node) or ""
             yield node.name, first.lineno - 1, f'{indent}raise RuntimeError("broken")', source
 

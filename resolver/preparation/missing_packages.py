@@ -25,6 +25,7 @@ PACKAGE_BY_MODULE = {
     "dateutil": "python-dateutil",
     "dotenv": "python-dotenv",
     "freezegun": "freezegun",
+    "git": "GitPython",  # files that describe dependencies often contain the word `git`
     "hypothesis": "hypothesis",
     "jwt": "PyJWT",
     "mock": "mock",

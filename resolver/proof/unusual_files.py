@@ -30,10 +30,7 @@ async def find_unusual_files(
     `patch` is the patch without its changes to the test configuration. `run_tests` gets a role, a patch, and the test
     files to run.
     """
-    # pytest names a document with doctests like a module.
-    documents = {change.path.replace("/", "."): change.path for change in code_changes}
-    names = map(get_test_file, verdict.fail_to_pass)
-    files = dict.fromkeys(documents.get(name, name) for name in names)
+    files = dict.fromkeys(map(get_test_file, verdict.fail_to_pass))
     if verdict.partial or verdict.kind not in ("fixed", "conditional"):
         return ()
     read_prose = await _find_read_prose(workspace, code_changes)

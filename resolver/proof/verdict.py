@@ -288,6 +288,16 @@ def _compare_exit_codes(verdict: Verdict, evidence: Evidence) -> tuple[Verdict, 
         verdict = verdict.model_copy(update={"replaced_failing_tests": (after.command,)})
         reason = "The test command still fails with the old tests, and passes only with the patch's tests."
         return verdict, "unproven", reason
+    if ok == (True, True) and patch_tests and _fails_only_at_base(patch_tests):
+        verdict = verdict.model_copy(update={"new_tests_at_base": {after.command: "failed"}})
+        return verdict, "fixed", verdict_reasons.explain_fix(verdict)
     same = "passed" if ok[0] else "failed"
     reason = f"The test command {same} without the patch and with it, and reports no individual tests."
     return verdict, "unproven", reason
+
+
+def _fails_only_at_base(patch_tests: PatchTests) -> bool:
+    """Returns True if the command with the patch's tests fails twice on the base code, and passes with the patch."""
+    runs = (patch_tests.after, patch_tests.before, patch_tests.before_rerun)
+    exit_codes = [run.exit_code if run and not run.problem else None for run in runs]
+    return exit_codes[0] == 0 and all(code not in (0, None) for code in exit_codes[1:])

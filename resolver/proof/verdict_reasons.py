@@ -19,10 +19,11 @@ def explain_failing_patch_tests(verdict: Verdict) -> str:
 
 def explain_fix(verdict: Verdict) -> str:
     """Says that tests show the fix, and what the verdict's conditions are."""
+    how = "With the patch's tests" if verdict.new_tests_at_base else "As a whole"
     fixed = (
         f"{count_tests(verdict.fail_to_pass)} failed without the patch and passed with it"
         if verdict.fail_to_pass
-        else "As a whole, the test command failed without the patch and passed with it"
+        else f"{how}, the test command failed without the patch and passed with it"
     )
     if verdict.conditions:
         return f"{fixed}, and the patch also {summarize_conditions(verdict.conditions)}."

@@ -267,13 +267,15 @@ class _SuiteVerification:
         if not files:
             existing_files = await self._tests_using(self.parts.test_changes)
             files = frozenset(existing_files)
-        files_only = self.suite.can_select_files
+        has_data = len(changed) < len(self.parts.test_changes)  # If no test mentions it, any test may use it.
+        files_only = self.suite.can_select_files and bool(files or not has_data)
         if files_only and not existing_files:
-            empty_run = before.model_copy(
-                update={"results": {}, "exit_code": 0, "output": "", "problem": None}
-            )
-            return PatchTests(files=files, files_only=True, after=empty_run) if files else None
+            empty = before.model_copy(update={"results": {}, "exit_code": 0, "output": "", "problem": None})
+            return PatchTests(files=files, files_only=True, after=empty) if files else None
         only = existing_files if files_only else ()
+        if not files_only:  # Tests that the patch does not change have to keep their results in all files.
+            before = await self._run_at_base(())
+            existing_files = existing_files or tuple(dict.fromkeys(map(get_test_file, before.results)))
         canary = self._create_canary(existing_files)
         after = await self._run_isolated("tests", self.parts.with_tests, only, canary)
         renumbered = await find_renumbered_tests(self.workspace, self.patch, before, after)
@@ -281,21 +283,18 @@ class _SuiteVerification:
         if after.problem:
             return patch_tests
         if after.failed_tests:
-            failing = after.failed_tests if files_only else ()
+            failing = after.failed_tests if self.suite.can_select_files else ()
             patch_tests = replace(
                 patch_tests, after_rerun=await self._rerun("tests-again", self.parts.with_tests, failing)
             )
-        if self.parts.code_changes and after.passed_count:
+        if self.parts.code_changes and (after.passed_count or after.exit_code == 0):
             new_tests = frozenset(test for test in after.results if test not in before.results)
-            at_base = await self._run_isolated(
-                "tests-at-base", self.parts.tests_only, only, canary, new_tests=new_tests
-            )
-            at_base = await restore_known_results(self.workspace, self.patch, at_base, before, existing_files)
+            run = await self._run_isolated("tests-at-base", self.parts.tests_only, only, canary, new_tests)
+            at_base = await restore_known_results(self.workspace, self.patch, run, before, existing_files)
             patch_tests = replace(patch_tests, before=at_base)
-            fail_to_pass = find_fail_to_pass(at_base, after)[:MAX_CONFIRMED]
-            if fail_to_pass and not at_base.problem:
-                # The tests are selected by file, because a test that cannot be collected at base has no id
-                # there.
+            fails_as_a_whole = not at_base.results and at_base.exit_code  # no individual tests are reported
+            if (find_fail_to_pass(at_base, after) or fails_as_a_whole) and not at_base.problem:
+                # The tests are selected by file: a test that cannot be collected at base has no id there.
                 patch_tests = replace(
                     patch_tests,
                     before_rerun=await self._run("tests-at-base-again", self.parts.tests_only, only),

@@ -19,6 +19,12 @@ def exits(before: int, after: int, **more: object) -> Evidence:
     return Evidence(run(exit_code=before), run(exit_code=after), **more)  # type: ignore[arg-type]
 
 
+def brought_to_command(before: int, before_again: int | None) -> PatchTests:
+    """Runs of the patch's tests, which pass, with a command that reports no individual tests."""
+    again = None if before_again is None else run(exit_code=before_again)
+    return PatchTests(frozenset({"t.js"}), False, run(), before=run(exit_code=before), before_rerun=again)
+
+
 @pytest.mark.parametrize(
     ("kind", "evidence", "edits", "reason"),
     [
@@ -69,6 +75,8 @@ def exits(before: int, after: int, **more: object) -> Evidence:
         ("unproven", exits(1, 0, patch_tests=BROUGHT_FAILURE), NOTHING,
          "The test command failed with the tests from the patch."),
         ("fixed", exits(1, 0), NOTHING, "As a whole, the test command failed without the patch and passed with it."),
+        ("fixed", exits(0, 0, patch_tests=brought_to_command(1, 1)), NOTHING,
+         "With the patch's tests, the test command failed without the patch and passed with it."),
         ("unproven", exits(0, 0, changes_code=False), NOTHING,
          "The patch changes only tests, so no test can show that the code is fixed."),
         ("unproven", exits(1, 1, changes_code=False), TestEdits(reverted_test_config=("tox.ini", "setup.cfg")),

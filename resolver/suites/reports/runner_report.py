@@ -231,19 +231,16 @@ class _JUnitTarget:
 def _test_id(attributes: dict[str, str]) -> str:
     """Returns the id of a test from the attributes of its element in the report.
 
-    If the attributes contain the test's Python file, the id has pytest's form, such as
-    `tests/test_a.py::test_b`. Otherwise, the id is `classname::name`.
+    If the attributes contain the test's file, Python or not, and pytest named the class after it, the id has pytest's
+    form, such as `tests/test_a.py::test_b`. Otherwise, the id is `classname::name`.
     """
     file, classname, name = (attributes.get(key, "") for key in ("file", "classname", "name"))
     module = file.removesuffix(".py").replace("/", ".")
-    if file.endswith(".py"):
-        if not classname and name in (module, file):
-            return file[:MAX_ID]
-        if classname == module:
-            return f"{file}::{name}"[:MAX_ID]
-        if classname.startswith(f"{module}."):
-            inner = classname.removeprefix(f"{module}.").replace(".", "::")
-            return f"{file}::{inner}::{name}"[:MAX_ID]
+    if file.endswith(".py") and not classname and name in (module, file):
+        return file[:MAX_ID]
+    if file and f"{classname}.".startswith(f"{module}."):
+        classes = classname.removeprefix(module).replace(".", "::")
+        return f"{file}{classes}::{name}"[:MAX_ID]
     return (f"{classname}::{name}" if classname else name)[:MAX_ID]
 
 

@@ -85,8 +85,10 @@ def test_what_pytest_itself_misses_is_installed(
 def test_only_declared_and_known_packages_are_installed() -> None:
     """A module of the repository itself is never taken for a package of the same name."""
     output = "E   ModuleNotFoundError: No module named '{}'"
-    check = find_check(Suites(), ("src/helpers/a.py", "tools.py"), ("requests helpers tools Some-Package",))
-    names = ("requests", "helpers", "tools", "some_package", "reqeusts", "os", "yaml")
+    check = find_check(
+        Suites(), ("src/helpers/a.py", "tools.py"), ("requests git helpers tools Some-Package",)
+    )
+    names = ("requests", "helpers", "tools", "some_package", "reqeusts", "os", "yaml", "git")
     found = {name: find_missing_packages(output.format(name), check) for name in names}
     assert found == {
         "requests": ("requests",),
@@ -96,6 +98,7 @@ def test_only_declared_and_known_packages_are_installed() -> None:
         "reqeusts": (),
         "os": (),
         "yaml": ("PyYAML",),
+        "git": ("GitPython",),
     }
 
 

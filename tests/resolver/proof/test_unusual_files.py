@@ -81,7 +81,7 @@ async def test_a_changed_document_with_the_doctest_that_shows_the_fix_is_unusual
 ) -> None:
     runs = Runs("failed", 1)
     files: dict[str, str | None] = {"docs/guide.rst": ">>> 1\n1\n", "calc.py": FIXED}
-    found = await find(open_verifier, runs, shown_by=("docs.guide.rst::guide.rst",), files=files)
+    found = await find(open_verifier, runs, shown_by=("docs/guide.rst::guide.rst",), files=files)
     assert found == ("docs/guide.rst",)
     assert runs.started == [("without-unusual-files", ("docs/guide.rst",))]
 

@@ -257,6 +257,26 @@ def test_without_a_report_exit_codes_decide(before, after, again, theirs, kind) 
     assert decide_verdict(PATCH, evidence).kind == kind
 
 
+@pytest.mark.parametrize(
+    ("before", "again", "after", "kind"),
+    [
+        (1, 1, 0, "fixed"),
+        (1, 0, 0, "unproven"),
+        (1, None, 0, "unproven"),
+        (0, None, 0, "unproven"),
+        (1, 1, 1, "unproven"),
+    ],
+)
+def test_without_a_report_the_patchs_tests_have_to_fail_twice_at_base(before, again, after, kind) -> None:
+    second = None if again is None else run(exit_code=again)
+    tests = PatchTests(
+        frozenset(), False, run(exit_code=after), before=run(exit_code=before), before_rerun=second
+    )
+    assert decide_verdict(PATCH, Evidence(run(), run(), patch_tests=tests)).kind == kind
+    still_failing = run(exit_code=1)
+    assert decide_verdict(PATCH, Evidence(still_failing, still_failing, patch_tests=tests)).kind == "unproven"
+
+
 def test_a_command_that_is_flaky_at_base_shows_no_fix() -> None:
     before = run(exit_code=1).model_copy(update={"flaky": ("c",)})
     assert decide_verdict(PATCH, Evidence(before, run())).kind == "unproven"

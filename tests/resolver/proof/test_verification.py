@@ -238,6 +238,96 @@ async def test_without_a_report_the_exit_code_counts(open_verifier, base, patche
     assert verdict.kind == kind and verdict.reason.startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("base_data", "patch", "kind", "shown_by"),
+    [
+        (
+            {"2_1": "1"},
+            {"calc.py": FIXED, "tests/sums/3_2": "5", "tests/sums/2_1": "3"},
+            "conditional",
+            "3_2",
+        ),
+        ({"0_0": "0"}, {"calc.py": FIXED, "tests/sums/3_2": "5"}, "fixed", "3_2"),
+        ({"0_0": "0"}, {"calc.py": f"{BUG}\n# changed\n", "tests/sums/3_0": "3"}, "unproven", None),
+        ({"2_1": "3"}, {"calc.py": f"{BUG}\n# changed\n", "tests/sums/2_1": "1"}, "unproven", None),
+    ],
+)
+async def test_data_that_no_test_mentions_can_show_the_fix(
+    open_verifier, base_data, patch, kind, shown_by
+) -> None:
+    test = (
+        "import pathlib\nimport pytest\nfrom calc import add\n\n\n"
+        "@pytest.mark.parametrize('path', sorted(pathlib.Path('tests/sums').iterdir()), ids=lambda path: path.name)\n"
+        "def test_sums(path):\n    assert str(add(*map(int, path.name.split('_')))) == path.read_text()\n"
+    )
+    base = {"calc.py": BUG, "tests/test_all.py": test}
+    base |= {f"tests/sums/{name}": text for name, text in base_data.items()}
+    async with open_verifier(base) as verifier:
+        verdict = await verifier.verdict(patch)
+    assert verdict.kind == kind
+    assert (f"tests/test_all.py::test_sums[{shown_by}]" in verdict.fail_to_pass) == (shown_by is not None)
+
+
+async def test_a_helper_that_cannot_be_imported_at_base_is_no_evidence(open_verifier) -> None:
+    base = {"calc.py": BUG, "tests/__init__.py": "", "tests/test_calc.py": TESTS}
+    patch = {"calc.py": f"{BUG}\n\ndef two():\n    return 2\n", "tests/__init__.py": "from calc import two\n"}
+    async with open_verifier(base) as verifier:
+        verdict = await verifier.verdict(patch)
+    assert (verdict.kind, verdict.fail_to_pass) == ("unproven", ())
+
+
+async def test_a_changed_test_that_is_no_python_file_can_show_the_fix(open_verifier) -> None:
+    collector = (
+        "import pytest\nimport calc\n\n\n"
+        "def pytest_collect_file(parent, file_path):\n"
+        "    return Words.from_parent(parent, path=file_path) if file_path.suffix == '.txt' else None\n\n\n"
+        "class Words(pytest.File):\n"
+        "    def collect(self):\n        yield Word.from_parent(self, name='')\n\n\n"
+        "class Word(pytest.Item):\n"
+        "    def runtest(self):\n        assert self.path.read_text() == str(calc.add(2, 1))\n\n"
+        "    def reportinfo(self):\n        return self.path, None, ''\n"
+    )
+    base = {"calc.py": BUG, "tests/conftest.py": collector, "tests/words/test_sum.txt": "1"}
+    async with open_verifier(base) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED, "tests/words/test_sum.txt": "3"})
+    assert (verdict.kind, verdict.fail_to_pass) == ("conditional", ("tests/words/test_sum.txt::",))
+    assert [each.kind for each in verdict.conditions] == ["changed_expectations"]
+
+
+@pytest.mark.parametrize(
+    ("code", "check", "kind", "reason"),
+    [
+        (
+            "double() { echo $(($1 * 2)); }",
+            '[ "$(double 3)" = 6 ]',
+            "fixed",
+            "With the patch's tests, the test command failed without the patch and passed with it.",
+        ),
+        (
+            "double() { echo $(($1 * 2)); }",
+            '[ "$(double 2)" = 4 ]',
+            "unproven",
+            "The test command passed without the patch and with it, and reports no individual tests.",
+        ),
+        (
+            "double() { echo $(($1 * 1)); }",
+            '[ "$(double 3)" = 6 ]',
+            "unproven",
+            "The test command failed with the tests from the patch.",
+        ),
+    ],
+)
+async def test_without_a_report_a_new_check_counts_if_it_fails_at_base(
+    open_verifier, code, check, kind, reason
+) -> None:
+    suite = Suite(command="sh tests/check.sh", runner="none", command_reason="")
+    base = {"calc.sh": "double() { echo $(($1 + 2)); }\n", "tests/check.sh": "set -e\n. ./calc.sh\n"}
+    async with open_verifier(base) as verifier:
+        patch = {"calc.sh": f"{code}\n", "tests/check.sh": f"{base['tests/check.sh']}{check}\n"}
+        verdict = await verifier.verdict(patch, suite)
+    assert verdict.kind == kind and verdict.reason.startswith(reason)
+
+
 async def test_a_command_that_fails_only_for_a_missing_test_is_no_fix(open_verifier) -> None:
     suite = Suite(command="test -e tests/new.txt", runner="none", command_reason="")
     async with open_verifier({"a": ""}) as verifier:

@@ -305,6 +305,11 @@ def test_a_fix_shown_by_an_exit_code_has_no_test_counts() -> None:
     verdict = Verdict(kind="fixed", reason=reason, before=before, after=after)
     body = reply_texts.render_pull_request_body(thread, verdict, story)
     assert body.startswith(f"**Fixed:** {reason}\n") and "| exit code | 2 | 0 |" in body
+    row = "| with this change's tests, without and with the rest of it | failed | passed |"
+    assert row not in body
+    by_new_tests = verdict.model_copy(update={"before": after, "new_tests_at_base": {"make test": "failed"}})
+    body = reply_texts.render_pull_request_body(thread, by_new_tests, story)
+    assert f"| exit code | 0 | 0 |\n{row}\n" in body
 
 
 def test_test_edits_are_listed_with_the_verdict() -> None:
