@@ -84,9 +84,7 @@ def test_events_are_followed_and_the_run_pauses(project: Path) -> None:
 def test_an_issue_is_resolved_with_proof(project: Path, tmp_path: Path) -> None:
     (tmp_path / "bug.md").write_text("add() subtracts\n\nIt should add.\n")
     with serve_model(FIX, RecordedTurn("", RunShell(command="python3 -m pytest -q")), DONE) as (_, endpoint):
-        output = run(
-            ROOT / "examples/resolve_issue.py", project, tmp_path / "bug.md", url=endpoint.base_url
-        )
+        output = run(ROOT / "examples/resolve_issue.py", project, tmp_path / "bug.md", url=endpoint.base_url)
     assert output.startswith("fixed, ")
     assert "+    return a + b" in output
     assert (project / "calc.py").read_text() == CODE
