@@ -102,7 +102,11 @@ async def test_a_stranger_cannot_start_a_run_and_learns_why(scenario: Scenario) 
         await wait_until(lambda: len(scenario.comments) == 3)
     assert (scenario.endpoint.requests, scenario.runs) == ([], ())  # they are not even queued
     assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
-    ours = [comment for comment in scenario.comments if comment.endswith("A maintainer can add the label.\n")]
+    ours = [
+        comment
+        for comment in scenario.comments
+        if comment.endswith("A maintainer can add the label `fix-me`.\n")
+    ]
     assert {comment.split()[0] for comment in ours} == {"@triager", "@stranger"}
     assert {write.method for write in scenario.fake_github.writes} == {"POST"}
     assert all(write.path.endswith("/comments") for write in scenario.fake_github.writes)
