@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from patchwright.bot.faults import Fault
-from patchwright.bot.jobs import Answered, Failed, GitHubWait, JobRecord, JobResult, Stopped
+from patchwright.bot.jobs import Answered, Cancellation, Failed, GitHubWait, JobRecord, JobResult, Stopped
 from patchwright.bot.run_summary import PullOutcome, RunState, RunSummary
 from patchwright.resolver.domain import InputRequired, JobId, Published, Rejected, Repo, Reported
 from patchwright.resolver.run_log import is_valid_run_id
@@ -127,6 +127,14 @@ class RunBody(ApiModel):
     pull_outcome: PullOutcome | None
     """How the pull request ended; null while it is open."""
     github_wait: GitHubWait | None
+    cancellation: Cancellation | None
+    """Why the run was stopped, and by whom; null if nobody stopped it."""
+    saved_branch: str
+    """The branch with the work of a run that ended without a result; empty if there is none."""
+    resumed_run: str | None
+    """The earlier run that this job resumed."""
+    resumed_by: str | None
+    """The latest job that resumed this run."""
 
 
 class JobBody(JobCreated):
@@ -159,7 +167,7 @@ def build_job_body(record: JobRecord, summary: RunSummary | None) -> JobBody:
         tries=record.tries,
         github_wait=record.github_wait if is_waiting else None,
         result=_result_body(record.result) if record.result else None,
-        run=RunBody.model_validate(summary.model_dump(exclude={"run", "repository", "number", "requester"}))
+        run=RunBody.model_validate(summary.model_dump(include=set(RunBody.model_fields)))
         if summary
         else None,
     )
