@@ -102,7 +102,9 @@ PACKAGES = {
     "bot.webhooks": "runtime resolver.text resolver bot",
     "bot.redis": "runtime resolver resolver.rendering bot",
     "bot.conversations": "runtime runtime.docker resolver sdk bot bot.redis",
-    "bot.terminal": "runtime resolver.tool_actions resolver resolver.settings resolver.rendering resolver.agent resolver.viewer",
+    "bot.terminal": (
+        "runtime resolver.tool_actions resolver resolver.settings resolver.rendering resolver.agent resolver.viewer"
+    ),
     "bot.observe": "runtime resolver resolver.settings resolver.run bot bot.redis bot.terminal",
     "bot.github": (
         "runtime resolver resolver.settings resolver.git resolver.rendering resolver.run resolver.publishing "

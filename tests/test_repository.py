@@ -21,7 +21,7 @@ from patchwright.runtime import VERSION
 from tests.test_architecture import imports
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("bot", "demo", "evaluation", "resolver", "runtime", "templates")
+PACKAGES = ("bot", "demo", "evaluation", "resolver", "runtime", "sdk", "templates")
 COMMANDS = ("bench", "check", "demo", "test", "test-all")
 
 

@@ -53,7 +53,14 @@ def test_unclassified_errors_are_internal_faults() -> None:
     ]
     assert len(errors) > 30
     internal = {kind.__name__ for kind in errors if classify_error(kind.__new__(kind)) == "internal"}
-    assert internal == {"ResolverError", "Interrupted", "WorkerFailed", "WriteBlocked"}
+    assert internal == {
+        "ResolverError",
+        "Conflict",
+        "Interrupted",
+        "Unavailable",
+        "WorkerFailed",
+        "WriteBlocked",
+    }
     assert [classify_error(error) for error in (JobAbandoned("never ends"), ZeroDivisionError())] == [
         "internal",
         "internal",

@@ -18,6 +18,7 @@ PASSES = {
     "ModelBusy",
     "ModelConnectionFailed",
     "ModelError",
+    "NotAModel",
     "VerificationUnavailable",
     "QueueDown",
     "RateLimited",

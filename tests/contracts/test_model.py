@@ -201,20 +201,26 @@ async def test_an_authentication_error_names_the_setting_and_never_the_key(
     assert not refused.value.retryable
 
 
+async def test_a_web_page_instead_of_the_first_reply_is_named(open_model: Open) -> None:
+    model = await open_model([html_page(), RecordedTurn("Back.")])
+    with pytest.raises(ModelError, match="web page instead of JSON"):
+        await model.reply(BRIEF, TOOLS)
+    assert (await model.reply(BRIEF, TOOLS)).text == "Back."
+
+
 @pytest.mark.parametrize(
     ("fault", "retry_after"),
     [
         (rate_limited(2), 2.0),
         (server_error(500), None),
         (server_error(503), None),
-        (html_page(), None),
         (html_page(502), None),
         (truncated_reply(), None),
         (ModelFault(body=""), None),
         (ModelFault(body="[]"), None),
         (ModelFault(status=408, body="{}"), None),
     ],
-    ids=["429", "500", "503", "html", "html 502", "cut", "empty", "list", "408"],
+    ids=["429", "500", "503", "html 502", "cut", "empty", "list", "408"],
 )
 async def test_a_temporary_failure_is_retryable(
     open_model: Open, fault: ModelFault, retry_after: float | None

@@ -33,7 +33,7 @@ def assert_demo_output(out: str) -> None:
     assert "+    rest = round(seconds)" in out
     assert "  passed          20      24" in out
     assert "  new tests: 3 failed, 1 passed before; now 4 passed" in out
-    assert "tokens would have cost $0.03" in out
+    assert "tokens would have cost $0.02" in out
     assert "events.jsonl" in out
 
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from patchwright.bot.http_server import listener_url, open_listener
+from patchwright.bot.redis.api_keys import API_SCOPES
 from patchwright.bot.web.server import run_server
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.dashboard.conftest import wait_until_ready
@@ -40,7 +41,7 @@ async def test_a_key_works_at_a_running_server_until_it_is_revoked(short_tmp: Pa
         try:
             await wait_until_ready(url)
             late = await asyncio.to_thread(api_key, short_tmp, "create", "late", "--json")
-            assert json.loads(late.stdout)["scopes"] == ["jobs:read", "jobs:write"]
+            assert json.loads(late.stdout)["scopes"] == list(API_SCOPES)
             body = {"repository": "acme/sample", "number": 7, "id": "mine"}
             async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
                 reader = {"authorization": f"Bearer {early.stdout.strip()}"}
@@ -80,7 +81,10 @@ def test_the_list_shows_names_and_scopes_but_no_key(short_tmp: Path) -> None:
         (("list", "nightly"), "list takes no NAME."),
         (("revoke", "nightly"), "There is no API key nightly. List the keys: patchwright api-key list."),
         (("revoke", "nightly", "--scope", "jobs:read"), "Only create takes --scope."),
-        (("create", "nightly", "--scope", "all"), "There is no scope all. There are: jobs:read, jobs:write."),
+        (
+            ("create", "nightly", "--scope", "all"),
+            f"There is no scope all. There are: {', '.join(API_SCOPES)}.",
+        ),
         (("create", "A"), "The name of a key has 1 to 40 lowercase letters, digits and hyphens."),
     ],
 )
