@@ -75,6 +75,11 @@ def join_resumed_work(job: RunId, own: Trajectory, earlier: Trajectory) -> Traje
     return Trajectory((*start, *work, *outcome))
 
 
+def get_last_job(trajectory: Trajectory) -> RunId | None:
+    """Returns the job that resumed the run last, or None if no job has resumed it."""
+    return next(reversed(_list_owners(trajectory)), None)
+
+
 def _list_owners(trajectory: Trajectory) -> list[RunId | None]:
     """Returns for each entry the job that resumed the run before it; None before the run was first resumed.
 

@@ -37,6 +37,7 @@ from patchwright.bot.terminal.output import (
     strip_control_chars,
 )
 from patchwright.bot.terminal.run_ids import create_run_id, find_run, sanitize_name
+from patchwright.bot.usage_report import get_last_job
 from patchwright.resolver.activity.summary import find_reached_setting
 from patchwright.resolver.domain import (
     InputRequired,
@@ -168,7 +169,7 @@ async def _resolve_on_forge(
     from patchwright.bot.commands.server_logs import share_with_server
     from patchwright.bot.errors import WriteAccessMissing
     from patchwright.bot.github.write_check import with_write_check
-    from patchwright.bot.status_comment import null_reporter
+    from patchwright.bot.status_comment import null_reporter, replace_stopped_comment
     from patchwright.resolver.forge import DryRunForge, MaskingForge
     from patchwright.resolver.pipeline.admission import record_operator_resume
     from patchwright.resolver.pipeline.resolve import resolve_job
@@ -206,6 +207,7 @@ async def _resolve_on_forge(
                 except WriteAccessMissing as exc:
                     advice = "Grant this access, or pass --dry-run to see the result without publishing it"
                     raise UsageError(f"{exc} {advice}") from exc
+                await replace_stopped_comment(forge, job, get_last_job(earlier), getattr(outcome, "url", ""))
     trajectory = FileLogStore(settings.data / "runs").read(job.id)
     if options.json:
         verdict = getattr(outcome, "verdict", None)

@@ -77,7 +77,7 @@ async def show_run(
         view,
         views.RunControls(
             may_stop=level == "write" and not view.is_over and not is_stopping and not is_outside_queue,
-            may_retry=level == "write" and view.is_over,
+            may_retry=level == "write" and view.is_over and summary.state != "resumed",
             is_stopping=is_stopping,
             is_outside_queue=is_outside_queue,
             is_retry_requested=requested == "retry",

@@ -121,14 +121,19 @@ def manifest_form_url(server: GitHubServer, organization: str, state: str) -> st
 
 async def check_github_reachable(server: GitHubServer, ca_bundle: Path | None) -> None:
     """Raises ForgeUnavailable if the API of this GitHub instance does not respond. The expected response is 401,
-    because there are no credentials yet.
+    because there are no credentials yet. A success or 404 comes from another kind of server.
     """
     try:
         await send_request("GET", f"{server.github_api_url}/app", {}, ca_bundle)
     except ForgeUnavailable:
         raise
+    except NotFound:
+        pass
     except ForgeError:
         return
+    raise ForgeUnavailable(
+        f"{urlsplit(server.github_api_url).netloc} responds, but not as GitHub's API does."
+    )
 
 
 async def has_organization(server: GitHubServer, name: str, ca_bundle: Path | None) -> bool:

@@ -103,7 +103,7 @@ async def find_early_rejection(
         return None
     if problem := _find_command_problem(job, thread, settings):
         return problem
-    found = await find_run_to_resume(job, thread, Trajectory(), logs, settings.plan_expiry_days)
+    found = await find_run_to_resume(job, thread, Trajectory(), logs, settings)
     return found.explanation if isinstance(found, Rejected) else None
 
 
@@ -193,14 +193,14 @@ async def _retried_request(job: Job, thread: Thread, logs: LogStore) -> Request 
 
 
 async def find_run_to_resume(
-    job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore, expiry_days: float
+    job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore, settings: Settings
 ) -> JobId | Rejected | None:
     """Returns the earlier run that this trigger continues, or None if the trigger starts a new run. The earlier
     run is the last run in the thread, if it waits for an answer or for the approval of its plan.
 
     The command `resume` also continues a run that was stopped. Returns Rejected in two cases:
 
-    - The command `go` approves a plan that is older than `expiry_days`.
+    - The command `go` approves a plan that is older than `plan_expiry_days`.
     - The command is `go` or `resume` without further text, and there is no run to continue.
     """
     if trajectory.run_resumed:
@@ -213,7 +213,7 @@ async def find_run_to_resume(
             continue  # There may be other commands between a plan and its approval.
         outcome = last.job_completed.outcome if last.job_completed else None
         if isinstance(outcome, InputRequired) and get_task(work) == "plan":
-            if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=expiry_days):
+            if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=settings.plan_expiry_days):
                 return name
             return (
                 Rejected(explanation=reply_texts.render_rejection_reason("old_plan", job))
@@ -227,7 +227,9 @@ async def find_run_to_resume(
     if request.verb in ("go", "resume") and not request.remainder:
         return Rejected(
             explanation=reply_texts.render_rejection_reason(
-                "no_plan" if request.verb == "go" else "not_stopped", job
+                "no_plan" if request.verb == "go" else "not_stopped",
+                job,
+                is_workflow=settings.workflow_url is not None,
             )
         )
     return None

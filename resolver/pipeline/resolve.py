@@ -92,8 +92,7 @@ async def _admit(run: Run) -> Outcome:
         return await propose_config(run)
     if job.request.verb == "run-ci" and isinstance(thread, PullRequest):
         return await _complete(log, await run_ci(job, thread, run.facts, run.deps, run.forge))
-    days = run.deps.settings.plan_expiry_days
-    to_resume = await find_run_to_resume(job, thread, log.trajectory, run.deps.logs, days)
+    to_resume = await find_run_to_resume(job, thread, log.trajectory, run.deps.logs, run.deps.settings)
     if isinstance(to_resume, Rejected):
         return await reject_job(job, to_resume.explanation, run.facts, run.forge, log)
     if to_resume is not None:

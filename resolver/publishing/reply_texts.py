@@ -96,9 +96,13 @@ AdmissionProblem = Literal[
 ]
 
 
-def render_rejection_reason(reason: AdmissionProblem, job: Job, label: str = "") -> str:
+def render_rejection_reason(
+    reason: AdmissionProblem, job: Job, label: str = "", *, is_workflow: bool = False
+) -> str:
     """Explains in one or two sentences why a job is rejected. `label` is the label that starts a run, if known."""
-    return render_reply("rejection_reason.md.j2", reason=reason, job=job, label=label).strip()
+    return render_reply(
+        "rejection_reason.md.j2", reason=reason, job=job, label=label, is_workflow=is_workflow
+    ).strip()
 
 
 def render_against_policy(violations: tuple[str, ...]) -> str:

@@ -242,8 +242,11 @@ class _TimelineBuilder:
         blocks = build_call_blocks(
             description, self._max_text_length, is_failed=isinstance(observation, ActionFailure)
         )
+        # The result of a call that a restart interrupted is logged after the restart, which is a later item.
+        if not (isinstance(observation, ActionFailure) and observation.reason == "lost"):
+            seconds = (result.timestamp - started_at).total_seconds()
         return TimelineItem(
-            id, kind, (result.timestamp - started_at).total_seconds(), title,
+            id, kind, seconds, title,
             summarize_result(observation), is_failure(observation),
             details=render_call_cost(observation),
             blocks=(*blocks, *build_result_blocks(observation, self._max_text_length), *image_blocks),

@@ -18,7 +18,13 @@ from patchwright.bot.jobs import OPERATOR_REQUEST, cancel_handler
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_log import SharedLogStore, writer_key
-from patchwright.bot.status_comment import comment_reporter, failure_text, fault_text, report_failure
+from patchwright.bot.status_comment import (
+    comment_reporter,
+    failure_text,
+    fault_text,
+    replace_stopped_comment,
+    report_failure,
+)
 from patchwright.bot.write_limiter import LocalWriteLimiter
 from patchwright.demo.github import FakeGitHub, Issue, Repository
 from patchwright.resolver.domain import Job, Repo, User
@@ -273,3 +279,22 @@ def test_a_question_at_the_end_of_an_error_gets_no_full_stop() -> None:
         "Did you mean a/b? My settings are wrong."
     )
     assert failure_text(SettingsError("It is wrong.")).startswith("It is wrong. My settings are wrong.")
+
+
+async def test_the_comment_of_a_stopped_job_links_the_result_of_the_command_line(
+    scenario: CommentScenario,
+) -> None:
+    job, stopped = scenario.job, "I had to stop before I finished. Comment `@agent resume`."
+    for tag in (job.id, "acme-calc-7-resumed"):
+        await scenario.forge.upsert_comment(job.repo, job.number, tag, stopped)
+    url = "https://github.test/acme/calc/pull/8"
+    for resumed_by in (None, job.id, "acme-calc-7-without-a-comment"):
+        await replace_stopped_comment(scenario.forge, job, resumed_by, url)
+    await replace_stopped_comment(scenario.forge, job, "acme-calc-7-resumed", "")
+    assert scenario.edits == 0
+    await replace_stopped_comment(scenario.forge, job, "acme-calc-7-resumed", url)
+    texts = [one.body.partition("\n")[2].strip() for one in scenario.repo.comments(scenario.issue.number)]
+    assert texts == [
+        stopped,
+        f"This run was stopped, and then continued on the command line. Here is [its result]({url}).",
+    ]

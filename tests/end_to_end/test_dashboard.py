@@ -121,12 +121,15 @@ async def test_a_run_that_a_comment_resumed_is_one_row_and_is_stopped_on_its_pag
         await wait_until_requested(scenario, served, requested)
         (run,) = await wait_for_runs(browser, "running", 1)
         await press(browser, run, "stop")
-        assert await wait_for_runs(browser, "stopped", 1) == [run]
+        await until(lambda: answers(scenario)[0].startswith("I had to stop"))
         await scenario.fake_github.add_comment(scenario.issue, "@agent resume", by="maintainer")
-        assert await wait_for_runs(browser, "running", 1) == [run]
+        # Until the job has read the thread, nobody knows that it resumes a run, so it has a row of its own.
+        async with asyncio.timeout(60):
+            while await wait_for_runs(browser, "running", 1) != [run]:
+                await asyncio.sleep(0.1)
         assert "resolve --continue" not in (await browser.get(f"/runs/{run}")).text
         await press(browser, run, "stop")
-        await until(lambda: len(answers(scenario)) == 2 and answers(scenario)[1].startswith("I had to stop"))
+        await until(lambda: [one[:13] for one in answers(scenario)] == ["I had to stop"] * 2)
         assert await wait_for_runs(browser, "stopped", 1) == [run]
         (scenario.data / "again").touch()
         await scenario.fake_github.add_comment(scenario.issue, "@agent resume", by="maintainer")

@@ -130,8 +130,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert configured is not None and str(configured.usd) == "1.50"  # the approval contained nothing else
 
     assert await rejection_text(scenario, "@agent go") == (
-        "I found no plan here that waits for approval. In a GitHub Actions workflow, I cannot continue a plan: copy "
-        "the steps that you want into a request. Otherwise, tell me what to do, or ask me for a plan with `plan`."
+        "I found no plan here that waits for approval. Tell me what to do, or ask me for a plan with `plan`."
     )
 
 

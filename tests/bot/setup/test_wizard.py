@@ -241,6 +241,7 @@ async def test_a_misspelled_organization_and_a_wrong_port_are_reported(server: U
             assert problem in parse_alert(answer)
             answer = await http.post("/setup/app", data=WEBHOOK | wrong | confirmations(answer))
         assert (answer.status_code, "Permissions of the App" in answer.text) == (200, True)
+        assert "change its name there, for example if GitHub says that the name is taken." in answer.text
         assert (await http.post("/setup/app", data=WEBHOOK | {"reach": "poll"})).status_code == 200
 
 

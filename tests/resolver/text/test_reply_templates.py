@@ -34,17 +34,21 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "gone": "this issue was deleted or transferred, or I have no access to it.",
     "pull_only": "this command works on pull requests only. Write it on the pull request.",
     "issue_only": "this command works on issues only. Write it on an issue.",
-    "no_plan": "I found no plan here that waits for approval. In a GitHub Actions workflow, I cannot continue a plan: "
-    "copy the steps that you want into a request. Otherwise, tell me what to do, or ask me for a plan with `plan`.",
+    "no_plan": "I found no plan here that waits for approval. Tell me what to do, or ask me for a plan with `plan`.",
     "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
     "`plan`, or tell me what to do.",
-    "not_stopped": "I found no stopped run here that I could resume. In a GitHub Actions workflow, I cannot continue a "
-    "run. Tell me what to do.",
+    "not_stopped": "I found no stopped run here that I could resume. Tell me what to do.",
     "no_run": "I found no earlier request here that I could repeat. Tell me what to do.",
     "already_read": "the run in progress has already read this message.",
     "already_done": "the run in progress has already handled this request.",
     "nothing_asked": "there is no open review thread here, and you gave no instructions. Say in a comment "
     "what I should change, and mention me.",
+}
+WORKFLOW_REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
+    "no_plan": "I found no plan here that waits for approval. In a GitHub Actions workflow, I cannot continue a plan: "
+    "copy the steps that you want into a request. Otherwise, tell me what to do, or ask me for a plan with `plan`.",
+    "not_stopped": "I found no stopped run here that I could resume. In a GitHub Actions workflow, I cannot continue a "
+    "run. Tell me what to do.",
 }
 NOT_PUSHED = {
     "regressed": "the change would break tests that pass. 1 test fails",
@@ -95,6 +99,9 @@ def test_each_rejection_has_this_text() -> None:
     assert {
         why: reply_texts.render_rejection_reason(why, job()) for why in get_args(reply_texts.AdmissionProblem)
     } == REJECTIONS
+    assert {
+        why: reply_texts.render_rejection_reason(why, job(), is_workflow=True) for why in WORKFLOW_REJECTIONS
+    } == WORKFLOW_REJECTIONS
 
 
 def test_each_publishing_problem_has_this_text() -> None:

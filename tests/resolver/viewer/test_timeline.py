@@ -1,11 +1,13 @@
 """The timeline of a live run, built entry by entry, equals the timeline of the complete log."""
 
+from datetime import timedelta
+
 from patchwright.resolver.events import Message, ModelReply, ReplyUsage, ToolCall, ToolResult, Trajectory
 from patchwright.resolver.viewer.blocks import ImageCollection
 from patchwright.resolver.viewer.run_html import render_fragments, render_items
 from patchwright.resolver.viewer.timeline import TimelineItem, build_timeline, find_changed_items
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.observations import ShellResult
+from patchwright.runtime.observations import ActionFailure, ShellResult
 from tests.resolver.sample_runs import CHILD, RUN, child_run, full_run, run_of, started
 
 LIMIT, MOST = 4_000, 10_000
@@ -60,6 +62,21 @@ def test_a_new_sandbox_is_named_at_its_place() -> None:
     same = Message(text="Files are unchanged.", source="resume")
     (item,) = find_changed_items(run_of(started(), same), 1, read_no_run, ImageCollection(), LIMIT)
     assert item.title == "The run continued"
+
+
+def test_an_interrupted_call_keeps_its_time_before_the_restart() -> None:
+    reply = ModelReply(
+        thought="", calls=(ToolCall(id="a", action=RunShell(command="make")),), usage=ReplyUsage(model="m")
+    )
+    lost = ToolResult(call_id="a", observation=ActionFailure(reason="lost", message="It was interrupted."))
+    restart = Message(text="Set up again what you need.", source="resume", new_sandbox=True)
+    run = run_of(started(), reply, restart, lost)
+    entries = [
+        entry.model_copy(update={"timestamp": run.entries[0].timestamp + timedelta(minutes=entry.seq)})
+        for entry in run.entries
+    ]
+    items = build_timeline(Trajectory(tuple(entries)), read_no_run, ImageCollection(), LIMIT, MOST)
+    assert [item.seconds for item in items] == [60, 60, 120]
 
 
 def test_a_result_without_a_call_has_no_item() -> None:
