@@ -157,8 +157,8 @@ async def test_a_question_while_planning_is_answered_before_the_plan(scenario: S
     plan = await comment_job(scenario, "@agent plan")
     assert isinstance(await scenario.resolve(plan), InputRequired)
     assert (
-        "I need an answer to continue:\n\n<!--question-->\n\nFloats too?\n\n<!--/question-->\n\n**To answer**, write a comment that starts with "
-        "`@agent`. I then continue from where I stopped; my changes so far are saved."
+        "I need an answer to continue:\n\n<!--question-->\n\nFloats too?\n\n<!--/question-->\n\n**To answer**, "
+        "write a comment that starts with `@agent`. I then continue from where I stopped; my changes so far are saved."
         in scenario.comments[-1]
     )
     assert isinstance(await scenario.resolve(await comment_job(scenario, "@agent no floats")), InputRequired)
