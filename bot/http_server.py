@@ -73,5 +73,7 @@ class _HttpProtocol(HttpToolsProtocol):
         self.loop.call_later(HEADER_TIMEOUT_SECONDS, self._close_if_idle)
 
     def _close_if_idle(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+        # After an upgrade, another protocol serves the connection as a WebSocket.
+        is_upgraded = self.transport.get_protocol() is not self
+        if self.cycle is None and not is_upgraded and not self.transport.is_closing():
             self.transport.close()

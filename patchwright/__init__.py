@@ -11,7 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from patchwright.resolver.errors import (
+        LogLocked,
+        ModelAccessDenied,
+        ModelError,
+        SettingsError,
+        UsageError,
+        WorkspaceError,
+    )
     from patchwright.resolver.events import Entry
+    from patchwright.runtime.errors import SandboxError
     from patchwright.sdk.agents import (
         Agent,
         AgentState,
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
     from patchwright.sdk.remote_conversation import RemoteConversation
     from patchwright.sdk.remote_workspace import RemoteWorkspace
     from patchwright.sdk.resolution import Resolution, aresolve_issue, resolve_issue
+    from patchwright.sdk.server_client import ServerError
     from patchwright.sdk.tools import Tool, tool
 
 _MODULES = {
@@ -39,7 +49,10 @@ _MODULES = {
     "sdk.llm": "LLM RouterLLM",
     "sdk.local_conversation": "LocalConversation",
     "sdk.remote_conversation": "RemoteConversation",
+    "resolver.errors": "LogLocked ModelAccessDenied ModelError SettingsError UsageError WorkspaceError",
     "resolver.events": "Entry",
+    "runtime.errors": "SandboxError",
+    "sdk.server_client": "ServerError",
     "sdk.resolution": "Resolution aresolve_issue resolve_issue",
     "sdk.tools": "Tool tool",
     "sdk.base_workspace": "BaseWorkspace CommandOutput",
@@ -64,13 +77,21 @@ __all__ = [
     "Entry",
     "LocalConversation",
     "LocalWorkspace",
+    "LogLocked",
+    "ModelAccessDenied",
+    "ModelError",
     "RemoteConversation",
     "RemoteWorkspace",
     "Resolution",
     "RouterLLM",
+    "SandboxError",
+    "ServerError",
+    "SettingsError",
     "Tool",
     "ToolRequest",
+    "UsageError",
     "Workspace",
+    "WorkspaceError",
     "aresolve_issue",
     "default_agent",
     "resolve_issue",

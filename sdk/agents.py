@@ -37,6 +37,10 @@ class BaseAgent(Extensible):
             raise ValueError("pass a list of tools")
         return tuple(dict.fromkeys(resolve_tool_name(choice) for choice in tools))
 
+    def with_tools(self, *tools: Any) -> Self:
+        """Returns this agent with these tools in addition."""
+        return self.model_copy(update={"tools": type(self)._find_tools((*self.tools, *tools))})
+
 
 class Agent(BaseAgent):
     """An agent that a language model drives."""
@@ -48,10 +52,6 @@ class Agent(BaseAgent):
     """Text at the end of the system prompt, such as rules of your project."""
     max_context_tokens: int | None = Field(default=None, ge=1000)
     """When a conversation is longer, its older part is summarized. By default, this depends on the model."""
-
-    def with_tools(self, *tools: Any) -> Self:
-        """Returns this agent with these tools in addition."""
-        return self.model_copy(update={"tools": type(self)._find_tools((*self.tools, *tools))})
 
 
 def default_agent(llm: LLM, **fields: Any) -> Agent:
@@ -79,7 +79,7 @@ class AgentState:
 
     @property
     def steps(self) -> int:
-        """Number of steps so far."""
+        """Number of steps of the whole conversation so far."""
         return len(self._trajectory.replies())
 
     @property
@@ -92,6 +92,27 @@ class AgentState:
             for event in self._trajectory
             if isinstance(event, Message) and event.source in ("initial_prompt", "comment")
         )
+
+    @property
+    def is_new_turn(self) -> bool:
+        """True if there was no step since the latest message of a person."""
+        from patchwright.resolver.events import Message, ModelReply
+
+        for event in reversed(self.events):
+            if isinstance(event, ModelReply):
+                return False
+            if isinstance(event, Message) and event.source in ("initial_prompt", "comment"):
+                return True
+        return True
+
+    @property
+    def last_output(self) -> str:
+        """The text of the latest result as a language model reads it, also that of a failure; empty before the first
+        call.
+        """
+        from patchwright.resolver.agent.messages import render_observation
+
+        return "" if self.last_result is None else render_observation(self.last_result)
 
     @property
     def last_result(self) -> "AnyObservation | None":

@@ -34,6 +34,8 @@ class ConversationState(FrozenModel):
     """Tokens of all prompts and replies."""
     cost: Decimal = Decimal(0)
     """Cost in dollars, as far as the prices are known."""
+    workspace: str = ""
+    """Id of the workspace on the server; empty for a conversation in this process."""
 
 
 class BaseConversation(ABC):
@@ -75,8 +77,9 @@ class BaseConversation(ABC):
     def run(self) -> ConversationState:
         """Lets the agent work until it answers, reaches a limit, or is paused. Continues a paused conversation.
 
-        Raises ModelAccessDenied if the provider rejects the key or the model, and SandboxError if the machine fails.
-        The log is kept, and another call continues the work.
+        If the model fails, the status is `error`, and `detail` says why. In this process, ModelAccessDenied is raised
+        instead if the provider rejects the key or the model or cannot be reached, and SandboxError if the machine
+        fails. The log is kept in any case, and another call continues the work.
         """
 
     @abstractmethod

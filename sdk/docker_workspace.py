@@ -4,12 +4,12 @@ import contextlib
 import secrets
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, get_args
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.sdk import environment
-from patchwright.sdk.docker_sandbox_setup import DockerOptions, build_docker_sandboxes
+from patchwright.sdk.docker_sandbox_setup import DockerOptions, Network, build_docker_sandboxes
 from patchwright.sdk.sandbox_workspace import SandboxWorkspace
 from patchwright.sdk.snapshot import Snapshot, record_empty_tree, take_snapshot
 
@@ -38,6 +38,8 @@ class DockerWorkspace(SandboxWorkspace):
         self._path = None if path is None else Path(path).expanduser().resolve()
         if self._path is not None and not self._path.is_dir():
             raise WorkspaceError(f"There is no directory {self._path}.")
+        if options.get("network", "allowlist") not in get_args(Network):
+            raise WorkspaceError(f"The network must be one of {', '.join(get_args(Network))}.")
         self._copies_back = copy_back
         self._options = options
         self._features: tuple[str, ...] = ()

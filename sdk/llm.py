@@ -82,6 +82,7 @@ class LLM(Extensible):
         from patchwright.resolver.llm.text_tool_model import TextToolModel
         from patchwright.resolver.settings.model_settings import Price
         from patchwright.sdk.environment import ca_bundle
+        from patchwright.sdk.llm_errors import build_error_naming_model
 
         price = None
         if self.input_price is not None and self.output_price is not None:
@@ -96,7 +97,8 @@ class LLM(Extensible):
             ),
             max_seconds=self.retry_seconds,
         )
-        return TextToolModel(model) if self.tool_calling == "text" else model
+        named = build_error_naming_model(model)
+        return TextToolModel(named) if self.tool_calling == "text" else named
 
 
 class RouterLLM(LLM):

@@ -4,6 +4,7 @@ import contextlib
 import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import Entry
@@ -16,6 +17,9 @@ from patchwright.sdk.conversation import BaseConversation, ConversationState
 from patchwright.sdk.conversation_runner import ConversationRunner
 from patchwright.sdk.local_workspace import LocalWorkspace
 from patchwright.sdk.sandbox_workspace import SandboxWorkspace
+
+_open_conversations: "WeakValueDictionary[str, LocalConversation]" = WeakValueDictionary()
+"""The conversations of this process, by the path of their logs."""
 
 
 class LocalConversation(BaseConversation):
@@ -43,10 +47,19 @@ class LocalConversation(BaseConversation):
         directory = (
             Path(persistence_dir) if persistence_dir else environment.data_directory() / "conversations"
         )
+        key = str(directory.absolute() / self.id)
+        if (earlier := _open_conversations.get(key)) is not None and not earlier.is_running:
+            earlier.close()  # A notebook may run the same cell twice.
         logs = FileLogStore(directory)
         self._stack = contextlib.AsyncExitStack()
         log = run_blocking(self._stack.enter_async_context(logs.open(RunId(self.id), (self._notify,))))
         self._runner = ConversationRunner(self.id, agent, workspace, log, logs)
+        _open_conversations[key] = self
+
+    @property
+    def is_running(self) -> bool:
+        """True while `run` has not returned."""
+        return self._runner.is_running
 
     @property
     def state(self) -> ConversationState:

@@ -38,7 +38,10 @@ class Extensible(FrozenModel):
 
     @classmethod
     def _find_class(cls, kind: str) -> type[Self]:
-        known = {found.__name__: found for found in _concrete_classes(cls)}
+        known = {
+            found.__name__: found for found in _concrete_classes(cls) if not found.__name__.startswith("Base")
+        }
+        known |= {cls.__name__: cls} if cls.__name__ == kind else {}
         if kind not in known:
             loaded = load_entry_points(cls.entry_point_group)
             known |= {

@@ -1,10 +1,13 @@
 """Tools of an agent, by name: the built-in tools, typed functions, and the tools of other packages."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.sdk.plugins import load_entry_points
+
+if TYPE_CHECKING:
+    from patchwright.runtime.sandbox import Sandbox
 
 TOOL_GROUP = "patchwright.tools"
 
@@ -44,9 +47,16 @@ def tool(function: ToolFunction) -> ToolFunction:
     """Registers a typed function as a tool, and returns the function. Its docstring is the description that the model
     reads. It runs in this process, not in the sandbox.
 
-    Raises ValueError if another function has the same name, or if a built-in tool has it.
+    Raises ValueError if the function lacks a docstring or annotations, or if another tool has its name.
     """
+    from patchwright.resolver.errors import SettingsError
+    from patchwright.resolver.tools.entry_point_tools import FunctionTool
+
     name = function.__name__
+    try:
+        FunctionTool(function, cast("Sandbox", None))  # Only the description is built.
+    except SettingsError as exc:
+        raise ValueError(str(exc)) from exc
     if name in BUILT_IN_TOOLS:
         raise ValueError(f"there is a built-in tool {name}: give the function another name")
     if _functions.setdefault(name, function) is not function:

@@ -43,7 +43,7 @@ class NewConversation(FrozenModel):
 
     id: str | None = Field(default=None, pattern=ID_PATTERN)
     """The name of the conversation. By default, the server chooses one. If a conversation with this name exists, it is
-    returned and keeps its agent.
+    returned and works with this agent from its next run on. It must be in the same workspace.
     """
     workspace: str = Field(pattern=ID_PATTERN)
     """Id of the workspace in which the agent works."""
@@ -85,7 +85,7 @@ Found = Annotated[ConversationRecord, Depends(find_conversation)]
     status_code=201,
     responses={
         200: {"model": ConversationState, "description": "The conversation existed already."},
-        **problems(400, 404, 408, 413, 415, 422),
+        **problems(400, 404, 408, 409, 413, 415, 422),
     },
 )
 async def create_conversation(

@@ -26,7 +26,7 @@ from patchwright.bot.conversations.server_workspace import ServerWorkspace
 from patchwright.bot.errors import Conflict, QueueDown, Unavailable
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.resolver.domain import JobId, Patch, RunId
-from patchwright.resolver.errors import LogError, ResolverError
+from patchwright.resolver.errors import LogError, LogLocked, ResolverError
 from patchwright.resolver.events import Message, Trajectory
 from patchwright.resolver.run_log import LogStore
 from patchwright.runtime.errors import SandboxError
@@ -121,7 +121,10 @@ class ConversationService:
         if id in self._open and record.server == self._server:
             return self._open[id]
         if record.server and record.server != self._server and await self._is_busy_elsewhere(id):
-            raise Conflict("An agent is working in this workspace on another server. Pause it first.")
+            raise Conflict(
+                "An agent is working in this workspace on another server: pause it first. If its server was killed, "
+                "try again in 15 seconds."
+            )
         await self._close_workspace(id)  # Another server has changed the files since.
         await self._make_room()
 
@@ -164,8 +167,8 @@ class ConversationService:
     async def create(
         self, id: str | None, agent: BaseAgent, workspace: str
     ) -> tuple[ConversationRecord, bool]:
-        """Returns the conversation, and whether it is new. An existing conversation keeps its agent, workspace and
-        log.
+        """Returns the conversation, and whether it is new. An existing conversation keeps its log, and gets this agent
+        from its next run on. Raises Conflict if it is in another workspace.
         """
         text = agent.model_dump_json(context=EXPOSE_SECRETS)
         record = ConversationRecord(
@@ -176,14 +179,29 @@ class ConversationService:
         )
         is_new = await self.records.add_conversation(record)
         existing = None if is_new else await self.records.get_conversation(record.id)
-        return existing or record, is_new
+        if existing is None:
+            return record, is_new
+        if existing.workspace != workspace:
+            raise Conflict(
+                f"The conversation {existing.id} is in the workspace {existing.workspace}: name this workspace, or "
+                "choose another id."
+            )
+        if self._cipher.decrypt(existing.agent) != text.encode():
+            existing = existing.model_copy(update={"agent": record.agent})
+            await self.records.save_conversation(existing)
+            if existing.id not in self._tasks:
+                self._runners.pop(existing.id, None)
+        return existing, is_new
 
     async def get_state(self, record: ConversationRecord) -> ConversationState:
         is_running = record.id in self._tasks or await self.records.has_writer(record.id)
         state = build_state(record.id, await self._read_log(record.id), is_running=is_running)
+        changes: dict[str, str] = {"workspace": record.workspace}
         if not is_running and (problem := self._problems.get(record.id)):
-            return state.model_copy(update={"status": "error", "detail": problem})
-        return state
+            changes |= {"status": "error", "detail": problem}
+        elif not is_running and state.status != "paused" and await self.records.list_messages(record.id):
+            changes |= {"status": "idle", "detail": "Call run."}
+        return state.model_copy(update=changes)
 
     async def list_entries(self, id: str, after: int) -> list[str]:
         """Returns the entries of the log as JSON, without the first `after` ones."""
@@ -200,13 +218,12 @@ class ConversationService:
             raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
 
     async def run(self, record: ConversationRecord) -> None:
-        """Starts the agent. Does nothing if it works on this server already. Raises Conflict if it works on another
-        server or has no message, and Unavailable if too many agents work.
+        """Starts the agent. Does nothing if it works already. If its server was killed, the work begins when the lease
+        of this server has expired, after at most 15 seconds. Raises Conflict if there is no message, and Unavailable
+        if too many agents work.
         """
         if record.id in self._tasks:
             return
-        if await self.records.has_writer(record.id):
-            raise Conflict("The agent is working on another server.")
         if not await self.records.list_messages(record.id) and not (await self._read_log(record.id)).entries:
             raise Conflict("There is no message yet. Send one first.")
         if len(self._tasks) >= MAX_RUNNING:
@@ -241,8 +258,8 @@ class ConversationService:
             if workspace_record is None:
                 raise Conflict("The workspace of this conversation was deleted.")
             async with (
-                self.use_workspace(workspace_record) as workspace,
                 self._logs.open(RunId(record.id)) as log,
+                self.use_workspace(workspace_record) as workspace,
             ):
                 runner = self._runners.get(record.id)
                 if runner is None:
@@ -252,6 +269,8 @@ class ConversationService:
                     self._runners[record.id] = runner
                 runner.log = log
                 await runner.run()
+        except LogLocked:
+            logger.info("conversation runs on another server", extra={"conversation": record.id})
         except (ResolverError, SandboxError, QueueDown) as exc:
             logger.warning("conversation failed", extra={"conversation": record.id, "error": str(exc)})
             self._problems[record.id] = str(exc)

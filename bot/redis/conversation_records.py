@@ -26,6 +26,10 @@ class ConversationRecords(RedisStore):
                 await cast("Any", self._redis.hsetnx(CONVERSATIONS_KEY, record.id, record.model_dump_json()))
             )
 
+    async def save_conversation(self, record: ConversationRecord) -> None:
+        with redis_errors():
+            await cast("Any", self._redis.hset(CONVERSATIONS_KEY, record.id, record.model_dump_json()))
+
     async def get_conversation(self, id: str) -> ConversationRecord | None:
         with redis_errors():
             text = await cast("Any", self._redis.hget(CONVERSATIONS_KEY, id))

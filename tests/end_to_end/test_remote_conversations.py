@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -166,7 +167,22 @@ def test_mistakes_are_named_by_the_server(server: str) -> None:
         assert httpx.post(f"{server}/conversations", json=body, headers=AUTHORIZED).status_code == 201
         assert httpx.post(f"{server}/conversations", json=body, headers=AUTHORIZED).status_code == 200
         assert post("/conversations/c/run", None) == (409, "There is no message yet. Send one first.")
+        other = httpx.post(f"{server}/workspaces", json={}, headers=AUTHORIZED).json()["id"]
+        assert post("/conversations", body | {"workspace": other})[0] == 409
+        httpx.post(f"{server}/conversations/c/messages", json={"text": "Hello."}, headers=AUTHORIZED)
+        state = httpx.get(f"{server}/conversations/c", headers=AUTHORIZED).json()
+        assert (state["detail"], state["workspace"]) == ("Call run.", workspace.id)
         listed = httpx.get(f"{server}/conversations", headers=AUTHORIZED).json()["conversations"]
         assert [(one["id"], one["status"]) for one in listed] == [("c", "idle")]
         assert httpx.delete(f"{server}/conversations/c", headers=AUTHORIZED).status_code == 204
         assert httpx.get(f"{server}/conversations/c", headers=AUTHORIZED).status_code == 404
+
+
+def test_a_wrong_key_is_corrected_by_creating_the_conversation_again(server: str) -> None:
+    with serve_model(DONE) as (llm, _), RemoteWorkspace(server, TOKEN) as workspace:
+        wrong = default_agent(llm.model_copy(update={"api_key": SecretStr("sk-wrong-key")}))
+        conversation = Conversation(wrong, workspace, id="corrected")
+        conversation.send_message("Look.")
+        state = conversation.run()
+        assert state.status == "error" and "rejects the API key" in state.detail
+        assert Conversation(default_agent(llm), workspace, id="corrected").run().status == "finished"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from patchwright import (
     Agent,
@@ -174,16 +175,19 @@ class Grep(CustomAgent):
     """Searches for the word that the person sends, and answers with the lines."""
 
     def step(self, state: AgentState) -> ToolRequest | str:
-        if state.steps == 0:
+        if state.is_new_turn:
             return ToolRequest(tool="run_shell", arguments={"command": f"grep -rn {state.messages[-1]} ."})
-        return f"Found: {state.last_result.output}"  # type: ignore[union-attr]
+        return f"Found: {state.last_output}"
 
 
 def test_an_agent_of_your_own_needs_only_a_step(project: Path) -> None:
     with Conversation(Grep(), project) as conversation:
         conversation.send_message("return")
         state = conversation.run()
-    assert (state.status, state.answer) == ("finished", "Found: ./calc.py:2:    return a - b\n")
+        assert state.status == "finished"
+        assert state.answer.startswith("Found: ./calc.py:2:    return a - b\n")
+        conversation.send_message("def")
+        assert conversation.run().answer.startswith("Found: ./calc.py:1:def add")
 
 
 class Restless(CustomAgent):
@@ -231,8 +235,6 @@ def test_mistakes_are_named(project: Path) -> None:
         conversation.run()
         with pytest.raises(ValueError, match="the message is empty"):
             conversation.send_message(" ")
-        with pytest.raises(LogLocked):
-            Conversation(default_agent(llm), project, id="one")
     with pytest.raises(WorkspaceError, match="There is no directory"):
         Conversation(default_agent(llm), project / "missing")
 
@@ -244,3 +246,27 @@ def test_the_key_is_masked_in_the_log(project: Path) -> None:
         conversation.run()
     assert KEY not in "".join(entry.model_dump_json() for entry in conversation.events)
     assert any(isinstance(entry.event, Message) for entry in conversation.events)
+
+
+def test_the_same_id_in_one_process_takes_over_unless_the_agent_works(project: Path) -> None:
+    conversation: BaseConversation
+
+    def open_again(turn: int, request: object) -> None:
+        with pytest.raises(LogLocked):
+            Conversation(default_agent(llm), project, id="cell")
+
+    with serve_model(LOOK, DONE, on_request=open_again) as (llm, _):
+        for _ in range(2):  # A cell of a notebook that runs twice.
+            conversation = Conversation(default_agent(llm), project, id="cell")
+        conversation.send_message("Look.")
+        assert conversation.run().status == "finished"
+        conversation.close()
+
+
+def test_errors_name_the_fields_of_the_model(project: Path) -> None:
+    with serve_model() as (llm, _):
+        wrong = llm.model_copy(update={"api_key": SecretStr("sk-wrong-key")})
+        with Conversation(default_agent(wrong), project) as conversation:
+            conversation.send_message("Look.")
+            with pytest.raises(ModelAccessDenied, match="check api_key of the LLM"):
+                conversation.run()

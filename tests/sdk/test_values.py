@@ -99,3 +99,11 @@ def test_the_import_loads_neither_litellm_nor_docker_nor_the_resolver() -> None:
         "print([name for name in ('litellm', 'docker', 'patchwright.resolver', 'fastapi') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+
+
+def test_a_function_without_a_docstring_is_rejected_when_the_agent_is_created() -> None:
+    def unexplained(text: str) -> str:
+        return text
+
+    with pytest.raises(ValueError, match="has no docstring"):
+        default_agent(MODEL).with_tools(unexplained)
