@@ -16,6 +16,7 @@ COPY evaluation evaluation
 COPY patchwright patchwright
 COPY resolver resolver
 COPY runtime runtime
+COPY sdk sdk
 COPY templates templates
 RUN python3 -m venv /opt/patchwright \
     && /opt/patchwright/bin/pip install --quiet --no-cache-dir --disable-pip-version-check '.[archive,mcp,otel]'

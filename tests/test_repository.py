@@ -287,3 +287,10 @@ def test_ci_runs_on_several_systems_with_and_without_an_engine() -> None:
     assert (slow, bare) == ("script/test-all", "script/test-bare")
     # YAML 1.1 reads the key `on` as true.
     assert set(workflow[True]) == {"push", "pull_request", "workflow_call"}
+
+
+def test_the_image_is_built_from_every_package() -> None:
+    copied = set(re.findall(r"^COPY (\w+) \1$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert copied == {*PACKAGES, "patchwright"}
+    assert copied <= sent
