@@ -242,7 +242,7 @@ def test_every_imported_library_is_a_dependency() -> None:
     installed = packages_distributions()
     missing = {
         f"{path} imports {module}"
-        for path in tracked("bot", "demo", "evaluation", "resolver", "runtime")
+        for path in tracked("bot", "demo", "evaluation", "resolver", "runtime", "sdk")
         if path.endswith(".py") and not path.startswith("demo/sample/")
         for name, _ in imports(ast.parse((ROOT / path).read_text()))
         if (module := name.partition(".")[0]) not in (*sys.stdlib_module_names, "patchwright")

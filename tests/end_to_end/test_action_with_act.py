@@ -24,9 +24,11 @@ SHIPPED = (
     "LICENSE",
     "bot",
     "demo",
+    "evaluation",
     "patchwright",
     "resolver",
     "runtime",
+    "sdk",
     "templates",
 )
 STAND_INS = {

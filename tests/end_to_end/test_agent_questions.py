@@ -57,7 +57,10 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
     first_outcome = await scenario.resolve()
     assert isinstance(first_outcome, InputRequired) and first_outcome.question == QUESTION.question
     (posted,) = scenario.comments
-    assert "I need an answer to continue:\n\nShould add() take floats as well, @\u200bmaintainer?" in posted
+    assert (
+        "I need an answer to continue:\n\n<!--question-->\n\nShould add() take floats as well, @\u200bmaintainer?"
+        in posted
+    )
     assert scenario.repo.pulls == () and scenario.repo.branches == ("main",)
 
     refused = await scenario.resolve(await comment(scenario, "@agent no floats", by="stranger"))

@@ -110,7 +110,7 @@ async def test_the_command_works(scenario: HandlerScenario) -> None:
     assert scenario.replies[1].startswith("@stranger needs write access")
     assert parse_request("sttus").error.suggestion == "status"
     row = "| `@agent status` | say what I am working on here |"
-    values = {"commands": COMMANDS, "mention": "@agent", "label": "fix-me"}
+    values = {"commands": COMMANDS, "mention": "@agent", "label": "fix-me", "workflow_runs_url": "https://x.test"}
     assert row in render_reply("help.md.j2", **values, in_workflow=False)
     assert row not in render_reply("help.md.j2", **values, in_workflow=True)
 """
