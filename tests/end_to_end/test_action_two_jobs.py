@@ -234,7 +234,7 @@ async def test_a_first_job_without_an_artifact_is_reported(workflow: Workflow) -
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (1, "error")
     assert (
-        "Correct the error that the first job shows, then rerun the whole workflow.\n"
+        "Correct the error that the first job shows, then add the label again or repeat your comment.\n"
         in workflow.scenario.comments[0]
     )
 
@@ -284,5 +284,5 @@ async def test_the_next_workflow_run_corrects_the_comment_of_a_killed_one(workfl
     assert step.outputs["outcome"] == "answered", step.output
     assert scenario.comments[0] == (
         "This run ended without a result, because its workflow run was killed. **To start over,** comment `@agent` and "
-        "your request. On an issue, `@agent retry` is enough.\n"
+        "your request. If a label started it, you can also remove the label and add it again.\n"
     )

@@ -106,7 +106,8 @@ def test_only_a_server_promises_to_resume_a_run_that_reached_a_limit(is_permanen
         ) is not is_permanent
     if not is_permanent:
         start_over = (
-            "**To start over,** comment `@agent` and your request. On an issue, `@agent retry` is enough."
+            "**To start over,** comment `@agent` and your request. If a label started it, you can also "
+            "remove the label and add it again."
         )
         assert start_over in no_pull_request
         assert start_over in salvaged
