@@ -125,7 +125,8 @@ def _find_setup_error(request: _FailedRequest) -> ModelError | None:
         # The provider's message is omitted, because some messages repeat part of the key.
         return ModelAccessDenied(
             f"The provider of {name} rejects the API key ({status}): "
-            f"check {environment_variable('model_api_key')}, or the provider's own variable."
+            f"check {environment_variable('model_api_key')}, or, if no key is set or saved, the provider's own "
+            "variable."
         )
     if capture.is_html or _is_other_json(exc):
         content = "a web page instead of JSON" if capture.is_html else "JSON that is not a model's reply"

@@ -115,7 +115,7 @@ async def test_a_rejected_model_key_is_reported_and_resume_continues_the_run(
     why, kept, how, *_ = text.split("\n\n")
     assert why.startswith(
         "I had to stop before I finished. The provider of openai/scripted rejects the API key (401): "
-        "check `PATCHWRIGHT_MODEL_API_KEY`, or the provider's own variable."
+        "check `PATCHWRIGHT_MODEL_API_KEY`, or, if no key is set or saved, the provider's own variable."
     )
     assert kept.startswith("The work so far (1 file) is on the branch `patchwright/issue-1-after-2-steps`.")
     assert how.startswith("**To continue** from where I stopped, comment `@agent resume`.")

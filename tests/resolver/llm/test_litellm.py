@@ -160,7 +160,7 @@ async def test_a_rejected_key_is_not_repeated_in_the_error(endpoint: RecordedMod
         await ask(model(endpoint, key="sk-wrong-987654321"))
     assert str(refused.value) == (
         "The provider of openai/recorded rejects the API key (401): "
-        "check PATCHWRIGHT_MODEL_API_KEY, or the provider's own variable."
+        "check PATCHWRIGHT_MODEL_API_KEY, or, if no key is set or saved, the provider's own variable."
     )
 
 
