@@ -18,7 +18,10 @@ TEXT_TOOLS_ERROR = (
     "it calls tools only as text. Set PATCHWRIGHT_TOOL_CALLING=text in the server's environment, restart the "
     "server, and test again."
 )
-_REJECTED_KEY_ADVICE = f": check {environment_variable('model_api_key')}, or, if no key is set or saved, the provider's own variable."
+_REJECTED_KEY_ADVICE = (
+    f": check {environment_variable('model_api_key')}, or, if no key is set or saved, the provider's own "
+    "variable."
+)
 _MISSING_KEY = re.compile(r"(\w+) is not set\. Set it to your API key for ")
 # Maps environment variables to fields of the form. The command's error messages name environment variables,
 # but the person sees the form.

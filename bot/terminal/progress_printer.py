@@ -30,6 +30,7 @@ from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess
 from patchwright.resolver.tool_actions.control_actions import ProposePlan
 from patchwright.resolver.viewer.call_blocks import is_failure
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES, ConnectionSummary
+from patchwright.runtime.observations import EditResult
 from patchwright.runtime.output_text import clip_line
 
 MIN_WIDTH = 30  # Minimum width in cells. A terminal that is narrower wraps the lines itself.
@@ -148,6 +149,9 @@ class ProgressPrinter:
                 mark, self._unprinted_number = f"{self._unprinted_number:>4} ", ""
                 if self._verbose:
                     first, *more = request.split("\n")
+                    # People see the diff of an edit; the model reads only the changed lines.
+                    if isinstance(observation, EditResult):
+                        observation = observation.model_copy(update={"place": ""})
                     output = (f"       {line}" for line in render_observation(observation).split("\n"))
                     return [f"{mark}{first}", *(f"     {line}" for line in more), *output]
                 answer = f"→ {describe_observation(observation)}"
