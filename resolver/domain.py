@@ -123,6 +123,16 @@ class Issue(FrozenModel):
     """True if only people with write access can still comment. A GitHub App cannot comment either."""
     labels: tuple[str, ...] | None = None  # None if unknown.
 
+    @classmethod
+    def from_text(cls, text: str) -> "Issue":
+        """Returns an issue that is on no forge. The first line of the text is its title."""
+        title, _, body = text.strip().lstrip("# \r\n\t").partition("\n")
+        # If the author's login were "you", the model would think that it is the author.
+        author = User(id=0, login="operator")
+        return cls(
+            number=1, title=title.strip(), body=body.strip(), author=author, trusted=True, open=True, url=""
+        )
+
 
 class ReviewThread(FrozenModel):
     """The comments of a review about one place in a pull request."""

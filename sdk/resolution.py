@@ -16,7 +16,6 @@ from patchwright.sdk.docker_sandbox_setup import DEFAULT_IMAGE, DockerOptions, b
 from patchwright.sdk.llm import LLM
 
 if TYPE_CHECKING:
-    from patchwright.resolver.domain import Issue
     from patchwright.resolver.events import Entry
     from patchwright.resolver.settings.settings import Settings
     from patchwright.runtime.sandbox import Sandboxes
@@ -83,7 +82,7 @@ async def aresolve_issue(
     **options: Unpack[DockerOptions],
 ) -> Resolution:
     """The same as `resolve_issue`, for programs that use asyncio."""
-    from patchwright.resolver.domain import Job, JobId, Repo
+    from patchwright.resolver.domain import Issue, Job, JobId, Repo
     from patchwright.resolver.git.workspaces import WorkspaceFactory
     from patchwright.resolver.llm.masking_model import MaskingModel
     from patchwright.resolver.pipeline.resolve import resolve_local
@@ -92,6 +91,9 @@ async def aresolve_issue(
     from patchwright.resolver.secrets import Secrets
     from patchwright.sdk.conversation_runner import find_answer
 
+    thread = Issue.from_text(issue)
+    if not thread.title:
+        raise ValueError("the issue is empty: describe the problem, with the title in the first line")
     agent = agent if isinstance(agent, Agent) else Agent(llm=agent)
     llm = agent.llm
     path = await asyncio.to_thread(_absolute, repository)
@@ -111,7 +113,7 @@ async def aresolve_issue(
             listeners=tuple(callbacks),
         )
         job = Job(id=job_id, repo=Repo(owner="local", name=path.name), number=1, requester=None)
-        attempt, trajectory = await resolve_local(job, _build_thread(issue), path, deps)
+        attempt, trajectory = await resolve_local(job, thread, path, deps)
     finally:
         await sandboxes.close()
     usage = trajectory.usage()
@@ -154,23 +156,6 @@ def _build_local_sandboxes(settings: "Settings") -> "Sandboxes":
         settings.ca_bundle,
         settings.package_index,
         settings.sandbox_features,
-    )
-
-
-def _build_thread(text: str) -> "Issue":
-    from patchwright.resolver.domain import Issue, User
-
-    title, _, body = text.strip().lstrip("# \r\n\t").partition("\n")
-    if not title.strip():
-        raise ValueError("the issue is empty: describe the problem, with the title in the first line")
-    return Issue(
-        number=1,
-        title=title.strip(),
-        body=body.strip(),
-        author=User(id=0, login="operator"),
-        trusted=True,
-        open=True,
-        url="",
     )
 
 

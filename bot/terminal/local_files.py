@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from patchwright.bot.terminal.output import print_stderr
-from patchwright.resolver.domain import Issue, Patch, User
+from patchwright.resolver.domain import Issue, Patch
 from patchwright.resolver.errors import UsageError
 
 # far more than GitHub accepts; a prompt with a longer text would be shortened anyway
@@ -31,18 +31,7 @@ def read_issue(path: Path) -> Issue:
         raise UsageError(
             f"The issue file {path} is empty. Describe the problem in it, with the title in the first line"
         )
-    title, _, body = text.partition("\n")
-    # If the author's login were "you", the model would think that it is the author.
-    nobody = User(id=0, login="operator")
-    return Issue(
-        number=1,
-        title=title.strip(),
-        body=body.strip(),
-        author=nobody,
-        trusted=True,
-        open=True,
-        url="",
-    )
+    return Issue.from_text(text)
 
 
 def check_writable(out: Path) -> None:

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 import pytest
 from pydantic import ValidationError
 
-from patchwright import LLM, Agent, AgentState, BaseAgent, CustomAgent, RouterLLM, default_agent
+from patchwright import (
+    LLM,
+    Agent,
+    AgentState,
+    BaseAgent,
+    CustomAgent,
+    RouterLLM,
+    default_agent,
+    resolve_issue,
+)
 from patchwright.resolver.actions import TOOL_ACTIONS
 from patchwright.resolver.llm.model import ChatMessage
 from patchwright.sdk.tools import BUILT_IN_TOOLS
@@ -107,3 +116,8 @@ def test_a_function_without_a_docstring_is_rejected_when_the_agent_is_created() 
 
     with pytest.raises(ValueError, match="has no docstring"):
         default_agent(MODEL).with_tools(unexplained)
+
+
+def test_an_empty_issue_is_rejected_before_anything_starts() -> None:
+    with pytest.raises(ValueError, match="the issue is empty"):
+        resolve_issue(".", " \n# \n", MODEL)
