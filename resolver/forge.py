@@ -86,6 +86,12 @@ class Forge(Protocol):
     async def get_thread(self, job: Job) -> Thread:
         """Returns the issue or pull request as it is now, with its comments, oldest first."""
 
+    async def list_commands(self, job: Job, label: str, mention: str) -> tuple[str, ...]:
+        """Returns what people with write access requested in the thread before the job was requested, oldest first.
+
+        A command is the text after the mention, or "" if the label was added.
+        """
+
     async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
         """Downloads a file of at most MAX_ATTACHMENT bytes that is attached to a thread.
 
@@ -192,6 +198,9 @@ class _WrapperForge:
 
     async def get_thread(self, job: Job) -> Thread:
         return await self._forge.get_thread(job)
+
+    async def list_commands(self, job: Job, label: str, mention: str) -> tuple[str, ...]:
+        return await self._forge.list_commands(job, label, mention)
 
     async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
         return await self._forge.download_attachment(repo, url)

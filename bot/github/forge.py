@@ -160,6 +160,9 @@ class GitHubForge:
             return _installation_thread(job)
         return await self._threads.read(job)
 
+    async def list_commands(self, job: Job, label: str, mention: str) -> tuple[str, ...]:
+        return await self._threads.list_commands(job, label, mention)
+
     async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
         if not is_attachment(url, self._server_url):
             return None

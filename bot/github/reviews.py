@@ -152,6 +152,12 @@ class ReviewHistory:
         commenters = (one.account for thread in self.threads for one in thread.comments)
         return [*commenters, *(review.account for review in self.reviews)]
 
+    @property
+    def texts(self) -> list[tuple[datetime, Account, str]]:
+        """The time, author and text of every review and review comment."""
+        comments = (one for thread in self.threads for one in thread.comments)
+        return [(one.written_at, one.account, one.body) for one in (*self.reviews, *comments)]
+
     def add_to_pull_request(
         self,
         job: Job,

@@ -81,6 +81,15 @@ class LabelResponse(GitHubResponse):
     name: str
 
 
+class IssueEventResponse(GitHubResponse):
+    """An event in the history of an issue or pull request, such as the addition of a label."""
+
+    event: str
+    created_at: str
+    actor: Account | None = None
+    label: LabelResponse | None = None
+
+
 class IssueResponse(GitHubResponse):
     number: int
     title: str

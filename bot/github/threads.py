@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TypeVar, get_args
 
 from patchwright.bot.comment_tags import TAG_PREFIX, parse_question, parse_tag
@@ -14,10 +15,13 @@ from patchwright.bot.github.schemas import (
     GHOST,
     Account,
     CommentResponse,
+    IssueEventResponse,
     IssueResponse,
     PermissionResponse,
     PullRequestResponse,
 )
+from patchwright.bot.webhooks.mentions import find_command, is_only_thanks
+from patchwright.bot.webhooks.triggers import is_same_label
 from patchwright.resolver.authorization import Permission, authorize
 from patchwright.resolver.domain import Comment, Issue, Job, PullRequest, Repo, Thread, User
 from patchwright.resolver.errors import ForgeError, NotFound
@@ -25,6 +29,7 @@ from patchwright.resolver.errors import ForgeError, NotFound
 T = TypeVar("T", Issue, PullRequest)
 
 ROLES: dict[str, Permission] = {role: role for role in get_args(Permission)}
+EARLIEST = datetime.min.replace(tzinfo=UTC)
 MAX_CONCURRENT_REQUESTS = 8  # GitHub allows 100
 
 
@@ -87,6 +92,39 @@ class Threads:
             labels=issue.label_names,
         )
         return apply_snapshot(result, job)
+
+    async def list_commands(self, job: Job, label: str, mention: str) -> tuple[str, ...]:
+        """Returns the commands of people with write access, oldest first. See `Forge.list_commands`.
+
+        The bot's own comments are no commands, even if a person's account posts them.
+        """
+        repo, path = job.repo, (*repo_path(job.repo), "issues", str(job.number))
+        issue = await self._rest.get(IssueResponse, repo, *path)
+        events = await self._rest.get_all(IssueEventResponse, repo, *path, "events")
+        texts = [
+            (one.created_at, one.user, one.body or "") for one in await self.list_comments(repo, job.number)
+        ]
+        if issue.pull_request is None:
+            texts.append((EARLIEST, issue.user, issue.body or ""))
+        else:  # A mention in its description starts no run.
+            texts += (await self._reviews.read(repo, job.number)).texts
+        found = [
+            (written_at, author, command)
+            for written_at, author, text in texts
+            if not text.startswith(TAG_PREFIX) and not is_only_thanks(text, mention)
+            if (command := find_command(text, mention)) is not None
+        ]
+        found += [
+            (datetime.fromisoformat(event.created_at), event.actor, "")
+            for event in events
+            if event.event == "labeled" and event.label and is_same_label(event.label.name, label)
+        ]
+        trusted = await self._find_trusted(repo, [author for _, author, _ in found])
+        return tuple(
+            command
+            for written_at, author, command in sorted(found, key=lambda one: one[0])
+            if _id(author) in trusted and (job.snapshot is None or written_at <= job.snapshot.taken_at)
+        )
 
     async def list_comments(self, repo: Repo, number: int) -> list[CommentResponse]:
         """Returns all comments, oldest first. Raises ForgeError."""

@@ -42,8 +42,10 @@ from patchwright.resolver.errors import (
     UsageError,
     WriteBlocked,
 )
+from patchwright.resolver.events import Trajectory
 from patchwright.resolver.forge import Forge, MaskingForge, ReadOnlyForge
 from patchwright.resolver.git.workspaces import WorkspaceFactory
+from patchwright.resolver.pipeline.admission import expand_retry
 from patchwright.resolver.pipeline.resolve import resolve_job
 from patchwright.resolver.publishing import artifact
 from patchwright.resolver.rendering.jinja_templates import set_template_directory
@@ -290,6 +292,11 @@ class PublishJob:
 
     async def resolve(self, job: Job) -> Outcome:
         saved = artifact.read_artifact(self._directory, job)
+        if job.request.verb == "retry":
+            # The first job found the earlier request, too. The artifact is not trusted to name it.
+            thread = await self._forge.get_thread(job)
+            settings = self._deps.settings
+            job = await expand_retry(job, thread, Trajectory(), self._forge, self._logs, settings)
         if saved.trajectory is not None:
             entries = await artifact.verify_entries(saved.trajectory, job, self._forge, self._deps.settings)
             async with self._logs.open(job.id) as log:

@@ -47,13 +47,6 @@ class ThreadResponse(GitHubResponse):
         return ThreadContent(title=self.title, body=self.body or "")
 
 
-class IssueEventResponse(GitHubResponse):
-    event: str
-    created_at: str
-    actor: Account | None = None
-    label: LabelResponse | None = None
-
-
 class IssueCommentResponse(GitHubResponse):
     id: int
     body: str | None = None

@@ -14,12 +14,12 @@ from patchwright.bot.github.repositories import MAX_LIST_AGE, PolledRepository, 
 from patchwright.bot.github.rest import PER_PAGE, RestClient
 from patchwright.bot.github.schemas import (
     Account,
+    IssueEventResponse,
     RepositoryResponse,
 )
 from patchwright.bot.reconcile.missed_events import (
     EARLIEST,
     IssueCommentResponse,
-    IssueEventResponse,
     MissedEvent,
     ReviewCommentResponse,
     ReviewResponse,

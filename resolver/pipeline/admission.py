@@ -10,8 +10,8 @@ from typing import Literal
 
 from patchwright.resolver.authorization import authorize
 from patchwright.resolver.branch_names import make_branch_names
-from patchwright.resolver.command_parser import Request
-from patchwright.resolver.domain import InputRequired, Issue, Job, JobId, PullRequest, Rejected, Thread
+from patchwright.resolver.command_parser import Request, RunOptions
+from patchwright.resolver.domain import InputRequired, Job, JobId, PullRequest, Rejected, Thread
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts
@@ -36,7 +36,7 @@ MAX_CLOCK_SKEW = timedelta(seconds=5)  # Maximum difference between GitHub's clo
 
 
 async def check_admission(
-    job: Job, thread: Thread, facts: RepoFacts, forge: Forge, settings: Settings
+    job: Job, thread: Thread, facts: RepoFacts, forge: Forge, logs: LogStore, settings: Settings
 ) -> Rejected | None:
     """Returns why the job must not run, or None if it may run.
 
@@ -59,8 +59,23 @@ async def check_admission(
     # A job from the command line has no requester; its operator gets the error from the clone.
     if facts.empty and job.requester is not None:
         return Rejected(explanation=reply_texts.render_rejection_reason("empty", job))
-    problem = _find_command_problem(job, thread, settings)
+    problem = _find_command_problem(job, thread, settings) or await _find_retry_problem(
+        job, thread, forge, logs, settings
+    )
     return Rejected(explanation=problem) if problem else None
+
+
+async def _find_retry_problem(
+    job: Job, thread: Thread, forge: Forge, logs: LogStore, settings: Settings
+) -> str | None:
+    """Returns why `retry` has nothing to repeat on an issue, or None if it has. On a pull request, the open review
+    threads are the request.
+    """
+    if job.request.verb != "retry" or isinstance(thread, PullRequest) or job.retry_of is not None:
+        return None
+    if await _find_retried_request(job, thread, forge, logs, settings):
+        return None
+    return reply_texts.render_rejection_reason("no_run", job, settings.label, mention=settings.mention)
 
 
 def _find_command_problem(job: Job, thread: Thread, settings: Settings) -> str | None:
@@ -74,8 +89,6 @@ def _find_command_problem(job: Job, thread: Thread, settings: Settings) -> str |
         return reply_texts.render_rejection_reason("pull_only", job)
     if request.command.threads == "issues" and isinstance(thread, PullRequest):
         return reply_texts.render_rejection_reason("issue_only", job)
-    if request.verb == "retry" and isinstance(thread, Issue) and not _has_request(job, thread, settings):
-        return reply_texts.render_rejection_reason("no_run", job)
     is_empty_request = request.verb == "retry" or (request.verb == "work" and not request.text)
     if isinstance(thread, PullRequest) and is_empty_request and not list_open_threads(thread):
         return reply_texts.render_rejection_reason("nothing_asked", job)
@@ -101,7 +114,9 @@ async def find_early_rejection(
     thread = await forge.get_thread(job)
     if not thread.open or thread.locked:
         return None
-    if problem := _find_command_problem(job, thread, settings):
+    job = await expand_retry(job, thread, Trajectory(), forge, logs, settings)
+    problem = _find_command_problem(job, thread, settings)
+    if problem := problem or await _find_retry_problem(job, thread, forge, logs, settings):
         return problem
     found = await find_run_to_resume(job, thread, Trajectory(), logs, settings)
     return found.explanation if isinstance(found, Rejected) else None
@@ -131,15 +146,6 @@ def has_label(labels: Iterable[str], name: str) -> bool:
     return name.casefold() in map(str.casefold, labels)
 
 
-def _has_request(job: Job, issue: Issue, settings: Settings) -> bool:
-    """Returns True if the issue may contain an earlier request that the command `retry` can repeat."""
-    if job.retry_of is not None or issue.reported_runs or issue.labels is None:
-        return True
-    texts = [(issue.body, issue.trusted), *((one.body, one.trusted) for one in issue.comments)]
-    mentions = sum(is_trusted and settings.mention in body for body, is_trusted in texts)
-    return has_label(issue.labels, settings.label) or mentions > 1
-
-
 async def reject_job(
     job: Job, explanation: str, facts: RepoFacts | None, forge: Forge, log: RunLog
 ) -> Rejected:
@@ -164,23 +170,31 @@ async def _can_read_reply(job: Job, facts: RepoFacts, forge: Forge) -> bool:
     return await forge.get_permission(job.repo, job.requester) != "none"
 
 
-async def expand_retry(job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore) -> Job:
-    """Returns the job with its full command. The command `retry` is replaced with the request of the earlier
-    run. The work then starts again from the beginning.
+async def expand_retry(
+    job: Job, thread: Thread, trajectory: Trajectory, forge: Forge, logs: LogStore, settings: Settings
+) -> Job:
+    """Returns the job with its full command. The command `retry` is replaced with the request that it repeats. The
+    work then starts again from the beginning.
     """
     if job.request.verb != "retry":
         return job
     if trajectory.run_started:
         return job.model_copy(update={"command": trajectory.run_started.job.command})
-    retried = await _retried_request(job, thread, logs)
+    retried = await _find_retried_request(job, thread, forge, logs, settings)
     if retried is None:
         return job
     options = job.request.options.override(retried.options).as_text
     return job.model_copy(update={"command": f"{options} {retried.text}".strip() or job.command})
 
 
-async def _retried_request(job: Job, thread: Thread, logs: LogStore) -> Request | None:
-    """Returns the request of the run that the command `retry` refers to, or None if there is no such run."""
+async def _find_retried_request(
+    job: Job, thread: Thread, forge: Forge, logs: LogStore, settings: Settings
+) -> Request | None:
+    """Returns the request that the command `retry` repeats, or None if there is none.
+
+    The request of an earlier run is in the run's log. If the log is elsewhere, as in a workflow, the request is the
+    last one of the thread that a run could work on.
+    """
     if job.retry_of is not None:
         with contextlib.suppress(LogError):  # The log is on another machine or was removed.
             started = (await asyncio.to_thread(logs.read, job.retry_of)).run_started
@@ -189,7 +203,24 @@ async def _retried_request(job: Job, thread: Thread, logs: LogStore) -> Request 
     async for _, _, work in _iter_runs(job, thread, logs):
         if work.run_started is not None:
             return work.run_started.job.request
+    options = RunOptions()
+    for command in reversed(await forge.list_commands(job, settings.label, settings.mention)):
+        earlier = job.model_copy(update={"command": command})
+        request = earlier.request
+        if request.error or check_options(request.options, settings):
+            continue
+        if request.verb == "retry":
+            options = options.override(request.options)
+        elif _can_repeat(request) and _find_command_problem(earlier, thread, settings) is None:
+            return request._replace(options=options.override(request.options))
     return None
+
+
+def _can_repeat(request: Request) -> bool:
+    """Returns True if the request starts a run of its own."""
+    if request.verb in ("go", "resume"):
+        return bool(request.remainder)
+    return request.command.starts_run and request.verb != "run-ci"
 
 
 async def find_run_to_resume(

@@ -70,7 +70,7 @@ async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: P
         started = log.trajectory.run_started
         try:
             thread = started.thread if started else await forge.get_thread(job)
-            job = await expand_retry(job, thread, log.trajectory, deps.logs)
+            job = await expand_retry(job, thread, log.trajectory, forge, deps.logs, deps.settings)
         except NotFound:
             if job.requester is None:
                 raise  # The operator started the job and sees the reason in the terminal.
@@ -84,7 +84,8 @@ async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: P
 async def _admit(run: Run) -> Outcome:
     """Rejects the job, or works on what its command asks for. Can be repeated: it only reads."""
     job, thread, log = run.job, run.thread, run.log
-    if rejection := await check_admission(job, thread, run.facts, run.forge, run.deps.settings):
+    deps = run.deps
+    if rejection := await check_admission(job, thread, run.facts, run.forge, deps.logs, deps.settings):
         return await reject_job(job, rejection.explanation, run.facts, run.forge, log)
     if duplicate := await find_duplicate(job, thread, log.trajectory, run.deps.logs):
         return await _complete(log, Rejected(explanation=reply_texts.render_rejection_reason(duplicate, job)))

@@ -97,11 +97,16 @@ AdmissionProblem = Literal[
 
 
 def render_rejection_reason(
-    reason: AdmissionProblem, job: Job, label: str = "", *, is_workflow: bool = False
+    reason: AdmissionProblem, job: Job, label: str = "", *, mention: str = "", is_workflow: bool = False
 ) -> str:
-    """Explains in one or two sentences why a job is rejected. `label` is the label that starts a run, if known."""
+    """Explains in one or two sentences why a job is rejected. `label` and `mention` start a run, if they are known."""
     return render_reply(
-        "rejection_reason.md.j2", reason=reason, job=job, label=label, is_workflow=is_workflow
+        "rejection_reason.md.j2",
+        reason=reason,
+        job=job,
+        label=label,
+        mention=mention,
+        is_workflow=is_workflow,
     ).strip()
 
 

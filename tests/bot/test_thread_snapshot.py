@@ -11,6 +11,7 @@ from patchwright.demo.github import Comment, Issue
 from patchwright.resolver.domain import Issue as ThreadIssue
 from patchwright.resolver.domain import Job, PullRequest, Rejected
 from patchwright.resolver.pipeline.admission import check_admission
+from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
@@ -132,29 +133,14 @@ async def test_a_review_by_a_bot_has_its_usual_name(scenario: HandlerScenario) -
 
 async def test_a_job_whose_label_is_gone_does_not_start(scenario: HandlerScenario, tmp_path: Path) -> None:
     job, forge, settings = await labeled(scenario), scenario.forge, Settings(data=tmp_path)
+    logs = FileLogStore(tmp_path)
     facts = await forge.get_repo_facts(job.repo)
-    assert await check_admission(job, await forge.get_thread(job), facts, forge, settings) is None
+    assert await check_admission(job, await forge.get_thread(job), facts, forge, logs, settings) is None
     await scenario.fake_github.remove_label(scenario.issue, "fix-me", by="maintainer")
-    rejected = await check_admission(job, await forge.get_thread(job), facts, forge, settings)
+    rejected = await check_admission(job, await forge.get_thread(job), facts, forge, logs, settings)
     assert rejected == Rejected(
         explanation="the label was removed before I started. Add it again to start a new run."
     )
-
-
-async def test_a_retry_without_an_earlier_request_is_rejected(
-    scenario: HandlerScenario, tmp_path: Path
-) -> None:
-    forge, settings = scenario.forge, Settings(data=tmp_path)
-    delivery = await scenario.comment("@agent retry")
-    job = find_job(parse_delivery(delivery.event, delivery.body), scenario.handler.triggers)
-    assert job is not None
-    facts = await forge.get_repo_facts(job.repo)
-    rejected = await check_admission(job, await forge.get_thread(job), facts, forge, settings)
-    assert rejected == Rejected(
-        explanation="I found no earlier request here that I could repeat. Tell me what to do."
-    )
-    await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
-    assert await check_admission(job, await forge.get_thread(job), facts, forge, settings) is None
 
 
 async def test_the_latest_question_comes_only_from_the_bots_own_report(scenario: HandlerScenario) -> None:

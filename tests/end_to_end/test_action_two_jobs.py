@@ -10,7 +10,8 @@ import pytest
 
 from patchwright.bot.terminal.exit_codes import INTERRUPTED
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.tool_actions.control_actions import Ask
+from patchwright.resolver.tool_actions.control_actions import Ask, Report
+from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, Scenario
 from tests.end_to_end.workflow_jobs import WRITE, Workflow
 
@@ -283,6 +284,46 @@ async def test_the_next_workflow_run_corrects_the_comment_of_a_killed_one(workfl
     step = await workflow.run_single_job(PATCHWRIGHT_DATA=str(scenario.data / "other machine"))
     assert step.outputs["outcome"] == "answered", step.output
     assert scenario.comments[0] == (
-        "This run ended without a result, because its workflow run was killed. **To start over,** comment `@agent` and "
-        "your request. If a label started it, you can also remove the label and add it again.\n"
+        "This run ended without a result, because its workflow run was killed. **To start over,** comment "
+        "`@agent retry`.\n"
     )
+
+
+@pytest.mark.slow
+async def test_a_retry_on_another_machine_repeats_the_request_and_its_options(workflow: Workflow) -> None:
+    scenario, question = workflow.scenario, "why does add() subtract?"
+    await scenario.script_model(RecordedTurn("Look.", RunShell(command="ls")))
+    await workflow.comment(f"@agent explain {question} budget=0.50")
+    await workflow.run_single_job(
+        PATCHWRIGHT_MAX_STEPS="1", PATCHWRIGHT_WORKFLOW_URL="https://github.test/runs/1"
+    )
+    assert "raise `max-steps` in the workflow file, and comment `@agent retry`." in scenario.comments[-1]
+
+    scenario.fake_github.advance_time(minutes=1)
+    await workflow.comment("@agent help", by="stranger")
+    scenario.fake_github.advance_time(minutes=1)
+    await scenario.script_model(RecordedTurn("So.", Report(text="It says `-`.")))
+    await workflow.comment("@agent retry budget=0.25")
+    resolve_data, publish_data = scenario.data / "third machine", scenario.data / "fourth machine"
+    first = await workflow.resolve(PATCHWRIGHT_DATA=str(resolve_data))
+    assert first.outputs["outcome"] == "prepared", first.output
+    prompt = scenario.endpoint.requests[0]["messages"][1]["content"]
+    assert f"asks:\n> {question}" in prompt
+    second = await workflow.publish(PATCHWRIGHT_DATA=str(publish_data))
+    assert scenario.comments[-1].startswith("It says `-`."), second.output
+    (events,) = publish_data.glob("runs/*/events.jsonl")
+    assert f'"command":"budget=0.25 explain {question}"' in events.read_text()
+
+
+@pytest.mark.slow
+async def test_a_retry_without_an_earlier_request_starts_no_run(workflow: Workflow) -> None:
+    await workflow.scenario.script_model(*FIX_TURNS)
+    for text in ("@agent help", "@agent modle=x fix it", "@agent retry"):
+        await workflow.comment(text)
+        step = await workflow.run_single_job()
+    assert (step.code, step.outputs["outcome"]) == (4, "rejected"), step.output
+    assert workflow.scenario.comments[-1] == (
+        "I found no earlier request here that I could repeat. Comment `@agent` and your request, or add the label "
+        "`fix-me`.\n"
+    )
+    assert workflow.scenario.endpoint.requests == []

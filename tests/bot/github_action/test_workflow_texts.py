@@ -105,14 +105,8 @@ def test_only_a_server_promises_to_resume_a_run_that_reached_a_limit(is_permanen
             "I cannot resume this run, because a later workflow run cannot read its log." in text
         ) is not is_permanent
     if not is_permanent:
-        start_over = (
-            "**To start over,** comment `@agent` and your request. If a label started it, you can also "
-            "remove the label and add it again."
-        )
-        assert start_over in no_pull_request
-        assert start_over in salvaged
-        assert "**To start over,** comment `@agent explain` and your question." in explanation
-        assert "retry" not in explanation
+        for text in (no_pull_request, salvaged, explanation):
+            assert "**To start over,** comment `@agent retry`." in text
 
 
 @pytest.mark.parametrize(
@@ -152,7 +146,7 @@ def test_a_limit_after_some_replies_names_the_input_of_the_workflow() -> None:
         update={"stopped_early": True, "reached_setting": "max_steps", "usage": Usage(steps=3)}
     )
     text = render_explanation(None, stopped)
-    assert "**To start over,** raise `max-steps` in the workflow file, and comment `@agent explain`" in text
+    assert "**To start over,** raise `max-steps` in the workflow file, and comment `@agent retry`." in text
 
 
 def test_the_limits_before_the_first_reply_promise_no_dollar_limit_for_an_unknown_price() -> None:
@@ -173,7 +167,7 @@ def test_a_limit_before_the_first_reply_names_the_input_of_the_workflow() -> Non
         pasted_patch="",
         advice="",
     )
-    assert "raise `max-usd` in the workflow file, and comment `@agent` and your request." in text
+    assert "raise `max-usd` in the workflow file, and comment `@agent retry`." in text
     assert "operator" not in text
 
 

@@ -23,7 +23,7 @@ PARTLY_TESTED = {"no_pull_request.md.j2", "follow_up.md.j2", "salvaged.md.j2"}
 """Long templates of which only some texts appear in tests. Remove one when all of its texts do."""
 
 REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
-    "permission": "@maintainer needs write access to start a run. A maintainer can add the label.",
+    "permission": "@maintainer needs write access to start a run. A maintainer can add the label `fix-me`.",
     "withdrawn": "@maintainer no longer has write access. A maintainer can add the label.",
     "unlabeled": "the label was removed before I started. Add it again to start a new run.",
     "closed": "the issue is closed. Reopen it and ask me again.",
@@ -38,7 +38,8 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
     "`plan`, or tell me what to do.",
     "not_stopped": "I found no stopped run here that I could resume. Tell me what to do.",
-    "no_run": "I found no earlier request here that I could repeat. Tell me what to do.",
+    "no_run": "I found no earlier request here that I could repeat. Comment `@agent` and your request, or add the "
+    "label `fix-me`.",
     "already_read": "the run in progress has already read this message.",
     "already_done": "the run in progress has already handled this request.",
     "nothing_asked": "there is no open review thread here, and you gave no instructions. Say in a comment "
@@ -97,7 +98,8 @@ UNSIGNED: dict[UnsignedReason, str] = {
 
 def test_each_rejection_has_this_text() -> None:
     assert {
-        why: reply_texts.render_rejection_reason(why, job()) for why in get_args(reply_texts.AdmissionProblem)
+        why: reply_texts.render_rejection_reason(why, job(), "fix-me", mention="@agent")
+        for why in get_args(reply_texts.AdmissionProblem)
     } == REJECTIONS
     assert {
         why: reply_texts.render_rejection_reason(why, job(), is_workflow=True) for why in WORKFLOW_REJECTIONS
