@@ -23,7 +23,14 @@ _OWN_HEADING = re.compile(
     re.IGNORECASE,
 )
 _ADDITION_HEADING = re.compile(rf"\s*\[?(?:{_ADDITION_WORDS})\b[^\s]*[\]:]", re.IGNORECASE)
-_ADDITION_VERB = re.compile(r"\s*(?:add|allow|implement|introduce|provide|support)\s", re.IGNORECASE)
+# In "add is wrong" or "Support fails on Windows", the first word is a name.
+_PREDICATES = (
+    r"is|are|was|were|has|does|should|never|cannot|(?:is|are|does|can|should)n?['’]t|fails|returns|raises|gives"
+    r"|crashes|breaks|hangs|loses|ignores|accepts|rejects|throws"
+)
+_ADDITION_VERB = re.compile(
+    rf"\s*(?:add|allow|implement|introduce|provide|support)\s+(?!(?:{_PREDICATES})(?:\s|$))", re.IGNORECASE
+)
 _NUMBERS = re.compile(r"(?:\s*\((?:GH-|#)\d+\))+\s*$")
 _DOCUMENT_SUFFIXES = frozenset({".md", ".mdx", ".rst", ".adoc"})
 _DOCUMENT_DIRECTORIES = frozenset({"doc", "docs"})
