@@ -33,6 +33,7 @@ from patchwright.bot.status_comment import comment_reporter, failure_text, null_
 from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.bot.triggers.command_context import CommandContext
 from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers
+from patchwright.resolver.authorization import authorize
 from patchwright.resolver.domain import Job, Outcome, Repo
 from patchwright.resolver.errors import (
     InvalidArtifact,
@@ -53,6 +54,7 @@ from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.errors import SandboxError
 
 REPLY_GRACE = timedelta(minutes=30)
 """Maximum time between the end of a run's time limit and the reply to the request. This time is needed to wait
@@ -144,17 +146,17 @@ async def _run_job(
             deps = build_publish_deps(settings, secrets, logs)
             workflow_job = PublishJob(forge, deps, logs, publish_directory)
         else:
-            workflow_job = single = SingleJob(forge, github.write_check, settings, notify, stack)
+            workflow_job = single = SingleJob(forge, github.write_check, settings, secrets, notify, stack)
             if resolve_directory is not None:
                 workflow_job = ResolveJob(single, logs, secrets, resolve_directory)
 
         async def handle_command(trigger: TriggerRequest) -> bool:
             if resolve_directory is None:
                 await correct_stale_comments(github, trigger.job, settings.mention)
-            if problem is not None:
-                raise problem
             writes = ReadOnlyForge(forge, trigger.job.id) if resolve_directory else forge
             context = CommandContext(trigger, triggers, writes, settings.github_server_url)
+            if problem is not None and await context.is_permitted():
+                raise problem
             return await workflow_job.handle_command(context)
 
         handlers = JobHandlers(
@@ -206,10 +208,11 @@ class SingleJob:
         forge: Forge,
         write_check: WriteCheck,
         settings: Settings,
+        secrets: Secrets,
         notify: Notify,
         stack: contextlib.AsyncExitStack,
     ) -> None:
-        self.forge, self.settings = forge, settings
+        self.forge, self.settings, self._secrets = forge, settings, secrets
         self._write_check = write_check
         self._notify, self._stack = notify, stack
         self.deps: RunDependencies | None = None
@@ -218,7 +221,7 @@ class SingleJob:
         return await context.execute()
 
     async def resolve(self, job: Job) -> Outcome:
-        deps = await self.open_deps()
+        deps = await self.open_deps(job)
         reporter = with_write_check(comment_reporter(self.forge, self.settings), self._write_check)
         return await resolve_job(job, deps, self.forge, reporter)
 
@@ -226,11 +229,21 @@ class SingleJob:
         url = self.settings.workflow_url
         return await report_failure(self.forge, job, error, self.deps, log_persists=False, workflow_url=url)
 
-    async def open_deps(self) -> RunDependencies:
+    async def open_deps(self, job: Job) -> RunDependencies:
+        """Returns what the run needs. Raises SettingsError and the like if the setup is incomplete.
+
+        People without write access hear nothing about the setup: their job gets dependencies that suffice to reject it.
+        """
         opening = composition_root.build_run_dependencies(
             self.settings, notify=self._notify, listeners=(ProgressPrinter(self._notify),)
         )
-        self.deps = await self._stack.enter_async_context(opening)
+        try:
+            self.deps = await self._stack.enter_async_context(opening)
+        except (ResolverError, SandboxError):
+            if await authorize(self.forge, job.repo, job.requester):
+                raise
+            logs = FileLogStore(self.settings.data / "runs")
+            self.deps = build_publish_deps(self.settings, self._secrets, logs)
         return self.deps
 
 
@@ -248,7 +261,7 @@ class ResolveJob:
         with self._save_when_withheld(job):
             outcome = await resolve_job(
                 job,
-                await self._single_job.open_deps(),
+                await self._single_job.open_deps(job),
                 ReadOnlyForge(self._single_job.forge, job.id),
                 null_reporter,
             )

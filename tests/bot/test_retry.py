@@ -56,14 +56,19 @@ async def retry(scenario: HandlerScenario, data: Path, command: str) -> tuple[Jo
         (["@agent plan a parser model=n", "@agent help"], "retry", "model=n plan a parser"),
         (["@agent budget=2 mind the docs"], "retry budget=1", "budget=1 mind the docs"),
         (["@agent explain why", "stranger: @agent delete it", "stranger: the label"], "retry", "explain why"),
-        (["@agent explain why", "@agent retry budget=3", "@agent retry model=n"], "retry", "model=n budget=3 explain why"),
-        (["@agent explain why", "@agent modle=n fix it", "@agent model=x fix it", "@agent rebase"], "retry", "explain why"),
+        (
+            ["@agent explain why", "@agent retry budget=3", "@agent retry model=n"],
+            "retry",
+            "model=n budget=3 explain why",
+        ),
+        (["@agent explain why", "@agent modle=n fix it", "@agent rebase"], "retry", "explain why"),
+        (["@agent explain why", "@agent model=x fix it"], "retry", "explain why"),
         (["@agent explain why", "@agent resume", "@agent go", "@agent thanks"], "retry", "explain why"),
         (["@agent explain why", LABEL], "retry", "retry"),
         (["@agent explain why", LABEL], "retry budget=1", "budget=1"),
         ([LABEL, "@agent explain why"], "retry", "explain why"),
     ],
-)  # fmt: skip
+)
 async def test_a_retry_repeats_the_last_request_of_a_person_with_write_access(
     scenario: HandlerScenario, tmp_path: Path, earlier: list[str], retried: str, command: str
 ) -> None:

@@ -44,6 +44,23 @@ async def test_an_unreachable_model_ends_a_workflow_step_before_a_sandbox_is_mad
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["PATCHWRIGHT_MODEL_API_KEY", "PATCHWRIGHT_MAX_USD"])
+async def test_a_stranger_hears_nothing_about_an_incomplete_setup(scenario: Scenario, name: str) -> None:
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
+    scenario.environment |= {
+        "PATCHWRIGHT_MODEL": "anthropic/claude-sonnet-5",
+        name: "two" if "USD" in name else "",
+    }
+    found = []
+    for by in ("stranger", "maintainer"):
+        delivery = await scenario.fake_github.add_comment(scenario.issue, "@agent fix it", by=by)
+        code, _, _ = await scenario.command("action", environment=scenario.event(delivery))
+        found.append((code, scenario.comments[-1].split(".")[0]))
+    assert found[0] == (4, "@stranger needs write access to start a run")
+    assert found[1][0] == 2 and "write access" not in found[1][1]
+
+
+@pytest.mark.slow
 async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
     scenario: Scenario,
 ) -> None:
