@@ -104,4 +104,6 @@ def _check_key(name: str, provider: str, settings: Settings, environ: Mapping[st
         fix += f", or set {environment_variable('model_api_key')}"
         if settings.model_base_url:
             fix += " (any text, if the endpoint needs no key)"
-    raise SettingsError(f"{variables[0]} is not set. {fix}.")
+    from patchwright.resolver.llm.provider_errors import prefix_hint
+
+    raise SettingsError(f"{variables[0]} is not set. {fix}.{prefix_hint(name, settings.model_base_url)}")

@@ -132,7 +132,7 @@ def _find_setup_error(request: _FailedRequest) -> ModelError | None:
         content = "a web page instead of JSON" if capture.is_html else "JSON that is not a model's reply"
         return NotAModel(
             f"The endpoint of {name} answers with {content}: "
-            f"check {environment_variable('model_base_url')} (the URL usually ends in /v1)."
+            f"check {environment_variable('model_base_url')} (the URL usually ends in /v1).{prefix_hint(name, request.base_url)}"
         )
     if any(text in request.message.lower() for text in TOOL_REJECTIONS):
         return ToolsUnsupported(
@@ -160,13 +160,22 @@ def unknown_provider_message(
     )
 
 
+def prefix_hint(model_name: str, base_url: str | None) -> str:
+    """Returns a sentence for a model such as `claude-sonnet-5` at an own endpoint: without a prefix, the endpoint is
+    called with the API of the model's maker.
+    """
+    if base_url is None or "/" in model_name:
+        return ""
+    return f" If the endpoint is OpenAI-compatible, write the model as openai/{model_name}."
+
+
 def _unknown_model_message(model_name: str, base_url: str | None, message: str) -> str:
     path = urlsplit(base_url or "").path.rstrip("/")
     is_custom = base_url is not None and model_name.startswith("openai/")
     hint = " (the URL usually ends in /v1)" if is_custom and not path.endswith("/v1") else ""
     return (
         f"The provider has no model {model_name} (404): "
-        f"check {environment_variable('model')} and {environment_variable('model_base_url')}{hint}. "
+        f"check {environment_variable('model')} and {environment_variable('model_base_url')}{hint}.{prefix_hint(model_name, base_url)} "
         f"The provider says: {message}"
     )
 

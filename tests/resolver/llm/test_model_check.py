@@ -21,6 +21,11 @@ def make_settings(**values: object) -> Settings:
         ({"model": "anthropic/claude"}, {}, "ANTHROPIC_API_KEY is not set. Set it to your API key for anth"),
         ({"model": "openai/x"}, {}, "or set PATCHWRIGHT_MODEL_API_KEY."),
         ({"model": "openai/x", "model_base_url": "http://h/v1"}, {}, "(any text, if the endpoint needs no key)"),
+        (
+            {"model": "claude-sonnet-4-5", "model_base_url": "http://h/v1"},
+            {},
+            "If the endpoint is OpenAI-compatible, write the model as openai/claude-sonnet-4-5.",
+        ),
         ({"model": "groq/x", "model_fallbacks": ("mistral/y",)}, {"GROQ_API_KEY": "k"}, "MISTRAL_API_KEY is not set"),
         ({"model": "gpt-of-mine"}, {}, "`gpt-of-mine` names no provider: write PATCHWRIGHT_MODEL as provider/model"),
         ({"model": "openia/local"}, {}, "Did you mean openai/local?"),
