@@ -132,7 +132,8 @@ def _find_setup_error(request: _FailedRequest) -> ModelError | None:
         content = "a web page instead of JSON" if capture.is_html else "JSON that is not a model's reply"
         return NotAModel(
             f"The endpoint of {name} answers with {content}: "
-            f"check {environment_variable('model_base_url')} (the URL usually ends in /v1).{prefix_hint(name, request.base_url)}"
+            f"check {environment_variable('model_base_url')} (the URL usually ends in /v1)."
+            f"{prefix_hint(name, request.base_url)}"
         )
     if any(text in request.message.lower() for text in TOOL_REJECTIONS):
         return ToolsUnsupported(
@@ -175,7 +176,8 @@ def _unknown_model_message(model_name: str, base_url: str | None, message: str) 
     hint = " (the URL usually ends in /v1)" if is_custom and not path.endswith("/v1") else ""
     return (
         f"The provider has no model {model_name} (404): "
-        f"check {environment_variable('model')} and {environment_variable('model_base_url')}{hint}.{prefix_hint(model_name, base_url)} "
+        f"check {environment_variable('model')} and {environment_variable('model_base_url')}{hint}."
+        f"{prefix_hint(model_name, base_url)} "
         f"The provider says: {message}"
     )
 
