@@ -30,11 +30,21 @@ class ServerError(ResolverError):
 class ServerClient:
     """A connection to one server."""
 
-    def __init__(self, host: str, api_key: str | None) -> None:
+    def __init__(
+        self,
+        host: str,
+        api_key: str | None,
+        *,
+        retries: int = RETRIES,
+        transport: "httpx.AsyncBaseTransport | None" = None,
+    ) -> None:
+        """`transport` replaces the network, for a server in the same process."""
         if "://" not in host:
             host = f"http://{host}"
         self.url = host.rstrip("/")
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._retries = retries
+        self._transport = transport
         self._client: httpx.AsyncClient | None = None
 
     async def request(
@@ -48,16 +58,18 @@ class ServerClient:
 
         if self._client is None:
             context = ssl.create_default_context(cafile=ca_bundle())
-            self._client = httpx.AsyncClient(headers=self._headers, timeout=REQUEST_TIMEOUT, verify=context)
+            self._client = httpx.AsyncClient(
+                headers=self._headers, timeout=REQUEST_TIMEOUT, verify=context, transport=self._transport
+            )
         url = "/".join((self.url, *(quote(part, safe="") for part in path)))
         may_repeat = method in SAFE_METHODS if retry is None else retry
-        for attempt in range(RETRIES + 1):
+        for attempt in range(self._retries + 1):
             try:
                 response = await self._client.request(method, url, **options)
                 break
             except httpx.TransportError as exc:
                 is_refused = isinstance(exc, httpx.ConnectError)
-                if attempt == RETRIES or not (may_repeat or is_refused):
+                if attempt == self._retries or not (may_repeat or is_refused):
                     raise ServerError(
                         f"The server {self.url} does not answer: {exc or type(exc).__name__}."
                     ) from exc

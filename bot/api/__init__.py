@@ -5,7 +5,8 @@ Only `create_application` and the modules that it uses import FastAPI. The recei
 
 DESCRIPTION_PATH = "/openapi.json"
 """The path of the OpenAPI description, which needs no API key."""
-API_PATHS = ("/jobs", "/conversations", "/workspaces", DESCRIPTION_PATH)
+MCP_PATH = "/mcp"
+API_PATHS = ("/jobs", "/conversations", "/workspaces", MCP_PATH, DESCRIPTION_PATH)
 """The first path segments that belong to the API. All other paths belong to the dashboard."""
 
 

@@ -17,6 +17,8 @@ from patchwright.bot.errors import QueueDown
 MAX_BODY_BYTES = 128 << 10  # Maximum size of a request body.
 MAX_FILE_BYTES = 16 << 20  # Maximum size of a file that is uploaded to a workspace.
 BODY_TIMEOUT_SECONDS = 10.0
+MISSING_KEY = "Send an API key: Authorization: Bearer KEY."
+INVALID_KEY = "The API key is not valid. It is misspelled, or was revoked."
 REQUEST_ID_HEADER = b"x-request-id"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
@@ -63,12 +65,17 @@ class ApiMiddleware:
             except QueueDown as exc:
                 return await problem_response(503, str(exc))(scope, receive, send)
             if key is None:
-                rejection = problem_response(401, "Send an API key: Authorization: Bearer KEY.")
+                rejection = problem_response(401, INVALID_KEY if _has_key(connection) else MISSING_KEY)
                 return await rejection(scope, receive, send)
             connection.state.api_key = key
         if scope["type"] == "http":
             receive = _LimitedBody(receive, _body_limit(scope)).receive
         return await self._app(scope, receive, send)
+
+
+def _has_key(connection: HTTPConnection) -> bool:
+    scheme, _, text = connection.headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and bool(text.strip())
 
 
 def _body_limit(scope: Scope) -> int:

@@ -15,6 +15,7 @@ from patchwright.bot.cli import (
     demo,
     docker_proxy,
     evaluate,
+    mcp,
     prepare,
     resolve,
     saved_runs,
@@ -32,7 +33,7 @@ from patchwright.runtime import VERSION
 
 COMMANDS = (
     resolve.add, server_commands.add_serve, server_commands.add_work, docker_proxy.add, action.add, demo.add,
-    api_key.add, saved_runs.add_runs, saved_runs.add_view, saved_runs.add_export, saved_runs.add_replay,
+    api_key.add, mcp.add, saved_runs.add_runs, saved_runs.add_view, saved_runs.add_export, saved_runs.add_replay,
     checks.add_probe, checks.add_doctor, evaluate.add_evaluate, evaluate.add_tune, prepare.add,
     completion_command.add,
 )  # fmt: skip

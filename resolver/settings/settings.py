@@ -141,6 +141,8 @@ EXTERNAL_VARIABLES = {
     "REDIS_URL": "redis_url",
 }
 """Maps the standard names of environment variables, as in GitHub Actions and Redis, to settings."""
+CLIENT_VARIABLES = frozenset({"PATCHWRIGHT_API_KEY"})
+"""Variables of clients of a server. They are no settings."""
 
 
 FALLBACK_VARIABLES = {
@@ -275,7 +277,7 @@ def parse_environment(environ: Mapping[str, str]) -> dict[str, str]:
     values: dict[str, str] = {}
     known = {environment_variable(key): key for key in Settings.model_fields}
     for name, value in environ.items():
-        if name.startswith(VARIABLE_PREFIX) and name not in known:
+        if name.startswith(VARIABLE_PREFIX) and name not in known and name not in CLIENT_VARIABLES:
             raise SettingsError(_unknown_setting_message(name, list(known), "the environment"))
         if name in known and value:
             values[known[name]] = value

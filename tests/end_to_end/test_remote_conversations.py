@@ -146,7 +146,7 @@ def test_every_request_needs_a_key_with_the_right_scope(server: str) -> None:
         with pytest.raises(InvalidStatus) as caught:
             asyncio.run(follow())
         assert caught.value.response.status_code == 401
-    with pytest.raises(ServerError, match="Send an API key"):
+    with pytest.raises(ServerError, match="The API key is not valid"):
         RemoteWorkspace(server, "wrong").__enter__()
 
 

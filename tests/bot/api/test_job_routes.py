@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from patchwright.bot.api.api_middleware import MAX_BODY_BYTES
+from patchwright.bot.api.api_middleware import INVALID_KEY, MAX_BODY_BYTES, MISSING_KEY
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import JobRecord
 from patchwright.bot.run_summary import RunSummary, summarize_job
@@ -103,7 +103,8 @@ async def test_a_missing_or_wrong_token_is_unauthorized_and_reveals_nothing(
     headers = {} if header is None else {"authorization": header.encode()}
     answer = await http.request(method, path, json=REQUEST, headers=headers)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, 'Bearer realm="patchwright"')
-    assert answer.json() == problem(401, "Unauthorized", "Send an API key: Authorization: Bearer KEY.")
+    has_key = (header or "").removeprefix("Bearer").strip() and "Basic" not in str(header)
+    assert answer.json() == problem(401, "Unauthorized", INVALID_KEY if has_key else MISSING_KEY)
     assert queue.known == {"known"}
 
 
