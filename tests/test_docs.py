@@ -13,7 +13,12 @@ from urllib.parse import unquote
 import pytest
 
 from patchwright.bot.cli.main import build_parser
-from patchwright.resolver.settings.settings import RepoConfig, Settings, environment_variable
+from patchwright.resolver.settings.settings import (
+    CLIENT_VARIABLES,
+    RepoConfig,
+    Settings,
+    environment_variable,
+)
 from patchwright.runtime.egress_policy import DEFAULT_HOSTS
 
 ROOT = Path(__file__).parent.parent
@@ -160,7 +165,7 @@ def test_a_missing_file_is_detected() -> None:
     assert missing_files(text) == ["bot/desk.py", "tests/gone.py"]
 
 
-SETTINGS = {environment_variable(key) for key in Settings.model_fields}
+SETTINGS = {environment_variable(key) for key in Settings.model_fields} | CLIENT_VARIABLES
 NAMING = [
     *PAGES,
     *tracked("action.yml", ".github", "compose.yaml", "*.env.example", "packaging", "Dockerfile"),

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from patchwright.bot.api import MCP_PATH, conversation_routes, is_api_path, job_routes, workspace_routes
@@ -70,7 +71,7 @@ def create_application(api: ApiDependencies, dashboard: DashboardDependencies | 
     """Returns the application. Without `dashboard`, it contains only the API."""
     app = ApiApplication(ROUTERS)
     app.state.api_deps = api
-    app.add_route(MCP_PATH, McpEndpoint(), include_in_schema=False)
+    app.router.routes.append(Route(MCP_PATH, McpEndpoint(), include_in_schema=False))
     handle_page = handle_api_error
     if dashboard is not None:
         add_dashboard(app, dashboard)
