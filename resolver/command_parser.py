@@ -148,7 +148,10 @@ class _OptionParser:
             elif verb is None:
                 next_word = next((n for n in range(index, len(words)) if not words[n].is_courtesy), index)
                 command = COMMANDS_BY_WORD.get(words[next_word].bare)
-                if command is None or not command.takes_text:
+                if command is None:
+                    return None, index, index
+                if not command.takes_text:
+                    self._reject_unknown_option(words[next_word + 1 : next_word + 2])
                     return None, index, index
                 verb, start, index = command.verb, next_word, next_word
             else:
@@ -180,6 +183,12 @@ class _OptionParser:
         match = self._match_option(word)
         if match is not None and match[1].lower() in OPTIONS:
             self._set_option(match[1].lower(), match[2])
+
+    def _reject_unknown_option(self, words: Sequence[_Word]) -> None:
+        for word in words:
+            match = self._match_option(word)
+            if match is not None and len(match[1]) >= _MIN_OPTION_NAME and match[1].lower() not in OPTIONS:
+                self._set_or_reject(match[1], match[2], word.text)
 
     def _match_option(self, word: _Word) -> re.Match[str] | None:
         match = _OPTION.fullmatch(word.text)

@@ -3,6 +3,7 @@ comments of killed runs.
 """
 
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from patchwright.bot.github.forge import GitHubForge
@@ -26,9 +27,10 @@ async def find_missed_delivery(
     """Returns the event of the oldest request that the bot has not replied to. Returns an IgnoredEvent if there
     is no such request.
 
-    Skips requests that are younger than `min_age`, because their workflows may still be running. Raises
-    ForgeError.
+    Skips requests that are younger than `min_age`, because their workflows may still be running. The reason in the
+    IgnoredEvent names them. Raises ForgeError.
     """
+    young: list[int] = []
     now = datetime.now(UTC)
     poller = Poller(github.rest, github.identity, (repo,))
     for repository in await poller.repositories.list_current():
@@ -37,14 +39,21 @@ async def find_missed_delivery(
         result = await poller.poll(repository, now - LOOKBACK, "", triggers.label)
         for event in sorted(result.events, key=lambda event: event.occurred_at) if result else ():
             job = find_job(event.delivery, triggers)
-            if (
-                job
-                and event.occurred_at + min_age <= now
-                and result
-                and not {*possible_job_ids(event.delivery, job)} & result.own_comments.keys()
-            ):
-                return event.delivery
-    return IgnoredEvent(event="schedule")
+            if job and result and not {*possible_job_ids(event.delivery, job)} & result.own_comments.keys():
+                if event.occurred_at + min_age <= now:
+                    return event.delivery
+                young.append(job.number)
+    return IgnoredEvent(event="schedule", reason=_describe_young_requests(young, min_age))
+
+
+def _describe_young_requests(numbers: Sequence[int], min_age: timedelta) -> str:
+    if not numbers:
+        return f"No missed requests: all requests of the last {LOOKBACK.days} days have a reply."
+    threads = ", ".join(f"#{number}" for number in dict.fromkeys(numbers))
+    return (
+        f"Nothing to do yet: a request in {threads} has no reply, but it is younger than "
+        f"{min_age.total_seconds() / 60:.0f} minutes, so another workflow run may still be working on it."
+    )
 
 
 async def correct_stale_comments(github: GitHubForge, job: Job, mention: str) -> None:

@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 from patchwright.bot.github_action.operator_messages import annotation, escape_markdown, word_for_workflow
 from patchwright.bot.github_action.step_report import OUTPUTS, JobReport, format_sentence, write_outputs
 from patchwright.bot.job_runner import JobCanceled, JobResolver, unwrap_exception_group
-from patchwright.bot.webhooks.delivery import Delivery, UnreadableDelivery, parse_delivery
+from patchwright.bot.webhooks.delivery import Delivery, IgnoredEvent, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers, find_request
 from patchwright.resolver.domain import (
     InputRequired,
@@ -110,8 +110,8 @@ async def run_action(
     """
     delivery = missed_delivery or read_event(environ)
     if (request := find_request(delivery, triggers)) is None:
-        if missed_delivery is not None:
-            write("No missed requests: all requests of the last days have a reply.")
+        if isinstance(delivery, IgnoredEvent) and delivery.reason:
+            write(delivery.reason)
         else:
             write(
                 f"Nothing to do: no request was found. In this event, no person added the label {triggers.label}, "

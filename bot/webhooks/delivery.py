@@ -43,6 +43,8 @@ class IgnoredEvent(FrozenModel):
     kind: Literal["ignored_event"] = "ignored_event"
     event: str
     action: str = ""
+    reason: str = ""
+    """Why there is nothing to do, as a sentence; empty if the event says enough."""
 
 
 class ThreadContent(FrozenModel):

@@ -269,8 +269,8 @@ async def find_run_to_resume(
 async def _iter_runs(
     job: Job, thread: Thread, logs: LogStore
 ) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
-    """Yields a tuple for each job that reported in the thread, latest first. The tuple contains the ID of the
-    run, the log of the job, and the log of the run.
+    """Yields a tuple for each job that worked in the thread, latest first. The tuple contains the ID of the run,
+    the log of the job, and the log of the run.
 
     Usually, the run is the job's own. If the job continued an earlier run, it is the earlier run.
     """
@@ -284,10 +284,9 @@ async def _iter_runs(
             continue  # The log is on another machine or was removed.
         if last.job_completed and isinstance(last.job_completed.outcome, Rejected):
             continue
-        if work.run_started and (work.run_started.job.number, work.run_started.job.repo) != (
-            job.number,
-            job.repo,
-        ):
+        if work.run_started is None:
+            continue  # A command without a run, or a queued job, such as this one: its comment is in the thread.
+        if (work.run_started.job.number, work.run_started.job.repo) != (job.number, job.repo):
             return
         yield name, last, work
 

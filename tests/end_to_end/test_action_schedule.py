@@ -38,22 +38,25 @@ async def test_a_scheduled_run_finds_labels_without_a_reply(
     async with GitHubForge(TokenAuth(SecretStr(scheduled.token("publish"))), urls, policy=QUICK) as github:
         found = await find_missed_delivery(github, CALC, rules, AT_ONCE)
         assert isinstance(found, LabelAdded)
-        assert await find_missed_delivery(github, CALC, rules, timedelta(hours=1)) == IgnoredEvent(
-            event="schedule"
-        )
+        young = await find_missed_delivery(github, CALC, rules, timedelta(hours=1))
+        assert isinstance(young, IgnoredEvent)
+        assert "a request in #1 has no reply, but it is younger than 60 minutes" in young.reason
         for kind in (LabelAdded, CommentCreated):
             found = await find_missed_delivery(github, CALC, rules, AT_ONCE)
             assert isinstance(found, kind)
             job = find_job(found, rules)
             assert job is not None
             await github.upsert_comment(CALC, 1, job.id, "I am at it.")
-        assert await find_missed_delivery(github, CALC, rules, AT_ONCE) == IgnoredEvent(event="schedule")
+        answered = await find_missed_delivery(github, CALC, rules, AT_ONCE)
+        assert isinstance(answered, IgnoredEvent)
+        assert answered.reason == "No missed requests: all requests of the last 3 days have a reply."
 
 
 async def test_a_recent_label_is_left_to_its_workflow(scheduled: Workflow) -> None:
     scheduled.scenario.fake_github.add_label_silently(scheduled.scenario.issue, "fix-me", by="maintainer")
     done = await scheduled.run_single_job()
     assert (done.code, done.outputs["outcome"]) == (0, "ignored"), done.output
+    assert "Nothing to do yet: a request in #1 has no reply" in done.output
 
 
 async def test_a_schedule_in_two_jobs_reports_the_required_input(scheduled: Workflow) -> None:

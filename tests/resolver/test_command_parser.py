@@ -139,6 +139,11 @@ def test_options_round_trip_as_text_and_later_ones_override() -> None:
             "There is no option `effort=high`. The options are `model=`, `budget=` and `base=`. "
             "If you did not mean an option, put this text in backticks.",
         ),
+        (
+            "please retry timeout=60",
+            "There is no option `timeout=60`. The options are `model=`, `budget=` and `base=`. "
+            "If you did not mean an option, put this text in backticks.",
+        ),
         ("fix it model=", "`model=` has no value. Write, for example, `model=NAME`."),
         ("budget=lots fix it", "`budget=lots` is not a dollar amount. Write, for example, `budget=1.50`."),
         ("budget=1,50 fix it", "`budget=1,50` is not a dollar amount. Write, for example, `budget=1.50`."),

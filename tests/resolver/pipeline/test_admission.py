@@ -1,14 +1,17 @@
-"""Which run a `retry` repeats: the last one of its thread, or the one it was requested from on the dashboard."""
+"""Which run of a thread a `retry` repeats, and which one a `resume` continues."""
 
 from pathlib import Path
 
 import pytest
 
+from patchwright.bot.thread_forge import NullForge
 from patchwright.resolver.domain import Issue, Job, JobId, Repo, User
 from patchwright.resolver.events import Trajectory
-from patchwright.resolver.pipeline.admission import expand_retry
+from patchwright.resolver.pipeline.admission import expand_retry, find_run_to_resume
 from patchwright.resolver.run_log import FileLogStore
-from tests.resolver.sample_runs import started
+from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.actions import RunShell
+from tests.resolver.sample_runs import model_reply, started
 
 WRITER = User(id=1, login="maintainer")
 
@@ -19,6 +22,12 @@ def job(name: str, command: str, number: int = 7, retry_of: str | None = None) -
         id=JobId(name), repo=repo, number=number, requester=WRITER, command=command,
         retry_of=JobId(retry_of) if retry_of else None,
     )  # fmt: skip
+
+
+def issue_with_runs(*runs: str) -> Issue:
+    return Issue(
+        number=7, title="t", body="", author=WRITER, trusted=True, open=True, url="", reported_runs=runs
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,11 +43,27 @@ async def test_a_retry_repeats_the_request_of_the_right_run(
     tmp_path: Path, retry_of: str | None, command: str
 ) -> None:
     logs = FileLogStore(tmp_path)
-    issue = Issue(
-        number=7, title="t", body="", author=WRITER, trusted=True, open=True, url="", reported_runs=("first", "second")
-    )  # fmt: skip
+    issue = issue_with_runs("first", "second")
     for run_job in (job("first", "the first"), job("second", "the second"), job("elsewhere", "x", number=8)):
         async with logs.open(run_job.id) as log:
             await log.append(started().model_copy(update={"job": run_job}))
-    expanded = await expand_retry(job("third", "retry", retry_of=retry_of), issue, Trajectory(()), logs)
+    third = job("third", "retry", retry_of=retry_of)
+    expanded = await expand_retry(third, issue, Trajectory(()), NullForge(), logs, Settings(data=tmp_path))
     assert expanded.command == command
+
+
+@pytest.mark.parametrize("name", ["third", "queued"])
+async def test_a_queue_notice_does_not_hide_the_run_to_resume(tmp_path: Path, name: str) -> None:
+    """The notice is a comment with the id of a job whose log is empty, such as the job that resumes."""
+    logs = FileLogStore(tmp_path)
+    stopped, resume = job("first", ""), job("third", "resume")
+    async with logs.open(stopped.id) as log:
+        for event in (
+            started().model_copy(update={"job": stopped}),
+            model_reply("1", RunShell(command="ls")),
+        ):
+            await log.append(event)
+    async with logs.open(JobId(name)):
+        issue = issue_with_runs("first", name)
+        found = await find_run_to_resume(resume, issue, Trajectory(()), logs, Settings(data=tmp_path))
+    assert found == "first"
