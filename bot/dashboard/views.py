@@ -17,7 +17,7 @@ from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary
 from patchwright.resolver.cost import round_usd
 from patchwright.resolver.rendering import filters, jinja_templates
-from patchwright.resolver.viewer.blocks import escape_invisible
+from patchwright.resolver.text.untrusted import escape_invisible
 
 RejectionReason = Literal[
     "cross_site", "github_unavailable", "invalid_request", "login_required", "method_not_allowed", "not_found",

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from patchwright.resolver.actions import Action
-from patchwright.resolver.security.risk import RiskRating, RuleAnalyzer, ThresholdPolicy
+from patchwright.resolver.security.risk import RiskDecision, RiskRating, RuleAnalyzer, ThresholdPolicy
 from patchwright.resolver.tools.policy_tools import PolicyTool, SelfRatingAnalyzer
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.actions import RunShell
@@ -74,8 +74,8 @@ async def test_custom_analyzers_and_policies_can_be_plugged_in() -> None:
             return RiskRating(risk="medium" if "cat" in action.command else "low", reason="no cats here")
 
     class Strict:
-        def allows(self, rating: RiskRating) -> bool:
-            return rating.risk == "low"
+        def decide(self, rating: RiskRating) -> RiskDecision:
+            return "allow" if rating.risk == "low" else "refuse"
 
     result = await call(PolicyTool(RecordingShell().tool(), (NoCats(), RULES), Strict()), command="cat a.py")
     assert isinstance(result, ActionFailure) and "no cats here" in result.message
