@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from patchwright.bot.commands.attempt_output import has_model_failed, print_attempt, print_attempt_json
-from patchwright.bot.commands.confirmation import offer_local_sandbox
+from patchwright.bot.commands.confirmation import find_person, offer_local_sandbox
 from patchwright.bot.composition import composition_root
 from patchwright.bot.terminal.exit_codes import (
     ERROR,
@@ -197,7 +197,8 @@ async def _resolve_on_forge(
         async with share_with_server(
             job, settings, FileLogStore(settings.data / "runs"), reporter, print_stderr
         ) as (logs, reporter):
-            deps = replace(deps, logs=logs)
+            person = find_person(listener, settings, is_json=options.json)
+            deps = replace(deps, logs=logs, ask_person=person)
             with save_partial_patch(job, settings, options):
                 if earlier.run_started and earlier.agent_stopped is None:
                     async with deps.logs.open(job.id, deps.listeners) as log:
@@ -238,6 +239,7 @@ async def _resolve_on_disk(
         _open_display(options, earlier) as listener,
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
+        deps = replace(deps, ask_person=find_person(listener, settings, is_json=options.json))
         with save_partial_patch(job, settings, options):
             attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "", changes)
     if attempt.agent_stopped.reason == "input_required":

@@ -237,7 +237,7 @@ class AgentBuilder:
         return Confirmations(self.log, timedelta(seconds=settings.confirmation_timeout))
 
     async def _ask_person(self, request: ConfirmationRequest) -> Message | None:
-        return await self.deps.ask_person(request, self.job.id) if self.deps.ask_person else None
+        return await self.deps.ask_person(request, self.job) if self.deps.ask_person else None
 
     async def _choose_tools(self, tools: Sequence[Tool]) -> ToolRegistry:
         """Returns the tools, of which each request offers those that the run probably needs. A resumed run offers the

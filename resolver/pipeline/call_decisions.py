@@ -60,7 +60,7 @@ def build_decision_message(job: Job, request: Request, waiting: ConfirmationRequ
         approved=approved,
         is_expired=bool(job.expired_call),
         includes_similar=decision.includes_similar,
-        requester=plan_texts.describe_requester(job),
+        person=f"{plan_texts.describe_requester(job)}, who may write to the repository,",
         remark=quote("" if job.expired_call else decision.remark, COMMENT_LIMIT),
     )
     similar = waiting.similar if approved and decision.includes_similar else ""

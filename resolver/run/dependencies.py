@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from patchwright.resolver.confirmation import ConfirmationRequest
-from patchwright.resolver.domain import Job, JobId, Repo, Thread
+from patchwright.resolver.domain import Job, Repo, Thread
 from patchwright.resolver.events import Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import WorkspaceFactory
@@ -56,7 +56,7 @@ class RunDependencies:
     """Transcribes audio recordings. None if no model can transcribe."""
     can_ask: bool = True
     """False if no person reads the run's questions. Calls that need approval are then refused."""
-    ask_person: Callable[[ConfirmationRequest, JobId], Awaitable[Message | None]] | None = None
+    ask_person: Callable[[ConfirmationRequest, Job], Awaitable[Message | None]] | None = None
     """Asks the person at the terminal at once whether a call may run. None if a call waits for a comment."""
     get_repo_secrets: Callable[[Repo], Mapping[str, SecretSource]] = no_repo_secrets
     """Returns a repository's own secrets, by name."""

@@ -43,7 +43,7 @@ async def test_an_approved_call_runs_once_and_the_run_continues(scenario: Scenar
 
     refused = await scenario.resolve(await comment_job(scenario, "@agent approve", by="stranger"))
     assert isinstance(refused, Rejected) and "@stranger needs write access" in refused.explanation
-    assert "a call waits for your decision" in await rejection_text(scenario, "@agent looks good, go on")
+    assert "A call waits for your decision" in await rejection_text(scenario, "@agent looks good, go on")
     assert "is not about the call that waits now" in await rejection_text(scenario, "@agent approve 01234567")
     assert results_of(scenario, RISKY) == [], "nobody has approved the call"
 
