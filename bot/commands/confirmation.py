@@ -12,7 +12,6 @@ from patchwright.resolver.command_parser import parse_request
 from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.domain import Job
 from patchwright.resolver.events import Message
-from patchwright.resolver.pipeline.call_decisions import build_decision_message
 from patchwright.resolver.run_log import Listener
 from patchwright.resolver.settings.settings import Settings
 
@@ -62,6 +61,8 @@ def find_person(listener: Listener, settings: Settings, *, is_json: bool) -> Ask
         return None
 
     async def ask(request: ConfirmationRequest, job: Job) -> Message | None:
+        from patchwright.resolver.pipeline.call_decisions import build_decision_message
+
         with listener.paused() if isinstance(listener, LiveDisplay) else nullcontext(sys.stderr) as terminal:
             text = f"The agent wants to run this call, because {request.reason} (risk: {request.risk}):"
             print(f"\n{strip_control_chars(text)}\n{strip_control_chars(request.call)}", file=terminal)

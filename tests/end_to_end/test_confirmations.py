@@ -1,17 +1,22 @@
 """A risky call waits until a person with write access approves or rejects it, and the run continues."""
 
 import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported
+from patchwright.resolver.domain import InputRequired, JobId, Published, Rejected, Reported
 from patchwright.resolver.events import AgentStopped, Message
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ActionFailure, ShellResult
+from tests.bot.screens import open_screen
 from tests.end_to_end.comments import comment_job, rejection_text
-from tests.end_to_end.conftest import DONE, FIX, FIX_TURNS, Scenario
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, Scenario
 from tests.end_to_end.scripted_models import SHOW_FAILURE, call_results, use_ordered_model
+from tests.resolver.git_repository import Repository
 
 RISKY = RunShell(command="git push origin HEAD:main; echo pushed \x1b[2K >> /dev/null")
 ALSO_RISKY = RunShell(command="git push origin HEAD:other; echo pushed >> /dev/null")
@@ -194,8 +199,6 @@ async def test_without_a_waiting_call_the_commands_start_nothing(scenario: Scena
 
 @pytest.mark.slow
 async def test_the_command_line_parks_the_call_and_continues_with_an_answer(scenario: Scenario) -> None:
-    from tests.resolver.git_repository import Repository
-
     made = Repository(scenario.data / "calc")
     made.commit({"calc.py": "def add(a, b):\n    return a - b\n"})
     issue = scenario.data / "issue.md"
@@ -222,3 +225,57 @@ async def test_the_command_line_parks_the_call_and_continues_with_an_answer(scen
         event.decision for event in scenario.trajectory(run) if isinstance(event, Message) and event.decision
     ]
     assert [one.approved for one in decisions] == [True]
+
+
+@pytest.mark.slow
+async def test_a_call_that_nobody_approves_in_time_is_rejected_and_the_run_continues(
+    scenario: Scenario,
+) -> None:
+    outcome = await start(scenario, RecordedTurn("Push.", RISKY), *FIXING, confirmation_timeout=60)
+    assert outcome.confirmation is not None and outcome.confirmation.expires_at is not None
+    remaining = (outcome.confirmation.expires_at - datetime.now(UTC)).total_seconds()
+    assert 0 < remaining < 60
+    code = outcome.confirmation.code
+    late = scenario.job().model_copy(
+        update={"id": JobId("late"), "command": f"reject {code}", "expired_call": "01234567"}
+    )
+    before = len(scenario.comments)
+    assert isinstance(await scenario.resolve(late), Rejected)
+    assert len(scenario.comments) == before, "nobody is told that a call was decided before its time was over"
+    late = late.model_copy(update={"id": JobId("expired"), "expired_call": code})
+    assert isinstance(await scenario.resolve(late), Published)
+    (result,) = results_of(scenario, RISKY)
+    assert isinstance(result, ActionFailure) and "Nobody approved this call in time" in result.message
+
+
+@pytest.mark.slow
+async def test_a_terminal_asks_at_once_and_keeps_the_sandbox(scenario: Scenario, tmp_path: Path) -> None:
+    made = Repository(tmp_path / "calc")
+    made.commit({"calc.py": CODE})
+    issue = tmp_path / "issue.md"
+    issue.write_text("add() subtracts\n")
+    scenario.environment["TERM"] = "xterm-256color"
+    await use_ordered_model(
+        scenario,
+        RecordedTurn("Push.", RISKY, ALSO_RISKY),
+        RecordedTurn("Fix.", FIX),
+        RecordedTurn("Done.", DONE),
+        risk_threshold="high",
+        risk_response="ask",
+    )
+    with open_screen(100, 40) as (screen, _):
+        arguments = ("resolve", "--repo", str(made.path), "--issue", str(issue))
+        process = screen.run([sys.executable, "-m", "patchwright", *arguments], scenario.environment)
+        await screen.until(r"git push origin HEAD:main(.|\n)*Run it\?")
+        screen.press("y\n")
+        await screen.until(r"git push origin HEAD:other(.|\n)*Run it\?")
+        screen.press("keep it here\n")
+        await screen.until(lambda _: process.poll() is not None)
+    (run,) = scenario.runs
+    results = dict(call_results(scenario, run))
+    assert isinstance(results[RISKY], ShellResult)
+    assert isinstance(refused := results[ALSO_RISKY], ActionFailure) and "> keep it here" in refused.message
+    assert [event.kind for event in scenario.trajectory(run)].count("environment_prepared") <= 1
+    assert not [
+        event for event in scenario.trajectory(run) if isinstance(event, Message) and event.new_sandbox
+    ]
