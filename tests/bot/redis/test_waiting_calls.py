@@ -19,11 +19,11 @@ CALL = ToolCall(id="a", action=PUSH)
 
 
 async def test_a_call_is_rejected_once_when_its_time_is_over(short_tmp: Path) -> None:
-    asked = job()
+    first_job = job()
     stopped = waiting_for(CALL)
     assert stopped.confirmation is not None
     logs = FileLogStore(short_tmp / "runs")
-    async with logs.open(asked.id) as log:
+    async with logs.open(first_job.id) as log:
         await log.append(reply(CALL))
         await log.append(stopped)
     async with run_embedded_redis(short_tmp) as url:
@@ -31,10 +31,10 @@ async def test_a_call_is_rejected_once_when_its_time_is_over(short_tmp: Path) ->
 
         async def add(expires_at: datetime | None) -> None:
             confirmation = stopped.confirmation.model_copy(update={"expires_at": expires_at})  # type: ignore[union-attr]
-            await calls.add(asked, InputRequired(url="", question="?", confirmation=confirmation))
+            await calls.add(first_job, InputRequired(url="", question="?", confirmation=confirmation))
 
-        await calls.add(asked, DONE)
-        await calls.add(asked, InputRequired(url="", question="?"))
+        await calls.add(first_job, DONE)
+        await calls.add(first_job, InputRequired(url="", question="?"))
         await add(None)
         await add(datetime.now(UTC) + timedelta(hours=1))
         await calls.reject_expired(queue, logs.read)
@@ -44,15 +44,15 @@ async def test_a_call_is_rejected_once_when_its_time_is_over(short_tmp: Path) ->
         await calls.reject_expired(queue, logs.read)
         (record,) = await queue.all_active_jobs()
         assert record.job.expired_call == stopped.confirmation.code
-        assert (record.job.number, record.job.requester) == (asked.number, asked.requester)
+        assert (record.job.number, record.job.requester) == (first_job.number, first_job.requester)
         await queue.complete(record.job, DONE)
 
-        async with logs.open(asked.id) as log:
+        async with logs.open(first_job.id) as log:
             await log.append(decision(CALL, approved=True))
-        second = asked.model_copy(update={"id": JobId("acme-sample-7-000000000002")})
+        second = first_job.model_copy(update={"id": JobId("acme-sample-7-000000000002")})
         confirmation = stopped.confirmation.model_copy(update={"expires_at": datetime.now(UTC)})
         await calls.add(second, InputRequired(url="", question="?", confirmation=confirmation))
-        await calls.reject_expired(queue, lambda run: logs.read(asked.id))
+        await calls.reject_expired(queue, lambda run: logs.read(first_job.id))
         assert await queue.all_active_jobs() == (), "somebody has decided"
         await calls.close()
         await queue.close()

@@ -67,6 +67,14 @@ async def test_the_risk_threshold_is_validated() -> None:
     assert isinstance(await call(strict, command="cat a.py"), ShellResult)
 
 
+async def test_where_nobody_can_be_asked_the_call_is_refused() -> None:
+    shell = RecordingShell()
+    asking = PolicyTool(shell.tool(), (RULES,), ThresholdPolicy(response="ask"))
+    result = await call(asking, command="git push")
+    assert isinstance(result, ActionFailure) and "nobody can be asked here" in result.message
+    assert isinstance(await call(asking, command="ls"), ShellResult) and shell.ran == ["ls"]
+
+
 async def test_custom_analyzers_and_policies_can_be_plugged_in() -> None:
     class NoCats:
         def rate(self, action: Action) -> RiskRating:
