@@ -57,7 +57,8 @@ AskPerson = Callable[[ConfirmationRequest, Job], Awaitable[Message | None]]
 
 def find_person(listener: Listener, settings: Settings, *, is_json: bool) -> AskPerson | None:
     """Returns a function that asks the person at the terminal whether a call may run; None if there is no terminal."""
-    if is_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    has_display = isinstance(listener, LiveDisplay)  # It replaces `sys.stderr`.
+    if is_json or not (sys.stdin.isatty() and (has_display or sys.stderr.isatty())):
         return None
 
     async def ask(request: ConfirmationRequest, job: Job) -> Message | None:

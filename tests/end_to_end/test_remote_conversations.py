@@ -210,9 +210,9 @@ def test_a_call_waits_on_the_server_until_the_client_decides_about_exactly_this_
         assert again.status == "waiting_for_confirmation" and again.call_code != state.call_code
         stale = httpx.post(f"{url}/approve", headers=AUTHORIZED, json={"code": state.call_code})
         assert stale.status_code == 409
-        assert "pushed" not in workspace.execute_command("ls").output
+        assert "pushed" not in workspace.execute_command("ls").stdout
         conversation.approve()
         assert conversation.run().status == "finished"
-        assert "pushed" in workspace.execute_command("ls").output
+        assert "pushed" in workspace.execute_command("ls").stdout
         conversation.set_confirmation("always")
         assert conversation.agent.confirm == "always"
