@@ -12,7 +12,7 @@ from patchwright.bot.jobs import JobQueue, JobResult
 from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.resolver.domain import InputRequired, Job, JobId
 from patchwright.resolver.errors import LogError
-from patchwright.resolver.events import Trajectory
+from patchwright.resolver.events import AgentStopped, Trajectory
 from patchwright.resolver.run_calls import get_confirmation
 
 log = logging.getLogger(__name__)
@@ -55,9 +55,11 @@ class WaitingCalls(RedisStore):
             except ValidationError:  # another version wrote it, and rejects the call
                 continue
             assert job.retry_of is not None
-            if await asyncio.to_thread(_still_waits, job.retry_of, job.expired_call, read_log):
+            since = await asyncio.to_thread(_find_start_of_wait, job.retry_of, job.expired_call, read_log)
+            if since is not None:
                 log.info("call expired", extra={"job": job.retry_of, "code": job.expired_call})
-                await queue.put(job, urgent=False)
+                # A stop command, or the end of the issue, since then ends the run.
+                await queue.put(job, urgent=False, requested_at=since)
             with redis_errors():
                 await self._redis.zrem(WAITING_CALLS_KEY, text)
 
@@ -71,12 +73,14 @@ class WaitingCalls(RedisStore):
             await asyncio.sleep(CHECK_SECONDS)
 
 
-def _still_waits(job: JobId, code: str, read_log: Callable[[JobId], Trajectory]) -> bool:
-    """Returns True if the run of this job still waits for a decision about the call. Blocks."""
+def _find_start_of_wait(job: JobId, code: str, read_log: Callable[[JobId], Trajectory]) -> datetime | None:
+    """Returns since when the run of this job waits for a decision about the call; None if it does not. Blocks."""
     try:
         work = read_log(job)
         work = read_log(work.run_resumed.run) if work.run_resumed else work
     except LogError:  # The log was removed.
-        return False
+        return None
     waiting = get_confirmation(work)
-    return waiting is not None and waiting.code == code
+    if waiting is None or waiting.code != code:
+        return None
+    return max(entry.timestamp for entry in work.entries if isinstance(entry.event, AgentStopped))

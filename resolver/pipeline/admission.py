@@ -17,10 +17,9 @@ from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.pipeline.call_decisions import (
-    DECISION_VERBS,
     build_decision_message,
-    find_decision_problem,
-    is_only_decision,
+    only_continues,
+    reject_decision,
 )
 from patchwright.resolver.pipeline.publish import post_comment
 from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
@@ -39,7 +38,9 @@ from patchwright.resolver.text.untrusted import quote
 
 logger = logging.getLogger(__name__)
 
-RESUMING_VERBS = DECISION_VERBS | {"go", "resume", "plan", "work"}
+NOTHING_TO_CONTINUE: dict[str, reply_texts.AdmissionProblem] = {
+    "go": "no_plan", "resume": "not_stopped", "approve": "no_call", "reject": "no_call"
+}  # fmt: skip
 MAX_CLOCK_SKEW = timedelta(seconds=5)  # Maximum difference between GitHub's clock and this machine's clock.
 
 
@@ -163,9 +164,8 @@ async def reject_job(
     `facts` is None if the thread no longer exists or is not accessible.
     """
     comment_url = ""
-    if job.expired_call:  # Somebody decided in the last moment, so there is nobody to tell.
-        facts = None
-    if facts is not None and await _can_read_reply(job, facts, forge):
+    # If a call expired and somebody decided in the last moment, there is nobody to tell.
+    if facts is not None and not job.expired_call and await _can_read_reply(job, facts, forge):
         comment_url = await post_comment(job, forge, reply_texts.render_rejection(explanation))
     if not comment_url:
         logger.warning("rejection not posted", extra={"job": job.id, "reason": explanation})
@@ -228,9 +228,7 @@ async def _find_retried_request(
 
 def _can_repeat(request: Request) -> bool:
     """Returns True if the request starts a run of its own."""
-    if request.verb in ("go", "resume"):
-        return bool(request.remainder)
-    return request.command.starts_run and request.verb != "run-ci"
+    return request.command.starts_run and request.verb != "run-ci" and not only_continues(request)
 
 
 async def find_run_to_resume(
@@ -248,17 +246,14 @@ async def find_run_to_resume(
     if trajectory.run_resumed:
         return trajectory.run_resumed.run
     request = job.request
-    if trajectory.run_started or request.verb not in RESUMING_VERBS or not request.text:
+    can_continue = request.verb in NOTHING_TO_CONTINUE or request.verb in ("plan", "work")
+    if trajectory.run_started or not can_continue or not request.text:
         return None
     async for name, last, work in _iter_runs(job, thread, logs):
         outcome = last.job_completed.outcome if last.job_completed else None
         waiting = get_confirmation(work) if isinstance(outcome, InputRequired) else None
         if waiting and request.verb != "plan":
-            if problem := find_decision_problem(job, waiting, work):
-                return Rejected(
-                    explanation=reply_texts.render_waiting_call(problem, waiting, settings.mention)
-                )
-            return name
+            return reject_decision(job, waiting, work, settings.mention) or name
         if get_task(work) in ("explain", "setup") and request.verb != "resume":
             continue  # There may be other commands between a plan and its approval.
         if isinstance(outcome, InputRequired) and get_task(work) == "plan":
@@ -273,14 +268,10 @@ async def find_run_to_resume(
         if is_answer or (request.verb == "resume" and was_stopped(work)):
             return name
         break
-    if is_only_decision(job) or (request.verb in ("go", "resume") and not request.remainder):
+    if job.expired_call or only_continues(request):
         return Rejected(
             explanation=reply_texts.render_rejection_reason(
-                "no_plan"
-                if request.verb == "go"
-                else "not_stopped"
-                if request.verb == "resume"
-                else "no_call",
+                NOTHING_TO_CONTINUE[request.verb],
                 job,
                 is_workflow=settings.workflow_url is not None,
             )

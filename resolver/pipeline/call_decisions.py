@@ -1,36 +1,45 @@
 """Decides whether a comment approves or rejects the call that a run waits for, and tells the run."""
 
 from datetime import UTC, datetime
-from typing import Literal
 
 from patchwright.resolver.command_parser import Request
 from patchwright.resolver.confirmation import CallDecision, ConfirmationRequest, parse_decision
-from patchwright.resolver.domain import Job
+from patchwright.resolver.domain import Job, Rejected
 from patchwright.resolver.events import AgentStopped, Message, Trajectory
 from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
+from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.text.untrusted import quote
 
 DECISION_VERBS = frozenset({"approve", "reject"})
-DecisionProblem = Literal["call_waits", "other_call", "expired_call"]
 
 
-def is_only_decision(job: Job) -> bool:
-    """Returns True if the request can only be about a waiting call. "Reject empty input" may be a request for work."""
-    if job.expired_call:
-        return True
-    if job.request.verb not in DECISION_VERBS:
+def only_continues(request: Request) -> bool:
+    """Returns True if the request can only be about an earlier run. "Reject empty input" may be a request for work."""
+    if request.verb in ("go", "resume"):
+        return not request.remainder
+    if request.verb not in DECISION_VERBS:
         return False
-    decision = parse_decision(job.request)
+    decision = parse_decision(request)
     return bool(decision.code) or decision.includes_similar or not decision.remark
 
 
-def find_decision_problem(job: Job, request: ConfirmationRequest, work: Trajectory) -> DecisionProblem | None:
-    """Returns why this job must not decide about the call that the run `work` waits for; None if it may.
+def reject_decision(
+    job: Job, request: ConfirmationRequest, work: Trajectory, mention: str
+) -> Rejected | None:
+    """Returns why this job must not decide about the call that the run `work` waits for; None if it may."""
+    problem = _find_problem(job, request, work)
+    if problem is None:
+        return None
+    return Rejected(explanation=reply_texts.render_waiting_call(problem, request, mention))
 
-    A decision without a code counts only if it was written after the agent stopped to wait: an earlier one was about
-    another call.
+
+def _find_problem(
+    job: Job, request: ConfirmationRequest, work: Trajectory
+) -> reply_texts.DecisionProblem | None:
+    """Returns what is wrong with a decision. If it names no code, it must have been written after the agent stopped to
+    wait, because an earlier decision was about another call.
     """
     if job.expired_call:
         return None if job.expired_call == request.code else "other_call"

@@ -112,9 +112,10 @@ def render_rejection_reason(
     ).strip()
 
 
-def render_waiting_call(
-    problem: Literal["call_waits", "other_call", "expired_call"], request: ConfirmationRequest, mention: str
-) -> str:
+DecisionProblem = Literal["call_waits", "other_call", "expired_call"]
+
+
+def render_waiting_call(problem: DecisionProblem, request: ConfirmationRequest, mention: str) -> str:
     """Explains why a comment does not decide about the call that a run waits for, and what to write instead."""
     return render_reply("waiting_call.md.j2", problem=problem, request=request, mention=mention).strip()
 

@@ -47,6 +47,14 @@ async def test_a_call_is_rejected_once_when_its_time_is_over(short_tmp: Path) ->
         assert (record.job.number, record.job.requester) == (first_job.number, first_job.requester)
         await queue.complete(record.job, DONE)
 
+        await queue.cancel_thread(first_job.repo, 8, datetime.now(UTC))
+        stopped_job = JobId("acme-sample-7-000000000003")
+        confirmation = stopped.confirmation.model_copy(update={"expires_at": datetime.now(UTC)})
+        ended = first_job.model_copy(update={"id": stopped_job, "number": 8})
+        await calls.add(ended, InputRequired(url="", question="?", confirmation=confirmation))
+        await calls.reject_expired(queue, lambda run: logs.read(first_job.id))
+        assert await queue.all_active_jobs() == (), "a stop command ends a run that waits"
+
         async with logs.open(first_job.id) as log:
             await log.append(decision(CALL, approved=True))
         second = first_job.model_copy(update={"id": JobId("acme-sample-7-000000000002")})

@@ -11,7 +11,6 @@ import pytest
 
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.confirmation import ConfirmationRequest
-from patchwright.resolver.pipeline.call_decisions import DecisionProblem
 from patchwright.resolver.publishing import publishing_texts, reply_texts
 from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason, UnsignedReason
 from patchwright.resolver.pull_request import follow_up_texts
@@ -173,7 +172,7 @@ def test_a_call_that_waits_is_announced_with_this_text() -> None:
 def test_a_comment_that_decides_nothing_is_answered_with_what_to_write() -> None:
     assert {
         problem: reply_texts.render_waiting_call(problem, WAITING, "@agent")
-        for problem in get_args(DecisionProblem)
+        for problem in get_args(reply_texts.DecisionProblem)
     } == {
         "expired_call": "the time to approve the call `0123abcd` is over, so it is rejected. I continue without it "
         "within a few minutes.",
