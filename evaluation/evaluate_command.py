@@ -262,7 +262,7 @@ async def _open_dependencies(
     if not options.json:
         settings = await offer_local_sandbox(settings, composition_root.read_environment())
     async with composition_root.build_run_dependencies(settings, notify=print_stderr) as deps:
-        yield replace(deps, logs=FileLogStore(directory.runs))
+        yield replace(deps, logs=FileLogStore(directory.runs), can_ask=False)
 
 
 def _count_errors(report: EvaluationReport) -> int:

@@ -43,7 +43,20 @@ COMMANDS = (
     Command(
         "go",
         "carry out my plan; you can add instructions",
-        aliases=("approve",),
+        takes_text=True,
+        needs_earlier_run=True,
+        works_in_workflow=False,
+    ),
+    Command(
+        "approve",
+        "run the call that waits for your approval, or carry out my plan",
+        takes_text=True,
+        needs_earlier_run=True,
+        works_in_workflow=False,
+    ),
+    Command(
+        "reject",
+        "continue without the call that waits for your approval; you can add a reason",
         takes_text=True,
         needs_earlier_run=True,
         works_in_workflow=False,

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from patchwright.resolver.command_parser import Request, RunOptions, parse_request
 from patchwright.resolver.conditions import Condition
+from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.cost import Cost, MinimumCost, TokenUsage, known_usd
 from patchwright.resolver.run_results import TestRun as TestRun
 from patchwright.resolver.run_results import TestStatus as TestStatus
@@ -71,6 +72,8 @@ class Job(FrozenModel):
     """Name of the label that triggered the job; None if a text triggered it."""
     retry_of: RunId | None = None
     """Id of the run that a `retry` command names; None for the latest run of the thread."""
+    expired_call: str = ""
+    """Code of the call that nobody approved in time, so that this job rejects it; empty for all other jobs."""
     snapshot: ThreadSnapshot | None = None
     """The title and text of the thread at the time of the trigger, so that later edits by people without
     write access have no effect. None if they are unknown.
@@ -363,6 +366,8 @@ class InputRequired(FrozenModel):
     kind: Literal["input_required"] = "input_required"
     url: str
     question: str
+    confirmation: ConfirmationRequest | None = None
+    """The call that waits for approval; None if the job waits for an answer."""
 
 
 Outcome = Annotated[Published | Reported | Rejected | InputRequired, Field(discriminator="kind")]

@@ -1,8 +1,6 @@
-"""The events of a run. A run is its append-only log of events.
+"""The events of a run. A run is its append-only log of events, and everything else is computed from this log.
 
-The agent, the limits, the cost, the summary, the progress report and the resume logic depend only on this
-log. Order and time are stored in the log entries, not in the events. Events with the same content therefore
-compare equal.
+Order and time are stored in the log entries, not in the events. Events with the same content therefore compare equal.
 """
 
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from patchwright.resolver.actions import Action, AnyObservation, ExternalToolResult, SubagentResult
 from patchwright.resolver.command_parser import RunOptions
+from patchwright.resolver.confirmation import CallDecision, ConfirmationRequest
 from patchwright.resolver.cost import Cost
 from patchwright.resolver.domain import Job, JobId, Outcome, Patch, StopReason, Thread, Usage, Verdict
 from patchwright.resolver.run_events import (
@@ -51,9 +50,7 @@ class ToolCall(FrozenModel):
 
 
 class RunStarted(FrozenModel):
-    """The run started. This event records the thread and the base commit, so that later edits of the thread
-    do not affect the run.
-    """
+    """The run started. It works on this thread and this base commit, even if somebody edits the thread later."""
 
     kind: Literal["run_started"] = "run_started"
     job: Job
@@ -101,11 +98,13 @@ class Message(FrozenModel):
     """Id of the trigger that caused the message, so that it is delivered only once."""
     approves_plan: bool = False
     """True if a person approves the plan that the run proposed."""
+    decision: CallDecision | None = None
+    """Set if a person approves or rejects the call that the run waits for."""
     options: RunOptions = RunOptions()
     """Run options that apply from this message on."""
     images: tuple[ImageData, ...] = ()
     """Images that are sent with the text to models with vision."""
-    new_sandbox: bool = False  # True if the run continues in a new sandbox
+    new_sandbox: bool = False  # The run continues in a new sandbox.
 
 
 class ModelReply(FrozenModel):
@@ -176,6 +175,8 @@ class AgentStopped(FrozenModel):
     reason: StopReason
     detail: str
     """One sentence for people."""
+    confirmation: ConfirmationRequest | None = None
+    """The call that waits for approval; None if the agent stopped for another reason."""
 
 
 class VerificationCompleted(FrozenModel):
@@ -184,9 +185,7 @@ class VerificationCompleted(FrozenModel):
 
 
 class RunResumed(FrozenModel):
-    """This job continues an earlier run. The earlier run's log contains the work. This log contains only the
-    outcome of the job.
-    """
+    """This job continues an earlier run, whose log contains the work. This log contains only the job's outcome."""
 
     kind: Literal["run_resumed"] = "run_resumed"
     run: JobId

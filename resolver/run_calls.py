@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from patchwright.resolver.actions import Action, AnyObservation
-from patchwright.resolver.events import Message, ModelReply, ToolResult, Trajectory
+from patchwright.resolver.confirmation import ConfirmationRequest, make_call_code
+from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolCall, ToolResult, Trajectory
 from patchwright.resolver.tool_actions.control_actions import Plan
 from patchwright.runtime.tool_action import PlanItem
 
@@ -35,6 +36,25 @@ def iter_calls(trajectory: Trajectory) -> Iterator[RunCall]:
             for call in event.calls:
                 yield RunCall(step, event, call.action, results.get(call.id), is_new_sandbox)
                 is_new_sandbox = False
+
+
+def get_confirmation(trajectory: Trajectory) -> ConfirmationRequest | None:
+    """Returns the call that the stopped run waits for; None if it waits for no approval."""
+    return trajectory.agent_stopped.confirmation if trajectory.agent_stopped else None
+
+
+def find_unstarted_call(trajectory: Trajectory) -> ToolCall | None:
+    """Returns the call that waited for approval when the last process ended, and that no process has started since."""
+    for entry in reversed(trajectory.entries):
+        match entry.event:
+            case AgentStopped(confirmation=ConfirmationRequest(code=code)):
+                calls = trajectory.pending_calls()
+                return next((call for call in calls if make_call_code(call.id, call.action) == code), None)
+            case ModelReply() | ToolResult() | Message(source="resume"):
+                return None
+            case _:
+                continue
+    return None
 
 
 def latest_plan(trajectory: Trajectory) -> tuple[PlanItem, ...]:

@@ -1,6 +1,7 @@
 """Builds the loop of an agent in a workspace from the same parts as the loop that resolves issues."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from inspect import isawaitable
@@ -25,13 +26,22 @@ from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.run_limits import Limits, usage_since_resume
 from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.resolver.secrets import MaskingSandbox, Secrets
+from patchwright.resolver.security.risk import (
+    Risk,
+    RiskDecision,
+    RiskPolicy,
+    RiskRating,
+    RuleAnalyzer,
+    ThresholdPolicy,
+)
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.entry_point_tools import FunctionTool
+from patchwright.resolver.tools.policy_tools import Confirmations, PolicyTool
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ActionTool, MaskingTool, Tool, ToolRegistry
 from patchwright.runtime.observations import Acknowledgment
-from patchwright.sdk.agents import Agent, AgentState, BaseAgent, CustomAgent, ToolRequest
+from patchwright.sdk.agents import Agent, AgentState, BaseAgent, Confirm, CustomAgent, ToolRequest
 from patchwright.sdk.tools import BUILT_IN_TOOLS, find_function
 
 if TYPE_CHECKING:
@@ -89,24 +99,52 @@ def build_system_prompt(agent: BaseAgent, workspace: "SandboxWorkspace", tools: 
     )
 
 
+class ConversationPolicy:
+    """Decides which calls of a conversation wait for approval. It may change while the agent works."""
+
+    def __init__(self, confirm: Confirm) -> None:
+        self.set(confirm)
+
+    def set(self, confirm: Confirm | RiskPolicy) -> None:
+        """Sets the policy for the next call. Raises ValueError if there is no policy of this name."""
+        if isinstance(confirm, str):
+            if confirm not in _THRESHOLDS:
+                raise ValueError(f"{confirm} is not one of {', '.join(_THRESHOLDS)}")
+            confirm = ThresholdPolicy(threshold=_THRESHOLDS[confirm], response="ask")
+        self._policy: RiskPolicy = confirm
+
+    def decide(self, rating: RiskRating) -> RiskDecision:
+        return self._policy.decide(rating)
+
+
+_THRESHOLDS: dict[str, Risk | None] = {"never": None, "risky": "high", "always": "low"}
+
+
+@dataclass(frozen=True)
+class Safeguards:
+    """What protects the person: secrets that are masked, and a policy about the calls that need approval."""
+
+    secrets: Secrets
+    policy: ConversationPolicy
+
+
 def build_agent_loop(
     agent: BaseAgent,
     workspace: "SandboxWorkspace",
     run: RunId,
     log: RunLog,
     logs: LogStore,
-    secrets: Secrets,
+    safeguards: Safeguards,
     get_new_messages: Callable[[], Awaitable[tuple[Message, ...]]],
 ) -> AgentLoop:
     """Returns the loop for one call of `Conversation.run`."""
-    sandbox = MaskingSandbox(workspace.sandbox, secrets)
+    sandbox = MaskingSandbox(workspace.sandbox, safeguards.secrets)
     limits = _limits_from_now(agent, log)
-    model = _build_model(agent, log, secrets)
+    model = _build_model(agent, log, safeguards.secrets)
+    browse_tool = BrowseTool(run, log, logs, model, sandbox, limits)
     return AgentLoop(
         model=model,
-        tools=_build_tools(
-            agent, workspace, sandbox, secrets, BrowseTool(run, log, logs, model, sandbox, limits)
-        ),
+        tools=_build_tools(agent, workspace, sandbox, safeguards, log, browse_tool),
         limits=limits,
         take_patch=workspace.take_patch if workspace.kind == "docker" else _no_patch,
         fingerprint_tree=partial(fingerprint_tree, sandbox),
@@ -134,13 +172,19 @@ def _build_tools(
     agent: BaseAgent,
     workspace: "SandboxWorkspace",
     sandbox: "Sandbox",
-    secrets: Secrets,
+    safeguards: Safeguards,
+    log: RunLog,
     browse_tool: BrowseTool,
 ) -> ToolRegistry:
+    analyzers, confirmations = (RuleAnalyzer(sandbox.root, sandbox.scratch),), Confirmations(log)
+
+    def guard(tool: Tool) -> Tool:
+        return PolicyTool(tool, analyzers, safeguards.policy, confirmations)
+
     features = cast("tuple[SandboxFeature, ...]", workspace.features)
     can_browse = "browser" in features and isinstance(agent, Agent)
     available: list[Tool] = [
-        *build_sandbox_tools(sandbox, features),
+        *map(guard, build_sandbox_tools(sandbox, features)),
         *(browse_tool.tools() if can_browse else ()),
         *build_control_tools(has_review_threads=False),
         _build_finish_tool(),
@@ -148,9 +192,8 @@ def _build_tools(
     by_name = {tool.spec.name: tool for tool in available}
     chosen = [by_name[name] for name in agent.tools if name in by_name]
     own = [name for name in agent.tools if name not in BUILT_IN_TOOLS]
-    return ToolRegistry(
-        (*chosen, *(MaskingTool(FunctionTool(find_function(name), sandbox), secrets) for name in own))
-    )
+    functions = (MaskingTool(FunctionTool(find_function(name), sandbox), safeguards.secrets) for name in own)
+    return ToolRegistry((*chosen, *map(guard, functions)))
 
 
 def _build_finish_tool() -> Tool:

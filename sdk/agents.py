@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializeAsAny, field_validator
 
@@ -14,6 +14,9 @@ from patchwright.sdk.tools import DEFAULT_TOOLS, resolve_tool_name
 if TYPE_CHECKING:
     from patchwright.resolver.actions import AnyObservation
     from patchwright.resolver.events import Event, Trajectory
+
+
+Confirm = Literal["never", "risky", "always"]
 
 
 class BaseAgent(Extensible):
@@ -29,6 +32,9 @@ class BaseAgent(Extensible):
     """Maximum working time in seconds."""
     max_usd: float = Field(default=2.0, gt=0)
     """Maximum cost in dollars. Models without a known price do not count."""
+
+    confirm: Confirm = "never"
+    """Calls that wait for `Conversation.approve`: none, those with a high risk, or all calls in the workspace."""
 
     @field_validator("tools", mode="before")
     @classmethod

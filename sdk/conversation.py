@@ -6,12 +6,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from patchwright.runtime.frozen_model import FrozenModel
-from patchwright.sdk.agents import BaseAgent
+from patchwright.sdk.agents import BaseAgent, Confirm
 
 if TYPE_CHECKING:
     from patchwright.resolver.events import Entry
+    from patchwright.resolver.security.risk import RiskPolicy
 
-Status = Literal["idle", "running", "paused", "finished", "limit", "stuck", "error"]
+Status = Literal[
+    "idle", "running", "paused", "waiting_for_confirmation", "finished", "limit", "stuck", "error"
+]
 
 
 class ConversationState(FrozenModel):
@@ -22,11 +25,16 @@ class ConversationState(FrozenModel):
     """- idle: a message waits for `run`, or there is none yet.
     - running: the agent works.
     - paused: `run` continues the work.
+    - waiting_for_confirmation: `call` waits for `approve` or `reject`.
     - finished: the agent has answered.
     - limit, stuck, error: the agent stopped without an answer; `detail` says why.
     """
     detail: str = ""
     """One sentence about the status."""
+    call: str = ""
+    """The exact call that waits for approval; empty if there is none."""
+    call_code: str = ""
+    """Identifies this call."""
     answer: str = ""
     """The agent's latest answer to a person."""
     steps: int = 0
@@ -89,6 +97,24 @@ class BaseConversation(ABC):
     @abstractmethod
     def pause(self) -> None:
         """Lets `run` return before the agent's next step. May be called from another thread or a callback."""
+
+    @abstractmethod
+    def approve(self, *, all_like_this: bool = False) -> None:
+        """Approves the call that waits, and with `all_like_this` similar calls of this conversation, too. `run` then
+        continues the work. Raises UsageError if no call waits.
+        """
+
+    @abstractmethod
+    def reject(self, reason: str = "") -> None:
+        """Rejects the call that waits. `run` continues the work, and the agent reads the reason. Raises UsageError if
+        no call waits.
+        """
+
+    @abstractmethod
+    def set_confirmation(self, confirm: "Confirm | RiskPolicy") -> None:
+        """Changes which calls wait for approval, from the agent's next call on. On a server, from the next `run` on,
+        and only by name.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -4,19 +4,25 @@ import secrets
 from collections import deque
 
 from patchwright.resolver.agent.agent import Agent as AgentLoop
+from patchwright.resolver.confirmation import CallDecision
 from patchwright.resolver.domain import JobId, RunId, StopReason
 from patchwright.resolver.errors import UsageError
 from patchwright.resolver.events import Message, SystemPrompt, Trajectory
 from patchwright.resolver.llm.prompt_fingerprint import tool_schemas
+from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.run_calls import get_confirmation
 from patchwright.resolver.run_events import Paused
 from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.text.untrusted import quote
 from patchwright.resolver.tool_actions.control_actions import Finish
-from patchwright.sdk.agent_loop import build_agent_loop, build_system_prompt
+from patchwright.sdk.agent_loop import ConversationPolicy, Safeguards, build_agent_loop, build_system_prompt
 from patchwright.sdk.agents import Agent, BaseAgent, CustomAgent
 from patchwright.sdk.conversation import ConversationState, Status
 from patchwright.sdk.docker_workspace import DockerWorkspace
 from patchwright.sdk.sandbox_workspace import SandboxWorkspace
+
+MAX_REASON = 10_000  # characters of the reason for a rejection
 
 
 class PauseRequested(Exception):
@@ -38,6 +44,7 @@ class ConversationRunner:
         self._logs = logs
         self._new_messages: deque[Message] = deque()
         self._has_run = False
+        self.policy = ConversationPolicy(agent.confirm)
         self._secrets = Secrets(agent.llm.api_keys() if isinstance(agent, Agent) else ())
 
     def get_state(self) -> ConversationState:
@@ -55,6 +62,13 @@ class ConversationRunner:
         if not any(isinstance(event, SystemPrompt) for event in self.log.trajectory):
             await self.record_system_prompt()
         await self.log.append(message)
+
+    async def decide(self, *, approved: bool, all_like_this: bool = False, reason: str = "") -> None:
+        """Records the person's decision about the call that waits. Raises UsageError if there is none."""
+        decision = build_decision(
+            self.log.trajectory, approved=approved, all_like_this=all_like_this, reason=reason
+        )
+        await self.log.append(self.mask(decision))
 
     def mask(self, message: Message) -> Message:
         """Returns the message without the API keys of the agent."""
@@ -95,7 +109,7 @@ class ConversationRunner:
             RunId(self.id),
             self.log,
             self._logs,
-            self._secrets,
+            Safeguards(self._secrets, self.policy),
             self.get_new_messages,
         )
         loop.is_uninterrupted = self._has_run or not self.log.trajectory.replies()
@@ -119,12 +133,14 @@ class ConversationRunner:
 
 def build_state(id: str, trajectory: Trajectory, *, is_running: bool) -> ConversationState:
     """Returns the state that a log shows. The log does not show whether an agent works on it now."""
-    usage = trajectory.usage()
+    usage, waiting = trajectory.usage(), get_confirmation(trajectory)
     status, detail = ("running", "The agent is working.") if is_running else _read_status(trajectory)
     return ConversationState(
         id=id,
         status=status,
         detail=detail,
+        call=waiting.call if waiting else "",
+        call_code=waiting.code if waiting else "",
         answer=find_answer(trajectory),
         steps=usage.steps,
         tokens=usage.prompt_tokens + usage.completion_tokens,
@@ -134,6 +150,8 @@ def build_state(id: str, trajectory: Trajectory, *, is_running: bool) -> Convers
 
 def _read_status(trajectory: Trajectory) -> tuple[Status, str]:
     if stopped := trajectory.agent_stopped:
+        if stopped.confirmation:
+            return "waiting_for_confirmation", stopped.detail
         return _STATUS[stopped.reason], stopped.detail
     last = trajectory.entries[-1].event if trajectory.entries else None
     if last is None or isinstance(last, SystemPrompt):
@@ -149,6 +167,32 @@ _STATUS: dict[StopReason, Status] = {
     "interrupted": "paused",
     "error": "error",
 }
+
+
+def build_decision(
+    trajectory: Trajectory, *, approved: bool, all_like_this: bool = False, reason: str = "", code: str = ""
+) -> Message:
+    """Returns the message with a decision about the call that waits. Raises UsageError if there is none, or another one
+    than the call with this code.
+    """
+    waiting = get_confirmation(trajectory)
+    if waiting is None or (code and code != waiting.code):
+        raise UsageError("This call does not wait for approval." if code else "No call waits for approval.")
+    text = render_prompt(
+        "call_decision.md.j2",
+        approved=approved,
+        is_expired=False,
+        includes_similar=all_like_this,
+        person="The person",
+        remark=quote(reason, MAX_REASON),
+    )
+    similar = waiting.similar if approved and all_like_this else ""
+    return Message(
+        text=text,
+        source="comment",
+        trigger_id=JobId(f"decision-{secrets.token_hex(8)}"),
+        decision=CallDecision(code=waiting.code, approved=approved, similar=similar),
+    )
 
 
 def find_answer(trajectory: Trajectory) -> str:

@@ -9,8 +9,9 @@ from weakref import WeakValueDictionary
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import Entry
 from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.security.risk import RiskPolicy
 from patchwright.sdk import environment
-from patchwright.sdk.agents import BaseAgent
+from patchwright.sdk.agents import BaseAgent, Confirm
 from patchwright.sdk.background_loop import run_blocking, run_in_background
 from patchwright.sdk.base_workspace import BaseWorkspace
 from patchwright.sdk.conversation import BaseConversation, ConversationState
@@ -83,6 +84,15 @@ class LocalConversation(BaseConversation):
 
     def pause(self) -> None:
         self._runner.pause_requested = True
+
+    def approve(self, *, all_like_this: bool = False) -> None:
+        run_blocking(self._runner.decide(approved=True, all_like_this=all_like_this))
+
+    def reject(self, reason: str = "") -> None:
+        run_blocking(self._runner.decide(approved=False, reason=reason))
+
+    def set_confirmation(self, confirm: Confirm | RiskPolicy) -> None:
+        self._runner.policy.set(confirm)
 
     def close(self) -> None:
         run_blocking(self._stack.aclose())

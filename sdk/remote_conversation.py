@@ -5,8 +5,11 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from patchwright.resolver.events import ENTRY_ADAPTER, Entry
-from patchwright.sdk.agents import BaseAgent
+from patchwright.resolver.errors import UsageError
+from patchwright.resolver.events import ENTRY_ADAPTER, Entry, Trajectory
+from patchwright.resolver.run_calls import get_confirmation
+from patchwright.resolver.security.risk import RiskPolicy
+from patchwright.sdk.agents import BaseAgent, Confirm
 from patchwright.sdk.background_loop import run_blocking, run_in_background, start_in_background
 from patchwright.sdk.conversation import BaseConversation, ConversationState, describe_agent
 from patchwright.sdk.remote_workspace import RemoteWorkspace
@@ -37,8 +40,7 @@ class RemoteConversation(BaseConversation):
         self._callbacks = tuple(callbacks)
         self._entries: list[Entry] = []
         self._client = workspace.client
-        body = {"id": self.id, "workspace": workspace.id, "agent": describe_agent(agent)}
-        run_blocking(self._client.request("POST", "conversations", json=body, retry=True))
+        run_blocking(self._create())
         run_blocking(self._load_entries())
 
     @property
@@ -62,6 +64,29 @@ class RemoteConversation(BaseConversation):
 
     def pause(self) -> None:
         start_in_background(self._post("pause"))
+
+    def approve(self, *, all_like_this: bool = False) -> None:
+        self._decide("approve", {"all_like_this": all_like_this})
+
+    def reject(self, reason: str = "") -> None:
+        self._decide("reject", {"reason": reason})
+
+    def _decide(self, decision: str, body: dict[str, Any]) -> None:
+        """Decides about the call that this object has seen, not about a later one."""
+        if (waiting := get_confirmation(Trajectory(tuple(self._entries)))) is None:
+            raise UsageError("No call waits for approval.")
+        run_blocking(self._post(decision, {"code": waiting.code, **body}))
+
+    def set_confirmation(self, confirm: Confirm | RiskPolicy) -> None:
+        if not isinstance(confirm, str):
+            raise TypeError("a server knows only the policies never, risky and always")
+        self.agent = type(self.agent).model_validate({**dict(self.agent), "confirm": confirm})
+        run_blocking(self._create())
+
+    async def _create(self) -> None:
+        """Creates the conversation, or gives it this agent from its next run on."""
+        body = {"id": self.id, "workspace": self.workspace.id, "agent": describe_agent(self.agent)}
+        await self._client.request("POST", "conversations", json=body, retry=True)
 
     def close(self) -> None:
         """Does nothing: the server keeps the conversation, and the workspace owns the connection."""

@@ -81,8 +81,8 @@ PACKAGES = {
         "resolver.tools resolver.agent resolver.browsing"
     ),
     "resolver.viewer": (
-        "runtime resolver.tool_actions resolver resolver.suites resolver.rendering resolver.llm resolver.activity "
-        "resolver.agent resolver.browsing"
+        "runtime resolver.text resolver.tool_actions resolver resolver.suites resolver.rendering resolver.llm "
+        "resolver.activity resolver.agent resolver.browsing"
     ),
     "resolver.pipeline": (
         "runtime resolver.text resolver.tool_actions resolver resolver.settings resolver.git resolver.suites "
@@ -91,9 +91,9 @@ PACKAGES = {
         "resolver.pull_request resolver.prompts resolver.tools resolver.agent resolver.delegation"
     ),
     "sdk": (
-        "runtime runtime.execution runtime.docker runtime.egress resolver resolver.settings resolver.git "
-        "resolver.rendering resolver.tool_actions resolver.llm resolver.run resolver.tools resolver.agent "
-        "resolver.delegation resolver.pipeline"
+        "runtime runtime.execution runtime.docker runtime.egress resolver.text resolver resolver.settings "
+        "resolver.git resolver.rendering resolver.tool_actions resolver.security resolver.llm resolver.run "
+        "resolver.tools resolver.agent resolver.delegation resolver.pipeline"
     ),
     "bot": (
         "sdk runtime resolver.text resolver resolver.settings resolver.rendering resolver.run resolver.activity "
@@ -122,8 +122,8 @@ PACKAGES = {
         "resolver resolver.settings bot bot.webhooks bot.redis bot.github bot.triggers bot.worker"
     ),
     "bot.dashboard": (
-        "runtime resolver resolver.settings resolver.rendering resolver.viewer bot bot.webhooks bot.redis "
-        "bot.observe bot.github"
+        "runtime resolver.text resolver resolver.settings resolver.rendering resolver.viewer bot bot.webhooks "
+        "bot.redis bot.observe bot.github"
     ),
     "bot.api": "runtime resolver resolver.request sdk bot bot.redis bot.conversations bot.terminal",
     "bot.web": (

@@ -57,6 +57,18 @@ class NewMessage(FrozenModel):
     text: str = Field(min_length=1, max_length=MAX_MESSAGE_LENGTH)
 
 
+class Approval(FrozenModel):
+    code: str = Field(pattern=r"^[0-9a-f]{8}$", description="The `call_code` of the call that waits.")
+    all_like_this: bool = Field(
+        default=False, description="Whether similar calls of this conversation are approved, too."
+    )
+
+
+class Rejection(FrozenModel):
+    code: str = Field(pattern=r"^[0-9a-f]{8}$", description="The `call_code` of the call that waits.")
+    reason: str = Field(default="", max_length=10_000, description="What the agent should do instead.")
+
+
 class ConversationList(FrozenModel):
     conversations: tuple[ConversationState, ...]
 
@@ -136,6 +148,20 @@ async def run_conversation(_: Writer, record: Found, service: Service) -> Conver
 async def pause_conversation(_: Writer, record: Found, service: Service) -> ConversationState:
     """Lets the agent stop before its next step. `run` continues the work."""
     await service.pause(record.id)
+    return await service.get_state(record)
+
+
+@router.post("/{id}/approve", status_code=202, responses=problems(400, 404, 408, 409, 413, 415, 422, 503))
+async def approve_call(_: Writer, record: Found, body: Approval, service: Service) -> ConversationState:
+    """Approves the call that waits for confirmation. `run` continues the work."""
+    await service.decide(record.id, body.code, approved=True, all_like_this=body.all_like_this)
+    return await service.get_state(record)
+
+
+@router.post("/{id}/reject", status_code=202, responses=problems(400, 404, 408, 409, 413, 415, 422, 503))
+async def reject_call(_: Writer, record: Found, body: Rejection, service: Service) -> ConversationState:
+    """Rejects the call that waits for confirmation. `run` continues the work, and the agent reads the reason."""
+    await service.decide(record.id, body.code, approved=False, reason=body.reason)
     return await service.get_state(record)
 
 

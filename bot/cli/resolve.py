@@ -36,7 +36,9 @@ def add(commands: Subparsers) -> None:
         "--continue", dest="run", metavar="RUN", help="resume this run (its name, or `last`)"
     )
     command.add_argument(
-        "--answer", metavar="TEXT", help="with --continue: your answer to the question that the run asked"
+        "--answer",
+        metavar="TEXT",
+        help="with --continue: your answer to the question that the run asked, or approve or reject",
     )
     command.add_argument("--dry-run", action="store_true", help="show the pull request instead of opening it")
     verbosity = command.add_mutually_exclusive_group()

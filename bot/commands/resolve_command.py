@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from patchwright.bot.commands.attempt_output import has_model_failed, print_attempt, print_attempt_json
-from patchwright.bot.commands.confirmation import offer_local_sandbox
+from patchwright.bot.commands.confirmation import find_person, offer_local_sandbox
 from patchwright.bot.composition import composition_root
 from patchwright.bot.terminal.exit_codes import (
     ERROR,
@@ -197,7 +197,8 @@ async def _resolve_on_forge(
         async with share_with_server(
             job, settings, FileLogStore(settings.data / "runs"), reporter, print_stderr
         ) as (logs, reporter):
-            deps = replace(deps, logs=logs)
+            person = find_person(listener, settings, is_json=options.json)
+            deps = replace(deps, logs=logs, ask_person=person)
             with save_partial_patch(job, settings, options):
                 if earlier.run_started and earlier.agent_stopped is None:
                     async with deps.logs.open(job.id, deps.listeners) as log:
@@ -238,10 +239,11 @@ async def _resolve_on_disk(
         _open_display(options, earlier) as listener,
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
+        deps = replace(deps, ask_person=find_person(listener, settings, is_json=options.json))
         with save_partial_patch(job, settings, options):
             attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "", changes)
     if attempt.agent_stopped.reason == "input_required":
-        return _print_question(job, attempt.agent_stopped.detail, trajectory, options)
+        return _print_question(job, attempt.agent_stopped, trajectory, options)
     error = attempt.agent_stopped.detail if attempt.agent_stopped.reason == "error" else None
     patch_file = write_patch(options.out, attempt.patch)
     if options.json:
@@ -278,15 +280,25 @@ def _cost_and_log_text(job: Job, settings: Settings, usage: Usage) -> str:
     return f"total: {totals}\nlog: {settings.data / 'runs' / job.id}\nview: patchwright view {job.id}"
 
 
-def _print_question(job: Job, question: str, trajectory: Trajectory, options: argparse.Namespace) -> int:
-    """Prints the agent's question and how to answer it."""
+def _print_question(
+    job: Job, stopped: AgentStopped, trajectory: Trajectory, options: argparse.Namespace
+) -> int:
+    """Prints the agent's question, or the call that waits for approval, and how to answer."""
+    outcome = InputRequired(url="", question=stopped.detail, confirmation=stopped.confirmation)
     if options.json:
-        print_json(outcome_json(job.id, InputRequired(url="", question=question), None, trajectory.usage()))
+        print_json(outcome_json(job.id, outcome, None, trajectory.usage()))
     else:
-        print_stdout(f"question: {strip_control_chars(question)}")
+        print_stdout(_question_text(outcome))
     print_old_file_notice(options.out)
-    print_stderr(f"Answer with: {resume_command(job, options)} --answer TEXT")
+    command = resume_command(job, options)
+    answers = "approve (or: reject)" if stopped.confirmation else "TEXT"
+    print_stderr(f"Answer with: {command} --answer {answers}")
     return INPUT_REQUIRED
+
+
+def _question_text(outcome: InputRequired) -> str:
+    call = f"\n{outcome.confirmation.call}" if outcome.confirmation else ""
+    return strip_control_chars(f"question: {outcome.question}{call}")
 
 
 def _outcome_text(outcome: Outcome) -> str:
@@ -297,8 +309,8 @@ def _outcome_text(outcome: Outcome) -> str:
         case Reported(url=url, reason=reason, branch=branch):
             saved = f"\nthe changes are on the branch {branch}" if branch else ""
             return f"no pull request: {reason}{saved}\ncomment: {_url_text(url)}"
-        case InputRequired(url=url, question=question):
-            return f"question: {question}\ncomment: {_url_text(url)}"
+        case InputRequired(url=url):
+            return f"{_question_text(outcome)}\ncomment: {_url_text(url)}"
         case Rejected(explanation=explanation):
             return f"rejected: {explanation}"
 

@@ -39,6 +39,7 @@ from patchwright.bot.redis.quotas import Quotas
 from patchwright.bot.redis.shared_run_index import SharedRunIndex
 from patchwright.bot.redis.shared_run_log import SharedLogStore, raise_no_archive
 from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
+from patchwright.bot.redis.waiting_calls import WaitingCalls
 from patchwright.bot.run_messages import RunMessages
 from patchwright.bot.status_comment import comment_reporter, report_failure
 from patchwright.bot.usage_report import build_usage_report, read_job_work
@@ -132,6 +133,7 @@ class _Stores:
     leader_lease: LeaderLease
     runs: SharedRunIndex
     engines: EngineHealth
+    waiting_calls: WaitingCalls
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -147,11 +149,12 @@ class _Stores:
             leader_lease=LeaderLease(url),
             runs=SharedRunIndex(url),
             engines=EngineHealth(url),
+            waiting_calls=WaitingCalls(url),
         )
         async with contextlib.AsyncExitStack() as stack:
             for store in (
                 *(stores.logs, stores.counters, stores.quotas, stores.queue),
-                *(stores.leader_lease, stores.runs, stores.engines),
+                *(stores.leader_lease, stores.runs, stores.engines, stores.waiting_calls),
             ):
                 stack.push_async_callback(store.close)
             yield stores
@@ -193,12 +196,15 @@ class _WorkerParts:
         )
 
     def maintenance(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """Returns what runs next to the jobs: removing leftover sandboxes, archiving and indexing runs."""
+        """Returns what runs next to the jobs: removing leftover sandboxes, archiving and indexing runs, and rejecting
+        calls that nobody approved.
+        """
         stores = self.stores
         return (
             sweep_periodically(report_after_sweep(self.deps.sandboxes.sweep, stores.engines)),
             Archiver(stores.logs, stores.local_logs, stores.archive).run(),
             keep_index_complete(stores.runs, self.settings.data / "runs", stores.archive),
+            stores.waiting_calls.keep_rejecting(stores.queue, stores.logs.read),
         )
 
     async def prepare(self) -> None:
@@ -215,6 +221,8 @@ class _WorkerParts:
         report = await asyncio.to_thread(build_usage_report, job, self.stores.logs.read)
         await self.stores.counters.record_result(job, result, report)
         await index_result(job, result, self.stores.runs, self.stores.queue)
+        if (record := await self.stores.queue.get_record(job)) is not None:
+            await self.stores.waiting_calls.add(record.job, result)
         return report.usage
 
     def _read_usage(self, job: JobId) -> Usage:

@@ -26,14 +26,14 @@ from patchwright.bot.conversations.server_workspace import ServerWorkspace
 from patchwright.bot.errors import Conflict, QueueDown, Unavailable
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.resolver.domain import JobId, Patch, RunId
-from patchwright.resolver.errors import LogError, LogLocked, ResolverError
+from patchwright.resolver.errors import LogError, LogLocked, ResolverError, UsageError
 from patchwright.resolver.events import Message, Trajectory
 from patchwright.resolver.run_log import LogStore
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.sandbox import Sandboxes
 from patchwright.sdk.agents import BaseAgent
 from patchwright.sdk.conversation import ConversationState
-from patchwright.sdk.conversation_runner import build_state
+from patchwright.sdk.conversation_runner import build_decision, build_state
 from patchwright.sdk.llm import EXPOSE_SECRETS
 
 logger = logging.getLogger(__name__)
@@ -214,6 +214,25 @@ class ConversationService:
     async def send(self, id: str, text: str) -> None:
         """Stores a message. A working agent reads it before its next step; otherwise, `run` starts the work."""
         message = Message(text=text, source="comment", trigger_id=JobId(f"message-{secrets.token_hex(8)}"))
+        if not await self.records.add_message(id, message):
+            raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
+
+    async def decide(
+        self, id: str, code: str, *, approved: bool, all_like_this: bool = False, reason: str = ""
+    ) -> None:
+        """Stores a decision about the call with this code, which waits for approval; `run` continues the work. Raises
+        Conflict if this call does not wait.
+        """
+        try:
+            message = build_decision(
+                await self._read_log(id),
+                approved=approved,
+                all_like_this=all_like_this,
+                reason=reason,
+                code=code,
+            )
+        except UsageError as exc:
+            raise Conflict(str(exc)) from exc
         if not await self.records.add_message(id, message):
             raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
 

@@ -12,8 +12,10 @@ from patchwright.bot.dashboard.log_reader import LogReader, remaining_after
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.run_summary import RunSummary, summarize_log
 from patchwright.resolver.actions import SubagentResult
+from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import RunStarted, ToolResult, Trajectory
+from patchwright.resolver.run_calls import get_confirmation
 from patchwright.resolver.run_events import SubagentSpawned
 from patchwright.resolver.viewer.blocks import ImageCollection
 from patchwright.resolver.viewer.run_html import RunFragments, render_fragments, render_items, render_progress
@@ -54,6 +56,8 @@ class RunPageView:
     """True if the page shows only the start of the log, because the log is too long."""
     resumed_run: RunId | None
     """The earlier run that this job resumed; its log contains the steps. None if the job did not resume a run."""
+    waiting: ConfirmationRequest | None
+    """The call that waits for approval; None if there is none."""
     summary: RunSummary | None
     """The summary of the log, which may be newer than the summary in the index. None if the log has no start."""
 
@@ -126,6 +130,7 @@ class LiveRuns:
             is_over,
             remaining_bytes < 0,
             resumed.run if resumed else None,
+            get_confirmation(trajectory) if is_over else None,
             summary,
         )
 

@@ -1,4 +1,4 @@
-"""Routes for the list of runs, a single run, its live events, and the stop and retry buttons."""
+"""Routes for the list of runs, a single run, its live events, and its buttons."""
 
 import logging
 import re
@@ -42,6 +42,8 @@ ACCESS_CHECK_SECONDS = 60.0
 EVENT_NUMBER = (
     "(-1|[0-9]{1,9})"  # pattern of an event's number; -1 stands for the time before the first event
 )
+_CALL_CODE = re.compile("[0-9a-f]{8}")
+MAX_REASON_CHARS = 1_000  # characters of the reason for a rejection
 _NONCE = re.compile("[0-9a-f]{12}")  # one per page, so that a button that is pressed twice counts once
 
 
@@ -80,7 +82,11 @@ async def show_run(
             may_retry=level == "write" and view.is_over and summary.state != "resumed",
             is_stopping=is_stopping,
             is_outside_queue=is_outside_queue,
-            is_retry_requested=requested == "retry",
+            requested=requested,
+            may_decide=level == "write"
+            and view.waiting is not None
+            and summary.state == "input_required"
+            and requested not in ("approve", "reject"),
             mention=deps.mention,
             nonce=secrets.token_hex(6),
         ),
@@ -174,13 +180,28 @@ async def post_command(
         raise VisitorRejected("write_access_required")
     if not _NONCE.fullmatch(nonce := form.get("nonce", "")):
         raise VisitorRejected("invalid_request")
-    trigger = _build_request(verb, summary, session, nonce)
+    command = _build_command(verb, form)
+    trigger = _build_request(verb, command, summary, session, nonce)
     log.info("dashboard command", extra={"job": summary.run, "verb": verb, "login": session.user.login})
     await deps.inbox.put(f"dashboard-{trigger.job.id}", DASHBOARD_EVENT, trigger.model_dump_json().encode())
     return redirect(deps, f"/runs/{quote(summary.run, safe='')}?requested={verb}")
 
 
-def _build_request(verb: CommandVerb, summary: RunSummary, session: Session, nonce: str) -> TriggerRequest:
+def _build_command(verb: CommandVerb, form: dict[str, str]) -> str:
+    """Returns the command as in a comment. A decision names the call that the page showed."""
+    if verb in ("stop", "retry"):
+        return verb
+    if not _CALL_CODE.fullmatch(code := form.get("code", "")):
+        raise VisitorRejected("invalid_request")
+    detail = form.get("reason", "")[:MAX_REASON_CHARS] if verb == "reject" else ""
+    if verb == "approve" and form.get("scope") == "run":
+        detail = "all like this"
+    return f"{verb} {code} {detail}".strip()
+
+
+def _build_request(
+    verb: CommandVerb, command: str, summary: RunSummary, session: Session, nonce: str
+) -> TriggerRequest:
     """Returns a request that works like the same command in a comment, but affects only this run."""
     owner, _, name = summary.repository.partition("/")
     person = session.user
@@ -191,7 +212,7 @@ def _build_request(verb: CommandVerb, summary: RunSummary, session: Session, non
         number=summary.number,
         # The operator needs no permission.
         requester=User(id=person.id, login=person.login) if person.id is not None else None,
-        command=verb,
+        command=command,
         retry_of=summary.run if verb == "retry" else None,
     )
     # A stop affects the job that works on the run, which another job may have started.

@@ -17,7 +17,7 @@ from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary
 from patchwright.resolver.cost import round_usd
 from patchwright.resolver.rendering import filters, jinja_templates
-from patchwright.resolver.viewer.blocks import escape_invisible
+from patchwright.resolver.text.untrusted import escape_invisible
 
 RejectionReason = Literal[
     "cross_site", "github_unavailable", "invalid_request", "login_required", "method_not_allowed", "not_found",
@@ -26,7 +26,7 @@ RejectionReason = Literal[
 ]  # fmt: skip
 LoginProblem = Literal["canceled", "session_expired", "state_mismatch", "rejected", "wrong_token"]
 """The reason why the sign-in page is shown again after a failed sign-in."""
-CommandVerb = Literal["stop", "retry"]
+CommandVerb = Literal["stop", "retry", "approve", "reject"]
 
 STATIC_FILES = {
     "style.css": ("text/css; charset=utf-8", ("viewer/style.css.j2", "dashboard/style.css.j2")),
@@ -84,7 +84,10 @@ class RunControls:
     is_stopping: bool
     is_outside_queue: bool
     """A process on the server's machine works on the run, but no worker."""
-    is_retry_requested: bool
+    requested: str
+    """The button that the person pressed last; empty if the person pressed none."""
+    may_decide: bool
+    """The person may approve or reject the call that waits."""
     mention: str
     """The name with which people mention the bot in comments."""
     nonce: str

@@ -130,6 +130,17 @@ class LiveDisplay:
                 await asyncio.gather(ticking, return_exceptions=True)
 
     @contextmanager
+    def paused(self) -> Iterator[TextIO]:
+        """Erases the frame inside the block, so that a person can type. Yields the terminal."""
+        with self._lock:
+            self._write("")
+            self._is_closed = True
+        try:
+            yield self._stream
+        finally:
+            self._is_closed = False
+
+    @contextmanager
     def _erase_at_end(self) -> Iterator[None]:
         try:
             yield

@@ -69,6 +69,9 @@ def outcome_json(
         "draft": outcome.draft if isinstance(outcome, Published) else None,
         "comment": (outcome.url or None) if isinstance(outcome, Reported | InputRequired) else None,
         "question": outcome.question if isinstance(outcome, InputRequired) else None,
+        "call": outcome.confirmation.call
+        if isinstance(outcome, InputRequired) and outcome.confirmation
+        else None,
         "branch": branch,
         "fail_to_pass": list(verdict.fail_to_pass) if verdict else [],
         "pass_to_fail": list(verdict.pass_to_fail) if verdict else [],

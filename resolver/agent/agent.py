@@ -17,7 +17,12 @@ from patchwright.resolver.actions import AnyObservation
 from patchwright.resolver.activity.finish_checks import was_sent_back
 from patchwright.resolver.agent.condenser import DEFAULT_CONTEXT_POLICY, CondenserEvents, ContextPolicy
 from patchwright.resolver.agent.messages import Conversation
-from patchwright.resolver.agent.stop_requests import find_requested_stop, last_message_or_reply
+from patchwright.resolver.agent.stop_requests import (
+    describe_confirmation,
+    find_requested_stop,
+    last_message_or_reply,
+)
+from patchwright.resolver.confirmation import ConfirmationRequest, ConfirmationRequired
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import ChangeTooLarge, ContextOverflow, ModelAccessDenied, ModelError
 from patchwright.resolver.events import (
@@ -35,6 +40,7 @@ from patchwright.resolver.events import (
 from patchwright.resolver.llm.model import Model, Reply
 from patchwright.resolver.llm.prompt_fingerprint import PromptFingerprinter, tool_schemas
 from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.run_calls import find_unstarted_call, get_confirmation
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.tool_actions.control_actions import Finish
@@ -46,7 +52,6 @@ from patchwright.runtime.sandbox import call_context
 
 logger = logging.getLogger(__name__)
 
-"""Actions that end the run once they are accepted."""
 # Maximum number of tool calls per reply. A model that sends more calls is confused, and every call makes the
 # log longer.
 MAX_CALLS = 32
@@ -70,6 +75,10 @@ async def record_prompts(
 
 async def unknown_fingerprint() -> None:
     """Returns None: the fingerprint of the work tree is unknown. An agent uses this function by default."""
+
+
+async def leave_undecided(request: ConfirmationRequest) -> Message | None:
+    """Returns None: nobody decides now. An agent uses this function by default."""
 
 
 async def no_new_messages() -> tuple[Message, ...]:
@@ -117,6 +126,10 @@ class Agent:
     """
     is_uninterrupted: bool = False
     """True if an earlier agent of this process ended between two steps, so that nothing has to be recovered."""
+    ask_person: Callable[[ConfirmationRequest], Awaitable[Message | None]] = leave_undecided
+    """Asks a person at once whether a call may run. Returns the message with the decision. If it returns None, the
+    agent stops and the call waits.
+    """
     finish_checks: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """Returns one sentence for each thing that is still missing when the agent wants to finish. The agent is
     reminded only once.
@@ -137,7 +150,15 @@ class Agent:
         If this call is canceled, another agent can continue the run from its log. The same is true if the
         call raises ModelAccessDenied (an operator must act) or SandboxError (the machine failed).
         """
-        if not self._has_taken_over and not self.is_uninterrupted:
+        stopped = await self._work(log)
+        while stopped.confirmation and (decision := await self.ask_person(stopped.confirmation)):
+            await log.append(decision)
+            stopped = await self._work(log)
+        return stopped
+
+    async def _work(self, log: RunLog) -> AgentStopped:
+        waits = get_confirmation(log.trajectory) is not None
+        if not (self._has_taken_over or self.is_uninterrupted or waits):
             self._has_taken_over = True
             await self._resume_calls(log)
         while (stopped := log.trajectory.agent_stopped) is None:
@@ -154,7 +175,7 @@ class Agent:
         trajectory = log.trajectory
         if trajectory.agent_stopped or not trajectory.replies() or find_requested_stop(trajectory):
             return
-        is_saved = _is_first_call_checkpointed(trajectory)
+        is_saved, unstarted = _is_first_call_checkpointed(trajectory), find_unstarted_call(trajectory)
         text = (
             render_prompt("same_sandbox.md.j2")
             if self.is_same_sandbox
@@ -168,12 +189,14 @@ class Agent:
             with contextlib.suppress(ChangeTooLarge):
                 await self._save_checkpoint(log)
         for number, call in enumerate(calls):
-            if call in repeatable:
+            if call in repeatable or call == unstarted:
                 continue  # Sending the call again is safe: the sandbox runs each call only once.
             observation = await self.recover_result(call) if self.recover_result else None
             if observation is None:
                 message = render_prompt(
-                    "lost_call.md.j2", is_saved=is_saved and number == 0, is_same_sandbox=self.is_same_sandbox
+                    "unstarted_call.md.j2" if unstarted else "lost_call.md.j2",
+                    is_saved=is_saved and number == 0,
+                    is_same_sandbox=self.is_same_sandbox,
                 )
                 observation = ActionFailure(reason="lost", message=message)
             await log.append(ToolResult(call_id=call.id, observation=observation))
@@ -192,7 +215,11 @@ class Agent:
             await self._request_reply(log)
 
     async def _run_call(self, call: ToolCall, log: RunLog) -> None:
-        observation = self._finish_objection(call, log.trajectory) or await self._call_tool(call)
+        try:
+            observation = self._finish_objection(call, log.trajectory) or await self._call_tool(call)
+        except ConfirmationRequired as exc:
+            await self._stop(describe_confirmation(exc.request), log)
+            return
         if call.action.may_change_files and not isinstance(observation, ActionFailure):
             try:
                 await self._save_checkpoint(log)

@@ -10,6 +10,7 @@ from typing import assert_never
 import pydantic_core
 
 from patchwright.resolver.actions import Action, AnyObservation, ExternalToolResult, SubagentResult
+from patchwright.resolver.confirmation import CallDecision
 from patchwright.resolver.events import (
     Condensation,
     Entry,
@@ -118,6 +119,8 @@ class Conversation:
                 self._has_system_prompt = True
                 self._offered = frozenset(tool["function"]["name"] for tool in tools)
                 yield SystemMessage(text=system)
+            case Message(decision=CallDecision(approved=False)):
+                return  # The result of the rejected call has this text.
             case Message() if self._open_reply is not None:
                 self._waiting_messages.append(event)
             case Message(source=source) if (

@@ -1,5 +1,6 @@
 """Finds out whether the model's last reply ends the agent's work."""
 
+from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
 from patchwright.resolver.tool_actions.control_actions import Ask, ProposePlan, Report
 from patchwright.runtime.observations import Acknowledgment
@@ -9,6 +10,13 @@ def last_message_or_reply(trajectory: Trajectory) -> ModelReply | Message | None
     """Returns the latest reply or message."""
     events = (entry.event for entry in reversed(trajectory.entries))
     return next((event for event in events if isinstance(event, ModelReply | Message)), None)
+
+
+def describe_confirmation(request: ConfirmationRequest) -> AgentStopped:
+    """Returns the stop of a run that waits until a person approves or rejects a call."""
+    reason = f" because {request.reason}" if request.reason else ""
+    detail = f"A call needs your approval{reason} (risk: {request.risk})."
+    return AgentStopped(reason="input_required", detail=detail, confirmation=request)
 
 
 def find_requested_stop(trajectory: Trajectory, *, text_ends_turn: bool = False) -> AgentStopped | None:

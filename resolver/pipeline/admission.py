@@ -10,12 +10,17 @@ from typing import Literal
 
 from patchwright.resolver.authorization import authorize
 from patchwright.resolver.branch_names import make_branch_names
-from patchwright.resolver.command_parser import Request, RunOptions
+from patchwright.resolver.command_parser import Request, RunOptions, parse_request
 from patchwright.resolver.domain import InputRequired, Job, JobId, PullRequest, Rejected, Thread
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.pipeline.call_decisions import (
+    build_decision_message,
+    only_continues,
+    reject_decision,
+)
 from patchwright.resolver.pipeline.publish import post_comment
 from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
 from patchwright.resolver.publishing import reply_texts
@@ -24,6 +29,7 @@ from patchwright.resolver.request import plan_texts
 from patchwright.resolver.request.option_limits import check_options
 from patchwright.resolver.review_threads import list_open_threads
 from patchwright.resolver.run.repo_config import read_repo_config
+from patchwright.resolver.run_calls import get_confirmation
 from patchwright.resolver.run_limits import was_stopped
 from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.resolver.run_task import get_proposed_plan, get_task, is_question
@@ -32,6 +38,9 @@ from patchwright.resolver.text.untrusted import quote
 
 logger = logging.getLogger(__name__)
 
+NOTHING_TO_CONTINUE: dict[str, reply_texts.AdmissionProblem] = {
+    "go": "no_plan", "resume": "not_stopped", "approve": "no_call", "reject": "no_call"
+}  # fmt: skip
 MAX_CLOCK_SKEW = timedelta(seconds=5)  # Maximum difference between GitHub's clock and this machine's clock.
 
 
@@ -155,7 +164,8 @@ async def reject_job(
     `facts` is None if the thread no longer exists or is not accessible.
     """
     comment_url = ""
-    if facts is not None and await _can_read_reply(job, facts, forge):
+    # If a call expired and somebody decided in the last moment, there is nobody to tell.
+    if facts is not None and not job.expired_call and await _can_read_reply(job, facts, forge):
         comment_url = await post_comment(job, forge, reply_texts.render_rejection(explanation))
     if not comment_url:
         logger.warning("rejection not posted", extra={"job": job.id, "reason": explanation})
@@ -218,9 +228,7 @@ async def _find_retried_request(
 
 def _can_repeat(request: Request) -> bool:
     """Returns True if the request starts a run of its own."""
-    if request.verb in ("go", "resume"):
-        return bool(request.remainder)
-    return request.command.starts_run and request.verb != "run-ci"
+    return request.command.starts_run and request.verb != "run-ci" and not only_continues(request)
 
 
 async def find_run_to_resume(
@@ -229,36 +237,41 @@ async def find_run_to_resume(
     """Returns the earlier run that this trigger continues, or None if the trigger starts a new run. The earlier
     run is the last run in the thread, if it waits for an answer or for the approval of its plan.
 
-    The command `resume` also continues a run that was stopped. Returns Rejected in two cases:
+    The command `resume` also continues a run that was stopped. Returns Rejected in these cases:
 
-    - The command `go` approves a plan that is older than `plan_expiry_days`.
-    - The command is `go` or `resume` without further text, and there is no run to continue.
+    - The command approves a plan that is older than `plan_expiry_days`.
+    - The run waits for the approval of a call, and the command does not decide about this call.
+    - The command is only `go`, `resume`, `approve` or `reject`, and there is no run to continue.
     """
     if trajectory.run_resumed:
         return trajectory.run_resumed.run
     request = job.request
-    if trajectory.run_started or request.verb not in ("go", "resume", "plan", "work") or not request.text:
+    can_continue = request.verb in NOTHING_TO_CONTINUE or request.verb in ("plan", "work")
+    if trajectory.run_started or not can_continue or not request.text:
         return None
     async for name, last, work in _iter_runs(job, thread, logs):
+        outcome = last.job_completed.outcome if last.job_completed else None
+        waiting = get_confirmation(work) if isinstance(outcome, InputRequired) else None
+        if waiting and request.verb != "plan":
+            return reject_decision(job, waiting, work, settings.mention) or name
         if get_task(work) in ("explain", "setup") and request.verb != "resume":
             continue  # There may be other commands between a plan and its approval.
-        outcome = last.job_completed.outcome if last.job_completed else None
         if isinstance(outcome, InputRequired) and get_task(work) == "plan":
             if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=settings.plan_expiry_days):
                 return name
             return (
                 Rejected(explanation=reply_texts.render_rejection_reason("old_plan", job))
-                if request.verb == "go"
+                if request.verb in ("go", "approve")
                 else None
             )
         is_answer = isinstance(outcome, InputRequired) and request.verb != "plan"
         if is_answer or (request.verb == "resume" and was_stopped(work)):
             return name
         break
-    if request.verb in ("go", "resume") and not request.remainder:
+    if job.expired_call or only_continues(request):
         return Rejected(
             explanation=reply_texts.render_rejection_reason(
-                "no_plan" if request.verb == "go" else "not_stopped",
+                NOTHING_TO_CONTINUE[request.verb],
                 job,
                 is_workflow=settings.workflow_url is not None,
             )
@@ -343,7 +356,9 @@ async def record_operator_resume(job: Job, log: RunLog, answer: str = "") -> Non
     last = log.trajectory
     is_stopped = was_stopped(last) and (last.agent_stopped is None or last.verdict is not None)
     if (answer or is_stopped) and (
-        message := build_resume_message(job, last, Request("work", answer, answer))
+        message := build_resume_message(
+            job, last, parse_request(answer) if get_confirmation(last) else Request("work", answer, answer)
+        )
     ):
         await log.append(message)
 
@@ -355,8 +370,10 @@ def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> 
     """
     stopped = trajectory.agent_stopped
     make_message = partial(Message, trigger_id=job.id, options=request.options)
+    if stopped and stopped.confirmation:
+        return build_decision_message(job, request, stopped.confirmation)
     if stopped and stopped.reason == "input_required":
-        if get_task(trajectory) == "plan" and request.verb == "go":
+        if get_task(trajectory) == "plan" and request.verb in ("go", "approve"):
             comment = quote(request.remainder, COMMENT_LIMIT)
             text = render_prompt(
                 "plan_approval.md.j2", requester=plan_texts.describe_requester(job), comment=comment

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from patchwright.resolver import run_limits
@@ -17,6 +18,7 @@ from patchwright.resolver.agent.condenser import (
     PipelineCondenser,
     SummarizingCondenser,
 )
+from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.delegation.delegate_tool import DelegateTool, build_report_tools
 from patchwright.resolver.delegation.micro_agents import build_micro_agent_tools
@@ -53,7 +55,7 @@ from patchwright.resolver.tools.entry_point_tools import load_entry_point_tools
 from patchwright.resolver.tools.mcp import connect_mcp_tools
 from patchwright.resolver.tools.mcp_transport import McpConnector
 from patchwright.resolver.tools.plan_mode import apply_plan_mode
-from patchwright.resolver.tools.policy_tools import PolicyTool, SelfRatingAnalyzer
+from patchwright.resolver.tools.policy_tools import Confirmations, PolicyTool, SelfRatingAnalyzer
 from patchwright.resolver.tools.read_skill_tool import build_skill_tools
 from patchwright.resolver.tools.sandbox_tools import EDIT_TOOLS, build_sandbox_tools
 from patchwright.resolver.tools.search_web_tool import build_search_tools
@@ -127,6 +129,7 @@ class AgentBuilder:
                 get_new_messages=get_new_messages,
                 final_tool="propose_plan" if task == "plan" else None,
                 finish_checks=finish_checks,
+                ask_person=self._ask_person,
             )
             yield AgentSetup(agent, sandbox, tuple(secrets))
 
@@ -205,6 +208,7 @@ class AgentBuilder:
             (*build_sandbox_tools(sandbox, features), *external_tools, *search_tools),
             settings,
             RuleAnalyzer(sandbox.root, sandbox.scratch),
+            self._find_confirmations(),
         )
         control_tools = build_control_tools(has_review_threads=is_pull_request)
         if task == "explain":
@@ -222,6 +226,18 @@ class AgentBuilder:
         micro_agents = self.skills.agents if settings.max_subagent_steps else ()
         names = [tool.spec.name for tool in tools]
         return (*tools, *build_micro_agent_tools(micro_agents, delegate_tool, names))
+
+    def _find_confirmations(self) -> Confirmations | None:
+        """Returns what people decided about the run's calls; None if nobody can be asked. A later workflow run cannot
+        continue this one.
+        """
+        settings = self.deps.settings
+        if not self.deps.can_ask or settings.workflow_url is not None:
+            return None
+        return Confirmations(self.log, timedelta(seconds=settings.confirmation_timeout))
+
+    async def _ask_person(self, request: ConfirmationRequest) -> Message | None:
+        return await self.deps.ask_person(request, self.job) if self.deps.ask_person else None
 
     async def _choose_tools(self, tools: Sequence[Tool]) -> ToolRegistry:
         """Returns the tools, of which each request offers those that the run probably needs. A resumed run offers the
@@ -293,20 +309,28 @@ def no_changes(base_sha: str) -> Callable[[], Awaitable[Patch]]:
     return take_empty_patch
 
 
-def apply_policy(tools: Sequence[Tool], settings: Settings, analyzer: RiskAnalyzer) -> tuple[Tool, ...]:
-    """Wraps the tools so that the operator's risk policy is applied to each call."""
+def apply_policy(
+    tools: Sequence[Tool],
+    settings: Settings,
+    analyzer: RiskAnalyzer,
+    confirmations: Confirmations | None = None,
+) -> tuple[Tool, ...]:
+    """Wraps the tools so that the operator's risk policy is applied to each call. If `confirmations` is None, calls
+    that need approval are refused.
+    """
     if settings.risk_policy is not None:
         policy = load_policy(settings.risk_policy)
     elif settings.risk_threshold == "never":
         return tuple(tools)
     else:
-        policy = ThresholdPolicy(threshold=settings.risk_threshold)
+        policy = ThresholdPolicy(threshold=settings.risk_threshold, response=settings.risk_response)
     analyzers = (analyzer, *map(load_analyzer, settings.risk_analyzers))
     if not settings.model_rates_risk:
-        return tuple(PolicyTool(tool, analyzers, policy) for tool in tools)
+        return tuple(PolicyTool(tool, analyzers, policy, confirmations) for tool in tools)
     self_rating = SelfRatingAnalyzer()
     return tuple(
-        PolicyTool(self_rating.add_risk_field(tool), (*analyzers, self_rating), policy) for tool in tools
+        PolicyTool(self_rating.add_risk_field(tool), (*analyzers, self_rating), policy, confirmations)
+        for tool in tools
     )
 
 

@@ -130,7 +130,7 @@ async def attempt_patch(task: AgentTask) -> Attempt:
 async def _find_complete_attempt(task: AgentTask, suites: Suites) -> Attempt | None:
     """Returns the attempt if an earlier process was killed after the last step, before it could publish."""
     stopped, verdict = task.log.trajectory.agent_stopped, task.log.trajectory.verdict
-    if stopped is None:
+    if stopped is None or (stopped.confirmation and task.deps.ask_person):
         return None
     if verdict and not verdict.partial:
         return await task.complete(stopped, verdict, suites)

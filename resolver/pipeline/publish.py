@@ -270,15 +270,16 @@ async def report_without_patch(
     summary, plan = summarize_run(trajectory), get_proposed_plan(trajectory)
     assert trajectory.run_started is not None
     if agent_stopped.reason == "input_required":
-        body = (
-            plan_texts.render_plan(plan, summary)
-            if plan
-            else render_reply("question.md.j2", question=agent_stopped.detail, summary=summary).strip()
-        )
-        body = add_permalinks(body, trajectory.run_started)
-        return InputRequired(
-            url=await forge.upsert_comment(job.repo, job.number, job.id, body), question=agent_stopped.detail
-        )
+        waiting = agent_stopped.confirmation
+        if waiting:
+            body = render_reply("confirmation.md.j2", request=waiting, summary=summary).strip()
+        elif plan:
+            body = add_permalinks(plan_texts.render_plan(plan, summary), trajectory.run_started)
+        else:
+            body = render_reply("question.md.j2", question=agent_stopped.detail, summary=summary).strip()
+            body = add_permalinks(body, trajectory.run_started)
+        url = await forge.upsert_comment(job.repo, job.number, job.id, body)
+        return InputRequired(url=url, question=agent_stopped.detail, confirmation=waiting)
     if is_question(trajectory):
         answer = get_answer(trajectory)
         body = add_permalinks(plan_texts.render_explanation(answer, summary), trajectory.run_started)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from patchwright.resolver import run_task
+from patchwright.resolver.command_parser import parse_request
 from patchwright.resolver.domain import (
     Job,
     JobId,
@@ -29,6 +30,7 @@ from patchwright.resolver.pipeline.admission import (
 )
 from patchwright.resolver.pipeline.attempt import AgentTask, attempt_patch
 from patchwright.resolver.pipeline.base_branch import clone_at_base
+from patchwright.resolver.pipeline.call_decisions import DECISION_VERBS
 from patchwright.resolver.pipeline.ci_repair import repair_failed_checks
 from patchwright.resolver.pipeline.onboarding import propose_config
 from patchwright.resolver.pipeline.publish import Attempt, publish_attempt
@@ -47,6 +49,7 @@ from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.run.dependencies import ProgressReporter, Run, RunDependencies
 from patchwright.resolver.run.repo_config import format_problems, read_repo_config, report_problems
+from patchwright.resolver.run_calls import get_confirmation
 from patchwright.resolver.run_limits import is_complete
 from patchwright.resolver.run_log import RunLog
 
@@ -188,6 +191,9 @@ async def resolve_local(
         if answer and ((stop := log.trajectory.agent_stopped) is None or stop.reason != "input_required"):
             advice = "it is complete" if is_complete(log.trajectory) else "continue it without --answer"
             raise UsageError(f"run {job.id} is not waiting for an answer: {advice}")
+        is_decision = parse_request(answer).verb in DECISION_VERBS
+        if answer and get_confirmation(log.trajectory) and not is_decision:
+            raise UsageError(f'a call of run {job.id} waits for approval: answer "approve" or "reject"')
         await record_operator_resume(job, log, answer)
         started, ref = log.trajectory.run_started, "HEAD"
         if started is not None:

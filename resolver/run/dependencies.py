@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.domain import Job, Repo, Thread
 from patchwright.resolver.events import Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts
@@ -53,6 +54,10 @@ class RunDependencies:
     """
     transcription: Transcriber | None = None
     """Transcribes audio recordings. None if no model can transcribe."""
+    can_ask: bool = True
+    """False if no person reads the run's questions. Calls that need approval are then refused."""
+    ask_person: Callable[[ConfirmationRequest, Job], Awaitable[Message | None]] | None = None
+    """Asks the person at the terminal at once whether a call may run. None if a call waits for a comment."""
     get_repo_secrets: Callable[[Repo], Mapping[str, SecretSource]] = no_repo_secrets
     """Returns a repository's own secrets, by name."""
     get_new_messages: Callable[[Job, Trajectory], Awaitable[tuple[Message, ...]]] = no_new_messages

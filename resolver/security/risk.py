@@ -18,6 +18,8 @@ Risk = Literal["low", "unknown", "medium", "high"]
 RISK_LEVELS: tuple[Risk, ...] = ("low", "unknown", "medium", "high")
 """The risk ratings, from lowest to highest. "unknown" means that the action could not be analyzed."""
 
+RiskDecision = Literal["allow", "refuse", "ask"]
+
 
 class RiskRating(FrozenModel):
     """How risky an action is."""
@@ -36,20 +38,21 @@ class RiskAnalyzer(Protocol):
 
 @runtime_checkable
 class RiskPolicy(Protocol):
-    """Allows or refuses a rated action. A policy cannot ask a person for permission, because no person is
-    available during a run.
-    """
+    """Decides whether a rated action runs. "ask" means that a person decides."""
 
-    def allows(self, rating: RiskRating) -> bool: ...
+    def decide(self, rating: RiskRating) -> RiskDecision: ...
 
 
 class ThresholdPolicy(FrozenModel):
-    """Refuses actions whose rating is `threshold` or higher. If `threshold` is None, no action is refused."""
+    """Refuses actions whose rating is `threshold` or higher, or asks a person. None allows every action."""
 
     threshold: Risk | None = "high"
+    response: Literal["refuse", "ask"] = "refuse"
 
-    def allows(self, rating: RiskRating) -> bool:
-        return self.threshold is None or RISK_LEVELS.index(rating.risk) < RISK_LEVELS.index(self.threshold)
+    def decide(self, rating: RiskRating) -> RiskDecision:
+        if self.threshold is None or RISK_LEVELS.index(rating.risk) < RISK_LEVELS.index(self.threshold):
+            return "allow"
+        return self.response
 
 
 def get_highest_rating(*ratings: RiskRating) -> RiskRating:

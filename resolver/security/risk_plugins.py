@@ -38,7 +38,7 @@ def load_policy(name: str) -> RiskPolicy:
     policy = _load_entry_point(POLICY_GROUP, name)
     if not isinstance(policy, RiskPolicy):
         raise SettingsError(
-            f"{name} of {POLICY_GROUP} creates an object without a method `allows`, so it is not a RiskPolicy"
+            f"{name} of {POLICY_GROUP} creates an object without a method `decide`, so it is not a RiskPolicy"
         )
     return policy
 

@@ -63,8 +63,16 @@ class RunSettings(FrozenModel):
     requests are kept shorter. By default, this is 100,000, but at most 70% of the model's context window.
     """
 
-    risk_threshold: Literal["medium", "high", "never"] = "high"
-    """Tool calls with this risk rating or a higher one are refused. `never` turns this check off."""
+    risk_threshold: Literal["low", "medium", "high", "never"] = "high"
+    """Tool calls with this risk rating or a higher one are refused, or need approval (`risk_response`). `low`
+    includes every call. `never` turns this check off.
+    """
+    risk_response: Literal["refuse", "ask"] = "refuse"
+    """What happens to calls from `risk_threshold` on: they are refused, or a person with write access has to approve
+    each of them. In a workflow, they are refused.
+    """
+    confirmation_timeout: int = Field(default=86_400, ge=60)
+    """Number of seconds after which a call that nobody has approved is rejected, and the run continues."""
     model_rates_risk: bool = False
     """Whether the model also rates the risk of each of its tool calls. The model can raise the rating that
     Patchwright's rules give, but cannot lower it.
@@ -74,8 +82,8 @@ class RunSettings(FrozenModel):
     entry point in the group `patchwright.analyzers`.
     """
     risk_policy: str | None = None
-    """Name of your own risk policy, which replaces `risk_threshold`. The name is an entry point in the group
-    `patchwright.policies`.
+    """Name of your own risk policy, which replaces `risk_threshold` and `risk_response`. The name is an entry
+    point in the group `patchwright.policies`.
     """
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
     """MCP servers whose tools the agent can use. The keys of the table are the servers' names."""

@@ -185,6 +185,8 @@ SENSITIVE_SETTINGS = frozenset(
         "secrets_file",
         "allowed_paths",
         "risk_threshold",
+        "risk_response",
+        "confirmation_timeout",
         "risk_analyzers",
         "risk_policy",
         "operator_token",

@@ -89,3 +89,29 @@ def _is_emoji_selector(char: str, before: str, after: str) -> bool:
         return False
     symbol = before >= "\xa9" and unicodedata.category(before)[0] == "S"
     return symbol or before in _EMOJI_RANGES or after == "\u20e3"
+
+
+def escape_invisible(text: str) -> str:
+    """Makes invisible characters visible. Such characters could reorder or hide the text around them."""
+    return _UNUSUAL.sub(lambda found: found[0].translate(_ESCAPES), text)
+
+
+class _EscapeTable(dict[int, int | str]):
+    """A table for `str.translate`, which computes an entry when it is first needed."""
+
+    def __missing__(self, code: int) -> int | str:
+        char = chr(code)
+        is_hidden = unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") or (
+            _IGNORABLE.match(char) and char not in "\ufe0e\ufe0f"  # selectors of emoji
+        )
+        return self.setdefault(code, _escape_character(code) if is_hidden else code)
+
+
+def _escape_character(code: int) -> str:
+    if code < 0x20:
+        return chr(0x2400 + code)  # Unicode's symbols for control codes
+    return "\u2421" if code == 0x7F else f"\u27e6U+{code:04X}\u27e7"
+
+
+_UNUSUAL = re.compile(r"[^\t\n -~]+")
+_ESCAPES = _EscapeTable()

@@ -167,7 +167,9 @@ def _build_use_tool(further: Sequence[Tool]) -> Tool:
 
 
 class ToolRegistry:
-    """The tools of one run. `parse` and `execute` raise no exception, whatever the model writes."""
+    """The tools of one run. Whatever the model writes, `parse` raises no exception, and `execute` only
+    ConfirmationRequired.
+    """
 
     def __init__(self, tools: Sequence[Tool], offered: Collection[str] | None = None) -> None:
         """`offered` are the names of the tools whose schemas each request contains. The model calls the others

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -185,27 +184,3 @@ class ImageCollection:
             if remaining < 0:
                 return
             yield key
-
-
-def escape_invisible(text: str) -> str:
-    """Makes invisible characters visible. Such characters could reorder or hide the text around them."""
-    return _UNUSUAL.sub(lambda found: found[0].translate(_ESCAPES), text)
-
-
-class _EscapeTable(dict[int, int | str]):
-    """A table for `str.translate`, which computes an entry when it is first needed."""
-
-    def __missing__(self, code: int) -> int | str:
-        category = unicodedata.category(chr(code))
-        replacement = _escape_character(code) if category in ("Cc", "Cf", "Cs", "Zl", "Zp") else code
-        return self.setdefault(code, replacement)
-
-
-def _escape_character(code: int) -> str:
-    if code < 0x20:
-        return chr(0x2400 + code)  # Unicode's symbols for control codes
-    return "\u2421" if code == 0x7F else f"\u27e6U+{code:04X}\u27e7"
-
-
-_UNUSUAL = re.compile(r"[^\t\n -~]+")
-_ESCAPES = _EscapeTable()

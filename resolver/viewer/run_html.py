@@ -19,6 +19,7 @@ from patchwright.resolver.run_calls import iter_calls, latest_plan
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.text.untrusted import escape_invisible
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.resolver.viewer.blocks import (
     ChecklistBlock,
@@ -27,7 +28,6 @@ from patchwright.resolver.viewer.blocks import (
     TextBlock,
     build_code_block,
     build_diff_block,
-    escape_invisible,
 )
 from patchwright.resolver.viewer.changed_tests import (
     MAX_LISTED_TESTS,

@@ -186,3 +186,33 @@ def test_a_wrong_key_is_corrected_by_creating_the_conversation_again(server: str
         state = conversation.run()
         assert state.status == "error" and "rejects the API key" in state.detail
         assert Conversation(default_agent(llm), workspace, id="corrected").run().status == "finished"
+
+
+def test_a_call_waits_on_the_server_until_the_client_decides_about_exactly_this_call(server: str) -> None:
+    push = RecordedTurn("", RunShell(command="git push origin main; touch pushed"))
+    with (
+        serve_model(push, push, DONE) as (llm, _),
+        RemoteWorkspace(server, TOKEN) as workspace,
+    ):
+        conversation = Conversation(default_agent(llm, confirm="risky"), workspace)
+        conversation.send_message("Publish it.")
+        state = conversation.run()
+        assert (state.status, state.call) == (
+            "waiting_for_confirmation",
+            "run_shell: git push origin main; touch pushed",
+        )
+        url = f"{server}/conversations/{conversation.id}"
+        other = httpx.post(f"{url}/approve", headers=AUTHORIZED, json={"code": "01234567"})
+        assert (other.status_code, other.json()["detail"]) == (409, "This call does not wait for approval.")
+        assert conversation.run().call_code == state.call_code, "nothing runs without a decision"
+        conversation.reject("Not yet.")
+        again = conversation.run()
+        assert again.status == "waiting_for_confirmation" and again.call_code != state.call_code
+        stale = httpx.post(f"{url}/approve", headers=AUTHORIZED, json={"code": state.call_code})
+        assert stale.status_code == 409
+        assert "pushed" not in workspace.execute_command("ls").stdout
+        conversation.approve()
+        assert conversation.run().status == "finished"
+        assert "pushed" in workspace.execute_command("ls").stdout
+        conversation.set_confirmation("always")
+        assert conversation.agent.confirm == "always"

@@ -14,14 +14,16 @@ from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.bot.run_summary import RunState, summarize_log
 from patchwright.bot.status_comment import null_reporter
 from patchwright.bot.webhooks.triggers import TriggerRequest
-from patchwright.resolver.domain import JobId, RunId
-from patchwright.resolver.events import AgentStopped, Message, RunResumed
+from patchwright.resolver.domain import InputRequired, JobId, RunId
+from patchwright.resolver.events import AgentStopped, JobCompleted, Message, RunResumed, ToolCall
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.actions import RunShell
 from tests.bot.dashboard.conftest import DashboardServer
 from tests.bot.dashboard.event_stream import watch_run
 from tests.bot.jobs import DONE
 from tests.resolver.sample_runs import full_run, model_reply, started
+from tests.resolver.test_confirmation import reply, waiting_for
 
 pytestmark = pytest.mark.redis
 
@@ -239,3 +241,31 @@ async def test_a_run_of_the_command_line_alone_is_not_shared(server: DashboardSe
         reporter,
     ):
         assert own is logs and reporter is null_reporter
+
+
+async def test_a_waiting_call_is_shown_and_decided_with_buttons(server: DashboardServer) -> None:
+    run, call = "acme-calc-1-waits", ToolCall(id="a", action=RunShell(command="git push \x1b[2K<b>"))
+    stopped = waiting_for(call)
+    assert stopped.confirmation is not None
+    outcome = InputRequired(url="", question=stopped.detail, confirmation=stopped.confirmation)
+    await server.add_finished_run(run, started(), reply(call), stopped, JobCompleted(outcome=outcome))
+    reader = await server.person("reader")
+    page = (await reader.get(f"/runs/{run}")).text
+    assert "<pre>run_shell: git push ␛[2K&lt;b&gt;</pre>" in page and f"/runs/{run}/approve" not in page
+    writer = await server.person("maintainer")
+    page = (await writer.get(f"/runs/{run}")).text
+    hidden = {name: re.findall(f'name="{name}" value="(.*?)"', page)[0] for name in ("csrf", "nonce", "code")}
+    assert hidden["code"] == stopped.confirmation.code
+    commands = []
+    for verb, more in (("approve", {}), ("approve", {"scope": "run"}), ("reject", {"reason": "use a file"})):
+        nonce = f"{len(commands):012x}"
+        response = await writer.post(f"/runs/{run}/{verb}", data={**hidden, "nonce": nonce, **more})
+        assert (response.status_code, response.headers["location"]) == (303, f"/runs/{run}?requested={verb}")
+        (stored,) = await server.inbox.read("a-test")
+        commands.append(TriggerRequest.model_validate_json(stored.body).job.command)
+    code = hidden["code"]
+    assert commands == [f"approve {code}", f"approve {code} all like this", f"reject {code} use a file"]
+    assert "Your decision is sent." in (await writer.get(f"/runs/{run}?requested=approve")).text
+    refused = await reader.post(f"/runs/{run}/approve", data=hidden)
+    wrong = await writer.post(f"/runs/{run}/approve", data={**hidden, "code": "all like this"})
+    assert (refused.status_code, wrong.status_code) == (403, 400)

@@ -191,6 +191,8 @@ def test_the_help_lists_only_what_works() -> None:
     )
     assert listed - set(re.findall(r"^\| `@agent ([a-z-]+)`", in_workflow, re.MULTILINE)) == {
         "go",
+        "approve",
+        "reject",
         "stop",
         "resume",
     }
@@ -200,7 +202,7 @@ def test_the_help_lists_only_what_works() -> None:
     )
 
 
-@pytest.mark.parametrize("command", ["stop", "resume", "go", "retry"])
+@pytest.mark.parametrize("command", ["stop", "resume", "go", "approve", "reject", "retry"])
 def test_the_page_about_commands_says_how_a_workflow_differs(command: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
     section = page.partition("## In a workflow\n")[2].partition("\n## ")[0]

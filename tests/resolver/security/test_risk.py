@@ -156,13 +156,14 @@ def test_a_command_is_as_risky_as_its_riskiest_part(risk: Risk, command: str) ->
 
 def test_the_threshold_itself_is_refused_and_unknown_risk_is_not() -> None:
     policy = ThresholdPolicy(threshold="high")
-    assert [risk for risk in RISK_LEVELS if policy.allows(RiskRating(risk=risk))] == [
+    assert [risk for risk in RISK_LEVELS if policy.decide(RiskRating(risk=risk)) == "allow"] == [
         "low",
         "unknown",
         "medium",
     ]
-    assert ThresholdPolicy(threshold=None).allows(RiskRating(risk="high"))
-    assert not ThresholdPolicy(threshold="unknown").allows(RULES.rate(RunShell(command="$X")))
+    assert ThresholdPolicy(threshold=None).decide(RiskRating(risk="high")) == "allow"
+    assert ThresholdPolicy(threshold="unknown").decide(RULES.rate(RunShell(command="$X"))) == "refuse"
+    assert ThresholdPolicy(response="ask").decide(RiskRating(risk="high")) == "ask"
 
 
 def test_another_rating_can_only_raise_the_risk() -> None:

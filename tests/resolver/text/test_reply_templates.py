@@ -3,16 +3,21 @@
 import ast
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from patchwright.resolver.activity.summary import summarize_run
+from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.publishing import publishing_texts, reply_texts
 from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason, UnsignedReason
 from patchwright.resolver.pull_request import follow_up_texts
 from patchwright.resolver.rendering.template_renderer import render, render_reply
 from tests.resolver.pull_requests import job, pull
+from tests.resolver.sample_runs import full_run
+from tests.resolver.test_confirmation import run_of
 
 ROOT = Path(__file__).parents[3]
 REPLIES = sorted(path for path in (ROOT / "templates/replies").iterdir() if not path.name.startswith("_"))
@@ -38,6 +43,7 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
     "`plan`, or tell me what to do.",
     "not_stopped": "I found no stopped run here that I could resume. Tell me what to do.",
+    "no_call": "I found no call here that waits for approval. Tell me what to do.",
     "no_run": "I found no earlier request here that I could repeat. Comment `@agent` and your request, or add the "
     "label `fix-me`.",
     "already_read": "the run in progress has already read this message.",
@@ -48,6 +54,8 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
 WORKFLOW_REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "no_plan": "I found no plan here that waits for approval. In a GitHub Actions workflow, I cannot continue a plan: "
     "copy the steps that you want into a request. Otherwise, tell me what to do, or ask me for a plan with `plan`.",
+    "no_call": "I found no call here that waits for approval. In a GitHub Actions workflow, I refuse risky calls and "
+    "cannot continue a plan. Tell me what to do.",
     "not_stopped": "I found no stopped run here that I could resume. In a GitHub Actions workflow, I cannot continue a "
     "run. Tell me what to do.",
 }
@@ -136,6 +144,43 @@ def test_up_to_date_and_large_patches_have_these_texts() -> None:
     assert publishing_texts.render_pasted_patch("+1\n").startswith(
         "<details><summary>The change as a patch for `git apply`</summary>\n\n```diff\n+1\n"
     )
+
+
+WAITING = ConfirmationRequest(
+    code="0123abcd",
+    call="run_shell: git push",
+    risk="high",
+    reason="`git push` uploads the work",
+    similar="",
+    expires_at=datetime(2026, 5, 4, 3, 2, tzinfo=UTC),
+)
+
+
+def test_a_call_that_waits_is_announced_with_this_text() -> None:
+    text = render_reply("confirmation.md.j2", request=WAITING, summary=summarize_run(run_of(*full_run())))
+    assert text.startswith(
+        "I need your approval to run this call, because `git push` uploads the work (risk: high):\n\n"
+        "```text\nrun_shell: git push\n```\n\n"
+        "- To run it, comment `@agent approve 0123abcd`.\n"
+        "- To run it and similar calls for the rest of this run, comment `@agent approve 0123abcd all like this`.\n"
+        "- To continue without it, comment `@agent reject 0123abcd`; you can add what I should do instead.\n\n"
+        "You can leave out the code `0123abcd`. If nobody decides until 2026-05-04 03:02 UTC, I continue without the "
+        "call. My changes so far are saved.\n"
+    )
+
+
+def test_a_comment_that_decides_nothing_is_answered_with_what_to_write() -> None:
+    assert {
+        problem: reply_texts.render_waiting_call(problem, WAITING, "@agent")
+        for problem in get_args(reply_texts.DecisionProblem)
+    } == {
+        "expired_call": "the time to approve the call `0123abcd` is over, so it is rejected. I continue without it "
+        "within a few minutes.",
+        "other_call": "your comment is not about the call that waits now. To decide about this call, comment "
+        "`@agent approve 0123abcd` or `@agent reject 0123abcd`.",
+        "call_waits": "a call waits for your decision. Comment `@agent approve`, or `@agent reject` and what I should "
+        "do instead. To start over, comment `@agent retry`.",
+    }
 
 
 def test_a_salvage_commit_says_that_the_work_is_unfinished() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from patchwright.resolver.actions import Action
-from patchwright.resolver.security.risk import RiskRating, RuleAnalyzer, ThresholdPolicy
+from patchwright.resolver.security.risk import RiskDecision, RiskRating, RuleAnalyzer, ThresholdPolicy
 from patchwright.resolver.tools.policy_tools import PolicyTool, SelfRatingAnalyzer
 from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.actions import RunShell
@@ -67,6 +67,14 @@ async def test_the_risk_threshold_is_validated() -> None:
     assert isinstance(await call(strict, command="cat a.py"), ShellResult)
 
 
+async def test_where_nobody_can_be_asked_the_call_is_refused() -> None:
+    shell = RecordingShell()
+    asking = PolicyTool(shell.tool(), (RULES,), ThresholdPolicy(response="ask"))
+    result = await call(asking, command="git push")
+    assert isinstance(result, ActionFailure) and "nobody can be asked here" in result.message
+    assert isinstance(await call(asking, command="ls"), ShellResult) and shell.ran == ["ls"]
+
+
 async def test_custom_analyzers_and_policies_can_be_plugged_in() -> None:
     class NoCats:
         def rate(self, action: Action) -> RiskRating:
@@ -74,8 +82,8 @@ async def test_custom_analyzers_and_policies_can_be_plugged_in() -> None:
             return RiskRating(risk="medium" if "cat" in action.command else "low", reason="no cats here")
 
     class Strict:
-        def allows(self, rating: RiskRating) -> bool:
-            return rating.risk == "low"
+        def decide(self, rating: RiskRating) -> RiskDecision:
+            return "allow" if rating.risk == "low" else "refuse"
 
     result = await call(PolicyTool(RecordingShell().tool(), (NoCats(), RULES), Strict()), command="cat a.py")
     assert isinstance(result, ActionFailure) and "no cats here" in result.message

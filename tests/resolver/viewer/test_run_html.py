@@ -26,10 +26,11 @@ from patchwright.resolver.rendering import jinja_templates
 from patchwright.resolver.rendering.filters import format_duration
 from patchwright.resolver.run_events import RunConfigured, SubagentSpawned
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
+from patchwright.resolver.text.untrusted import escape_invisible
 from patchwright.resolver.tool_actions.control_actions import Plan, Think
 from patchwright.resolver.tool_actions.subagent_actions import Browse, Delegate
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
-from patchwright.resolver.viewer.blocks import ImageCollection, build_diff_block, escape_invisible
+from patchwright.resolver.viewer.blocks import ImageCollection, build_diff_block
 from patchwright.resolver.viewer.cost_curve import build_cost_curve
 from patchwright.resolver.viewer.run_html import MAX_FILE_BYTES, count_tool_calls, render_run_html
 from patchwright.runtime.actions import ReplaceText, RunPython, RunShell, UseBrowser, ViewFile
