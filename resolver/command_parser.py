@@ -14,7 +14,7 @@ from patchwright.resolver.comment_commands import COMMANDS_BY_WORD, WORK, Comman
 from patchwright.resolver.text.markdown import parse_spans
 from patchwright.runtime.frozen_model import FrozenModel
 
-OPTIONS = ("model", "budget", "base")
+OPTIONS = ("model", "budget", "base", "agent")
 
 _COURTESIES = frozenset("please pls thanks thank thx you now kindly ahead".split())
 _PUNCTUATION = ",:;.!?()"  # Characters that may surround a command.
@@ -25,6 +25,7 @@ _MONEY = re.compile(r"\$\d\S*|\d\S*\$")
 _NOT_OPTIONS = frozenset("mode models bases based bare bass case vase node".split())
 # Git allows these characters in branch names, but they are more likely quotation marks around a name.
 _INVALID_BRANCH = frozenset("`'\"<>()")
+_AGENT_NAME = re.compile(r"`?([A-Za-z0-9][\w.-]{0,63})`?")
 _MIN_OPTION_NAME = 3  # Minimum letters of an option's name. A shorter name is text, as in `a=b`.
 _MAX_MODEL_NAME = 200  # characters of a model name
 _MAX_BARE_WORDS = 12  # Maximum number of words in a comment with a single-word command.
@@ -40,24 +41,24 @@ class RunOptions(FrozenModel):
     """Maximum cost of the run in dollars."""
     base: str | None = None
     """The branch that the run starts from and that its pull request targets."""
+    agent: str | None = None
+    """Name of the agent that does the work."""
 
     def override(self, earlier: "RunOptions") -> "RunOptions":
         """Returns a copy of these options. Options that are not set are taken from `earlier`."""
-        return RunOptions(
-            model=self.model or earlier.model, usd=self.usd or earlier.usd, base=self.base or earlier.base
-        )
+        return RunOptions(**{name: value or getattr(earlier, name) for name, value in self})
 
     @property
     def as_text(self) -> str:
         """The options as a person would write them."""
-        values = {"model": self.model, "budget": self.usd, "base": self.base}
+        values = {"model": self.model, "budget": self.usd, "base": self.base, "agent": self.agent}
         return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
 class CommandError(FrozenModel):
     """The reason why a command is invalid, usually a typing error."""
 
-    kind: Literal["command", "option", "no_value", "dollars", "branch", "name", "twice"]
+    kind: Literal["command", "option", "no_value", "dollars", "branch", "name", "agent", "twice"]
     text: str
     """The invalid word, shortened if it is long."""
     suggestion: str | None = None
@@ -100,6 +101,8 @@ def parse_request(comment: str) -> Request:
     Options are words such as `model=NAME` outside of code. Options at the start or end are removed from the
     text. At the start, an unknown option is an error. At the end, an unknown option is an error if it looks
     like a typing error. Elsewhere, an unknown option is text, such as `a=b` in a sentence.
+
+    At the start, `use NAME:` is the same as `agent=NAME`, and so is `use NAME` without further text.
     """
     words = [_Word(match.start(), match.end(), match[0]) for match in re.finditer(r"\S+", comment)]
     parser = _OptionParser(comment)
@@ -145,6 +148,9 @@ class _OptionParser:
                 self._set_option("budget", amount)
             elif (match := _OPTION.fullmatch(text)) and len(match[1]) >= _MIN_OPTION_NAME:
                 self._set_or_reject(match[1], match[2], text)
+            elif name := _find_agent_name(words[index:]):
+                self._set_option("agent", name)
+                index += 1
             elif verb is None:
                 next_word = next((n for n in range(index, len(words)) if not words[n].is_courtesy), index)
                 command = COMMANDS_BY_WORD.get(words[next_word].bare)
@@ -221,6 +227,9 @@ class _OptionParser:
         elif name == "base" and (not is_branch_name(value) or set(value) & _INVALID_BRANCH):
             self._set_error(CommandError(kind="branch", text=assignment))
             return
+        elif name == "agent" and not _AGENT_NAME.fullmatch(value):
+            self._set_error(CommandError(kind="agent", text=assignment))
+            return
         elif len(value) > _MAX_MODEL_NAME or not value.isprintable():
             self._set_error(CommandError(kind="name", text=assignment))
             return
@@ -230,6 +239,17 @@ class _OptionParser:
 
     def _set_error(self, error: CommandError) -> None:
         self.error = self.error or error
+
+
+def _find_agent_name(words: Sequence[_Word]) -> str | None:
+    """Returns the name if the text starts with `use NAME:` or contains only `use NAME` and options. In other texts,
+    "use" belongs to the request, as in "use the new parser".
+    """
+    if len(words) < 2 or words[0].text.lower() != "use":
+        return None
+    name = _AGENT_NAME.fullmatch(words[1].text.rstrip(":.,!"))
+    is_alone = all(word.is_courtesy or _OPTION.fullmatch(word.text) for word in words[2:])
+    return name[1] if name and (words[1].text.endswith(":") or is_alone) else None
 
 
 def _suggest_command(word: str) -> str | None:

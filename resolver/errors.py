@@ -18,6 +18,7 @@ ResolverError
 │   ├── ContentFiltered    the provider's filter rejects the prompt or withholds the reply
 │   └── ContextOverflow    the prompt is longer than the model's context window
 ├── SettingsError          an operator must change a setting; the message names the key and the fix
+│   ├── UnknownName        no agent or tool has the name that a person or a repository gave
 │   └── EndpointDown       nothing listens at the URL of the model's endpoint
 ├── UsageError             an invalid command-line argument
 ├── LogError               a run's log is damaged or cannot be written
@@ -166,6 +167,10 @@ class ContextOverflow(ModelError):
 
 class SettingsError(ResolverError):
     """An operator must change a setting. The message names the key and the fix."""
+
+
+class UnknownName(SettingsError):
+    """No agent or tool has the name that a person or a repository gave. The message is for that person."""
 
 
 class EndpointDown(SettingsError):

@@ -64,8 +64,8 @@ class RunStarted(FrozenModel):
     """Clone URL of the repository, or its path on the operator's machine."""
     model: str
     """Name of the agent's model."""
-    sandbox: str
-    """`docker` or `local`."""
+    agent: str = "codeact"  # Name of the agent, which stays the same when the run continues.
+    sandbox: str  # `docker` or `local`.
     network: NetworkMode = "none"
     """Network access of the agent's sandbox. Sandboxes that run tests have no network access."""
 
@@ -116,8 +116,7 @@ class ModelReply(FrozenModel):
     usage: ReplyUsage
     reasoning: tuple[dict[str, Any], ...] = ()
     """The provider's reasoning blocks, which are sent back without changes."""
-    truncated: bool = False
-    """True if the reply reached the model's output limit."""
+    truncated: bool = False  # True if the reply reached the model's output limit.
     prompt_fingerprint: str = ""
     """Fingerprint of the prompt (`resolver/llm/prompt_fingerprint.py`). A replay rebuilds the prompt and compares the
     fingerprints.
@@ -136,8 +135,9 @@ class AuxiliaryModelCall(FrozenModel):
     """A model call that failed, or that is not part of the conversation, such as a review."""
 
     kind: Literal["auxiliary_model_call"] = "auxiliary_model_call"
-    purpose: Literal["vision", "condense", "review", "failed"]
+    purpose: Literal["vision", "condense", "review", "commit", "failed"]
     usage: ReplyUsage
+    text: str = ""  # The message of the commit as JSON, if that is the purpose and it is usable.
 
 
 class Condensation(FrozenModel):

@@ -85,7 +85,7 @@ class BaselinePending(FrozenModel):
     kind: Literal["baseline_pending"] = "baseline_pending"
 
 
-SubagentRole = Literal["browse", "investigate"]
+SubagentRole = Literal["browse", "investigate", "edit"]
 """The kind of task that an agent delegates to a subagent."""
 
 

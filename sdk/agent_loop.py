@@ -1,10 +1,13 @@
 """Builds the loop of an agent in a workspace from the same parts as the loop that resolves issues."""
 
+import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from inspect import isawaitable
+from importlib.metadata import EntryPoint, entry_points
+from inspect import isawaitable, isgeneratorfunction
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
@@ -17,6 +20,7 @@ from patchwright.resolver.agent.condenser import (
 )
 from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.domain import Patch, RunId
+from patchwright.resolver.errors import ModelError, SettingsError
 from patchwright.resolver.events import Message, ReplyUsage
 from patchwright.resolver.git.tree_transfer import fingerprint_tree
 from patchwright.resolver.llm.masking_model import MaskingModel
@@ -41,7 +45,16 @@ from patchwright.resolver.tools.policy_tools import Confirmations, PolicyTool
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ActionTool, MaskingTool, Tool, ToolRegistry
 from patchwright.runtime.observations import Acknowledgment
-from patchwright.sdk.agents import Agent, AgentState, BaseAgent, Confirm, CustomAgent, ToolRequest
+from patchwright.sdk.agents import (
+    Agent,
+    AgentState,
+    BaseAgent,
+    Confirm,
+    CustomAgent,
+    GeneratorAgent,
+    Step,
+    ToolRequest,
+)
 from patchwright.sdk.tools import BUILT_IN_TOOLS, find_function
 
 if TYPE_CHECKING:
@@ -53,6 +66,9 @@ FINISH_DESCRIPTION = (
     "End your work on the person's request and summarize it. Call it alone, when the request is done or cannot be "
     "done. Without a change, say in `change` what you found."
 )
+
+
+STEP_TIMEOUT = 600  # seconds for one step of an installed agent
 
 
 class StepModel:
@@ -67,8 +83,7 @@ class StepModel:
         self._log = log
 
     async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
-        result = self._agent.step(AgentState(self._log.trajectory))
-        step = await result if isawaitable(result) else result
+        step = await self._get_step()
         usage = ReplyUsage(model=self.name, usd=Decimal(0))
         if isinstance(step, str):
             return Reply(text=step, tool_calls=(), usage=usage)
@@ -83,6 +98,63 @@ class StepModel:
             for position, request in zip(count(1), requests)
         )
         return Reply(text="", tool_calls=calls, usage=usage)
+
+    async def _get_step(self) -> Step:
+        result = self._agent.step(AgentState(self._log.trajectory))
+        return await result if isawaitable(result) else result
+
+
+class InstalledAgentModel(StepModel):
+    """Lets an agent of an installed package drive a run of the bot. The text with which the agent ends becomes a call
+    of `finish` or `report`. If the agent fails, the run ends.
+    """
+
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
+        reply = await super().reply(messages, tools)
+        if reply.tool_calls:
+            return reply
+        is_answer = "finish" not in {tool.name for tool in tools}
+        finish = {"cause": f"The agent {self.name} worked on this.", "change": reply.text, "testing": ""}
+        call = RawToolCall(
+            id=f"end-{len(self._log.trajectory.replies()) + 1}",
+            name="report" if is_answer else "finish",
+            arguments=json.dumps({"text": reply.text} if is_answer else finish),
+        )
+        return reply.model_copy(update={"text": "", "tool_calls": (call,)})
+
+    async def _get_step(self) -> Step:
+        state = AgentState(self._log.trajectory)
+        try:
+            async with asyncio.timeout(STEP_TIMEOUT):
+                # In a thread, because the loop of a worker serves other runs, too.
+                result = await asyncio.to_thread(self._agent.step, state)
+                return await result if isawaitable(result) else result
+        except Exception as exc:  # a bug in third-party code must not be retried as if the machine had failed
+            raise ModelError(f"The agent {self.name} failed: {type(exc).__name__}: {exc}"[:500]) from exc
+
+
+def load_installed_agents() -> dict[str, Callable[[RunLog], Model]]:
+    """Returns a function for each entry point in the group `patchwright.agents`, which lets this agent drive a run."""
+    return {
+        entry.name: partial(_build_installed_agent, entry)
+        for entry in entry_points(group=BaseAgent.entry_point_group)
+    }
+
+
+def _build_installed_agent(entry: EntryPoint, log: RunLog) -> Model:
+    try:
+        loaded = entry.load()
+        agent = GeneratorAgent(function=entry.name) if isgeneratorfunction(loaded) else loaded()
+    except Exception as exc:  # whatever the package raises, its name helps the operator
+        raise SettingsError(f"the agent {entry.name} of {entry.value} cannot be loaded: {exc}") from exc
+    if not isinstance(agent, CustomAgent):
+        raise SettingsError(
+            f"the agent {entry.name} of {entry.value} is neither a CustomAgent nor a generator"
+        )
+    agent.reset()
+    model = InstalledAgentModel(agent, log)
+    model.name = entry.name
+    return model
 
 
 def build_system_prompt(agent: BaseAgent, workspace: "SandboxWorkspace", tools: Sequence[str]) -> str:

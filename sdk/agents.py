@@ -1,10 +1,11 @@
 """Agents as frozen values: an agent that a language model drives, and agents of your own."""
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Generator, Sequence
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializeAsAny, field_validator
+from pydantic import Field, PrivateAttr, SerializeAsAny, field_validator
 
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.sdk.llm import LLM
@@ -13,6 +14,7 @@ from patchwright.sdk.tools import DEFAULT_TOOLS, resolve_tool_name
 
 if TYPE_CHECKING:
     from patchwright.resolver.actions import AnyObservation
+    from patchwright.resolver.domain import Thread
     from patchwright.resolver.events import Event, Trajectory
 
 
@@ -89,8 +91,13 @@ class AgentState:
         return len(self._trajectory.replies())
 
     @property
+    def issue(self) -> "Thread | None":
+        """The issue or pull request that a run of the bot works on; None in a conversation."""
+        return self._trajectory.run_started.thread if self._trajectory.run_started else None
+
+    @property
     def messages(self) -> tuple[str, ...]:
-        """The texts that people sent, in order."""
+        """The texts that people sent, in order. In a run of the bot, the first one is the prompt with the issue."""
         from patchwright.resolver.events import Message
 
         return tuple(
@@ -121,6 +128,18 @@ class AgentState:
         return "" if self.last_result is None else render_observation(self.last_result)
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """The text of the results of each step, oldest first."""
+        from patchwright.resolver.agent.messages import render_observation
+        from patchwright.resolver.events import ToolResult
+
+        results = {event.call_id: event.observation for event in self.events if isinstance(event, ToolResult)}
+        return tuple(
+            "\n".join(render_observation(results[call.id]) for call in reply.calls if call.id in results)
+            for reply in self._trajectory.replies()
+        )
+
+    @property
     def last_result(self) -> "AnyObservation | None":
         """The result of the latest call; None before the first one."""
         from patchwright.resolver.events import ToolResult
@@ -146,3 +165,39 @@ class CustomAgent(BaseAgent):
     @abstractmethod
     def step(self, state: AgentState) -> Step | Awaitable[Step]:
         """Returns what to do next."""
+
+
+class GeneratorAgent(CustomAgent):
+    """An agent that is a generator function of an installed package.
+
+    The function takes the AgentState. It yields calls, gets the text of their results, and returns what it did. After a
+    crash, it runs again from its start, and gets the results that the log contains. So it must yield the same calls
+    for the same results.
+    """
+
+    function: str
+    """Name of the entry point in the group `patchwright.agents`."""
+    _generator: Generator[ToolRequest | Sequence[ToolRequest], str, str | None] | None = PrivateAttr(None)
+    _steps: int = PrivateAttr(0)
+    _summary: str | None = PrivateAttr(None)
+
+    def reset(self) -> None:
+        self._generator, self._steps, self._summary = None, 0, None
+
+    def step(self, state: AgentState) -> Step:
+        outputs = state.outputs
+        if self._generator is None:
+            (entry,) = entry_points(group=self.entry_point_group, name=self.function)
+            self._generator = entry.load()(state)
+        while self._summary is None:
+            try:
+                request = (
+                    self._generator.send(outputs[self._steps - 1]) if self._steps else next(self._generator)
+                )
+            except StopIteration as end:
+                self._summary = end.value or "Done."
+                break
+            self._steps += 1
+            if self._steps > len(outputs):
+                return request
+        return self._summary

@@ -30,7 +30,7 @@ PACKAGES = {
         "runtime resolver.text resolver resolver.settings resolver.git resolver.suites resolver.rendering"
     ),
     "resolver.llm": "runtime resolver resolver.settings resolver.rendering",
-    "resolver.skills": "runtime resolver resolver.git",
+    "resolver.skills": "runtime resolver resolver.settings resolver.git resolver.rendering",
     "resolver.sandbox": "runtime runtime.documents resolver resolver.git resolver.rendering resolver.llm",
     "resolver.run": (
         "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.sandbox"
@@ -135,7 +135,7 @@ PACKAGES = {
     ),
     "bot.composition": (
         "runtime runtime.egress runtime.execution runtime.docker resolver resolver.settings resolver.git "
-        "resolver.rendering resolver.security resolver.llm resolver.sandbox resolver.run resolver.pipeline bot "
+        "resolver.rendering resolver.security resolver.llm resolver.sandbox resolver.run resolver.pipeline sdk bot "
         "bot.redis bot.conversations bot.observe bot.github bot.worker bot.reconcile bot.web bot.setup"
     ),
     "bot.docker_proxy": "runtime runtime.docker resolver",

@@ -72,7 +72,7 @@ FENCES = {
     "uvloop": {"bot/cli/command_runner.py"},
     "zmq": {"runtime/kernel/skill_kernel.py"},
     "websockets": {"sdk/remote_conversation.py", "sdk/server_client.py"},
-    "yaml": {"resolver/skills/skills.py", "resolver/suites/ci_workflows.py"},
+    "yaml": {"resolver/skills/front_matter.py", "resolver/suites/ci_workflows.py"},
 }
 """Third-party libraries, and the files that may import them."""
 
@@ -92,6 +92,7 @@ ENVIRONMENT = {
 CATCH_ALL = {
     "bot/observe/archive.py": "a third-party file system can raise anything; an error costs one copy",
     "bot/job_runner.py": "the outermost frame of a job; it logs and raises again",
+    "sdk/agent_loop.py": "a third-party agent can raise anything; an error ends its run",
     "resolver/tools/entry_point_tools.py": "a third-party function can raise anything; an error costs one call",
 }
 """Files that may catch every exception, and why. Cleaning up and raising again is always allowed."""

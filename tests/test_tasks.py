@@ -99,6 +99,11 @@ async def test_the_resulting_tree_matches_the_expected_one(room: Room, task: Pat
     assert await room.done(task, turns(task)) == tree(task / "gold")
 
 
+@pytest.mark.slow
+async def test_the_typo_fixer_makes_the_gold_tree(room: Room, typos: Path) -> None:
+    assert await room.done(typos, turns(typos), AGENT="typo-fixer") == tree(typos / "gold")
+
+
 # A fault that is planted in each part makes the comparison fail.
 
 

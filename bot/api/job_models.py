@@ -46,6 +46,8 @@ class JobRequest(ApiModel):
     """The number of the issue or pull request."""
     command: str = Field(default="", max_length=MAX_COMMAND_CHARS)
     """The command, written as in a comment but without the mention of the bot."""
+    agent: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    """The name of the agent that does the work. By default, the settings choose it."""
     id: Annotated[str, WithJsonSchema({"type": "string", "pattern": JOB_ID_PATTERN})] | None = None
     """The idempotency key: a second request with the same key creates no second job. If the key is null, the server
     creates one.

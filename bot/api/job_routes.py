@@ -54,9 +54,8 @@ async def create_job(request: JobRequest, key: Writer, deps: Deps, response: Res
     """
     prefix = f"{request.repository.owner}-{request.repository.name}-{request.number}"
     job_id = JobId(request.id) if request.id else create_run_id(prefix)
-    job = Job(
-        id=job_id, repo=request.repository, number=request.number, requester=None, command=request.command
-    )
+    command = f"agent={request.agent} {request.command}".strip() if request.agent else request.command
+    job = Job(id=job_id, repo=request.repository, number=request.number, requester=None, command=command)
     if problem := _unsupported_command(job):
         raise invalid_field("command", problem)
     is_new = await deps.queue.put(job)

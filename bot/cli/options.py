@@ -4,7 +4,7 @@ import argparse
 
 JSON_ERROR_HELP = "also print a fatal error as one JSON object"
 SETTINGS_OPTIONS = {
-    "model": "model", "model_base_url": "base-url", "sandbox": "sandbox", "image": "image",
+    "model": "model", "model_base_url": "base-url", "agent": "agent", "sandbox": "sandbox", "image": "image",
     "max_steps": "max-steps", "max_usd": "max-usd", "timeout": "timeout", "config": "config",
 }  # fmt: skip
 """Maps the name of each setting to its command-line option."""
@@ -40,6 +40,11 @@ def add_settings_options(
         dest="model_base_url",
         metavar="URL",
         help="OpenAI-compatible endpoint [PATCHWRIGHT_MODEL_BASE_URL]",
+    )
+    group.add_argument(
+        "--agent",
+        metavar="NAME",
+        help="the agent that does the work (default codeact) [PATCHWRIGHT_AGENT]",
     )
     group.add_argument(
         "--sandbox",

@@ -143,6 +143,7 @@ async def build_run_dependencies(
     from patchwright.resolver.sandbox.secret_injection import load_secret_sources, read_secrets_file
     from patchwright.resolver.secrets import MaskingFilter
     from patchwright.resolver.security.risk_plugins import check_plugins
+    from patchwright.sdk.agent_loop import load_installed_agents
 
     set_template_directory(settings.templates)
     check_plugins(settings)
@@ -162,6 +163,7 @@ async def build_run_dependencies(
             model=models.act,
             purpose_models=models,
             choose_models=lambda name: build_models(settings, name, secrets),
+            agents=load_installed_agents(),
             transcription=build_transcriber(settings),
             get_repo_secrets=lambda repo: load_secret_sources(
                 settings.secrets_file, repo, read_environment()

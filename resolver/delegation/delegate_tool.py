@@ -5,8 +5,8 @@ share of the limits.
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,8 +34,31 @@ from patchwright.runtime.sandbox import Sandbox, Sandboxes
 logger = logging.getLogger(__name__)
 
 SANDBOX_FAILED = "The investigator's sandbox failed before the question was answered."
+EDIT_INTERRUPTED = "The process was stopped before the changes of this agent were checked."
 MAX_REPORT = 8_000
 """Maximum length of a report, in characters."""
+
+
+@dataclass(frozen=True)
+class SharedWorktree:
+    """The work tree of the calling agent, in which micro agents with `edits: true` work."""
+
+    sandbox: Sandbox
+    build_editor: Callable[[Sandbox, RunLog, Limits, Sequence[Tool]], Agent]
+    """Builds a subagent that may edit, with the same arguments as `build_investigator`."""
+    find_problem: Callable[[], Awaitable[str]]
+    """Returns why the changes cannot be kept; empty if they can."""
+    undo: Callable[[], Awaitable[bool]]
+    """Restores the work tree as it was before the call. Returns False if this failed."""
+
+    async def keep_or_undo(self, report: SubagentResult, problem: str = "") -> SubagentResult:
+        """Returns the report. If there is a problem, or the work is unfinished, undoes the changes and says so."""
+        if report.status != "answered":
+            problem = report.text
+        if not (problem := problem or await self.find_problem()):
+            return report
+        text = render_prompt("edits_undone.md.j2", problem=problem, is_undone=await self.undo())
+        return report.model_copy(update={"status": "unfinished", "text": text})
 
 
 @dataclass(frozen=True)
@@ -53,6 +76,8 @@ class DelegateTool:
     """
     max_steps: int = 20
     """Maximum number of model replies for one question."""
+    worktree: SharedWorktree | None = None
+    """The work tree of the calling agent, for micro agents that may edit. None if it must not change."""
 
     def tools(self) -> tuple[Tool, ...]:
         return (ActionTool(Delegate, self.delegate),)
@@ -71,13 +96,14 @@ class DelegateTool:
         `skill` contains instructions for all investigators, and the schema of their reports. If a sandbox
         fails, only the investigator in this sandbox ends. Raises ModelAccessDenied or LogError.
         """
+        shared = self.worktree if skill and skill.edits else None
         limits = self.launcher.allocate_limits(self.max_steps, subagents=len(tasks))
         if isinstance(limits, ActionFailure):
             return limits
         async with AsyncExitStack() as stack:
             started = [
                 await stack.enter_async_context(
-                    self.launcher.start(action, "investigate", task, self.model, limits)
+                    self.launcher.start(action, "edit" if shared else "investigate", task, self.model, limits)
                 )
                 for task in tasks
             ]
@@ -87,26 +113,40 @@ class DelegateTool:
                         group.create_task(self._run_investigator(run, log, limits, skill))
             except BaseExceptionGroup as errors:
                 raise errors.exceptions[0] from errors
-            return merge_results([build_result(run, log.trajectory) for run, log in started])
+            reports = [build_result(run, log.trajectory) for run, log in started]
+            if shared:
+                reports = [await shared.keep_or_undo(report) for report in reports]
+            return merge_results(reports)
 
     async def recover(self, call: ToolCall) -> SubagentResult | None:
         """Returns the results of questions that were interrupted when the process was killed. Returns None if
-        no investigator was started.
+        no investigator was started. What an interrupted call has edited is undone.
         """
         reports = await self.launcher.recover(call, has_reported, build_result)
+        spawned = (started for started, _ in self.launcher.log.trajectory.subagents())
+        if self.worktree and any(one.call_id == call.id and one.role == "edit" for one in spawned):
+            reports = tuple(
+                [await self.worktree.keep_or_undo(report, EDIT_INTERRUPTED) for report in reports]
+            )
         return merge_results(reports) if reports else None
+
+    @asynccontextmanager
+    async def _open_copy(self, run: RunId) -> AsyncIterator[Sandbox]:
+        """Opens a disposable sandbox with a copy of the work tree."""
+        async with self.sandboxes.open(run) as sandbox:
+            await self.copy_worktree(sandbox)
+            yield sandbox
 
     async def _run_investigator(
         self, run: RunId, log: RunLog, limits: Limits, skill: RepoSkill | None
     ) -> None:
         subagent_started = log.trajectory.subagent_started
         assert subagent_started is not None
+        shared = self.worktree if skill and skill.edits else None
         try:
-            async with self.sandboxes.open(run) as sandbox:
-                await self.copy_worktree(sandbox)
-                agent = self.build_investigator(
-                    sandbox, log, limits, build_report_tools(skill.form if skill else None)
-                )
+            async with nullcontext(shared.sandbox) if shared else self._open_copy(run) as sandbox:
+                build = shared.build_editor if shared else self.build_investigator
+                agent = build(sandbox, log, limits, build_report_tools(skill.form if skill else None))
                 system = render(
                     "prompts/investigator_system.md.j2",
                     root=sandbox.root,
@@ -120,6 +160,8 @@ class DelegateTool:
                 await record_prompts(log, system, subagent_started.task, agent.tools)
                 await agent.run(log)
         except (SandboxError, WorkspaceError) as exc:
+            if shared:
+                raise  # The sandbox of the calling agent failed, too.
             logger.warning("investigator lost its sandbox", extra={"run": run, "error": str(exc)[:300]})
             if log.trajectory.agent_stopped is None:
                 await log.append(AgentStopped(reason="error", detail=SANDBOX_FAILED))

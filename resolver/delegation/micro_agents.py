@@ -16,6 +16,8 @@ from patchwright.resolver.llm.model import ToolSpec
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.skills.skills import RepoSkill
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool
+from patchwright.resolver.tools.plan_mode import BlockedTool
+from patchwright.resolver.tools.tool import Tool
 from patchwright.runtime.observations import ActionFailure
 
 logger = logging.getLogger(__name__)
@@ -53,13 +55,20 @@ class MicroAgentTool:
 
 
 def build_micro_agent_tools(
-    skills: Sequence[RepoSkill], delegate_tool: DelegateTool, used_names: Collection[str]
-) -> tuple[MicroAgentTool, ...]:
+    skills: Sequence[RepoSkill],
+    delegate_tool: DelegateTool,
+    used_names: Collection[str],
+    *,
+    is_planning: bool = False,
+) -> tuple[Tool, ...]:
     """Returns one tool per micro agent. A micro agent is skipped with a warning if another tool has its
-    name.
+    name. While a run is planning, calls of micro agents that edit are refused.
     """
-    tools = []
-    for tool in (MicroAgentTool(skill, delegate_tool) for skill in skills):
+    tools: list[Tool] = []
+    for skill in skills:
+        tool: Tool = MicroAgentTool(skill, delegate_tool)
+        if skill.edits and is_planning:
+            tool = BlockedTool(tool, render_prompt("plan_not_approved.md.j2"))
         if tool.spec.name in used_names:
             logger.warning("micro agent skipped: tool name already taken", extra={"tool": tool.spec.name})
         else:

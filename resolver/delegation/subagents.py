@@ -20,7 +20,7 @@ MAX_DEPTH = 2
 """Maximum nesting depth. The run of a job has depth 1 and its subagents have depth 2, so subagents cannot
 start other subagents.
 """
-_RUN_ID_PARTS: dict[SubagentRole, str] = {"browse": "browse", "investigate": "sub"}
+_RUN_ID_PARTS: dict[SubagentRole, str] = {"browse": "browse", "investigate": "sub", "edit": "edit"}
 
 
 @dataclass(frozen=True)

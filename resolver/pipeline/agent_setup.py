@@ -5,7 +5,7 @@ its models.
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -13,6 +13,7 @@ from patchwright.resolver import run_limits
 from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.agent.agent import Agent
 from patchwright.resolver.agent.condenser import (
+    DEFAULT_CONTEXT_POLICY,
     ContextPolicy,
     MaskingCondenser,
     PipelineCondenser,
@@ -20,10 +21,11 @@ from patchwright.resolver.agent.condenser import (
 )
 from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.delegation.browse_tool import BrowseTool
-from patchwright.resolver.delegation.delegate_tool import DelegateTool, build_report_tools
+from patchwright.resolver.delegation.delegate_tool import DelegateTool, SharedWorktree, build_report_tools
 from patchwright.resolver.delegation.micro_agents import build_micro_agent_tools
 from patchwright.resolver.delegation.subagents import SubagentLauncher
 from patchwright.resolver.domain import Job, Patch, PullRequest
+from patchwright.resolver.errors import ChangeTooLarge, UnknownName
 from patchwright.resolver.events import (
     AuxiliaryModelCall,
     Message,
@@ -34,6 +36,8 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.git.tree_transfer import fingerprint_tree
 from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.llm.masking_model import MaskingModel
+from patchwright.resolver.llm.model import Model
 from patchwright.resolver.llm.token_estimate import max_context_tokens
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_events import NetworkAccess
@@ -44,11 +48,16 @@ from patchwright.resolver.sandbox.deadline import DeadlineSandbox, get_remaining
 from patchwright.resolver.sandbox.multimodal import MultimodalModels, MultimodalSandbox
 from patchwright.resolver.sandbox.secret_injection import SecretInjectingSandbox, SecretSource
 from patchwright.resolver.sandbox.session import SandboxSession
+from patchwright.resolver.sandbox.worktree_reset import restore_worktree
 from patchwright.resolver.secrets import MaskingSandbox
+from patchwright.resolver.security.patch_policy import build_patch_limits, filter_patch
 from patchwright.resolver.security.risk import RiskAnalyzer, RuleAnalyzer, ThresholdPolicy
 from patchwright.resolver.security.risk_plugins import load_analyzer, load_policy
+from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.settings.run_settings import CODEACT
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.skills.skills import RepoSkills
+from patchwright.resolver.skills.other_skills import find_micro_agent
+from patchwright.resolver.skills.skills import RepoSkill, RepoSkills
 from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.entry_point_tools import load_entry_point_tools
@@ -61,7 +70,6 @@ from patchwright.resolver.tools.sandbox_tools import EDIT_TOOLS, build_sandbox_t
 from patchwright.resolver.tools.search_web_tool import build_search_tools
 from patchwright.resolver.tools.tool import MaskingTool, Tool, ToolRegistry
 from patchwright.resolver.tools.tool_choice import RunFacts, choose_tools, read_offered_tools
-from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
 logger = logging.getLogger(__name__)
@@ -75,6 +83,8 @@ class AgentSetup:
     sandbox: MaskingSandbox
     secret_names: tuple[str, ...]
     """Names of the repository's secrets that the agent's commands may use."""
+    micro_agent: RepoSkill | None = None
+    """The micro agent as which the agent works; None if nobody chose one."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,9 @@ class AgentBuilder:
     skills: RepoSkills
     can_read_skills: bool
     """True if the agent gets a tool that returns the skills that its first message omits."""
+    installed_tools: tuple[str, ...] = ()
+    """Names of the tools of installed packages that the agent gets."""
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
 
     @asynccontextmanager
     async def build(
@@ -100,7 +113,7 @@ class AgentBuilder:
         """Builds the agent. It can be used until the context exits."""
         secrets = self.deps.get_repo_secrets(self.job.repo)
         sandbox = await self._open_sandbox(secrets)
-        browse_tool, delegate_tool = self._make_browse_tool(sandbox), self._make_delegate_tool()
+        browse_tool, delegate_tool = self._make_browse_tool(sandbox), self._make_delegate_tool(sandbox)
 
         async def recover(call: ToolCall) -> SubagentResult | None:
             tool = browse_tool if isinstance(call.action, Browse) else delegate_tool
@@ -112,8 +125,9 @@ class AgentBuilder:
             )
             task = get_task(self.log.trajectory)
             can_change = task == "work"
+            installed, micro_agent = self._find_chosen_agent()
             agent = Agent(
-                model=self.deps.model,
+                model=installed or self.deps.model,
                 tools=tools,
                 limits=self._limits,
                 take_patch=partial(self.workspace.take_patch, sandbox)
@@ -123,15 +137,29 @@ class AgentBuilder:
                 scratch=sandbox.scratch,
                 is_same_sandbox=self.session.is_adopted,
                 sandbox_loss_reason=self.session.loss_reason,
-                context_policy=build_context_policy(self.deps),
+                context_policy=DEFAULT_CONTEXT_POLICY if installed else build_context_policy(self.deps),
                 recover_result=recover,
-                planning_interval=self.deps.settings.planning_interval if can_change else 0,
+                planning_interval=self.deps.settings.planning_interval if can_change and not installed else 0,
                 get_new_messages=get_new_messages,
                 final_tool="propose_plan" if task == "plan" else None,
-                finish_checks=finish_checks,
+                # The reminders are for models: a program does not change its mind.
+                finish_checks=(lambda trajectory: ()) if installed else finish_checks,
                 ask_person=self._ask_person,
             )
-            yield AgentSetup(agent, sandbox, tuple(secrets))
+            yield AgentSetup(agent, sandbox, tuple(secrets), micro_agent)
+
+    def _find_chosen_agent(self) -> tuple[Model | None, RepoSkill | None]:
+        """Returns the installed agent that drives this run in place of a language model, or the micro agent as which
+        the model works, if one of them was chosen.
+        """
+        started = self.log.trajectory.run_started
+        assert started is not None
+        if build := self.deps.agents.get(started.agent):
+            return MaskingModel(build(self.log), self.deps.secrets), None
+        micro_agent = find_micro_agent(self.skills, started.agent)
+        if micro_agent is None and started.agent != CODEACT:
+            raise UnknownName(f"the agent `{started.agent}` of this run is no longer installed.")
+        return None, micro_agent
 
     @property
     def _limits(self) -> Limits:
@@ -162,17 +190,68 @@ class AgentBuilder:
             can_search=self.deps.settings.search_api_key is not None,
         )
 
-    def _make_delegate_tool(self) -> DelegateTool:
-        workspace, log, deps, features = self.workspace, self.log, self.deps, self.sandboxes.features
+    def _make_delegate_tool(self, sandbox: MaskingSandbox) -> DelegateTool:
+        workspace, log, deps = self.workspace, self.log, self.deps
         return DelegateTool(
             launcher=SubagentLauncher(run=self.job.id, log=log, logs=deps.logs, limits=self._limits),
             model=deps.model,
             sandboxes=self.sandboxes,
             copy_worktree=lambda target: workspace.send_to(target, log.trajectory.last_checkpoint()),
-            build_investigator=lambda target, run_log, share, reporting: build_investigator(
-                deps, features, target, run_log, share, reporting, workspace.base
-            ),
+            build_investigator=self._build_subagent,
             max_steps=deps.settings.max_subagent_steps,
+            worktree=self._share_worktree(sandbox) if get_task(log.trajectory) == "work" else None,
+        )
+
+    def _share_worktree(self, sandbox: MaskingSandbox) -> SharedWorktree:
+        workspace, log, deps = self.workspace, self.log, self.deps
+        limits = build_patch_limits(deps.settings)
+
+        def get_saved_patch() -> Patch:
+            return log.trajectory.last_checkpoint() or Patch(base_sha=workspace.base, diff=b"")
+
+        async def find_problem() -> str:
+            try:
+                patch = await workspace.take_patch(sandbox)
+            except ChangeTooLarge as exc:
+                return str(exc)
+            earlier = await filter_patch(workspace, get_saved_patch(), limits)
+            filtered = await filter_patch(workspace, patch, limits)
+            return " ".join(sentence for sentence in filtered.removed if sentence not in earlier.removed)
+
+        return SharedWorktree(
+            sandbox=sandbox,
+            build_editor=partial(self._build_subagent, can_edit=True),
+            find_problem=find_problem,
+            undo=lambda: restore_worktree(sandbox, workspace, get_saved_patch()),
+        )
+
+    def _build_subagent(
+        self,
+        raw_sandbox: Sandbox,
+        log: RunLog,
+        limits: Limits,
+        report_tools: Sequence[Tool],
+        *,
+        can_edit: bool = False,
+    ) -> Agent:
+        """Builds a subagent that works in this sandbox and reports with these tools. The subagent gets no secrets.
+        Without `can_edit`, it can still change files with its shell, but its sandbox is discarded.
+        """
+        deps = self.deps
+        sandbox = MaskingSandbox(
+            MultimodalSandbox(raw_sandbox, build_multimodal(deps, log, limits)), deps.secrets
+        )
+        tools = build_sandbox_tools(sandbox, self.sandboxes.features)
+        if not can_edit:
+            tools = tuple(tool for tool in tools if tool.kind not in EDIT_TOOLS)
+        analyzer = RuleAnalyzer(sandbox.root, sandbox.scratch)
+        return Agent(
+            model=deps.model,
+            tools=ToolRegistry((*apply_policy(tools, deps.settings, analyzer), *report_tools)),
+            limits=limits,
+            take_patch=no_changes(self.workspace.base),
+            scratch=sandbox.scratch,
+            context_policy=build_context_policy(deps),
         )
 
     @asynccontextmanager
@@ -182,15 +261,14 @@ class AgentBuilder:
         def log_skipped_server(line: str) -> None:
             logger.warning("MCP server skipped", extra={"job": self.job.id, "error": line})
 
-        settings = self.deps.settings
-        connector = McpConnector.from_settings(settings)
+        connector = McpConnector.from_settings(self.deps.settings)
         async with (
             record_host_visits(connector, self.log),
-            connect_mcp_tools(settings.mcp_servers, sandbox, log_skipped_server, connector) as mcp_tools,
+            connect_mcp_tools(self.mcp_servers, sandbox, log_skipped_server, connector) as mcp_tools,
         ):
             yield [
                 MaskingTool(tool, self.deps.secrets)
-                for tool in (*load_entry_point_tools(sandbox), *mcp_tools)
+                for tool in (*load_entry_point_tools(self.installed_tools, sandbox), *mcp_tools)
             ]
 
     def _build_tools(
@@ -224,8 +302,13 @@ class AgentBuilder:
         if began_with_plan(trajectory):
             tools = apply_plan_mode(tools, planning=task == "plan")
         micro_agents = self.skills.agents if settings.max_subagent_steps else ()
+        if task == "explain":
+            micro_agents = tuple(agent for agent in micro_agents if not agent.edits)
         names = [tool.spec.name for tool in tools]
-        return (*tools, *build_micro_agent_tools(micro_agents, delegate_tool, names))
+        micro_agent_tools = build_micro_agent_tools(
+            micro_agents, delegate_tool, names, is_planning=task == "plan"
+        )
+        return (*tools, *micro_agent_tools)
 
     def _find_confirmations(self) -> Confirmations | None:
         """Returns what people decided about the run's calls; None if nobody can be asked. A later workflow run cannot
@@ -263,39 +346,6 @@ async def record_host_visits(mcp_transport: McpConnector, log: RunLog) -> AsyncI
     finally:
         if visits := mcp_transport.get_connections():
             await log.append(NetworkAccess(visits=visits, origin="host"))
-
-
-def build_investigator(
-    deps: RunDependencies,
-    features: Sequence[SandboxFeature],
-    raw_sandbox: Sandbox,
-    log: RunLog,
-    limits: Limits,
-    report_tools: Sequence[Tool],
-    base_sha: str,
-) -> Agent:
-    """Builds a subagent that investigates a question in its own sandbox and reports the answer. The subagent
-    gets no secrets.
-    """
-    sandbox = MaskingSandbox(
-        MultimodalSandbox(raw_sandbox, build_multimodal(deps, log, limits)), deps.secrets
-    )
-    # The investigator can still change files with its shell, but its sandbox is discarded.
-    read_tools = [tool for tool in build_sandbox_tools(sandbox, features) if tool.kind not in EDIT_TOOLS]
-
-    return Agent(
-        model=deps.model,
-        tools=ToolRegistry(
-            (
-                *apply_policy(read_tools, deps.settings, RuleAnalyzer(sandbox.root, sandbox.scratch)),
-                *report_tools,
-            )
-        ),
-        limits=limits,
-        take_patch=no_changes(base_sha),
-        scratch=sandbox.scratch,
-        context_policy=build_context_policy(deps),
-    )
 
 
 def no_changes(base_sha: str) -> Callable[[], Awaitable[Patch]]:

@@ -4,9 +4,10 @@ The steps can be repeated after a crash, because each one first reads the log.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from patchwright.resolver import run_task
 from patchwright.resolver.activity.finish_checks import find_missing_steps
@@ -17,7 +18,9 @@ from patchwright.resolver.events import AgentStopped, Message, Trajectory
 from patchwright.resolver.git.merge import MergeResult
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.llm.model_check import check_endpoint
+from patchwright.resolver.pipeline.agent_choice import choose_mcp_servers, choose_tools, load_run_skills
 from patchwright.resolver.pipeline.agent_setup import AgentBuilder, AgentSetup
+from patchwright.resolver.pipeline.commit_message import write_commit_message
 from patchwright.resolver.pipeline.publish import Attempt
 from patchwright.resolver.pipeline.run_start import (
     FirstMessageFacts,
@@ -27,7 +30,11 @@ from patchwright.resolver.pipeline.run_start import (
     prepare_environment,
 )
 from patchwright.resolver.preparation.attachments import NO_ATTACHMENTS, ThreadAttachments, write_attachments
-from patchwright.resolver.preparation.instructions import PromptInstructions, select_instructions
+from patchwright.resolver.preparation.instructions import (
+    PromptInstructions,
+    find_newly_triggered,
+    select_instructions,
+)
 from patchwright.resolver.prompts.initial_prompt import describe_baseline
 from patchwright.resolver.prompts.system_prompt import SandboxDescription, render_system_prompt
 from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns, run_alongside
@@ -44,11 +51,13 @@ from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.sandbox.session import SandboxSession, run_in_sandbox
 from patchwright.resolver.sandbox.worktree_reset import reset_worktree
 from patchwright.resolver.security.patch_policy import FilteredPatch, build_patch_limits, filter_patch
-from patchwright.resolver.skills.skills import RepoSkills, load_skills
+from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.skills.skills import RepoSkills
 from patchwright.resolver.suites.discovery import find_suites
 from patchwright.resolver.suites.execution import TestSetup
 from patchwright.resolver.suites.missing_program import is_runner_missing
 from patchwright.resolver.suites.suite import Suites
+from patchwright.resolver.text.untrusted import strip_hidden
 
 UNTESTED_VERDICT = Verdict(
     kind="untested", reason="The run asked or answered a question, so nothing was tested."
@@ -110,8 +119,10 @@ async def attempt_patch(task: AgentTask) -> Attempt:
         await check_endpoint(deps.settings)
     await effective_settings.record_settings(log, deps, config)
     sandboxes = await prepare_environment(task.job, workspace, config, suites, log, deps)
-    skills = await load_skills(workspace.config_source)
-    instructions = select_instructions(skills, started.thread, task.job.request.text, MAX_INSTRUCTION_TOKENS)
+    skills = await load_run_skills(task.job, workspace, deps.settings)
+    # The request of the run, and not that of a job that continues it.
+    request = started.job.request.text
+    instructions = select_instructions(skills, started.thread, request, MAX_INSTRUCTION_TOKENS)
     seconds = config.test_timeout or deps.settings.test_timeout
     head = workspace.with_base(task.merge.head) if task.merge else workspace
     cache = BaselineCache(deps.settings.data / "cache" / "baselines")
@@ -121,7 +132,11 @@ async def attempt_patch(task: AgentTask) -> Attempt:
     ):
         tests = TestSetup(suites, sandboxes, task.job.id, seconds)
         baseline = _Baseline(baseline_task, baseline_runs, cache, log)
-        steps = _AttemptSteps(task, tests, skills, instructions, baseline)
+        active = [included.skill for included in instructions.included]
+        added_tools = [name for skill in active for name in skill.tools]
+        tools = tuple(dict.fromkeys((*choose_tools(config, deps.settings), *added_tools)))
+        servers = choose_mcp_servers(active, deps.settings)
+        steps = _AttemptSteps(task, tests, skills, instructions, baseline, tools, servers)
         return await run_in_sandbox(
             sandboxes, steps.sandbox_name, steps.work, resumed=bool(log.trajectory.replies())
         )
@@ -179,6 +194,8 @@ class _AttemptSteps:
     skills: RepoSkills
     instructions: PromptInstructions
     baseline: _Baseline
+    installed_tools: tuple[str, ...]
+    mcp_servers: Mapping[str, McpServer]
 
     @property
     def sandbox_name(self) -> str:
@@ -198,6 +215,8 @@ class _AttemptSteps:
             sandboxes=self.tests.sandboxes,
             skills=self.skills,
             can_read_skills=self.instructions.has_more_to_read,
+            installed_tools=self.installed_tools,
+            mcp_servers=self.mcp_servers,
         )
         async with builder.build(self._find_missing_steps, self._get_new_messages) as setup:
             has_started = bool(log.trajectory.replies())
@@ -213,9 +232,10 @@ class _AttemptSteps:
         return self.task.find_missing_steps(current, self.tests.suites, self.baseline.get_run())
 
     async def _get_new_messages(self) -> tuple[Message, ...]:
-        message = self.baseline.get_message()
-        messages = await self.task.deps.get_new_messages(self.task.job, self.task.log.trajectory)
-        return ((message,) if message else ()) + messages
+        message, trajectory = self.baseline.get_message(), self.task.log.trajectory
+        triggered = find_newly_triggered(self.skills, self.instructions, trajectory)
+        messages = await self.task.deps.get_new_messages(self.task.job, trajectory)
+        return ((message,) if message else ()) + triggered + messages
 
     async def _record_prompts(self, setup: AgentSetup, attachments: ThreadAttachments) -> None:
         """Logs the system prompt and the first message."""
@@ -250,7 +270,20 @@ class _AttemptSteps:
                 max_repairs=settings.max_repairs,
                 is_pull_request=is_pull_request,
             )
+        if setup.micro_agent is not None:
+            micro_agent_text, _ = strip_hidden(setup.micro_agent.text)
+            system += "\n" + render(
+                "prompts/micro_agent_task.md.j2", skill=setup.micro_agent, text=micro_agent_text
+            )
+        system, text = self._surround("system", system), self._surround("message", text)
         await record_prompts(task.log, system, text, setup.agent.tools, attachments.images)
+
+    def _surround(self, name: Literal["system", "message"], text: str) -> str:
+        """Returns the prompt between the operator's own texts, which are templates."""
+        prefix, suffix = (
+            render_prompt(f"{name}_{end}.md.j2", repo=self.task.job.repo) for end in ("prefix", "suffix")
+        )
+        return "\n\n".join(filter(None, (prefix, text.rstrip(), suffix))) + "\n"
 
     async def _work_and_verify(self, agent: Agent, start_over: Callable[[], Awaitable[bool]]) -> Attempt:
         """Returns the attempt when a verdict is final. Until then, the agent works on what the verification found."""
@@ -267,7 +300,10 @@ class _AttemptSteps:
             verify = partial(self._verify, patch)
             verdict = await verify_or_continue(log, task.deps, stopped, patch, verify, start_over)
             if verdict is not None:
-                return await task.complete(stopped, verdict, self.tests.suites)
+                attempt = await task.complete(stopped, verdict, self.tests.suites)
+                if task.deps.settings.commit_writer:
+                    await write_commit_message(log, task.deps, self.skills, attempt.patch)
+                return attempt
 
     async def _verify(self, patch: Patch, on_first_verdict: VerdictCallback) -> Verdict:
         workspace, runs = self.task.workspace, self.baseline.runs

@@ -25,6 +25,7 @@ from patchwright.resolver.events import AgentStopped, RunStarted, Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.forge_writes import PullRequestSpec
 from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.pipeline.commit_message import find_commit_message
 from patchwright.resolver.publishing import publishing_texts, reply_texts
 from patchwright.resolver.publishing.check_run import publish_check_run
 from patchwright.resolver.publishing.permalinks import add_permalinks, link_conditions
@@ -318,6 +319,7 @@ async def create_commit(
         requester="{} <{}>".format(*co_author) if co_author else "",
         run=started.job.id,
         files=files,
+        written=find_commit_message(trajectory),
     )
     bot_user = await run.forge.get_bot_user(job.repo)
     return await workspace.commit(

@@ -26,6 +26,7 @@ from patchwright.resolver.forge import Forge, PublishedCommit, RepoFacts
 from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.git.merge import MergeResult
 from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.pipeline.commit_message import find_commit_message
 from patchwright.resolver.pipeline.publish import (
     DEFAULT_AUTHOR,
     Attempt,
@@ -317,6 +318,7 @@ async def _create_commit(
         finish=mask_secrets(finish, deps.secrets) if finish else None,
         merge=work.merge,
         author=author,
+        written=find_commit_message(log.trajectory),
     )
     when = log.trajectory.entries[0].timestamp
     bot_user = await forge.get_bot_user(job.repo)

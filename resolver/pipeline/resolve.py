@@ -14,7 +14,7 @@ from patchwright.resolver.domain import (
     Rejected,
     Thread,
 )
-from patchwright.resolver.errors import BranchNotFound, NotFound, SettingsError, UsageError
+from patchwright.resolver.errors import BranchNotFound, NotFound, SettingsError, UnknownName, UsageError
 from patchwright.resolver.events import JobCompleted, Message, RunResumed, Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.git.local_repository import commit_uncommitted_changes
@@ -28,6 +28,7 @@ from patchwright.resolver.pipeline.admission import (
     record_operator_resume,
     reject_job,
 )
+from patchwright.resolver.pipeline.agent_choice import choose_agent
 from patchwright.resolver.pipeline.attempt import AgentTask, attempt_patch
 from patchwright.resolver.pipeline.base_branch import clone_at_base
 from patchwright.resolver.pipeline.call_decisions import DECISION_VERBS
@@ -81,7 +82,10 @@ async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: P
             return await reject_job(job, reply_texts.render_rejection_reason("gone", job), None, forge, log)
         facts = await forge.get_repo_facts(job.repo)
         run = Run(job, thread, facts, log, deps, forge, reporter)
-        return await (repair_failed_checks(run) if job.failed_checks_commit else _admit(run))
+        try:
+            return await (repair_failed_checks(run) if job.failed_checks_commit else _admit(run))
+        except UnknownName as exc:
+            return await reject_job(job, str(exc), facts, forge, log)
 
 
 async def _admit(run: Run) -> Outcome:
@@ -99,6 +103,9 @@ async def _admit(run: Run) -> Outcome:
     to_resume = await find_run_to_resume(job, thread, log.trajectory, run.deps.logs, run.deps.settings)
     if isinstance(to_resume, Rejected):
         return await reject_job(job, to_resume.explanation, run.facts, run.forge, log)
+    if to_resume is not None and job.request.options.agent:
+        explanation = reply_texts.render_rejection_reason("other_agent", job)
+        return await reject_job(job, explanation, run.facts, run.forge, log)
     if to_resume is not None:
         return await _continue_run(run, to_resume)
     try:
@@ -139,8 +146,9 @@ async def _work(run: Run) -> Outcome:
                     explanation = OPEN_PULL_REQUEST.format(number=pull.number, mention=deps.settings.mention)
                     return await reject_job(job, explanation, run.facts, forge, log)
                 branch = workspace.base_branch or run.facts.default_branch
+                agent = await choose_agent(job, workspace, deps)
                 await log.append(
-                    build_run_started(job, run.thread, workspace, run.facts.clone_url, branch, deps)
+                    build_run_started(job, run.thread, workspace, run.facts.clone_url, branch, deps, agent)
                 )
             assert log.trajectory.run_started is not None
             await report_problems(job, workspace, forge)
@@ -207,7 +215,8 @@ async def resolve_local(
                 raise SettingsError(format_problems(problems))
             if started is None:
                 branch = workspace.base_branch or "HEAD"
-                started = build_run_started(job, thread, workspace, str(path), branch, deps)
+                agent = await choose_agent(job, workspace, deps)
+                started = build_run_started(job, thread, workspace, str(path), branch, deps, agent)
                 await log.append(started.model_copy(update={"uncommitted_changes": uncommitted_changes}))
             task = AgentTask(job, workspace, log, deps, attachments)
             return await attempt_patch(task), log.trajectory

@@ -12,6 +12,7 @@ from patchwright.resolver.events import AgentStopped, JobCompleted, Verification
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.git.merge import MergeResult, merge_commit
 from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.pipeline.agent_choice import choose_agent
 from patchwright.resolver.pipeline.attempt import AgentTask, attempt_patch
 from patchwright.resolver.pipeline.publish import Attempt
 from patchwright.resolver.pipeline.push import VerifiedChange, publish_follow_up
@@ -72,8 +73,10 @@ async def resolve_pull_request(run: Run, failing_checks: FailedChecks | None = N
         ) as workspace:
             if log.trajectory.run_started is None:
                 thread = _take_snapshot(job, thread, workspace)
+                agent = await choose_agent(job, workspace, deps)
+                branch = thread.base_branch
                 await log.append(
-                    build_run_started(job, thread, workspace, run.facts.clone_url, thread.base_branch, deps)
+                    build_run_started(job, thread, workspace, run.facts.clone_url, branch, deps, agent)
                 )
             await report_problems(job, workspace, forge)
             outcome = await _work_on_pull_request(run, thread, workspace, failing_checks)

@@ -31,6 +31,7 @@ from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.run_task import get_task
 from patchwright.resolver.runner_names import Language
 from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.run_settings import CODEACT
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.suite import Suite, Suites
 from patchwright.runtime.actions import Execute
@@ -47,7 +48,13 @@ BASELINE_WAIT = 5.0  # seconds that the first message waits for the baseline tes
 
 
 def build_run_started(
-    job: Job, thread: Thread, workspace: Workspace, source: str, branch: str, deps: RunDependencies
+    job: Job,
+    thread: Thread,
+    workspace: Workspace,
+    source: str,
+    branch: str,
+    deps: RunDependencies,
+    agent: str = CODEACT,
 ) -> RunStarted:
     """Returns the first event of a run. The event records everything that must not change during the run."""
     return RunStarted(
@@ -56,7 +63,8 @@ def build_run_started(
         base_sha=workspace.base,
         base_branch=branch,
         source=source,
-        model=deps.model.name,
+        model=agent if agent in deps.agents else deps.model.name,
+        agent=agent,
         sandbox=deps.sandboxes.kind,
         network=deps.sandboxes.network,
     )
@@ -171,6 +179,8 @@ async def compose_initial_message(
                 task,
                 plan_texts.describe_requester(job),
                 mention=str(configured.settings.get("mention", "")) if configured else "",
+                has_demonstration=task == "work"
+                and bool(configured and configured.settings.get("demonstration")),
             ),
             RepositoryFacts(
                 workspace.base,

@@ -2,15 +2,18 @@
 instructions, up to a limit in tokens. For the remaining instructions, it contains only a list.
 """
 
-from patchwright.resolver.domain import Thread
+from patchwright.resolver.domain import JobId, Thread
+from patchwright.resolver.events import Message, Trajectory
 from patchwright.resolver.llm import token_estimate
 from patchwright.resolver.preparation.instruction_sections import select_sections
+from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.skills.skills import RepoSkill, RepoSkills, find_trigger, normalize_text
 from patchwright.resolver.text.untrusted import QuotedText, quote, strip_hidden
 from patchwright.runtime.frozen_model import FrozenModel
 
 MIN_TOKENS = 200  # tokens; a shorter excerpt of instructions is not useful
 MAX_WHOLE_TOKENS = 1_000  # of a longer file for every run, only the sections that matter are shown
+MAX_LATER_TOKENS = 4_000  # tokens of a skill whose keyword is in a later message
 MAX_LISTED = 50  # skills and directories that are only listed
 
 
@@ -78,6 +81,39 @@ def select_instructions(skills: RepoSkills, thread: Thread, command: str, budget
         unlisted_count=max(0, len(listed) - MAX_LISTED) + max(0, len(nested) - MAX_LISTED),
         problems=skills.problems,
         budget=budget,
+    )
+
+
+def find_newly_triggered(
+    skills: RepoSkills, instructions: PromptInstructions, trajectory: Trajectory
+) -> tuple[Message, ...]:
+    """Returns a message with each skill whose keyword is in a later message of a person, but was not in the thread at
+    the start. Each skill has its own `trigger_id`, so that the agent reads it only once.
+    """
+    later = (
+        line.removeprefix("> ")
+        for event in trajectory
+        if isinstance(event, Message) and event.source in ("comment", "resume")
+        for line in event.text.splitlines()
+        if line.startswith("> ")  # The other lines are not the person's words.
+    )
+    if not (text := normalize_text(*later)):
+        return ()
+    known = {one.skill.name for one in instructions.included}
+    found = ((skill, find_trigger(skill, text)) for skill in skills.skills if skill.kind == "triggered")
+    included = (
+        _include_skill(skill, keyword, MAX_LATER_TOKENS)
+        for skill, keyword in found
+        if keyword is not None and skill.name not in known
+    )
+    return tuple(
+        Message(
+            text=render_prompt("triggered_skill.md.j2", included=one),
+            source="program",
+            trigger_id=JobId(f"skill-{one.skill.name}"),
+        )
+        for one in included
+        if one is not None
     )
 
 

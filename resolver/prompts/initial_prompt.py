@@ -112,6 +112,8 @@ class RequestToAgent:
     requester: str = "The person who started you"
     mention: str = ""
     """The name at the start of comments that are commands, such as `@agent`."""
+    has_demonstration: bool = False
+    """True if the message begins with an example of a run."""
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ AdmissionProblem = Literal[
     "empty",
     "gone",
     "nothing_asked",
+    "other_agent",
     "pull_only",
     "issue_only",
     "no_plan",

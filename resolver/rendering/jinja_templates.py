@@ -13,6 +13,13 @@ _BUILTIN_TEMPLATES = PackageLoader("patchwright.templates", package_path="")
 _custom_directories: list[Path] = []  # The operator's directory, if one is set.
 
 
+def read_template(name: str) -> str:
+    """Returns the source of a template: the operator's own, or the built-in one."""
+    environment = get_environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+
 @cache
 def get_environment() -> Environment:
     """Returns the Jinja environment. A missing value is an error, and values in HTML templates are

@@ -4,7 +4,7 @@ creates the dependencies and passes them to the resolver.
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.domain import Job, Repo, Thread
@@ -52,6 +52,8 @@ class RunDependencies:
     """Returns the models of a run. The argument is the name of the model that the requester chose for the
     agent. None if requesters may not choose a model.
     """
+    agents: Mapping[str, Callable[[RunLog], Model]] = field(default_factory=dict)
+    """The agents of installed packages, by name. Each function returns a model whose replies are the agent's steps."""
     transcription: Transcriber | None = None
     """Transcribes audio recordings. None if no model can transcribe."""
     can_ask: bool = True

@@ -1,11 +1,11 @@
-"""Loads risk analyzers and policies from other packages. The operator's settings contain the names of their
-entry points.
+"""Finds entry points of other packages by name, and loads risk analyzers and policies from them. The operator's
+settings contain the names.
 
 Their code runs in this process on the host, so installing such a package means trusting it. If an analyzer or
 a policy raises an exception, the run ends, because an unrated call must not be allowed.
 """
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.security.risk import RiskAnalyzer, RiskPolicy
@@ -13,10 +13,13 @@ from patchwright.resolver.settings.settings import Settings
 
 ANALYZER_GROUP = "patchwright.analyzers"
 POLICY_GROUP = "patchwright.policies"
+TOOL_GROUP = "patchwright.tools"
 
 
 def check_plugins(settings: Settings) -> None:
-    """Raises SettingsError if an analyzer or the policy in the settings cannot be loaded."""
+    """Raises SettingsError if an analyzer or the policy in the settings cannot be loaded, or if a tool is unknown."""
+    for name in settings.tools:
+        find_entry_point(TOOL_GROUP, name)
     for name in settings.risk_analyzers:
         load_analyzer(name)
     if settings.risk_policy is not None:
@@ -43,15 +46,21 @@ def load_policy(name: str) -> RiskPolicy:
     return policy
 
 
-def _load_entry_point(group: str, name: str) -> object:
-    """Calls an entry point without arguments and returns the object that it creates."""
+def find_entry_point(group: str, name: str) -> EntryPoint:
+    """Returns an entry point of an installed package. Raises SettingsError with the known names."""
     entries = {entry.name: entry for entry in entry_points(group=group)}
     if name not in entries:
         names = ", ".join(sorted(entries)) or "none"
         raise SettingsError(
             f"{name} is not an entry point of {group}; available: {names}. Is its package installed?"
         )
+    return entries[name]
+
+
+def _load_entry_point(group: str, name: str) -> object:
+    """Calls an entry point without arguments and returns the object that it creates."""
+    entry = find_entry_point(group, name)
     try:
-        return entries[name].load()()
+        return entry.load()()
     except (ImportError, AttributeError, TypeError) as exc:
         raise SettingsError(f"{name} of {group} cannot be loaded: {exc}") from exc

@@ -11,11 +11,17 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 SearchProvider = Literal["tavily", "exa", "brave"]
 PullRequestState = Literal["draft", "ready"]
+CODEACT = "codeact"
+"""Name of Patchwright's own agent."""
 
 
 class RunSettings(FrozenModel):
     """The operator's settings for each run: its limits, the verification of its patch, and the agent's tools."""
 
+    agent: str = CODEACT
+    """Name of the agent that does the work: `codeact`, which is Patchwright's own, a micro agent, or an agent of an
+    installed package (entry point group `patchwright.agents`). A repository and the requester can choose another one.
+    """
     max_steps: int = Field(default=100, ge=1)
     """Maximum number of model replies in one run."""
     max_browsing_steps: int = Field(default=30, ge=1)
@@ -53,6 +59,10 @@ class RunSettings(FrozenModel):
     patch_review: bool = False
     """Whether a second model (`review_model`) reviews the patch. Its review never changes the test verdict.
     """
+    commit_writer: bool = False
+    """Whether the micro agent `commit-writer` reads the diff and writes the message of the commit (`condenser_model`).
+    Otherwise, the message contains the issue's title and the agent's own description.
+    """
     planning_interval: int = Field(default=10, ge=0)
     """Number of model replies after which the model is asked to review its progress and to plan ahead. 0
     turns these requests off.
@@ -85,6 +95,10 @@ class RunSettings(FrozenModel):
     """Name of your own risk policy, which replaces `risk_threshold` and `risk_response`. The name is an entry
     point in the group `patchwright.policies`.
     """
+    tools: tuple[str, ...] = ()
+    """Names of installed tools that agents get, in addition to the built-in ones. Each name is an entry point in the
+    group `patchwright.tools`. A repository can choose among them.
+    """
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
     """MCP servers whose tools the agent can use. The keys of the table are the servers' names."""
     secrets_file: Path | None = None
@@ -99,6 +113,12 @@ class RunSettings(FrozenModel):
     """Base URL of the search provider's API, or of a gateway for this API. By default, this is the provider's
     own URL.
     """
+    skills: Path | None = None
+    """Path of a directory with your own skills and micro agents, which all repositories get. Those in its subdirectory
+    `owners/OWNER` are only for the repositories of this owner.
+    """
+    demonstration: bool = False
+    """Whether the first message begins with an example of a whole run. Weak models may work better with it."""
     templates: Path | None = None
     """Path of a directory with your own templates. They replace the built-in templates of the same names in
     `templates/`, such as `prompts/system.md.j2` or `replies/pull_body.md.j2`.

@@ -183,6 +183,8 @@ SENSITIVE_SETTINGS = frozenset(
         "proxy",
         "mcp_servers",
         "secrets_file",
+        "tools",
+        "skills",
         "allowed_paths",
         "risk_threshold",
         "risk_response",
@@ -246,6 +248,10 @@ class RepoConfig(FrozenModel):
     """Template for the name of an issue's branch, without the operator's `branch_prefix`. By default, this is
     the operator's `branch`.
     """
+    agent: str | None = None
+    """Name of the agent that does the work. By default, this is the operator's `agent`."""
+    tools: tuple[str, ...] | None = None
+    """Names of those of the operator's `tools` that the agent gets here. By default, the agent gets all of them."""
     conditional_pull_requests: PullRequestState | None = None
     """State of a new pull request whose verdict is `conditional`: `draft` or `ready`. By default, this is the
     operator's `conditional_pull_requests`.

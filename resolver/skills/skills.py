@@ -10,14 +10,22 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-import yaml
+from pydantic import Field
 
 from patchwright.resolver.git.repository import SYMLINK, TreeEntry, Workspace
 from patchwright.resolver.json_schemas import AgentSchema, parse_agent_schema
+from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.skills.front_matter import (
+    Author,
+    one_line,
+    parse_front_matter,
+    parse_servers,
+    parse_tools,
+    split_front_matter,
+)
 from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_BYTES = 100_000  # bytes per file; longer files are skipped
-MAX_FRONT_MATTER = 8_000  # characters of front matter
 MAX_FILES = 200
 MAX_SYMLINKS = 8  # symbolic links in a row; Linux follows 40
 MAX_TRIGGERS = 50  # per skill
@@ -67,6 +75,13 @@ class RepoSkill(FrozenModel):
     """Other paths with the same text."""
     form: AgentSchema | None = None
     """Input and output schemas of a micro agent; None for other skills."""
+    edits: bool = False
+    """True if a micro agent may edit the work tree of the agent that calls it."""
+    author: Author = "maintainers"
+    mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
+    """MCP servers of runs whose first message contains the skill."""
+    tools: tuple[str, ...] = ()
+    """Names of installed tools of runs whose first message contains the skill."""
 
     @property
     def directory(self) -> str:
@@ -93,8 +108,8 @@ class RepoSkills(FrozenModel):
         return next(by_name, None) or next(by_path, None)
 
 
-async def load_skills(workspace: Workspace) -> RepoSkills:
-    """Loads the skills at the base commit. Unusable files are reported in `problems`."""
+async def load_skills(workspace: Workspace, earlier: RepoSkills | None = None) -> RepoSkills:
+    """Loads the skills at the base commit, and appends them to `earlier`. Unusable files are reported in `problems`."""
     entries = [
         entry
         for entry in await workspace.find_entries(_SKILL_PATHS)
@@ -102,8 +117,9 @@ async def load_skills(workspace: Workspace) -> RepoSkills:
     ]
     entries.sort(key=_sort_key)
     # A name that contains a line break or cannot be printed is unusable.
-    problems = [
-        f"{_one_line(entry.path)} has a name that cannot be printed."
+    problems = list(earlier.problems if earlier else ())
+    problems += [
+        f"{one_line(entry.path)} has a name that cannot be printed."
         for entry in entries
         if not entry.path.isprintable()
     ]
@@ -124,7 +140,7 @@ async def load_skills(workspace: Workspace) -> RepoSkills:
         for id, same_content in by_content.items()
     }
     contents = await workspace.read_blobs(tuple(paths_by_id), MAX_BYTES)
-    skills: list[RepoSkill] = []
+    skills = list(earlier.skills if earlier else ())
     for id, (path, *aliases) in paths_by_id.items():
         text, problem = _decode_text(contents.get(id))
         if text is not None and not text.strip():
@@ -132,7 +148,7 @@ async def load_skills(workspace: Workspace) -> RepoSkills:
         if text is not None and (reference := _find_reference(text, path, paths_by_id)):
             text = None if reference in {skill.path for skill in skills} else text
         if text is not None:
-            skill, skill_problem = _parse_skill(path, tuple(aliases), text, skills)
+            skill, skill_problem = parse_skill(path, tuple(aliases), text, skills)
             skills += [skill] if skill else []
             problem = problem or skill_problem
         if problem:
@@ -199,30 +215,46 @@ def _find_reference(text: str, path: str, named: dict[str, list[str]]) -> str | 
     return next((paths[0] for paths in named.values() if target in paths), None)
 
 
-def _parse_skill(
-    path: str, aliases: tuple[str, ...], text: str, earlier: Sequence[RepoSkill]
+def parse_skill(
+    path: str,
+    aliases: tuple[str, ...],
+    text: str,
+    earlier: Sequence[RepoSkill],
+    author: Author = "maintainers",
 ) -> tuple[RepoSkill | None, str | None]:
     """Returns the skill in a file and a description of the file's problem. The skill is None if the file
     describes an unusable micro agent. The problem is None if the file has none.
     """
-    head, body = _split_front_matter(text)
+    head, body = split_front_matter(text)
     fields: dict[object, object] = {}
     problem = None
     if head is not None:
         try:
-            fields = _parse_front_matter(head)
+            fields = parse_front_matter(head)
         except ValueError as exc:
             problem = f"has invalid front matter ({exc})"
+    servers: dict[str, McpServer] = {}
+    tools: tuple[str, ...] = ()
+    try:
+        servers, tools = (
+            parse_servers(fields.get("mcp_servers"), author),
+            parse_tools(fields.get("tools"), author),
+        )
+    except ValueError as exc:
+        problem = problem or f"brings no tools ({exc})"
     triggers = _parse_triggers(fields.get("triggers"))
     name = _valid_name(fields.get("name")) or _default_name(path)
     skill = RepoSkill(
         name=path if name in {skill.name for skill in earlier} else name,
         path=path,
-        kind="listed" if problem else _detect_kind(path, triggers),
+        kind="listed" if problem and not fields else _detect_kind(path, triggers),
         text=body.strip("\n"),
-        description=_one_line(str(fields.get("description") or ""))[:MAX_DESCRIPTION],
+        description=one_line(str(fields.get("description") or ""))[:MAX_DESCRIPTION],
         triggers=triggers,
         aliases=aliases,
+        author=author,
+        mcp_servers=servers,
+        tools=tools,
     )
     if (
         fields.get("agent") is not True
@@ -230,7 +262,11 @@ def _parse_skill(
         return skill, problem
     try:
         return skill.model_copy(
-            update={"kind": "agent", "form": _parse_agent_form(skill, name, fields, earlier)}
+            update={
+                "kind": "agent",
+                "form": _parse_agent_form(skill, name, fields, earlier),
+                "edits": fields.get("edits") is True,
+            }
         ), None
     except ValueError as exc:
         return None, f"is not a usable micro agent ({exc}): skipped"
@@ -253,31 +289,9 @@ def _parse_agent_form(
     return parse_agent_schema(fields)
 
 
-def _split_front_matter(text: str) -> tuple[str | None, str]:
-    """Splits a text into its front matter, if any, and the rest."""
-    match = re.match(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL | re.MULTILINE)
-    return (match[1], text[match.end() :]) if match else (None, text)
-
-
-def _parse_front_matter(front_matter: str) -> dict[object, object]:
-    """Parses front matter. Raises ValueError with the problem."""
-    if len(front_matter) > MAX_FRONT_MATTER:
-        raise ValueError(f"the front matter is longer than {MAX_FRONT_MATTER:,} characters")
-    try:
-        fields = yaml.safe_load(front_matter)
-    except yaml.MarkedYAMLError as exc:
-        position = f", line {exc.problem_mark.line + 2}" if exc.problem_mark else ""
-        raise ValueError(f"{exc.problem or 'invalid YAML'}{position}") from exc
-    except (yaml.YAMLError, RecursionError) as exc:
-        raise ValueError("invalid YAML") from exc
-    if fields is not None and not isinstance(fields, dict):
-        raise ValueError("not a mapping of keys to values")
-    return fields or {}
-
-
 def _parse_triggers(value: object) -> tuple[str, ...]:
     values: Sequence[object] = value if isinstance(value, list) else [value] if isinstance(value, str) else []
-    words = (_one_line(word).lower() for word in values if isinstance(word, str))
+    words = (one_line(word).lower() for word in values if isinstance(word, str))
     return tuple(dict.fromkeys(word for word in words if 0 < len(word) <= MAX_TRIGGER_LENGTH))[:MAX_TRIGGERS]
 
 
@@ -301,10 +315,6 @@ def _default_name(path: str) -> str:
 def _valid_name(value: object) -> str:
     """Returns the name if it is usable, or an empty string."""
     return value if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,64}", value) else ""
-
-
-def _one_line(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def find_trigger(skill: RepoSkill, text: str) -> str | None:

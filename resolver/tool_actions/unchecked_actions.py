@@ -1,7 +1,7 @@
 """The calls whose arguments no class describes: calls of external tools, and malformed calls."""
 
 import json
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from patchwright.runtime.output_text import clip_line
 from patchwright.runtime.tool_action import CallDescription, CallText, ToolAction
@@ -42,7 +42,9 @@ class MalformedCall(ToolAction):
 
 
 class CallTool(ToolAction):
-    """A call of an external tool: from an MCP server or from another package."""
+    """A call of an external tool: from an MCP server or another package, or of a micro agent."""
+
+    may_change_files: ClassVar[bool] = True
 
     kind: Literal["call_tool"] = "call_tool"
     name: str

@@ -1,4 +1,4 @@
-"""Tools from other packages: typed functions, found through the entry point group `patchwright.tools`.
+"""Tools from other packages: typed functions, which the settings choose by the names of their entry points.
 
 The model sees a function's name, docstring and annotated arguments. The function runs in this process on the
 host with the operator's rights, so installing such a package means trusting it. The first argument of the
@@ -8,7 +8,6 @@ function may be the run's sandbox.
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError, create_model
@@ -16,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError, create_model
 from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model import ToolSpec
+from patchwright.resolver.security.risk_plugins import TOOL_GROUP, find_entry_point
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.resolver.tools.tool import Tool, build_parameters_schema
 from patchwright.runtime.errors import SandboxError
@@ -26,7 +26,6 @@ from patchwright.runtime.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
 
-ENTRY_POINT_GROUP = "patchwright.tools"
 MAX_RESULT_LENGTH = 30_000  # characters
 
 ToolFunction = Callable[..., str | Awaitable[str]]
@@ -95,12 +94,13 @@ def _build_field(parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[A
     return hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default
 
 
-def load_entry_point_tools(sandbox: Sandbox) -> Sequence[Tool]:
-    """Returns the tools of installed packages. If a tool cannot be loaded, raises SettingsError with the name
-    of its package.
+def load_entry_point_tools(names: Sequence[str], sandbox: Sandbox) -> Sequence[Tool]:
+    """Returns the tools of installed packages with these names. If a tool is unknown or cannot be loaded, raises
+    SettingsError with the known names, or with the name of its package.
     """
     tools: list[Tool] = []
-    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+    for name in names:
+        entry = find_entry_point(TOOL_GROUP, name)
         try:
             function = entry.load()
         except (ImportError, AttributeError) as exc:

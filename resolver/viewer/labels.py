@@ -33,6 +33,7 @@ MESSAGE_TITLES = {
 MODEL_CALL_TITLES = {
     "vision": "A model described an image or recording",
     "condense": "A model summarized the conversation",
+    "commit": "A model wrote the message of the commit",
     "review": "The review model was asked",
     "failed": "A request to the model failed",
 }

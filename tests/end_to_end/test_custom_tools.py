@@ -9,7 +9,8 @@ import pytest
 
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
 from patchwright.resolver.actions import ExternalToolResult
-from patchwright.resolver.domain import RunId
+from patchwright.resolver.domain import Rejected, RunId
+from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.run_events import NetworkAccess
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool
@@ -23,6 +24,7 @@ from tests.end_to_end.scripted_models import (
     resolve_to_pull_request,
     use_ordered_model,
 )
+from tests.resolver.installed_package import install_package
 from tests.resolver.mcp_http_server import serve_mcp_over_http
 
 AND_DONE = (RecordedTurn("Fix.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
@@ -36,6 +38,10 @@ async def count_files(sandbox: Sandbox, suffix: str) -> str:
     """Count the files of one kind."""
     seen = await sandbox.act(RunShell(command=f"git ls-files '*{suffix}' | wc -l"))
     return f"{seen.output.strip()} files, key {os.environ.get('CANARY_API_KEY')}"
+
+def unused() -> str:
+    """Nobody chooses this one."""
+    return ""
 '''
 
 
@@ -43,21 +49,12 @@ def call(name: str, **arguments: object) -> RecordedCall:
     return RecordedCall(name=name, arguments=arguments)
 
 
-def install_package(where: Path) -> str:
-    """Installs a package with an entry point into this directory, as pip would."""
-    (where / "counting.py").write_text(PACKAGE)
-    facts = where / "counting-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: counting\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text("[patchwright.tools]\ncount_files = counting:count_files\n")
-    return str(where)
-
-
 @pytest.mark.slow
 async def test_configured_mcp_servers_and_entry_point_tools_are_used_like_built_in_ones(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(install_package(tmp_path))
+    install_package(tmp_path, "counting", PACKAGE, "patchwright.tools", "count_files", "unused")
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("CANARY_API_KEY", "canary-of-the-host-4711")
     servers = {"numbers": {"command": [sys.executable, str(SERVER)], "tools": ["add", "die"]}}
     await use_ordered_model(
@@ -69,10 +66,12 @@ async def test_configured_mcp_servers_and_entry_point_tools_are_used_like_built_
         RecordedTurn("Count.", calls=(call("count_files", suffix=".py"), call("count_files", kind="py"))),
         *FIX_TURNS,
         mcp_servers=json.dumps(servers),
+        tools="count_files",
     )
     body = await resolve_to_pull_request(scenario)
     names = [tool["function"]["name"] for tool in scenario.endpoint.requests[0]["tools"]]
-    assert {"numbers_add", "numbers_die", "count_files"} < set(names) and "numbers_where" not in names
+    assert {"numbers_add", "numbers_die", "count_files"} < set(names)
+    assert not {"numbers_where", "unused"} & set(names), "neither the operator nor the repository chose them"
     results = [
         (action, result)
         for action, result in call_results(scenario)
@@ -86,6 +85,34 @@ async def test_configured_mcp_servers_and_entry_point_tools_are_used_like_built_
     assert isinstance(misnamed, ActionFailure) and "`count_files` takes one JSON object" in misnamed.message
     assert isinstance(results[0][0], CallTool)
     assert 'numbers_add {"a": 2, "b": 3}' in body
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chosen", "is_offered"), [("[]", False), ("['count_files']", True), ("['count_file']", None)]
+)
+async def test_a_repository_chooses_among_the_operators_tools_by_name(
+    make_scenario: Callable[..., Scenario],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: str,
+    is_offered: bool | None,
+) -> None:
+    install_package(tmp_path, "counting", PACKAGE, "patchwright.tools", "count_files", "unused")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    scenario = make_scenario({"calc.py": CODE, ".github/patchwright.toml": f"tools = {chosen}\n"})
+    await use_ordered_model(scenario, *AND_DONE, tools="count_files")
+    outcome = await scenario.resolve()
+    if is_offered is None:
+        assert isinstance(outcome, Rejected) and scenario.endpoint.requests == []
+        assert outcome.explanation.endswith("but there is no such tool: did you mean `count_files`?")
+        with pytest.raises(
+            SettingsError, match=r"missing is not an entry point of patchwright\.tools; available: c"
+        ):
+            await scenario.resolve(tools=("missing",))
+        return
+    names = [tool["function"]["name"] for tool in scenario.endpoint.requests[0]["tools"]]
+    assert ("count_files" in names) == is_offered
 
 
 @pytest.mark.slow

@@ -7,13 +7,17 @@ import pytest
 
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
 from patchwright.resolver.actions import SubagentResult
-from patchwright.resolver.domain import Published
+from patchwright.resolver.domain import Published, Reported
 from patchwright.resolver.events import SystemPrompt, ToolResult
+from patchwright.resolver.tool_actions.control_actions import Report
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.observations import ActionFailure
+from patchwright.runtime.observations import ActionFailure, ShellResult
+from tests.end_to_end.comments import comment_job, rejection_text
 from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
 from tests.end_to_end.multi_agent_model import use_multi_agent_model
+from tests.end_to_end.scripted_models import SHOW_FAILURE, use_ordered_model
+from tests.end_to_end.test_plans import PLAN
 from tests.resolver.delegation.test_micro_agents import AGENT, INPUT, OUTPUT, PATH, REPORTED, TASK
 
 FILES = {
@@ -83,3 +87,128 @@ async def test_without_delegates_there_is_no_micro_agent(make_scenario: Callable
     assert isinstance(await scenario.resolve(), Published)
     names = {tool["function"]["name"] for tool in model.requests_by_question[""][0]["tools"]}
     assert not [name for name in names if name.startswith("ask_")]
+
+
+LOOK = RecordedTurn("Look.", SHOW_FAILURE)
+EDITOR = """---
+name: editor
+description: Edits one thing.
+agent: true
+edits: true
+input: {properties: {what: {type: string}}, required: [what]}
+output: {properties: {done: {type: string}}, required: [done]}
+---
+Do what the input says.
+"""
+
+
+def edit(command: str, report: str | None) -> tuple[RecordedTurn, ...]:
+    """Returns the turns of a micro agent that runs a command and then reports, or never reports."""
+    act = RecordedTurn("Edit.", RunShell(command=command))
+    return (act, RecordedTurn("Done.", calls=(call("report", done=report),)) if report else act)
+
+
+@pytest.mark.slow
+async def test_a_micro_agent_edits_the_parents_tree_and_what_fails_or_is_forbidden_is_undone(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario(files=FILES | {".agents/skills/editor.md": EDITOR})
+    scenario.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "2"
+    tasks = ("good", "forbidden", "unfinished")
+    asks = (RecordedTurn(f"Ask: {what}.", calls=(call("ask_editor", what=what),)) for what in tasks)
+    look = RecordedTurn("Look.", RunShell(command="git status --short && cat calc.py"))
+    scripts = (
+        edit("echo '# good' >> calc.py && echo 1 > new.txt", "added"),
+        edit(
+            "mkdir -p .github/workflows && echo 1 > .github/workflows/x.yml && echo '# bad' >> calc.py",
+            "added",
+        ),
+        edit("echo '# half' >> calc.py && rm new.txt more.py", None),
+    )
+    others = {json.dumps({"what": what}): script for what, script in zip(tasks, scripts, strict=True)}
+    await use_multi_agent_model(scenario, *asks, look, *FIX_TURNS, others=others)
+    assert isinstance(await scenario.resolve(), Published)
+    run = scenario.trajectory(scenario.job().id)
+    results = {event.call_id: event.observation for event in run if isinstance(event, ToolResult)}
+    good, forbidden, unfinished, looked = (results[reply.calls[0].id] for reply in run.replies()[:4])
+    assert isinstance(good, SubagentResult) and good.status == "answered"
+    assert isinstance(forbidden, SubagentResult) and forbidden.status == "unfinished"
+    assert (
+        ".github/workflows/x.yml" in forbidden.text
+        and "All changes of this agent were undone." in forbidden.text
+    )
+    assert isinstance(unfinished, SubagentResult) and unfinished.status == "unfinished"
+    assert "All changes of this agent were undone." in unfinished.text
+    assert isinstance(looked, ShellResult) and looked.output.split("\n")[:2] == [" M calc.py", "?? new.txt"]
+    assert "# good" in looked.output and "# bad" not in looked.output and "# half" not in looked.output
+    assert [spawned.role for spawned, _ in run.subagents()] == ["edit"] * 3
+    assert "# good" in scenario.repo.read("patchwright/issue-1", "calc.py")
+    assert scenario.repo.read("patchwright/issue-1", "new.txt") == "1\n"
+
+
+@pytest.mark.slow
+async def test_a_plan_calls_no_micro_agent_that_edits(make_scenario: Callable[..., Scenario]) -> None:
+    scenario = make_scenario(files=FILES | {".agents/skills/editor.md": EDITOR})
+    ask = RecordedTurn("Ask.", calls=(call("ask_editor", what="good"),))
+    await use_multi_agent_model(scenario, ask, RecordedTurn("So.", PLAN), others={})
+    job = await comment_job(scenario, "@agent plan it")
+    await scenario.resolve(job)
+    run = scenario.trajectory(job.id)
+    (refused,) = [event.observation for event in run if isinstance(event, ToolResult)][:1]
+    assert isinstance(refused, ActionFailure) and "until a person approves your plan" in refused.message
+    assert run.subagents() == ()
+
+
+@pytest.mark.slow
+async def test_a_comment_addresses_a_micro_agent_of_the_repository_or_of_patchwright(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario(files=FILES)
+    await scenario.script_model(*FIX_TURNS)
+    refused = await rejection_text(scenario, "@agent use find-callers: add()")
+    assert refused.startswith("The agent `find-callers` only answers questions.")
+    assert "Ask it with `explain use find-callers:`" in refused
+    assert (await rejection_text(scenario, "@agent use typo-fixr")).startswith(
+        "There is no agent `typo-fixr`: did you mean `typo-fixer`?"
+    )
+    await scenario.script_model(RecordedTurn("There.", Report(text="In more.py:2.")))
+    answer = await scenario.resolve(await comment_job(scenario, "@agent explain use find-callers: of add()?"))
+    assert isinstance(answer, Reported) and "In more.py:2." in scenario.comments[-1]
+    system = scenario.endpoint.requests[0]["messages"][0]["content"]
+    assert "The maintainers of this repository wrote this task for you." in system
+    assert "give each place as `file:line`" in system
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve(await comment_job(scenario, "@agent use typo-fixer: correct calc.py"))
+    assert isinstance(outcome, Published)
+    system, task, *_ = [message["content"] for message in scenario.endpoint.requests[0]["messages"]]
+    assert "You work as the agent typo-fixer. Patchwright's developers wrote this task for you." in system
+    assert "Correct spelling mistakes, doubled words" in system and "> correct calc.py" in task
+
+
+@pytest.mark.slow
+async def test_the_commit_writer_reads_the_diff_and_its_message_is_used(scenario: Scenario) -> None:
+    message = {
+        "subject": "Fix: Add instead of subtracting",
+        "body": "The sign was wrong since it was rewritten.",
+    }
+    written = RecordedTurn("", calls=(call("report", **message),))
+    endpoint = await use_ordered_model(scenario, LOOK, *FIX_TURNS, written, commit_writer="true")
+    assert isinstance(await scenario.resolve(), Published)
+    commit = scenario.repo.bare.git("log", "-1", "--format=%B", "patchwright/issue-1").decode()
+    subject, mark, body, *_ = commit.split("\n\n")
+    assert {"subject": subject, "body": body} == message and mark == "[skip ci]"
+    system, task = [one["content"] for one in endpoint.requests[-1]["messages"]]
+    assert 'It starts with "Fix: " only if the change repairs wrong behavior' in system
+    given = json.loads(task)
+    assert "+    return a + b" in given["diff"] and given["request"].startswith("add(2, 3) gives -1")
+    assert [tool["function"]["name"] for tool in endpoint.requests[-1]["tools"]] == ["report"]
+    assert scenario.trajectory().usage().steps == 1 + len(FIX_TURNS)
+
+
+@pytest.mark.slow
+async def test_an_unusable_message_of_the_commit_writer_is_replaced(scenario: Scenario) -> None:
+    wrong = RecordedTurn("", calls=(call("report", subject="x" * 73, body=""),))
+    await use_ordered_model(scenario, LOOK, *FIX_TURNS, wrong, commit_writer="true")
+    assert isinstance(await scenario.resolve(), Published)
+    commit = scenario.repo.bare.git("log", "-1", "--format=%B", "patchwright/issue-1").decode()
+    assert commit.startswith("Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted.")

@@ -1,20 +1,35 @@
 """Inputs of a run besides the issue: the maintainers' instructions and attachments."""
 
 import asyncio
+import json
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
+from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.domain import Outcome, Published
 from patchwright.resolver.events import Message, ToolResult
+from patchwright.resolver.llm.model import RawToolCall
 from patchwright.resolver.rendering.jinja_templates import set_template_directory
+from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.tool_actions.control_actions import Ask
 from patchwright.resolver.tool_actions.lookup_actions import ReadSkill
+from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
+from patchwright.resolver.tools.control_tools import build_control_tools
+from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ImageData, ShellResult, TextResult
 from tests.bot.github.test_attachments import png
+from tests.end_to_end.comments import comment_job
 from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, TESTS, Scenario
+from tests.end_to_end.scripted_models import use_ordered_model
+from tests.end_to_end.test_custom_tools import SERVER
+from tests.resolver.agent_runs import FakeSandbox
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +90,99 @@ async def test_the_operators_custom_prompt_reaches_the_model(scenario: Scenario,
     system, task, *_ = [message["content"] for message in scenario.endpoint.requests[0]["messages"]]
     assert system.startswith("You fix what is broken in /") and system.rstrip().endswith(shown)
     assert scenario.issue.title in task, "what is shown stands before the task"
+
+
+async def test_prefix_demonstration_issue_skills_and_suffix_have_a_fixed_order(
+    make_scenario: Callable[..., Scenario], tmp_path: Path
+) -> None:
+    scenario = make_scenario({"calc.py": CODE, "tests/test_calc.py": TESTS, "AGENTS.md": "Use type hints."})
+    for name in ("system_prefix", "system_suffix", "message_prefix", "message_suffix"):
+        file = tmp_path / "templates" / "prompts" / f"{name}.md.j2"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"Our {name} for {{{{ repo.owner }}}}.")
+    skills = tmp_path / "skills"
+    (skills / "owners" / "acme").mkdir(parents=True)
+    (skills / "owners" / "other").mkdir()
+    (skills / "house.md").write_text("The rules of the house.")
+    (skills / "owners" / "acme" / "acme.md").write_text("The rules of acme.")
+    (skills / "owners" / "other" / "secret.md").write_text("The rules of others.")
+    scenario.environment |= {
+        "PATCHWRIGHT_TEMPLATES": str(tmp_path / "templates"),
+        "PATCHWRIGHT_SKILLS": str(skills),
+        "PATCHWRIGHT_DEMONSTRATION": "true",
+    }
+    await scenario.script_model(*FIX_TURNS)
+    try:
+        assert isinstance(
+            await scenario.resolve(await comment_job(scenario, "@agent use typo-fixer: it")), Published
+        )
+    finally:
+        set_template_directory(None)
+    system, task, *_ = [message["content"] for message in scenario.endpoint.requests[0]["messages"]]
+    assert_order(
+        system,
+        "Our system_prefix for acme.",
+        "# How to work",
+        "# Your specialty",
+        "Our system_suffix for acme.",
+    )
+    assert_order(
+        task,
+        *("Our message_prefix for acme.", "# Example", scenario.issue.title, "The rules of the house."),
+        *("The rules of acme.", "Use type hints.", "Our message_suffix for acme."),
+    )
+    assert "The rules of others." not in task
+    assert "house.md (written by the operator of this installation):" in task
+
+
+def assert_order(text: str, *parts: str) -> None:
+    assert [text.count(part) for part in parts] == [1] * len(parts)
+    assert sorted(parts, key=text.index) == list(parts)
+    assert text.startswith(parts[0]) and text.rstrip().endswith(parts[-1])
+
+
+async def test_the_calls_of_the_demonstration_are_calls_of_our_tools() -> None:
+    tools = ToolRegistry((*build_sandbox_tools(FakeSandbox()), *build_control_tools()))
+    text = render_prompt("demonstration.md.j2")
+    calls = re.findall(r"^> (\w+) (\{.*\})$", text, re.MULTILINE)
+    assert [name for name, _ in calls][::6] == ["run_shell", "finish"] and len(calls) == text.count("\n> ")
+    for name, arguments in calls:
+        action = tools.parse(RawToolCall(id="1", name=name, arguments=arguments))
+        assert not isinstance(action, MalformedCall), action.problem
+
+
+async def test_a_keyword_in_an_answer_brings_its_skill_once(make_scenario: Callable[..., Scenario]) -> None:
+    skill = "---\ntriggers: [migration, answers]\n---\nRun `make migration`.\n"
+    files = {"calc.py": CODE, "tests/test_calc.py": TESTS, ".agents/skills/migration.md": skill}
+    scenario = make_scenario(files)
+    question = RecordedTurn("Ask.", Ask(question="Which way?"))
+    await use_ordered_model(scenario, question, RecordedTurn("Look.", RunShell(command="ls")), *FIX_TURNS)
+    await scenario.resolve(await comment_job(scenario, "@agent fix it"))
+    assert "make migration" not in str(scenario.endpoint.requests[0]["messages"])
+    assert isinstance(await scenario.resolve(await comment_job(scenario, "@agent by a migration")), Published)
+    for request in scenario.endpoint.requests[1:]:
+        assert str(request["messages"]).count("Run `make migration`.") == 1
+    assert 'A message mentions "migration".' in str(scenario.endpoint.requests[1]["messages"])
+
+
+async def test_a_skill_brings_its_mcp_server_only_where_it_applies(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    skill = (
+        "---\nname: {0}\ntriggers: [{0}]\nmcp_servers:\n  {0}: {{command: {1}, tools: [add]}}\n---\nUse it.\n"
+    )
+    command = json.dumps([sys.executable, str(SERVER)])
+    files = {f".agents/skills/{name}.md": skill.format(name, command) for name in ("gives", "migration")}
+    remote = "---\nmcp_servers:\n  far: {url: 'https://example.org/mcp'}\n---\nNever.\n"
+    scenario = make_scenario({"calc.py": CODE, ".agents/skills/remote.md": remote, **files})
+    adds = RecordedTurn("Add.", calls=(RecordedCall(name="gives_add", arguments={"a": 2, "b": 3}),))
+    await use_ordered_model(scenario, adds, *FIX_TURNS)
+    await scenario.resolve()
+    first = scenario.endpoint.requests[0]
+    assert "gives_add" in str(first["tools"]) and "migration_add" not in str(first["tools"])
+    assert "MCP server far: only the operator can configure a `url`" in str(first["messages"])
+    results = [event.observation for event in scenario.trajectory() if isinstance(event, ToolResult)]
+    assert results[0] == ExternalToolResult(text="5")
 
 
 async def test_an_image_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenario) -> None:

@@ -81,6 +81,12 @@ def test_any_other_text_is_a_request_for_work(text: str) -> None:
         ("use base=dev for this", "use base=dev for this", RunOptions(base="dev")),
         ("MODEL=`a/b-c` fix it", "fix it", RunOptions(model="a/b-c")),
         ("model=a model=a fix it", "fix it", RunOptions(model="a")),
+        ("agent=codeact fix it", "fix it", RunOptions(agent="codeact")),
+        ("use typo-fixer: correct it", "correct it", RunOptions(agent="typo-fixer")),
+        ("budget=1 Use `a.b`: fix it", "fix it", RunOptions(agent="a.b", usd=Decimal(1))),
+        ("please use typo-fixer: now", "please use typo-fixer: now", RunOptions()),
+        ("use the parser: it is new", "use the parser: it is new", RunOptions()),
+        ("use it, and test it", "use it, and test it", RunOptions()),
         (
             "base=dev model=m fix it budget=1",
             "fix it",
@@ -99,12 +105,15 @@ def test_commands_accept_options() -> None:
     assert parse_request("retry model=m")[:4:3] == ("retry", RunOptions(model="m"))
     assert parse_request("plan $3 the move")[::2] == ("plan", "the move", None)
     assert parse_request("plan $3 the move").options == RunOptions(usd=Decimal(3))
+    assert parse_request("explain use finder: where?")[2:4] == ("where?", RunOptions(agent="finder"))
+    assert parse_request("use finder: plan it")[::3] == ("plan", RunOptions(agent="finder"))
+    assert parse_request("use finder.")[1:4] == ("", "", RunOptions(agent="finder"))
     assert parse_request("go budget=1 and add docs")[2:4] == ("and add docs", RunOptions(usd=Decimal(1)))
 
 
 def test_options_round_trip_as_text_and_later_ones_override() -> None:
-    early, late = parse_request("model=a budget=2 x").options, parse_request("budget=1 x").options
-    assert late.override(early).as_text == "model=a budget=1"
+    early, late = parse_request("model=a budget=2 agent=b x").options, parse_request("budget=1 x").options
+    assert late.override(early).as_text == "model=a budget=1 agent=b"
     assert parse_request(f"{late.override(early).as_text} x").options == late.override(early)
 
 
@@ -137,7 +146,7 @@ def test_options_round_trip_as_text_and_later_ones_override() -> None:
         ),
         (
             "effort=high fix it",
-            "There is no option `effort=high`. The options are `model=`, `budget=` and `base=`. "
+            "There is no option `effort=high`. The options are `model=`, `budget=`, `base=` and `agent=`. "
             "If you did not mean an option, put this text in backticks.",
         ),
         (

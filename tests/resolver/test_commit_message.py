@@ -3,6 +3,7 @@
 import pytest
 
 from patchwright.resolver.domain import Issue, User
+from patchwright.resolver.pipeline.commit_message import CommitMessage
 from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.tool_actions.control_actions import Finish
 
@@ -24,6 +25,7 @@ def test_a_commit_message_has_a_short_subject_and_names_cause_and_change(title: 
         requester="",
         run="",
         files=(),
+        written=None,
     )
     subject, empty, *body = message.rstrip("\n").split("\n")
     assert subject.startswith("Fix: ") and len(subject) <= 72 and empty == ""
@@ -37,7 +39,29 @@ def test_a_commit_message_has_a_short_subject_and_names_cause_and_change(title: 
 def test_a_commit_message_needs_no_finish_call() -> None:
     assert (
         render_reply(
-            "commit.txt.j2", thread=issue("add() subtracts"), finish=None, requester="", run="", files=()
+            "commit.txt.j2",
+            thread=issue("add() subtracts"),
+            finish=None,
+            requester="",
+            run="",
+            files=(),
+            written=None,
         ).split()
         == "Fix: add() subtracts Issue: #7".split()
     )
+
+
+def test_a_message_that_a_micro_agent_wrote_is_used_without_mentions_and_references() -> None:
+    message = render_reply(
+        "commit.txt.j2",
+        thread=issue("add() subtracts"),
+        finish=Finish(cause=CAUSE, change=CHANGE, testing="pytest"),
+        requester="",
+        run="",
+        files=(),
+        written=CommitMessage(subject="Rename add to plus for @team", body=f"Closes #9. {CAUSE}"),
+    )
+    subject, empty, *body = message.rstrip("\n").split("\n")
+    assert (subject, empty) == ("Rename add to plus for @ team", "")
+    assert body[0].startswith("Closes # 9.") and max(map(len, body)) <= 72
+    assert CHANGE not in " ".join(body) and body[-1] == "Issue: #7"

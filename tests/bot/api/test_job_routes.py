@@ -64,6 +64,17 @@ async def test_a_job_is_created_read_and_completes(queue: InlineQueue) -> None:
     assert record is not None and (record.job.requester, record.job.command) == (None, "fix it")
 
 
+async def test_the_agent_of_a_request_becomes_an_option_of_its_command(
+    http: httpx.AsyncClient, queue: InlineQueue
+) -> None:
+    answer = await http.post("/jobs", json=REQUEST | {"agent": "typo-fixer"})
+    record = await queue.get_record(answer.json()["id"])
+    assert record is not None and record.job.command == "agent=typo-fixer fix it"
+    assert record.job.request.options.agent == "typo-fixer"
+    refused = await http.post("/jobs", json=REQUEST | {"agent": "x budget=900"})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "agent")
+
+
 async def test_a_repeated_request_is_one_job_and_its_id_cannot_be_reused(
     http: httpx.AsyncClient, queue: InlineQueue
 ) -> None:

@@ -143,7 +143,15 @@ def test_public_texts_do_not_show_the_reasoning_beside_calls() -> None:
     work = SalvagedWork(branch="b", files=("calc.py",))
     texts += [
         reply_texts.render_pull_request_body(thread, verdict, summary),
-        render_reply("commit.txt.j2", thread=thread, finish=summary.finish, requester="", run="", files=()),
+        render_reply(
+            "commit.txt.j2",
+            thread=thread,
+            finish=summary.finish,
+            requester="",
+            run="",
+            files=(),
+            written=None,
+        ),
         render_reply(
             "published.md.j2", pull=pull(number=8), verdict=verdict, summary=summary, already_open=False
         ),

@@ -53,7 +53,13 @@ def test_the_commits_of_a_pull_request_do_not_stack_headings() -> None:
         message.partition("\n")[0]
         for message in (
             render(
-                "replies/commit_follow_up.txt.j2", pull=mine, job=job(), finish=None, merge=None, author=""
+                "replies/commit_follow_up.txt.j2",
+                pull=mine,
+                job=job(),
+                finish=None,
+                merge=None,
+                author="",
+                written=None,
             ),
             render_reply("commit_salvage.txt.j2", thread=mine),
             build_subject(mine.title, ("a.py",), MAX_PULL_REQUEST_TITLE),
