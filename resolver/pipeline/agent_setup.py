@@ -39,6 +39,7 @@ from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.llm.masking_model import MaskingModel
 from patchwright.resolver.llm.model import Model
 from patchwright.resolver.llm.token_estimate import max_context_tokens
+from patchwright.resolver.pipeline.call_decisions import apply_policy
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_events import NetworkAccess
 from patchwright.resolver.run_limits import Limits
@@ -51,8 +52,7 @@ from patchwright.resolver.sandbox.session import SandboxSession
 from patchwright.resolver.sandbox.worktree_reset import restore_worktree
 from patchwright.resolver.secrets import MaskingSandbox
 from patchwright.resolver.security.patch_policy import build_patch_limits, filter_patch
-from patchwright.resolver.security.risk import RiskAnalyzer, RuleAnalyzer, ThresholdPolicy
-from patchwright.resolver.security.risk_plugins import load_analyzer, load_policy
+from patchwright.resolver.security.risk import RuleAnalyzer
 from patchwright.resolver.settings.mcp_server import McpServer
 from patchwright.resolver.settings.run_settings import CODEACT
 from patchwright.resolver.settings.settings import Settings
@@ -64,7 +64,7 @@ from patchwright.resolver.tools.entry_point_tools import load_entry_point_tools
 from patchwright.resolver.tools.mcp import connect_mcp_tools
 from patchwright.resolver.tools.mcp_transport import McpConnector
 from patchwright.resolver.tools.plan_mode import apply_plan_mode
-from patchwright.resolver.tools.policy_tools import Confirmations, PolicyTool, SelfRatingAnalyzer
+from patchwright.resolver.tools.policy_tools import Confirmations
 from patchwright.resolver.tools.read_skill_tool import build_skill_tools
 from patchwright.resolver.tools.sandbox_tools import EDIT_TOOLS, build_sandbox_tools
 from patchwright.resolver.tools.search_web_tool import build_search_tools
@@ -357,31 +357,6 @@ def no_changes(base_sha: str) -> Callable[[], Awaitable[Patch]]:
         return Patch(base_sha=base_sha, diff=b"")
 
     return take_empty_patch
-
-
-def apply_policy(
-    tools: Sequence[Tool],
-    settings: Settings,
-    analyzer: RiskAnalyzer,
-    confirmations: Confirmations | None = None,
-) -> tuple[Tool, ...]:
-    """Wraps the tools so that the operator's risk policy is applied to each call. If `confirmations` is None, calls
-    that need approval are refused.
-    """
-    if settings.risk_policy is not None:
-        policy = load_policy(settings.risk_policy)
-    elif settings.risk_threshold == "never":
-        return tuple(tools)
-    else:
-        policy = ThresholdPolicy(threshold=settings.risk_threshold, response=settings.risk_response)
-    analyzers = (analyzer, *map(load_analyzer, settings.risk_analyzers))
-    if not settings.model_rates_risk:
-        return tuple(PolicyTool(tool, analyzers, policy, confirmations) for tool in tools)
-    self_rating = SelfRatingAnalyzer()
-    return tuple(
-        PolicyTool(self_rating.add_risk_field(tool), (*analyzers, self_rating), policy, confirmations)
-        for tool in tools
-    )
 
 
 def limits_from_settings(settings: Settings) -> Limits:

@@ -1,5 +1,6 @@
-"""Decides whether a comment approves or rejects the call that a run waits for, and tells the run."""
+"""Applies the risk policy to calls. Decides whether a comment approves or rejects the call that a run waits for."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from patchwright.resolver.command_parser import Request
@@ -10,7 +11,12 @@ from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.request import plan_texts
+from patchwright.resolver.security.risk import RiskAnalyzer, ThresholdPolicy
+from patchwright.resolver.security.risk_plugins import load_analyzer, load_policy
+from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.text.untrusted import quote
+from patchwright.resolver.tools.policy_tools import Confirmations, PolicyTool, SelfRatingAnalyzer
+from patchwright.resolver.tools.tool import Tool
 
 DECISION_VERBS = frozenset({"approve", "reject"})
 
@@ -79,4 +85,29 @@ def build_decision_message(job: Job, request: Request, waiting: ConfirmationRequ
         trigger_id=job.id,
         options=request.options,
         decision=CallDecision(code=waiting.code, approved=approved, similar=similar),
+    )
+
+
+def apply_policy(
+    tools: Sequence[Tool],
+    settings: Settings,
+    analyzer: RiskAnalyzer,
+    confirmations: Confirmations | None = None,
+) -> tuple[Tool, ...]:
+    """Wraps the tools so that the operator's risk policy is applied to each call. If `confirmations` is None, calls
+    that need approval are refused.
+    """
+    if settings.risk_policy is not None:
+        policy = load_policy(settings.risk_policy)
+    elif settings.risk_threshold == "never":
+        return tuple(tools)
+    else:
+        policy = ThresholdPolicy(threshold=settings.risk_threshold, response=settings.risk_response)
+    analyzers = (analyzer, *map(load_analyzer, settings.risk_analyzers))
+    if not settings.model_rates_risk:
+        return tuple(PolicyTool(tool, analyzers, policy, confirmations) for tool in tools)
+    self_rating = SelfRatingAnalyzer()
+    return tuple(
+        PolicyTool(self_rating.add_risk_field(tool), (*analyzers, self_rating), policy, confirmations)
+        for tool in tools
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.errors import SettingsError
-from patchwright.resolver.pipeline.agent_setup import apply_policy
+from patchwright.resolver.pipeline.call_decisions import apply_policy
 from patchwright.resolver.security.risk import RuleAnalyzer
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.tools.tool import ActionTool
