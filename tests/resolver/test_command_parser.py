@@ -151,7 +151,7 @@ def test_options_round_trip_as_text_and_later_ones_override() -> None:
         ),
         (
             "please retry timeout=60",
-            "There is no option `timeout=60`. The options are `model=`, `budget=` and `base=`. "
+            "There is no option `timeout=60`. The options are `model=`, `budget=`, `base=` and `agent=`. "
             "If you did not mean an option, put this text in backticks.",
         ),
         ("fix it model=", "`model=` has no value. Write, for example, `model=NAME`."),
@@ -159,6 +159,7 @@ def test_options_round_trip_as_text_and_later_ones_override() -> None:
         ("budget=1,50 fix it", "`budget=1,50` is not a dollar amount. Write, for example, `budget=1.50`."),
         ("budget=0 fix it", "`budget=0` is not a dollar amount. Write, for example, `budget=1.50`."),
         ("budget=-1 fix it", "`budget=-1` is not a dollar amount. Write, for example, `budget=1.50`."),
+        ("fix it agent=a/b", "`agent=a/b` is not a valid name of an agent."),
         ("fix it base=a..b", "`base=a..b` is not a valid branch name."),
         ("fix it base=<branch>", "`base=<branch>` is not a valid branch name."),
         ("fix it model=a model=b", "`model=` appears twice with different values."),

@@ -43,6 +43,7 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
     "`plan`, or tell me what to do.",
     "not_stopped": "I found no stopped run here that I could resume. Tell me what to do.",
+    "other_agent": "a run keeps its agent until it ends. Leave out the agent, or start over with `retry agent=None`.",
     "no_call": "I found no call here that waits for approval. Tell me what to do.",
     "no_run": "I found no earlier request here that I could repeat. Comment `@agent` and your request, or add the "
     "label `fix-me`.",
@@ -181,6 +182,47 @@ def test_a_comment_that_decides_nothing_is_answered_with_what_to_write() -> None
         "call_waits": "a call waits for your decision. Comment `@agent approve`, or `@agent reject` and what I should "
         "do instead. To start over, comment `@agent retry`.",
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "suggestion", "known", "text"),
+    [
+        (
+            "agent",
+            "typofixer",
+            ["typo-fixer"],
+            ["codeact", "typo-fixer"],
+            "there is no agent `typofixer`: did you mean `typo-fixer`? If `use` belongs to your request, describe the "
+            "request in a few more words.",
+        ),
+        (
+            "tool",
+            "x",
+            [],
+            ["a", "b"],
+            "`.github/patchwright.toml` lists `x` in `tools`, but there is no such tool. The tools here are `a`, `b`.",
+        ),
+        (
+            "tool",
+            "x",
+            [],
+            [],
+            "`.github/patchwright.toml` lists `x` in `tools`, but there is no such tool: the operator of this "
+            "installation allows none.",
+        ),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_known_ones(
+    kind: str, name: str, suggestion: list[str], known: list[str], text: str
+) -> None:
+    reply = render_reply("unknown_name.md.j2", kind=kind, name=name, known=known, suggestion=suggestion)
+    assert " ".join(reply.split()) == text
+
+
+def test_an_agent_that_only_answers_is_named() -> None:
+    assert render_reply("agent_cannot_edit.md.j2", name="reader").strip() == (
+        "the agent `reader` only answers questions. Ask it with `explain use reader:` and your question."
+    )
 
 
 def test_a_salvage_commit_says_that_the_work_is_unfinished() -> None:
