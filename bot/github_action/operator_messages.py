@@ -37,7 +37,7 @@ INPUTS: Mapping[str, str] = {
 
 NO_MODEL_KEY = (
     "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), "
-    "pass it as this input, and add the label again or repeat your comment."
+    "pass it as this input, and remove and add the label again, or repeat your comment."
 )
 NO_KEY_NEEDED = " If the endpoint needs no key, pass any text."
 

@@ -215,7 +215,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
     except FileNotFoundError as exc:
         raise InvalidArtifact(
             "There is no artifact to publish: the first job failed before it wrote one, or the artifact has expired. "
-            "Correct the error that the first job shows, then add the label again or repeat your comment."
+            "Correct the error that the first job shows, then remove and add the label again, or repeat your comment."
         ) from exc
     except OSError as exc:
         raise InvalidArtifact(f"The artifact's {path.name} is not a regular file.") from exc

@@ -235,7 +235,7 @@ async def test_a_first_job_without_an_artifact_is_reported(workflow: Workflow) -
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (1, "error")
     assert (
-        "Correct the error that the first job shows, then add the label again or repeat your comment.\n"
+        "Correct the error that the first job shows, then remove and add the label again, or repeat your comment.\n"
         in workflow.scenario.comments[0]
     )
 

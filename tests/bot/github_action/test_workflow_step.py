@@ -264,14 +264,14 @@ async def test_untrusted_text_is_never_a_workflow_command(tmp_path: Path) -> Non
         (
             "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY.",
             "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, "
-            "Actions), pass it as this input, and add the label again or repeat your comment.",
+            "Actions), pass it as this input, and remove and add the label again, or repeat your comment.",
         ),
         (
             "OPENAI_API_KEY is not set. Set it to your API key for openai/m, or set PATCHWRIGHT_MODEL_API_KEY (any "
             "text, if the endpoint needs no key).",
             "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, "
-            "Actions), pass it as this input, and add the label again or repeat your comment. If the endpoint needs "
-            "no key, pass any text.",
+            "Actions), pass it as this input, and remove and add the label again, or repeat your comment. If the "
+            "endpoint needs no key, pass any text.",
         ),
     ],
 )

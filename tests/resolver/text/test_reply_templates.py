@@ -115,6 +115,12 @@ def test_each_rejection_has_this_text() -> None:
     } == WORKFLOW_REJECTIONS
 
 
+def test_a_refused_stop_is_about_stopping() -> None:
+    stop = job().model_copy(update={"command": "stop"})
+    text = reply_texts.render_rejection_reason("permission", stop, "fix-me")
+    assert text == "@maintainer needs write access to stop a run."
+
+
 def test_each_publishing_problem_has_this_text() -> None:
     assert {
         why: follow_up_texts.render_not_pushed_reason(why, "1 test fails") for why in NOT_PUSHED
