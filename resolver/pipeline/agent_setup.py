@@ -19,6 +19,7 @@ from patchwright.resolver.agent.condenser import (
     PipelineCondenser,
     SummarizingCondenser,
 )
+from patchwright.resolver.browsing.browser_options import BrowserTool, limit_to_model, options_from_settings
 from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.delegation.delegate_tool import DelegateTool, SharedWorktree, build_report_tools
@@ -188,7 +189,19 @@ class AgentBuilder:
             limits=self._limits,
             max_steps=self.deps.settings.max_browsing_steps,
             can_search=self.deps.settings.search_api_key is not None,
+            options=options_from_settings(self.deps.settings),
         )
+
+    def _make_browser_tools(self, sandbox: MaskingSandbox) -> tuple[Tool, ...]:
+        """Returns `use_browser` if the operator allows it. The tool needs a browser and a model with vision."""
+        settings = self.deps.settings
+        if not settings.agent_uses_browser or "browser" not in self.sandboxes.features:
+            return ()
+        supports_vision = self.deps.model.supports_vision
+        if not supports_vision:
+            logger.warning("use_browser not offered, no vision", extra={"model": self.deps.model.name})
+            return ()
+        return (BrowserTool(sandbox, limit_to_model(options_from_settings(settings), supports_vision)),)
 
     def _make_delegate_tool(self, sandbox: MaskingSandbox) -> DelegateTool:
         workspace, log, deps = self.workspace, self.log, self.deps
@@ -283,7 +296,12 @@ class AgentBuilder:
         is_pull_request = started is not None and isinstance(started.thread, PullRequest)
         search_tools = build_search_tools(settings, self.log, self.deps.secrets)
         action_tools = apply_policy(
-            (*build_sandbox_tools(sandbox, features), *external_tools, *search_tools),
+            (
+                *build_sandbox_tools(sandbox, features),
+                *self._make_browser_tools(sandbox),
+                *external_tools,
+                *search_tools,
+            ),
             settings,
             RuleAnalyzer(sandbox.root, sandbox.scratch),
             self._find_confirmations(),
