@@ -1,12 +1,15 @@
 """The operator's options for the browser, and the tool with which the main agent uses the browser itself."""
 
 import inspect
+import logging
+from collections.abc import Collection
 from typing import Any, get_args
 
 from patchwright.resolver.actions import Action, AnyObservation
+from patchwright.resolver.llm.model import Model
 from patchwright.resolver.run_events import BrowserOptions
 from patchwright.resolver.settings.run_settings import RunSettings
-from patchwright.resolver.tools.tool import ActionTool
+from patchwright.resolver.tools.tool import ActionTool, Tool
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import (
     WEB_CALLS,
@@ -15,8 +18,11 @@ from patchwright.runtime.browser.action_space import (
     needs_screenshot,
     select_calls,
 )
+from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.observations import PageSnapshot, SnapshotOptions, SnapshotPart
 from patchwright.runtime.sandbox import Sandbox
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_OPTIONS = BrowserOptions(calls=WEB_CALLS, snapshot=SnapshotOptions(screenshot=True))
 
@@ -81,3 +87,15 @@ While several tabs are open, tab_focus(index) and tab_close() are also allowed. 
         if isinstance(result, PageSnapshot):
             self._tab_count = len(result.tabs)
         return result
+
+
+def build_browser_tools(
+    settings: RunSettings, features: Collection[SandboxFeature], model: Model, sandbox: Sandbox
+) -> tuple[Tool, ...]:
+    """Returns `use_browser` if the operator allows it. The tool needs a browser and a model with vision."""
+    if not settings.agent_uses_browser or "browser" not in features:
+        return ()
+    if not model.supports_vision:
+        logger.warning("use_browser not offered, no vision", extra={"model": model.name})
+        return ()
+    return (BrowserTool(sandbox, limit_to_model(options_from_settings(settings), supports_vision=True)),)

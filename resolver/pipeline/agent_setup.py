@@ -19,7 +19,7 @@ from patchwright.resolver.agent.condenser import (
     PipelineCondenser,
     SummarizingCondenser,
 )
-from patchwright.resolver.browsing.browser_options import BrowserTool, limit_to_model, options_from_settings
+from patchwright.resolver.browsing.browser_options import build_browser_tools, options_from_settings
 from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.delegation.delegate_tool import DelegateTool, SharedWorktree, build_report_tools
@@ -192,17 +192,6 @@ class AgentBuilder:
             options=options_from_settings(self.deps.settings),
         )
 
-    def _make_browser_tools(self, sandbox: MaskingSandbox) -> tuple[Tool, ...]:
-        """Returns `use_browser` if the operator allows it. The tool needs a browser and a model with vision."""
-        settings = self.deps.settings
-        if not settings.agent_uses_browser or "browser" not in self.sandboxes.features:
-            return ()
-        supports_vision = self.deps.model.supports_vision
-        if not supports_vision:
-            logger.warning("use_browser not offered, no vision", extra={"model": self.deps.model.name})
-            return ()
-        return (BrowserTool(sandbox, limit_to_model(options_from_settings(settings), supports_vision)),)
-
     def _make_delegate_tool(self, sandbox: MaskingSandbox) -> DelegateTool:
         workspace, log, deps = self.workspace, self.log, self.deps
         return DelegateTool(
@@ -298,7 +287,7 @@ class AgentBuilder:
         action_tools = apply_policy(
             (
                 *build_sandbox_tools(sandbox, features),
-                *self._make_browser_tools(sandbox),
+                *build_browser_tools(settings, features, self.deps.model, sandbox),
                 *external_tools,
                 *search_tools,
             ),

@@ -10,6 +10,7 @@ from patchwright.resolver.browsing.browser_options import (
     DEFAULT_OPTIONS,
     BrowserTool,
     build_action,
+    build_browser_tools,
     limit_to_model,
     options_from_settings,
 )
@@ -22,8 +23,10 @@ from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import ALL_CALLS, CALLS, WEB_CALLS, allowed_calls, select_calls
 from patchwright.runtime.browser.call_signature import CallSet
+from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.observations import SnapshotOptions, Tab
 from tests.resolver.fake_browser import BLANK, FakeBrowserSandbox, code_reply, page, run_browse_task
+from tests.resolver.scripted_model import ScriptedModel
 
 ANSWERED = page("RootWebArea 'Shop'", user_message="42")
 DOCS = Path(__file__).parents[3] / "docs" / "tools.md"
@@ -153,6 +156,23 @@ async def test_the_tool_can_leave_a_tab_that_a_page_opened() -> None:
     for code in ("click('1')", "tab_close()"):
         await tool.execute(UseBrowser(code=code))
     assert ["tab_close" in use.allowed_calls for use in box.used] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "features", "sees", "expected"),
+    [
+        (True, ("browser",), True, ["use_browser"]),
+        (False, ("browser",), True, []),
+        (True, (), True, []),
+        (True, ("browser",), False, []),
+    ],
+)
+def test_the_tool_needs_a_setting_a_browser_and_vision(
+    allowed: bool, features: tuple[SandboxFeature, ...], sees: bool, expected: list[str]
+) -> None:
+    settings = Settings(data=Path("/data"), agent_uses_browser=allowed)
+    tools = build_browser_tools(settings, features, ScriptedModel([], sees=sees), FakeBrowserSandbox())
+    assert [tool.spec.name for tool in tools] == expected
 
 
 def test_the_documentation_lists_the_sets() -> None:
