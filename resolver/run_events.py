@@ -13,6 +13,7 @@ from patchwright.resolver.runner_names import Language
 from patchwright.resolver.tool_actions.subagent_actions import OutputField
 from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import SnapshotOptions
 
 
 class RunConfigured(FrozenModel):
@@ -89,6 +90,16 @@ SubagentRole = Literal["browse", "investigate", "edit"]
 """The kind of task that an agent delegates to a subagent."""
 
 
+class BrowserOptions(FrozenModel):
+    """What an agent can do in the browser, and what it sees of a page."""
+
+    calls: tuple[str, ...] = ()
+    """Names of the calls that the prompt describes."""
+    snapshot: SnapshotOptions = SnapshotOptions()
+    pages: int = 1
+    """Number of recent pages in the prompt. Source: arXiv:2506.03011, appendix B. All experiments there use 1."""
+
+
 class SubagentStarted(FrozenModel):
     """A subagent's run started. The event contains the task, and the share of the parent's remaining budget
     that the subagent may use.
@@ -115,6 +126,8 @@ class SubagentStarted(FrozenModel):
     """URLs that the parent run has seen. If the subagent opens them, they do not count as guessed."""
     can_search: bool = False
     """True if the parent run can search the web."""
+    browser: BrowserOptions = BrowserOptions()
+    """The options of a browsing agent."""
 
 
 class SubagentSpawned(FrozenModel):

@@ -123,18 +123,38 @@ class HostRequest(FrozenModel):
 class SnapshotOptions(FrozenModel):
     """Options for a page snapshot. Source: arXiv:2407.16741v2, section 2.2, and BrowserGym's own options."""
 
+    axtree: bool = True
+    """Include the accessibility tree."""
+    html: bool = False
+    """Include the rendered elements as HTML, without scripts, styles, and wrappers that have no meaning."""
+    dom: bool = False
+    """Include the DOM with all elements and attributes."""
     screenshot: bool = False
     marks: bool = True
     """Draw boxes with the ids (`bid`) of interactive elements on the screenshot."""
     viewport_only: bool = False
-    """True if the tree contains only elements that are at least partly in the viewport. If False, the tree
-    contains all elements, unless it would be too large.
+    """True if tree, HTML and DOM contain only elements that are at least partly in the viewport. If False, each of
+    them contains all elements, unless it would be too large.
     """
     flag_visible: bool = False
     flag_clickable: bool = True
     flag_focused: bool = True
     max_chars: int = Field(default=20_000, ge=500, le=100_000)
-    """Maximum characters of the tree."""
+    """Maximum characters of the tree, of the HTML, and of the DOM."""
+
+
+SnapshotPart = Literal[
+    "axtree",
+    "html",
+    "dom",
+    "screenshot",
+    "marks",
+    "viewport_only",
+    "flag_visible",
+    "flag_clickable",
+    "flag_focused",
+]
+"""An option of a snapshot that can be turned on."""
 
 
 class Tab(FrozenModel):
@@ -151,10 +171,14 @@ class PageSnapshot(FrozenModel):
     kind: Literal["page_snapshot"] = "page_snapshot"
     url: str
     title: str
-    tree: str
+    tree: str = ""
     """Accessibility tree, one node per line: `[12] button 'Send', clickable`. The number in brackets is the
     id of the element (`bid`), which calls take as an argument. An element keeps its id as long as it exists.
     """
+    html: str = ""
+    """Rendered elements as HTML. The attribute `bid` of an element is its id, the same as in the tree."""
+    dom: str = ""
+    """All elements of the DOM, written as in `html`."""
     tabs: tuple[Tab, ...]
     focused_bid: str | None = None
     """Id (`bid`) of the focused element."""
@@ -169,6 +193,11 @@ class PageSnapshot(FrozenModel):
     """The model's answer to the user: the argument of `send_msg_to_user`."""
     infeasible_reason: str | None = None
     """The reason why the goal cannot be reached: the argument of `report_infeasible`."""
+
+    @property
+    def content(self) -> str:
+        """The content of the page in all forms that were requested."""
+        return "\n\n".join(filter(None, (self.tree, self.html, self.dom)))
 
 
 class ProcessOutput(FrozenModel):

@@ -21,7 +21,7 @@ PACKAGES = {
     "resolver.text": "runtime",
     "resolver.tool_actions": "runtime",
     "resolver": "runtime resolver.text resolver.tool_actions",
-    "resolver.settings": "runtime resolver",
+    "resolver.settings": "runtime runtime.browser resolver",
     "resolver.git": "runtime resolver",
     "resolver.suites.reports": "runtime resolver",
     "resolver.suites": "runtime resolver resolver.settings resolver.git resolver.suites.reports",
@@ -74,7 +74,8 @@ PACKAGES = {
         "runtime resolver.tool_actions resolver resolver.rendering resolver.llm resolver.activity resolver.tools"
     ),
     "resolver.browsing": (
-        "runtime runtime.browser resolver.tool_actions resolver resolver.rendering resolver.llm resolver.agent"
+        "runtime runtime.browser resolver.tool_actions resolver resolver.settings resolver.rendering resolver.llm "
+        "resolver.tools resolver.agent"
     ),
     "resolver.delegation": (
         "runtime resolver.text resolver.tool_actions resolver resolver.rendering resolver.llm resolver.skills "
@@ -88,7 +89,7 @@ PACKAGES = {
         "runtime resolver.text resolver.tool_actions resolver resolver.settings resolver.git resolver.suites "
         "resolver.rendering resolver.security resolver.llm resolver.skills resolver.sandbox resolver.run "
         "resolver.preparation resolver.proof resolver.activity resolver.request resolver.publishing resolver.ci "
-        "resolver.pull_request resolver.prompts resolver.tools resolver.agent resolver.delegation"
+        "resolver.pull_request resolver.prompts resolver.tools resolver.agent resolver.browsing resolver.delegation"
     ),
     "sdk": (
         "runtime runtime.execution runtime.docker runtime.egress resolver.text resolver resolver.settings "

@@ -40,6 +40,9 @@ TABLES: Mapping[str, type[BaseModel]] = {
 READ_ON = {
     "allowed_paths": "security.md#what-a-patch-may-contain",
     "plan_expiry_days": "commands.md#plan-first",
+    "browser_calls": "tools.md#sets-of-browser-calls",
+    "browser_observation": "tools.md#what-an-agent-sees",
+    "agent_uses_browser": "tools.md#configure-the-browser",
     "archive": "runs.md#archive-ended-runs",
     "max_ci_repairs": "ci.md#when-checks-fail",
     "metrics_label": "runs.md#metrics",

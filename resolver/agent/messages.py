@@ -30,6 +30,7 @@ from patchwright.resolver.llm.model import (
     ToolMessage,
     UserMessage,
 )
+from patchwright.resolver.rendering.filters import code_block
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.resolver.tools.further_tools import USE_TOOL, wrap_call
@@ -49,10 +50,11 @@ from patchwright.runtime.observations import (
     TreeFingerprint,
     WriteResult,
 )
-from patchwright.runtime.output_text import clip
+from patchwright.runtime.output_text import clip, clip_line
 
 MAX_RESULT = 60_000  # Characters. The sandbox truncates at 30,000, but Patchwright does not rely on this.
 MAX_LABEL = 80  # Characters.
+MAX_PAGE_FACT = 2_000  # Characters of a URL, note or error of a web page.
 PERSISTENT_SOURCES = frozenset({"initial_prompt", "comment"})
 """Sources of messages that survive a condensation: the task, and later messages from people."""
 MISSING_RESULT = "[the answer to this call was not recorded]"
@@ -324,12 +326,12 @@ def _cell_text(result: CellResult) -> str:
 
 
 def _page_text(page: PageSnapshot) -> str:
-    tabs = [tab.url for tab in page.tabs if not tab.active]
-    lines = [f"[at {page.url}]", *(f"[another tab: {url}]" for url in tabs)]
-    lines += [f"[{note}]" for note in page.notes]
-    lines += [f"[failed: {page.error}]"] if page.error else []
-    lines += ["[screenshot, shown below]"] if page.screenshot else []
-    return (_end_with_newline(page.tree) or "[the page is empty]\n") + "\n".join(lines)
+    other_tabs = [(index, tab.url) for index, tab in enumerate(page.tabs) if not tab.active]
+    facts = [f"at {page.url}", *(f"tab {index}, not active: {url}" for index, url in other_tabs)]
+    facts += [*page.notes, *([f"failed: {page.error}"] if page.error else [])]
+    facts += ["screenshot, shown below"] if page.screenshot else []
+    content = code_block(page.content) if page.content.strip() else "[the page is empty]"
+    return "\n".join((content, *(f"[{clip_line(fact, MAX_PAGE_FACT)}]" for fact in facts)))
 
 
 def _edit_facts(result: EditResult) -> str:

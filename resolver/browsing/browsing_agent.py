@@ -11,6 +11,7 @@ from typing import Literal
 from patchwright.resolver import run_limits, stuck
 from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.browsing import challenges
+from patchwright.resolver.browsing.browser_options import build_action
 from patchwright.resolver.browsing.guessed_urls import find_only_url, iter_guessed_urls, list_guessed_urls
 from patchwright.resolver.browsing.prompt import (
     MAX_ANSWER_LENGTH,
@@ -42,15 +43,10 @@ from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import UseBrowser
-from patchwright.runtime.browser.action_space import DEFAULT_CALLS
-from patchwright.runtime.observations import ActionFailure, Observation, PageSnapshot, SnapshotOptions
+from patchwright.runtime.observations import ActionFailure, Observation, PageSnapshot
 from patchwright.runtime.output_text import clip
 from patchwright.runtime.sandbox import Sandbox
 
-ALLOWED_CALLS = (*DEFAULT_CALLS, "report_infeasible", "new_tab", "tab_focus", "tab_close")
-"""Browser calls that the agent may make. The prompt always describes most of these calls. It describes the
-rest only when they are useful.
-"""
 MAX_UNREADABLE_REPLIES = 3
 """Number of consecutive replies without an action after which the agent stops."""
 MAX_ANSWER_ATTEMPTS = 2
@@ -75,9 +71,8 @@ async def run_browsing_agent(log: RunLog, model: Model, sandbox: Sandbox, limits
     Raises ModelAccessDenied if the provider rejects the API key or the model, or SandboxError if the sandbox
     failed.
     """
-    snapshot_options = SnapshotOptions(screenshot=model.supports_vision)
     await log.append(SystemPrompt(text=render("prompts/browsing_system.md.j2"), tools=()))
-    first_snapshot = await sandbox.act(UseBrowser(snapshot=snapshot_options))
+    first_snapshot = await sandbox.act(_empty_action(log.trajectory))
     await log.append(
         ToolResult(
             call_id=INITIAL_SNAPSHOT, observation=_add_notes(first_snapshot, INITIAL_SNAPSHOT, log.trajectory)
@@ -86,12 +81,12 @@ async def run_browsing_agent(log: RunLog, model: Model, sandbox: Sandbox, limits
     if (url := _find_initial_url(log.trajectory)) is not None:
         code = f"goto({json.dumps(url, ensure_ascii=False)})"
         opened = await sandbox.act(
-            UseBrowser(code=code, allowed_calls=ALLOWED_CALLS, snapshot=snapshot_options)
+            _empty_action(log.trajectory).model_copy(update={"code": code, "allowed_calls": ("goto",)})
         )
         observation = _add_notes(opened, INITIAL_NAVIGATION, log.trajectory)
         await log.append(ToolResult(call_id=INITIAL_NAVIGATION, observation=observation))
     while (stopped := log.trajectory.agent_stopped) is None:
-        for event in await _run_step(log.trajectory, model, sandbox, limits, snapshot_options):
+        for event in await _run_step(log.trajectory, model, sandbox, limits):
             await log.append(event)
     return stopped
 
@@ -107,7 +102,7 @@ def _find_initial_url(trajectory: Trajectory) -> str | None:
 
 
 async def _run_step(
-    trajectory: Trajectory, model: Model, sandbox: Sandbox, limits: Limits, snapshot_options: SnapshotOptions
+    trajectory: Trajectory, model: Model, sandbox: Sandbox, limits: Limits
 ) -> tuple[Event, ...]:
     if calls := trajectory.pending_calls():
         return (await _execute_call(calls[0], trajectory, sandbox),)
@@ -122,8 +117,15 @@ async def _run_step(
         failed_calls = () if exc.usage is None else (AuxiliaryModelCall(purpose="failed", usage=exc.usage),)
         reason: StopReason = "limit" if isinstance(exc, ContextOverflow) else "error"
         return (*failed_calls, AgentStopped(reason=reason, detail=str(exc)))
-    model_reply = parse_reply(reply, f"step-{len(trajectory.replies()) + 1}", snapshot_options)
+    model_reply = parse_reply(reply, f"step-{len(trajectory.replies()) + 1}", _empty_action(trajectory))
     return (model_reply.model_copy(update={"prompt_fingerprint": fingerprint(prompt, ())}),)
+
+
+def _empty_action(trajectory: Trajectory) -> UseBrowser:
+    """Returns an action without code, with the run's options. Such an action only takes a snapshot."""
+    started, page = trajectory.subagent_started, find_last_page(trajectory)
+    assert started is not None, "the start is the first event of a browsing agent's log"
+    return build_action(started.browser, "", len(page.tabs) if page else 1)
 
 
 async def _execute_call(call: ToolCall, trajectory: Trajectory, sandbox: Sandbox) -> ToolResult:
@@ -197,9 +199,9 @@ def _count_unreadable_replies(trajectory: Trajectory) -> int:
     return count
 
 
-def parse_reply(reply: Reply, call_id: str, snapshot_options: SnapshotOptions) -> ModelReply:
-    """Parses a reply. Its last fenced code block is the action, and the text before that block is the
-    thought.
+def parse_reply(reply: Reply, call_id: str, empty_action: UseBrowser) -> ModelReply:
+    """Parses a reply. Its last fenced code block is the code of the action, and the text before that block is the
+    thought. `empty_action` is the action without code.
     """
     text = reply.text[-MAX_REPLY_LENGTH:]
     block = next(reversed(parse_code_blocks(text)), None)
@@ -211,7 +213,7 @@ def parse_reply(reply: Reply, call_id: str, snapshot_options: SnapshotOptions) -
         problem = f"The action is {len(block.text):,} characters long; the limit is {MAX_CODE_LENGTH:,}."
         action = MalformedCall(name="use_browser", arguments="", problem=problem)
     else:
-        action = UseBrowser(code=block.text, allowed_calls=ALLOWED_CALLS, snapshot=snapshot_options)
+        action = empty_action.model_copy(update={"code": block.text})
         text = text[: block.start]
     return ModelReply(
         thought=text.strip()[:MAX_THOUGHT_LENGTH],

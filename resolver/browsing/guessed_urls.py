@@ -95,7 +95,7 @@ def list_guessed_urls(trajectory: Trajectory) -> tuple[str, ...]:
 
 def _get_page_keys(page: PageSnapshot) -> set[UrlKey]:
     urls = (page.url, *(tab.url for tab in page.tabs))
-    return _get_url_keys((*urls, *_find_urls("\n".join((page.tree, *page.notes)))))
+    return _get_url_keys((*urls, *_find_urls("\n".join((page.content, *page.notes)))))
 
 
 def _find_navigations(code: str) -> Iterator[str]:

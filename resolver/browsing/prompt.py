@@ -17,12 +17,10 @@ from patchwright.resolver.rendering.template_renderer import render, render_prom
 from patchwright.resolver.run_calls import iter_calls
 from patchwright.resolver.tool_actions.subagent_actions import OutputField
 from patchwright.runtime.actions import UseBrowser
-from patchwright.runtime.browser.action_space import DEFAULT_CALLS, describe_calls
+from patchwright.runtime.browser.action_space import describe_calls
 from patchwright.runtime.frozen_model import FrozenModel
-from patchwright.runtime.observations import ActionFailure, PageSnapshot
+from patchwright.runtime.observations import ActionFailure, PageSnapshot, SnapshotOptions
 
-PAGES_IN_PROMPT = 1
-"""Number of recent pages in the prompt. Source: arXiv:2506.03011, appendix B. All experiments there use 1."""
 MAX_ANSWER_LENGTH = 4_000
 """Maximum length of a report, in characters."""
 
@@ -36,17 +34,19 @@ class BrowsingStep(FrozenModel):
     failure: str | None
     url: str | None
     """URL of the browser after the step; None if the step did not reach the page."""
-    tree: str | None
-    """Accessibility tree of the page after the step; None if the prompt no longer shows that page."""
+    content: str | None
+    """Content of the page after the step; None if the prompt no longer shows that page."""
 
 
 class BrowsingPrompt(FrozenModel):
     """Variables of the prompt template."""
 
     task: str
-    call_count: int
+    calls: tuple[str, ...]
+    """Names of the available browser calls."""
     action_space: str
-    """Description of the available browser calls."""
+    """Description of these calls."""
+    shown: SnapshotOptions
     page: PageSnapshot
     failure: str | None
     """Error of the last action."""
@@ -63,19 +63,20 @@ class BrowsingPrompt(FrozenModel):
     """True if the calling agent can search the web."""
 
 
-def build_prompt(trajectory: Trajectory, pages_in_prompt: int = PAGES_IN_PROMPT) -> tuple[ChatMessage, ...]:
-    """Builds the next prompt. The prompt shows the last `pages_in_prompt` pages. For earlier steps, it shows
-    only the actions.
+def build_prompt(trajectory: Trajectory) -> tuple[ChatMessage, ...]:
+    """Builds the next prompt. The prompt shows as many of the last pages as the run's options say. For earlier steps,
+    it shows only the actions.
     """
     system_prompt = next((event for event in trajectory if isinstance(event, SystemPrompt)), None)
     started, page = trajectory.subagent_started, find_last_page(trajectory)
     assert system_prompt and started and page, "a snapshot is taken before the first request"
-    steps = tuple(_build_steps(trajectory, pages_in_prompt))
+    steps = tuple(_build_steps(trajectory, started.browser.pages))
     fields = started.fields
     prompt = BrowsingPrompt(
         task=started.task,
-        call_count=len(DEFAULT_CALLS),
-        action_space=describe_calls(DEFAULT_CALLS),
+        calls=started.browser.calls,
+        action_space=describe_calls(started.browser.calls),
+        shown=started.browser.snapshot,
         page=page,
         failure=steps[-1].failure if steps else page.error,
         steps=steps,
@@ -163,5 +164,5 @@ def _build_steps(trajectory: Trajectory, pages_in_prompt: int) -> Iterator[Brows
             code=call.action.code if isinstance(call.action, UseBrowser) else None,
             failure=_find_failure(trajectory, page) if page else failure,
             url=page.url if page else None,
-            tree=page.tree if page and id(page) in shown_ids else None,
+            content=page.content if page and id(page) in shown_ids else None,
         )

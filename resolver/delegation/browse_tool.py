@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from patchwright.resolver.actions import AnyObservation, SubagentResult
 from patchwright.resolver.browsing import browsing_agent
+from patchwright.resolver.browsing.browser_options import DEFAULT_OPTIONS, limit_to_model
 from patchwright.resolver.browsing.guessed_urls import collect_known_urls
 from patchwright.resolver.delegation.subagents import SubagentLauncher
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ToolCall
 from patchwright.resolver.llm.model import Model
+from patchwright.resolver.run_events import BrowserOptions
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.resolver.tool_actions.subagent_actions import Browse
@@ -35,6 +37,7 @@ class BrowseTool:
     """Maximum number of model replies for one task."""
     can_search: bool = False
     """True if the calling run can search the web."""
+    options: BrowserOptions = DEFAULT_OPTIONS
 
     def tools(self) -> tuple[Tool, ...]:
         return (ActionTool(Browse, self.browse),)
@@ -57,6 +60,7 @@ class BrowseTool:
             fields=action.fields,
             known_urls=collect_known_urls(self.log.trajectory),
             can_search=self.can_search,
+            browser=limit_to_model(self.options, self.model.supports_vision),
         )
         async with subagent as (run, log):
             await browsing_agent.run_browsing_agent(log, self.model, self.sandbox, limits)

@@ -19,6 +19,7 @@ from patchwright.resolver.agent.condenser import (
     PipelineCondenser,
     SummarizingCondenser,
 )
+from patchwright.resolver.browsing.browser_options import build_browser_tools, options_from_settings
 from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.delegation.delegate_tool import DelegateTool, SharedWorktree, build_report_tools
@@ -188,6 +189,7 @@ class AgentBuilder:
             limits=self._limits,
             max_steps=self.deps.settings.max_browsing_steps,
             can_search=self.deps.settings.search_api_key is not None,
+            options=options_from_settings(self.deps.settings),
         )
 
     def _make_delegate_tool(self, sandbox: MaskingSandbox) -> DelegateTool:
@@ -283,7 +285,12 @@ class AgentBuilder:
         is_pull_request = started is not None and isinstance(started.thread, PullRequest)
         search_tools = build_search_tools(settings, self.log, self.deps.secrets)
         action_tools = apply_policy(
-            (*build_sandbox_tools(sandbox, features), *external_tools, *search_tools),
+            (
+                *build_sandbox_tools(sandbox, features),
+                *build_browser_tools(settings, features, self.deps.model, sandbox),
+                *external_tools,
+                *search_tools,
+            ),
             settings,
             RuleAnalyzer(sandbox.root, sandbox.scratch),
             self._find_confirmations(),

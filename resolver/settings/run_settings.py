@@ -4,10 +4,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.runtime.browser.call_signature import CallSet
 from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import SnapshotPart
 
 SearchProvider = Literal["tavily", "exa", "brave"]
 PullRequestState = Literal["draft", "ready"]
@@ -26,6 +28,29 @@ class RunSettings(FrozenModel):
     """Maximum number of model replies in one run."""
     max_browsing_steps: int = Field(default=30, ge=1)
     """Maximum number of model replies for one browsing task. These replies also count toward `max_steps`."""
+    browser_calls: tuple[CallSet, ...] = ("web",)
+    """Sets of calls that an agent can make in the browser. `web` has the 16 calls that most tasks need. `elements`,
+    `files`, `navigation`, `tabs`, `keyboard` and `coordinates` have all calls of one kind. Calls at a point of the
+    screenshot are left out if the model gets no screenshot.
+    """
+    browser_observation: tuple[SnapshotPart, ...] = (
+        "axtree",
+        "screenshot",
+        "marks",
+        "flag_clickable",
+        "flag_focused",
+    )
+    """What an agent sees of a web page. `axtree` is the accessibility tree, `html` the rendered elements as pruned
+    HTML, and `dom` all elements; at least one of them is required. `screenshot` is a picture, for models that support
+    images, and `marks` draws the elements' numbers on it. `viewport_only` leaves out what is not in view. The other
+    values flag elements in the tree.
+    """
+    browser_pages: int = Field(default=1, ge=1, le=10)
+    """Number of recent pages in the browsing agent's prompt. Earlier pages are shown without their screenshots."""
+    agent_uses_browser: bool = False
+    """Whether the main agent can also use the browser itself, with the tool `use_browser`, if its model supports
+    images. The pages are then part of its conversation.
+    """
     max_subagent_steps: int = Field(default=20, ge=0)
     """Maximum number of model replies for one question to an investigator, which is a subagent. These replies
     also count toward `max_steps`. 0 turns investigators off.
@@ -123,3 +148,10 @@ class RunSettings(FrozenModel):
     """Path of a directory with your own templates. They replace the built-in templates of the same names in
     `templates/`, such as `prompts/system.md.j2` or `replies/pull_body.md.j2`.
     """
+
+    @field_validator("browser_observation")
+    @classmethod
+    def _validate_observation(cls, parts: tuple[str, ...]) -> tuple[str, ...]:
+        if not {"axtree", "html", "dom"}.intersection(parts):
+            raise ValueError("it must contain axtree, html or dom")
+        return parts

@@ -8,7 +8,7 @@ Used on the host and in the container. Source: arXiv:2407.16741v2, appendix J (t
 from collections.abc import Iterable
 
 from patchwright.runtime.browser.call_executor import CallExecutor
-from patchwright.runtime.browser.call_signature import CallSignature, Category
+from patchwright.runtime.browser.call_signature import CallSet, CallSignature, Category
 
 CALLS: dict[str, CallSignature] = {
     name: method.call_signature
@@ -26,7 +26,7 @@ def call_names(*categories: Category) -> tuple[str, ...]:
 
 
 ALL_CALLS = call_names()
-DEFAULT_CALLS = (
+WEB_CALLS = (
     "noop",
     "send_msg_to_user",
     "scroll",
@@ -44,7 +44,30 @@ DEFAULT_CALLS = (
     "go_forward",
     "goto",
 )
-"""The calls that the prompt in appendix K of arXiv:2407.16741v2 describes, in the same order."""
+"""The set `web`: the calls that the prompt in appendix K of arXiv:2407.16741v2 describes, in the same order."""
+
+
+def select_calls(sets: Iterable[CallSet]) -> tuple[str, ...]:
+    """Return the calls of these sets in the order of the prompt. They include the calls to wait and to answer."""
+    chosen = {"noop", "send_msg_to_user"}
+    for name in sets:
+        chosen.update(WEB_CALLS if name == "web" else call_names(name))
+    return tuple(name for name in dict.fromkeys((*WEB_CALLS, *ALL_CALLS)) if name in chosen)
+
+
+def allowed_calls(selected: tuple[str, ...], tab_count: int) -> tuple[str, ...]:
+    """Return the calls that may run: the selected ones, and those without which an agent could not continue.
+
+    An agent that can answer can also report that there is no answer. If a page has opened another tab, an agent can
+    leave that tab.
+    """
+    report = ("report_infeasible",) if "send_msg_to_user" in selected else ()
+    return (*selected, *report, *(("tab_focus", "tab_close") if tab_count > 1 else ()))
+
+
+def needs_screenshot(name: str) -> bool:
+    """True if the arguments of the call are a point of the screenshot."""
+    return "x" in CALLS[name].types or "from_x" in CALLS[name].types
 
 
 def describe_calls(names: Iterable[str]) -> str:

@@ -54,7 +54,7 @@ class CallExecutor(ActivePage):
 
     # --- elements ---------------------------------------------------------------------------------------------------
 
-    @declare_call("bid", "scroll(0, 600)", "scroll(-50.5, -100)")
+    @declare_call("elements", "scroll(0, 600)", "scroll(-50.5, -100)")
     async def scroll(self, delta_x: float, delta_y: float) -> None:
         """Turn the mouse wheel by these pixels: right and down are positive, left and up negative."""
         page = await self._active_page()
@@ -65,22 +65,22 @@ class CallExecutor(ActivePage):
             async with asyncio.timeout(1):
                 await page.evaluate(_WAIT_TWO_FRAMES_JS)
 
-    @declare_call("bid", 'fill("17", "a value")', 'fill("45", "several\\nlines")')
+    @declare_call("elements", 'fill("17", "a value")', 'fill("45", "several\\nlines")')
     async def fill(self, bid: str, value: str) -> None:
         """Replace the text of an input, textarea or editable element."""
         await (await self._find_element(bid)).fill(value, timeout=ACTION_TIMEOUT_MS)
 
-    @declare_call("bid", 'check("55")')
+    @declare_call("elements", 'check("55")')
     async def check(self, bid: str) -> None:
         """Make sure that a checkbox or radio button is checked."""
         await (await self._find_element(bid)).check(timeout=ACTION_TIMEOUT_MS)
 
-    @declare_call("bid", 'uncheck("31")')
+    @declare_call("elements", 'uncheck("31")')
     async def uncheck(self, bid: str) -> None:
         """Make sure that a checkbox is not checked."""
         await (await self._find_element(bid)).uncheck(timeout=ACTION_TIMEOUT_MS)
 
-    @declare_call("bid", 'select_option("48", "blue")', 'select_option("48", ["red", "green"])')
+    @declare_call("elements", 'select_option("48", "blue")', 'select_option("48", ["red", "green"])')
     async def select_option(self, bid: str, options: str | list[str]) -> None:
         """Select one or several options of a select element, by value or label."""
         element = await self._find_element(bid)
@@ -93,24 +93,26 @@ class CallExecutor(ActivePage):
             labels = [" ".join(str(label).split())[:80] for label in await element.evaluate(_LIST_OPTIONS_JS)]
             raise BrowserCallFailed(f"there is no such option; the options are {labels}") from error
 
-    @declare_call("bid", 'click("51")', 'click("22", button="right")', 'click("48", modifiers=["Shift"])')
+    @declare_call(
+        "elements", 'click("51")', 'click("22", button="right")', 'click("48", modifiers=["Shift"])'
+    )
     async def click(self, bid: str, button: Button = "left", modifiers: list[Modifier] = []) -> None:  # noqa: B006
         """Click an element."""
         element = await self._find_element(bid)
         await element.click(button=button, modifiers=modifiers, timeout=ACTION_TIMEOUT_MS)
 
-    @declare_call("bid", 'dblclick("12")', 'dblclick("178", button="middle")')
+    @declare_call("elements", 'dblclick("12")', 'dblclick("178", button="middle")')
     async def dblclick(self, bid: str, button: Button = "left", modifiers: list[Modifier] = []) -> None:  # noqa: B006
         """Double-click an element."""
         element = await self._find_element(bid)
         await element.dblclick(button=button, modifiers=modifiers, timeout=ACTION_TIMEOUT_MS)
 
-    @declare_call("bid", 'hover("8")')
+    @declare_call("elements", 'hover("8")')
     async def hover(self, bid: str) -> None:
         """Move the mouse over an element."""
         await (await self._find_element(bid)).hover(timeout=ACTION_TIMEOUT_MS)
 
-    @declare_call("bid", 'press("88", "Enter")', 'press("26", "Control+a")', 'press("61", "Shift+Tab")')
+    @declare_call("elements", 'press("88", "Enter")', 'press("26", "Control+a")', 'press("61", "Shift+Tab")')
     async def press(self, bid: str, key_comb: str) -> None:
         """Focus an element and press a key or a combination of keys.
 
@@ -120,17 +122,17 @@ class CallExecutor(ActivePage):
         """
         await (await self._find_element(bid)).press(key_comb, timeout=ACTION_TIMEOUT_MS)
 
-    @declare_call("bid", 'focus("45")')
+    @declare_call("elements", 'focus("45")')
     async def focus(self, bid: str) -> None:
         """Move the keyboard focus to an element."""
         await (await self._find_element(bid)).focus()
 
-    @declare_call("bid", 'clear("96")')
+    @declare_call("elements", 'clear("96")')
     async def clear(self, bid: str) -> None:
         """Empty an input, textarea or editable element."""
         await (await self._find_element(bid)).fill("", timeout=ACTION_TIMEOUT_MS)
 
-    @declare_call("bid", 'drag_and_drop("56", "498")')
+    @declare_call("elements", 'drag_and_drop("56", "498")')
     async def drag_and_drop(self, from_bid: str, to_bid: str) -> None:
         """Drag one element and drop it on another."""
         mouse = (await self._active_page()).mouse
@@ -147,7 +149,7 @@ class CallExecutor(ActivePage):
         finally:
             await mouse.up()
 
-    @declare_call("bid", 'upload_file("57", "tests/data/cv.pdf")', 'upload_file("63", ["a.csv", "b.csv"])')
+    @declare_call("files", 'upload_file("57", "tests/data/cv.pdf")', 'upload_file("63", ["a.csv", "b.csv"])')
     async def upload_file(self, bid: str, file: str | list[str]) -> None:
         """Choose files of the sandbox in a file input, by paths relative to the repository; [] clears the input.
 
@@ -230,7 +232,7 @@ class CallExecutor(ActivePage):
         finally:
             await mouse.up()
 
-    @declare_call("coordinates", 'mouse_upload_file(132.1, 547, "tests/data/cv.pdf")')
+    @declare_call("files", 'mouse_upload_file(132.1, 547, "tests/data/cv.pdf")')
     async def mouse_upload_file(self, x: float, y: float, file: str | list[str]) -> None:
         """Click at a point that opens a file chooser, and choose files of the sandbox as upload_file does."""
         files = self._resolve_files(file)
@@ -273,17 +275,17 @@ class CallExecutor(ActivePage):
 
     # --- tabs -------------------------------------------------------------------------------------------------------
 
-    @declare_call("tab", "new_tab()")
+    @declare_call("tabs", "new_tab()")
     async def new_tab(self) -> None:
         """Open an empty tab; it becomes the active one."""
         await self._tab_manager.open_tab()
 
-    @declare_call("tab", "tab_close()")
+    @declare_call("tabs", "tab_close()")
     async def tab_close(self) -> None:
         """Close the active tab."""
         await self._tab_manager.close_tab(await self._tab_manager.active_tab())
 
-    @declare_call("tab", "tab_focus(2)")
+    @declare_call("tabs", "tab_focus(2)")
     async def tab_focus(self, index: int) -> None:
         """Make a tab the active one, by its index in the list of open tabs, from 0."""
         if not 0 <= index < len(self._tab_manager.tabs):

@@ -11,7 +11,9 @@ MAX_WAIT_MS = 30_000.0
 
 Button = Literal["left", "middle", "right"]
 Modifier = Literal["Alt", "Control", "Meta", "Shift"]
-Category = Literal["agent", "navigation", "bid", "coordinates", "keyboard", "tab"]
+Category = Literal["agent", "navigation", "elements", "files", "coordinates", "keyboard", "tabs"]
+CallSet = Literal["web", "navigation", "elements", "files", "coordinates", "keyboard", "tabs"]
+"""A set of calls that an operator can allow: a category, or `web`, the calls that most tasks need."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,6 +300,8 @@ async def _page_snapshot(tab_manager: TabManager, content: PageContent, tab: Bro
         url=active.url if active else tab.page.url,
         title=active.title if active else "",
         tree=content.tree,
+        html=content.html,
+        dom=content.dom,
         tabs=tabs,
         focused_bid=content.focused_bid,
         notes=notes,

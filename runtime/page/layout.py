@@ -81,6 +81,10 @@ class PageLayout:
     children: list[list[int]] = field(default_factory=list)
     clickable: set[int] = field(default_factory=set)
     """Nodes that listen to clicks or show a pointer cursor."""
+    value: dict[int, str] = field(default_factory=dict)
+    """Current text of each input and textarea."""
+    selected: set[int] = field(default_factory=set)
+    """Checkboxes and radio buttons that are checked, and options that are selected."""
     frames: dict[str, int] = field(default_factory=dict)
     """Maps the DevTools id of each frame to the index of the frame's document. Contains only frames that were
     read.
@@ -88,6 +92,7 @@ class PageLayout:
     node_by_backend_id: dict[int, int] = field(default_factory=dict)
     """Maps each `backendNodeId` to the index of the node."""
     _attributes: list[Sequence[int]] = field(default_factory=list)
+    _source_text: list[int] = field(default_factory=list)
     _strings: Sequence[str] = ()
 
     def link_node(self, backend_id: int, parent: int) -> None:
@@ -105,9 +110,13 @@ class PageLayout:
         pairs = self._attributes[node]
         names = iter(pairs)
         return {
-            self._strings[name].lower(): self._strings[value]
+            self._strings[name].lower(): self._strings[value] if value >= 0 else ""
             for name, value in zip(names, names, strict=True)
         }
+
+    def source_text(self, node: int) -> str:
+        """Return the text of a text node as the document has it, even if the text is not rendered."""
+        return self._strings[self._source_text[node]] if self._source_text[node] >= 0 else ""
 
     def has_semantic_attributes(self, node: int) -> bool:
         """True if an attribute may give the element a role, a name or focus."""
@@ -250,6 +259,12 @@ def _add_document(
         layout._attributes.append(attributes[node] if node < len(attributes) else ())
         layout.link_node(backend_id, first + parent if has_parent else frame_element)
     layout.clickable.update(first + node for node in nodes["isClickable"]["index"])
+    layout._source_text += nodes["nodeValue"]
+    for key in ("inputValue", "textValue"):
+        current = zip(nodes[key]["index"], nodes[key]["value"], strict=True)
+        layout.value.update((first + node, strings[value]) for node, value in current if value >= 0)
+    for key in ("inputChecked", "optionSelected"):
+        layout.selected.update(first + node for node in nodes[key]["index"])
 
 
 def _place_node(

@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from patchwright.runtime.observations import ImageData, SnapshotOptions
 from patchwright.runtime.page.accessibility import (
@@ -31,6 +31,7 @@ from patchwright.runtime.page.layout import (
     find_frame_owners,
 )
 from patchwright.runtime.page.marks import MAX_MARKS, Screenshot
+from patchwright.runtime.page.markup import MarkupWriter
 from patchwright.runtime.page.tree_text import TreeLine, TreeLines, TreeReader, render_lines
 
 __all__ = ["BidRegistry", "DevToolsError", "PageContent", "SendCommand", "find_node", "read_page"]
@@ -51,6 +52,8 @@ class PageContent:
     """Content of a page."""
 
     tree: str
+    html: str = ""
+    dom: str = ""
     focused_bid: str | None = None
     """Id (`bid`) of the focused element."""
     notes: tuple[str, ...] = ()
@@ -125,7 +128,7 @@ class _PageReader:
             self._visible_flags(lines, reached | untested),
             self._snapshot_options.max_chars,
         )
-        if count < len(lines):
+        if count < len(lines) and self._snapshot_options.axtree:
             limit = self._snapshot_options.max_chars
             self._notes.append(
                 f"The tree was cut at {limit:,} characters: {count:,} of {len(lines):,} lines are shown."
@@ -137,7 +140,9 @@ class _PageReader:
         if _document_id(await self._send("Page.getFrameTree", {})) != document:
             raise DevToolsError("another document was loaded")
         return PageContent(
-            tree=text,
+            tree=text if self._snapshot_options.axtree else "",
+            html=self._write_markup(layout, "HTML") if self._snapshot_options.html else "",
+            dom=self._write_markup(layout, "DOM") if self._snapshot_options.dom else "",
             focused_bid=None if reading.focused is None else self._bid_getter(layout)(reading.focused),
             notes=tuple(self._notes),
             screenshot=screenshot,
@@ -190,8 +195,9 @@ class _PageReader:
         if not self._snapshot_options.viewport_only and (
             is_large or render_lines(lines, lambda node: "1234", {}, most)[1] < len(lines)
         ):
-            self._notes.append(_clip_note(most, metrics))
             narrow = True
+            if self._snapshot_options.axtree:
+                self._notes.append(_clip_note(most, metrics))
         if facts.unread_frames:
             self._notes.append(f"{facts.unread_frames} of the page's frames could not be read.")
         if reading.quoter.hidden_count:
@@ -201,6 +207,19 @@ class _PageReader:
         return reading, [
             line for line in lines if line.in_view
         ] if narrow or self._snapshot_options.viewport_only else lines
+
+    def _write_markup(self, layout: PageLayout, form: Literal["HTML", "DOM"]) -> str:
+        limit, in_view = self._snapshot_options.max_chars, self._snapshot_options.viewport_only
+        writer = MarkupWriter(layout, self._bid_getter(layout), whole=form == "DOM")
+        text, is_complete = writer.write(limit, in_view)
+        if not is_complete and not in_view:
+            self._notes.append(
+                f"The whole {form} has more than {limit:,} characters, so only its elements in the viewport are shown."
+            )
+            text, is_complete = writer.write(limit, in_view=True)
+        if not is_complete:
+            self._notes.append(f"The {form} was cut at {limit:,} characters.")
+        return text
 
     def _visible_flags(self, lines: Sequence[TreeLine], reachable: Set[int]) -> dict[int, str]:
         if not self._snapshot_options.flag_visible:

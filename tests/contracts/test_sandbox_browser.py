@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.runtime.actions import CreateFile, UseBrowser
-from patchwright.runtime.browser.action_space import DEFAULT_CALLS
+from patchwright.runtime.browser.action_space import WEB_CALLS
 from patchwright.runtime.observations import PageSnapshot, SnapshotOptions
 from patchwright.runtime.sandbox import Sandbox
 from tests.contracts.conftest import opened
@@ -37,7 +37,7 @@ async def sandbox(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncItera
 
 async def use(sandbox: Sandbox, code: str, screenshot: bool = False) -> PageSnapshot:
     page = await sandbox.act(
-        UseBrowser(code=code, allowed_calls=DEFAULT_CALLS, snapshot=SnapshotOptions(screenshot=screenshot))
+        UseBrowser(code=code, allowed_calls=WEB_CALLS, snapshot=SnapshotOptions(screenshot=screenshot))
     )
     assert isinstance(page, PageSnapshot), page
     return page

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from patchwright.demo.recorded_model import ModelFault, RecordedTurn
+from patchwright.demo.recorded_model import ModelFault, RecordedCall, RecordedTurn
 from patchwright.resolver.domain import Published, RunId
 from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.actions import RunShell
@@ -55,8 +55,9 @@ class BrowsingScript:
         self.prompts: list[str] = []
 
     def __call__(self, turn: int, request: dict[str, Any]) -> None:
-        prompt = request["messages"][-1]["content"]
-        if not (isinstance(prompt, str) and prompt.startswith("# Instructions")):
+        content = request["messages"][-1]["content"]
+        prompt = content if isinstance(content, str) else content[0]["text"]  # with a picture
+        if not prompt.startswith("# Instructions"):
             return
         goal = prompt[prompt.index("# Goal:") : prompt.index("# Action Space")]
         (says,) = (says for word, says in self._tasks.items() if word in goal)
@@ -139,6 +140,47 @@ async def test_a_browsing_agent_opens_the_agents_page_and_reports_back(
     assert child.usage() == reports_of[0].usage
     assert run.usage().steps == len(run.replies()) + 5 + 1 + 5
     assert "Browsed 3 times, in 11 of the steps:" in scenario.pull.body
+
+
+async def test_the_main_agent_uses_the_browser_itself_if_the_operator_lets_it(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario(files=FILES, body="The page shows a wrong sum: http://shop.example/")
+    scenario.environment |= {
+        "PATCHWRIGHT_SANDBOX_FEATURES": "browser",
+        "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true",
+        "PATCHWRIGHT_AGENT_USES_BROWSER": "true",
+        "PATCHWRIGHT_BROWSER_CALLS": "navigation coordinates",
+        "PATCHWRIGHT_BROWSER_OBSERVATION": "html screenshot",
+    }
+    port = free_port()
+    codes = (f"goto('http://127.0.0.1:{port}/')", "mouse_click(40, 60)", "click('1')")
+    looks = [
+        RecordedTurn("I look.", calls=(RecordedCall(name="use_browser", arguments={"code": code}),))
+        for code in codes
+    ]
+    reader = BrowsingScript(scenario, reveals=(opens, gives_up))
+    asks = RecordedTurn("And another agent.", reveals(port))
+    await scenario.script_model(serves(port), *looks, asks, *FIX_TURNS, on_request=reader)
+    assert isinstance(await scenario.resolve(), Published)
+
+    requests = scenario.endpoint.requests
+    (spec,) = (tool["function"] for tool in requests[0]["tools"] if tool["function"]["name"] == "use_browser")
+    described = spec["description"]
+    assert "mouse_click(x: float" in described and "click(bid" not in described.replace("mouse_click", "")
+    assert list(spec["parameters"]["properties"]) == ["code"]
+    messages = requests[-1]["messages"]
+    texts = [message["content"] for message in messages if message["role"] == "tool"]
+    assert "Click me</button>" in texts[1] and "forty-two" not in texts[1]
+    assert "forty-two" in texts[2] and "RootWebArea" not in texts[2]
+    assert "click is not allowed here; nothing was run. Allowed calls: noop, go_back" in texts[3]
+    pictures = [
+        part for message in messages if isinstance(message["content"], list) for part in message["content"]
+    ]
+    assert sum(part["type"] == "image_url" for part in pictures) == 2
+    # The browsing agent has the same calls, sees the page in the same form, and uses the same browser.
+    assert "6 different types" not in reader.prompts[0] and "# Current HTML:" in reader.prompts[0]
+    assert "mouse_click(x: float" in reader.prompts[0] and "fill(" not in reader.prompts[0]
 
 
 @pytest.mark.slow

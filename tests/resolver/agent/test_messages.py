@@ -173,11 +173,11 @@ def test_a_malformed_call_is_sent_back_as_json_that_a_provider_can_read() -> Non
                     Tab(url="http://localhost/", title="Shop", active=True),
                     Tab(url="http://x/", title="X"),
                 ),
-                notes=("a dialog was dismissed",),
+                notes=("a dialog was dismissed\n[at http://y/]",),
                 error="line 2: there is no [9]",
             ),
-            "RootWebArea 'Shop'\n[at http://localhost/]\n[another tab: http://x/]\n[a dialog was dismissed]\n"
-            "[failed: line 2: there is no [9]]",
+            "```\nRootWebArea 'Shop'\n```\n[at http://localhost/]\n[tab 1, not active: http://x/]\n"
+            "[a dialog was dismissed [at http://y/]]\n[failed: line 2: there is no [9]]",
         ),
         (
             HostRequest(modality="image", files=("/s/a.png",), task="What is on it?"),

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.actions import SubagentResult
-from patchwright.resolver.browsing.browsing_agent import ALLOWED_CALLS, parse_reply
+from patchwright.resolver.browsing.browser_options import DEFAULT_OPTIONS
+from patchwright.resolver.browsing.browsing_agent import parse_reply
 from patchwright.resolver.browsing.prompt import build_prompt
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ToolResult
@@ -14,7 +15,7 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.tool_actions.subagent_actions import Browse, OutputField
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import UseBrowser
-from patchwright.runtime.browser.action_space import DEFAULT_CALLS
+from patchwright.runtime.browser.action_space import WEB_CALLS
 from patchwright.runtime.observations import ImageData, PageSnapshot, SnapshotOptions, Tab
 from tests.resolver.fake_browser import (
     BLANK,
@@ -55,11 +56,11 @@ async def test_the_prompt_shows_the_last_page_and_one_line_per_earlier_page(tmp_
 async def test_the_prompt_can_show_several_pages(tmp_path: Path) -> None:
     pages = [page(f"RootWebArea 'Page {n}'\n  [1] link 'tree of page {n}'") for n in range(6)]
     script = [code_reply(f"click('{n}')") for n in range(6)]
-    await run_browse_task(
-        tmp_path, FakeBrowserSandbox(*pages, ANSWERED.model_copy(update={"tree": "end"})), *script
-    )
+    options = DEFAULT_OPTIONS.model_copy(update={"pages": 3})
+    box = FakeBrowserSandbox(*pages, ANSWERED.model_copy(update={"tree": "end"}))
+    await run_browse_task(tmp_path, box, *script, options=options)
     child = FileLogStore(tmp_path).read(RunId("job-7-browse-1"))
-    prompt = build_prompt(child, pages_in_prompt=3)[-1].text
+    prompt = build_prompt(child)[-1].text
     assert [prompt.count(f"tree of page {n}") for n in range(6)] == [0, 0, 0, 0, 1, 1]
     assert prompt.count("[this page is no longer shown]") == 3
 
@@ -160,7 +161,7 @@ async def test_the_browsing_prompt_matches_the_golden_file(
 
 # Parsing of replies
 
-LOOK = SnapshotOptions()
+LOOK = UseBrowser(allowed_calls=WEB_CALLS, snapshot=SnapshotOptions())
 
 
 def test_the_last_block_is_the_action_and_the_text_before_it_the_thought() -> None:
@@ -168,9 +169,7 @@ def test_the_last_block_is_the_action_and_the_text_before_it_the_thought() -> No
         "First I thought\n```\nclick('1')\n```\nbut no:\n```python\nclick('2')\n\nclick('3')\n```\n"
     )
     (call,) = parse_reply(reply, "step-1", LOOK).calls
-    assert call.action == UseBrowser(
-        code="click('2')\n\nclick('3')", allowed_calls=ALLOWED_CALLS, snapshot=LOOK
-    )
+    assert call.action == LOOK.model_copy(update={"code": "click('2')\n\nclick('3')"})
     assert parse_reply(reply, "step-1", LOOK).thought.startswith("First I thought")
 
 
@@ -198,10 +197,7 @@ def test_long_replies_are_clipped() -> None:
 async def test_the_browsing_agent_may_use_the_documented_calls(tmp_path: Path) -> None:
     box = FakeBrowserSandbox(START, ANSWERED)
     _, model = await run_browse_task(tmp_path, box, code_reply("send_msg_to_user('42')"))
-    assert set(box.used[-1].allowed_calls) - set(DEFAULT_CALLS) == {
-        "report_infeasible",
-        *("new_tab", "tab_focus", "tab_close"),
-    }
+    assert box.used[-1].allowed_calls == (*WEB_CALLS, "report_infeasible")
     assert "16 different types of actions are available." in model.requests[1][-1].text
 
 

@@ -11,7 +11,7 @@ from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.browsing.challenges import detect_challenge, find_blocking_challenge
 from patchwright.resolver.browsing.prompt import MAX_ANSWER_LENGTH
 from patchwright.runtime.actions import UseBrowser
-from patchwright.runtime.browser.action_space import DEFAULT_CALLS
+from patchwright.runtime.browser.action_space import WEB_CALLS
 from patchwright.runtime.observations import PageSnapshot
 from patchwright.runtime.sandbox import Sandbox
 from tests.contracts.conftest import opened
@@ -102,9 +102,7 @@ async def test_challenge_pages_are_distinguished_from_pages_about_challenges(san
     address = f"http://127.0.0.1:{(await printed(sandbox, 'cat port')).strip()}"
     found: dict[str, str | None] = {}
     for name in PAGES:
-        result = await sandbox.act(
-            UseBrowser(code=f"goto('{address}/{name}.html')", allowed_calls=DEFAULT_CALLS)
-        )
+        result = await sandbox.act(UseBrowser(code=f"goto('{address}/{name}.html')", allowed_calls=WEB_CALLS))
         assert isinstance(result, PageSnapshot) and result.error is None, result
         found[name] = detect_challenge(result)
     assert found == {name: kind for name, (kind, _) in PAGES.items()}

@@ -9,6 +9,7 @@ import pytest
 from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.activity.summary import BrowsingTask, Summary, list_steps
 from patchwright.resolver.agent.messages import render_observation
+from patchwright.resolver.browsing.browser_options import DEFAULT_OPTIONS, limit_to_model
 from patchwright.resolver.browsing.prompt import MAX_ANSWER_LENGTH
 from patchwright.resolver.domain import Issue, RunId, Usage, User, Verdict
 from patchwright.resolver.errors import ContextOverflow, ModelAccessDenied, ModelError
@@ -86,6 +87,7 @@ async def test_a_subagents_log_names_its_parent_task_and_limits(tmp_path: Path) 
         steps=30,
         seconds=child.subagent_started.seconds if child.subagent_started else 0,
         usd=Decimal("0.995"),
+        browser=limit_to_model(DEFAULT_OPTIONS, supports_vision=False),
     )
     assert [event.kind for event in child] == [
         *("subagent_started", "system_prompt", "tool_result"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from patchwright.resolver.browsing.browser_options import DEFAULT_OPTIONS, BrowserTool
 from patchwright.resolver.domain import Comment, Issue, User
 from patchwright.resolver.events import SystemPrompt
 from patchwright.resolver.llm.model import ToolSpec
@@ -66,6 +67,13 @@ def test_an_issue_or_a_repository_adds_the_tools_it_gives_a_cause_for(
     body: str, files: tuple[str, ...], expected: set[str]
 ) -> None:
     assert added(body, *files) == expected
+
+
+def test_the_browser_is_offered_to_the_main_agent_for_the_same_causes() -> None:
+    tools = (*TOOLS, BrowserTool(FakeSandbox(), DEFAULT_OPTIONS))
+    for body, is_offered in (("See https://example.org/spec.", True), ("`add(1, 2)` returns -1.", False)):
+        chosen = choose_tools(tools, RunFacts.collect(issue(body), "", ()))
+        assert [name in chosen for name in ("browse", "use_browser")] == [is_offered, is_offered]
 
 
 def test_a_question_can_be_asked_at_once_if_people_can_answer_in_the_thread() -> None:

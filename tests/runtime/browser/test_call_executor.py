@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from patchwright.runtime.browser.action_space import ALL_CALLS, CALLS, DEFAULT_CALLS
+from patchwright.runtime.browser.action_space import ALL_CALLS, CALLS, WEB_CALLS
 from patchwright.runtime.browser.call_executor import CallExecutor
 from patchwright.runtime.observations import SnapshotOptions
 from tests.runtime.web_fixture import Web
@@ -65,7 +65,7 @@ async def test_a_login_takes_one_turn(web: Web) -> None:
 async def test_invalid_code_changes_nothing(web: Web) -> None:
     await web.open("controls.html")
     assert (await web.failed("goto('about:blank')\nimport os")).reason == "malformed"
-    refused = await web.failed(f"goto('{web.url}')\ntab_close()", DEFAULT_CALLS)
+    refused = await web.failed(f"goto('{web.url}')\ntab_close()", WEB_CALLS)
     assert refused.reason == "refused" and "Allowed calls: noop, send_msg_to_user" in refused.message
     assert (await web.use("")).title == "Controls"
 

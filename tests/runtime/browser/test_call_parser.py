@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from patchwright.runtime.browser.action_space import (
     ALL_CALLS,
     CALLS,
-    DEFAULT_CALLS,
+    WEB_CALLS,
     call_names,
     describe_calls,
 )
@@ -55,13 +55,13 @@ def test_the_signatures_are_those_of_the_paper() -> None:
 
 
 def test_the_default_is_the_subset_of_the_papers_prompt() -> None:
-    assert len(DEFAULT_CALLS) == len(set(DEFAULT_CALLS)) == 16
-    assert set(DEFAULT_CALLS) < set(ALL_CALLS)
-    assert not {name for name in DEFAULT_CALLS if CALLS[name].category in ("coordinates", "keyboard", "tab")}
+    assert len(WEB_CALLS) == len(set(WEB_CALLS)) == 16
+    assert set(WEB_CALLS) < set(ALL_CALLS)
+    assert not {name for name in WEB_CALLS if CALLS[name].category in ("coordinates", "keyboard", "tabs")}
 
 
 def test_each_call_is_in_one_category() -> None:
-    assert call_names("tab") == ("new_tab", "tab_close", "tab_focus")
+    assert call_names("tabs") == ("new_tab", "tab_close", "tab_focus")
     assert call_names("agent", "navigation") == (
         "noop",
         "send_msg_to_user",

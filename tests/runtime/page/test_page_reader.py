@@ -1,10 +1,12 @@
 """Snapshots of pages in a real Chromium."""
 
 import re
+from typing import get_args
 
 import pytest
 from playwright.async_api import Browser
 
+from patchwright.runtime.observations import SnapshotPart
 from patchwright.runtime.page.page_reader import BidRegistry, find_node
 from tests.runtime.chromium_page import SNAPSHOTS, PageSession, cpu_seconds, find_bid, open_page
 
@@ -93,6 +95,22 @@ async def test_viewport_only_limits_the_tree(page_session: PageSession) -> None:
     await page_session.page.evaluate("scrollTo(0, 10000)")
     tree = (await page_session.read(viewport_only=True)).tree
     assert "'Fixed'" in tree and "'Last'" in tree and "'Home'" not in tree
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", get_args(SnapshotPart))
+async def test_each_option_changes_what_is_read(page_session: PageSession, option: SnapshotPart) -> None:
+    await page_session.show(ORDER)
+    await page_session.page.focus("input")
+    on, off = [await page_session.read(**{"screenshot": True, option: on}) for on in (True, False)]
+    changed = {
+        "axtree": "tree",
+        "html": "html",
+        "dom": "dom",
+        "screenshot": "screenshot",
+        "marks": "screenshot",
+    }.get(option, "tree")
+    assert getattr(on, changed) and getattr(on, changed) != getattr(off, changed)
 
 
 async def test_a_bid_stays_with_its_element_whatever_changes_around_it(page_session: PageSession) -> None:
