@@ -3,6 +3,7 @@
 - `PATCHWRIGHT_DATA`: the directory for conversations, runs and caches
 - `PATCHWRIGHT_CA_BUNDLE` and `PATCHWRIGHT_PACKAGE_INDEX`: the certificates and the package index of a closed network
 - `DOCKER_HOST`: the Docker engine
+- `PATCHWRIGHT_API_KEY`: the key for a server, which `patchwright mcp` uses
 """
 
 import os
@@ -17,6 +18,11 @@ def ca_bundle() -> Path | None:
 def package_index() -> str | None:
     """Returns the URL of the package index for sandboxes, if `PATCHWRIGHT_PACKAGE_INDEX` is set."""
     return os.environ.get("PATCHWRIGHT_PACKAGE_INDEX") or None
+
+
+def api_key() -> str | None:
+    """Returns the API key for a server, if `PATCHWRIGHT_API_KEY` is set."""
+    return os.environ.get("PATCHWRIGHT_API_KEY") or None
 
 
 def docker_host() -> str | None:

@@ -49,7 +49,7 @@ FENCES = {
     "jsonschema": {"demo/github/openapi_checker.py", "resolver/json_schemas.py"},
     "jupyter_client": {"runtime/kernel/kernel_manager.py"},
     "litellm": {"resolver/llm/litellm.py"},
-    "mcp": {"resolver/tools/mcp.py"},
+    "mcp": {"bot/api/mcp_server.py", "resolver/tools/mcp.py"},
     "openpyxl": {"runtime/documents/converter.py"},
     "opentelemetry": {"bot/observe/tracing.py"},
     "playwright": {"runtime/browser/playwright_browser.py", "runtime/browser/vendor_types.py"},
@@ -63,7 +63,7 @@ FENCES = {
     ),
     "referencing": {"resolver/json_schemas.py"},
     "starlette": set(  # what FastAPI does not offer under its own name
-        "bot/api/api_middleware.py bot/api/problem_details.py bot/dashboard/asgi.py "
+        "bot/api/api_middleware.py bot/api/mcp_server.py bot/api/problem_details.py bot/dashboard/asgi.py "
         "bot/dashboard/web_requests.py bot/web/application.py".split()
     ),
     "tree_sitter": {"resolver/security/shell_parser.py", "runtime/search/grammars.py"},

@@ -107,7 +107,7 @@ async def _check_key(client: ServerClient) -> None:
             raise
 
 
-class McpEndpoint:
+class McpRoute:
     """The path `/mcp`: streamable HTTP without sessions, so that any server answers each request."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,7 +1,6 @@
 """`patchwright mcp` offers a server's jobs to another agent over MCP."""
 
 import argparse
-import os
 
 from patchwright.bot.cli.options import JSON_ERROR_HELP
 from patchwright.bot.terminal.exit_codes import SUCCESS
@@ -31,10 +30,11 @@ async def run(options: argparse.Namespace) -> int:
     """Serves MCP until the input ends."""
     from patchwright.bot.api.mcp_server import NOT_INSTALLED, serve_stdio
     from patchwright.resolver.errors import SettingsError
+    from patchwright.sdk.environment import api_key
     from patchwright.sdk.server_client import ServerError
 
-    key = os.environ.get("PATCHWRIGHT_API_KEY")
-    if not key:
+    key = api_key()
+    if key is None:
         raise SettingsError(
             "PATCHWRIGHT_API_KEY is not set. Create a key on the server: patchwright api-key create NAME."
         )

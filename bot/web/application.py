@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from patchwright.bot.api import MCP_PATH, conversation_routes, is_api_path, job_routes, workspace_routes
 from patchwright.bot.api.api_middleware import ApiMiddleware, RequestIdMiddleware
 from patchwright.bot.api.authentication import ApiDependencies
-from patchwright.bot.api.mcp_server import McpEndpoint
+from patchwright.bot.api.mcp_server import McpRoute
 from patchwright.bot.api.openapi import ApiApplication
 from patchwright.bot.api.problem_details import handle_api_error
 from patchwright.bot.conversation_models import OpenConversations
@@ -71,7 +71,7 @@ def create_application(api: ApiDependencies, dashboard: DashboardDependencies | 
     """Returns the application. Without `dashboard`, it contains only the API."""
     app = ApiApplication(ROUTERS)
     app.state.api_deps = api
-    app.router.routes.append(Route(MCP_PATH, McpEndpoint(), include_in_schema=False))
+    app.router.routes.append(Route(MCP_PATH, McpRoute(), include_in_schema=False))
     handle_page = handle_api_error
     if dashboard is not None:
         add_dashboard(app, dashboard)

@@ -141,19 +141,14 @@ EXTERNAL_VARIABLES = {
     "REDIS_URL": "redis_url",
 }
 """Maps the standard names of environment variables, as in GitHub Actions and Redis, to settings."""
-CLIENT_VARIABLES = frozenset({"PATCHWRIGHT_API_KEY"})
-"""Variables of clients of a server. They are no settings."""
-
-
+CLIENT_VARIABLES = frozenset({"PATCHWRIGHT_API_KEY"})  # for clients of a server; no settings
 FALLBACK_VARIABLES = {
     "SSL_CERT_FILE": "ca_bundle",
     "PIP_INDEX_URL": "package_index",
     "https_proxy": "proxy",
     "HTTPS_PROXY": "proxy",
 }
-"""Maps standard environment variables for closed networks to settings. All other sources of a setting
-override these variables.
-"""
+"""Maps standard environment variables for closed networks to settings. All other sources override them."""
 
 
 # Settings that decide where credentials are sent, what leaves the sandbox, or whether there is one. A file from
