@@ -85,6 +85,7 @@ ENVIRONMENT = {
     "resolver/llm/litellm.py": "sets litellm's own variables before its import; it has no other configuration",
     "sdk/environment.py": "the settings of the Python API, which has no composition root",
     "runtime/kernel/ipykernel_main.py": "starts in the sandbox, and IPython reads its directory only from there",
+    "resolver/suites/reporters/plain_start.py": "starts in the sandbox, and hides the variables of the test run",
     "runtime/execution/action_server.py": "starts in the container, whose environment belongs to the sandbox",
 }
 """Files that may read environment variables, and why."""

@@ -78,7 +78,7 @@ def main() -> int:
             remove_variables()
 
     sys.argv = [sys.argv[0]]
-    _pytest.runner._update_current_test_var = remove_variables
+    _pytest.runner._update_current_test_var = remove_variables  # type: ignore[assignment]
     sys.modules = PlainModules(sys.modules)  # type: ignore[assignment]
     return int(pytest.main(arguments, plugins=[PlainEnvironment()]))
 
