@@ -16,13 +16,8 @@ SHAPE = {
     "functions of more than 60 lines": 0,
     "functions with more than 7 parameters": 0,
     "functions with more than 2 inner functions": 0,
-<<<<<<< HEAD
-    "files of fewer than 40 lines": 29,
+    "files of fewer than 40 lines": 27,
     "lines": 80_500,
-=======
-    "files of fewer than 40 lines": 28,
-    "lines": 79_500,
->>>>>>> 4edf9a24 (Record the results of three more pairs, and describe the plain environment)
 }
 """No number may grow. If you make one smaller, lower it here."""
 
