@@ -383,8 +383,7 @@ def test_a_file_that_follows_the_rules_is_accepted(path: str, source: str) -> No
 def test_an_exception_to_a_rule_is_still_needed(named: str) -> None:
     if not (path := ROOT / named).exists():
         pytest.skip(f"{named} is not written yet")
-    source = path.read_text()
-    tree = ast.parse(source)
+    tree = ast.parse(path.read_text())
     elsewhere = f"{named}.elsewhere"
     assert [*reads_of_the_environment(elsewhere, tree), *catches_of_anything(elsewhere, tree)] != []
 
