@@ -265,6 +265,8 @@ class Verdict(FrozenModel):
     """Changed files that are neither source code of the base commit nor tests, if the fix cannot be shown without
     their changes.
     """
+    environment_dependent: tuple[str, ...] = ()
+    """Tests that show the fix, but pass with the patch only if the code can tell that it is being tested."""
     documentation_only: bool = False
     """True if the patch changes only documentation and no test fails, so that there is nothing to test."""
     partial: bool = False

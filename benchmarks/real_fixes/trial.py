@@ -17,7 +17,7 @@ from patchwright.evaluation.release_pairs import Files, Pair
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import RunShell
 
-TIMEOUT = 1800  # seconds for one trial
+TIMEOUT = 3600  # seconds for one trial
 FIX_KINDS = ("fixed", "conditional")
 DONE = Finish(cause="See the change.", change="As upstream did it.", testing="The repository's own tests.")
 

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import PurePosixPath
 
 from patchwright.resolver.errors import VerificationUnavailable
-from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.git.workspaces import ABSENT, SYMLINK, FileChange, Workspace
 from patchwright.resolver.suites.affected_tests import find_mentions
 from patchwright.resolver.suites.file_classifier import is_test_related
 from patchwright.resolver.suites.suite import Suite
@@ -101,7 +101,7 @@ async def _find_added_modules(
         known = {place: {_get_module(path, place) for path in existing} for place in places}
         modules = {_get_module(path, place) for place in places for path in kept}
         for place, change in product(places, changes):
-            name = _get_module(change.path, place)
+            name = _get_module(get_module_path(change), place)
             if change.old_mode == ABSENT and name.isidentifier() and name not in known[place]:
                 added.setdefault(name, set()).add(change.path)
                 doubled |= {name} & modules
@@ -123,6 +123,11 @@ async def _list_import_directories(workspace: Workspace, suite: Suite) -> set[st
 async def _read_config(workspace: Workspace, suite: Suite) -> list[str]:
     paths = [str(PurePosixPath(suite.directory, name)) for name in CONFIG_FILES]
     return [await workspace.read(path) or "" for path in paths]
+
+
+def get_module_path(change: FileChange) -> str:
+    """Returns the path of a changed file, or of a module in the directory to which a changed link may point."""
+    return f"{change.path}/__init__.py" if change.mode == SYMLINK else change.path
 
 
 def _get_module(path: str, directory: str) -> str:

@@ -15,9 +15,13 @@ from typing import Any
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import ABSENT, SYMLINK, FileChange, Workspace
-from patchwright.resolver.proof.python_modules import find_plugin_modules
+from patchwright.resolver.proof.python_modules import find_plugin_modules, get_module_path
 from patchwright.resolver.proof.started_files import find_started_files
-from patchwright.resolver.suites.file_classifier import is_runner_config, is_shadowing_runner
+from patchwright.resolver.suites.file_classifier import (
+    RUNNER_PACKAGES,
+    is_runner_config,
+    is_shadowing_runner,
+)
 from patchwright.resolver.suites.project_dir import parse_json_or_empty
 from patchwright.resolver.suites.suite import Suite
 
@@ -46,12 +50,13 @@ async def find_reverted_test_config(
     Raises WorkspaceError.
     """
     started = await find_started_files(workspace, suites, frozenset(change.path for change in changes))
+    existing = await workspace.list_files()
     paths = set[str]()
     for suite in suites:
         paths |= await find_plugin_modules(workspace, frozenset(change.path for change in changes), suite)
     for change in changes:
         is_test_config = change.path in started or (
-            change.old_mode == ABSENT and _is_shadowing(change.path, suites)
+            change.old_mode == ABSENT and _is_shadowing(change, suites, existing)
         )
         if not is_test_config and is_runner_config(change.path):
             is_test_config = not await _is_product_only_change(workspace, patch, change)
@@ -84,7 +89,13 @@ async def find_link_targets(
     )
 
 
-def _is_shadowing(path: str, suites: tuple[Suite, ...]) -> bool:
+def _is_shadowing(change: FileChange, suites: tuple[Suite, ...], existing: tuple[str, ...]) -> bool:
+    """Returns True if a new file would replace a part of the test runner. The product may itself be such a part, if
+    the base commit contains other files of it.
+    """
+    if package := RUNNER_PACKAGES.match(change.path):
+        return not any(path.startswith(f"{package[0]}/") for path in existing)
+    path = get_module_path(change)
     return any(
         is_shadowing_runner(path, directory) for directory in ("", *(suite.directory for suite in suites))
     )

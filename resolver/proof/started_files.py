@@ -64,8 +64,9 @@ _LOADING_KEY = re.compile(
 # Keys of babel. A name without a dot at its start means an installed package.
 _BABEL_KEY = re.compile(r"[\"']?(?:plugins|presets)[\"']?\s*:(?P<value>\s*\[[^}]*)")
 _WORD = re.compile(r"[\w@.<>-]+(?:/[\w@.<>*-]+)*")
-_SUFFIXES = ("", *(f".{name}" for name in "js cjs mjs ts cts mts tsx jsx json node py sh mk".split()))
+_SUFFIXES = ("", *(f".{name}" for name in "js cjs mjs ts cts mts tsx jsx json node py rb sh mk".split()))
 _NODE_SUFFIXES = (".js", ".cjs", ".mjs", ".ts")
+_OPTION_FILES = (".rspec", ".rspec-local")  # They contain options as on a command line.
 _SHELL_SUFFIXES = ("", ".sh", ".bash", ".mk", ".mak", ".make")
 
 
@@ -167,7 +168,7 @@ def _find_references(path: str, text: str) -> Iterator[_Reference]:
     name, suffix = posixpath.basename(path), posixpath.splitext(path)[1]
     if name == "package.json":
         text = "\n".join(f'"{key}": {value}' for key, value in _list_runner_tables(text))
-    elif suffix in _SHELL_SUFFIXES and not name.startswith("."):
+    elif name in _OPTION_FILES or (suffix in _SHELL_SUFFIXES and not name.startswith(".")):
         yield from _find_shell_references(text)
         return
     # The keys of Python's manifests have other meanings, such as the file with the package's version.

@@ -49,6 +49,7 @@ def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
         reverted_test_config=verdicts[0].reverted_test_config,
         added_packages=verdicts[0].added_packages,
         unusual_files=_union(verdict.unusual_files for verdict in verdicts),
+        environment_dependent=_union(verdict.environment_dependent for verdict in verdicts),
         partial=any(verdict.partial for verdict in verdicts),
         conditions=tuple(dict.fromkeys(chain.from_iterable(verdict.conditions for verdict in verdicts))),
         reason=deciding.reason,
@@ -63,7 +64,8 @@ def _blocks_fixed(verdict: Verdict) -> bool:
     the suite only lacks a test that shows the fix.
     """
     runs = verdict.before, verdict.after
-    return bool(verdict.patch_tests_failing) or any(run is None or run.problem for run in runs)
+    wrong_tests = verdict.patch_tests_failing or verdict.environment_dependent
+    return bool(wrong_tests) or any(run is None or run.problem for run in runs)
 
 
 def _union(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

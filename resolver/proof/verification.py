@@ -18,6 +18,7 @@ from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
 from patchwright.resolver.proof.documentation import mark_documentation
 from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
+from patchwright.resolver.proof.plain_environment import require_plain_environment
 from patchwright.resolver.proof.python_modules import find_shadowing_modules
 from patchwright.resolver.proof.renumbered_tests import find_renumbered_tests
 from patchwright.resolver.proof.run_comparison import find_fail_to_pass, find_pass_to_fail, get_test_file
@@ -29,7 +30,7 @@ from patchwright.resolver.proof.verdict import decide_verdict
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
 from patchwright.resolver.suites.affected_tests import find_affected_tests, find_mentions
-from patchwright.resolver.suites.execution import TestSetup, run_tests_with_report
+from patchwright.resolver.suites.execution import TestSetup, run_tests, run_tests_with_report
 from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_file, is_test_related
 from patchwright.resolver.suites.reports.runner_report import RunnerReport
 from patchwright.resolver.suites.run_problems import require_known_options
@@ -173,10 +174,15 @@ class _SuiteVerification:
 
     async def _decide(self, evidence: Evidence, patch_tests: PatchTests | None) -> Verdict:
         verdict = decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
+        verdict = await require_plain_environment(verdict, self.suite, self._run_plain)
         unusual_files = await find_unusual_files(
             self.workspace, self.parts.with_tests, self.parts.code_changes, self.suite, verdict, self._run
         )
         return verdict.model_copy(update={"unusual_files": unusual_files})
+
+    async def _run_plain(self, role: str, suite: Suite, is_patched: bool) -> TestRun:
+        patch, sandboxes = (self.parts.with_tests, self.patched) if is_patched else (None, self.sandboxes)
+        return await run_tests(self.workspace, patch, suite, sandboxes, f"{self.name}-{role}", self.seconds)
 
     async def _affected_tests(self) -> tuple[str, ...]:
         if not self.suite.can_select_files or not self.parts.code_changes:
@@ -222,10 +228,8 @@ class _SuiteVerification:
             after_rerun, _ = await self._run_with_canary(f"{role}-again", self.parts.code_only, (), canary)
             full_patch = await self._run_full_patch(role, before, ())
             return replace(evidence, after_rerun=after_rerun, full_patch=full_patch)
-        suspects, candidates = (
-            find_pass_to_fail(before, after),
-            find_fail_to_pass(before, after)[:MAX_CONFIRMED],
-        )
+        suspects = find_pass_to_fail(before, after)
+        candidates = find_fail_to_pass(before, after)[:MAX_CONFIRMED]
         differing = (*suspects, *candidates)
         if differing and self.suite.can_select_tests:
             after_rerun, before_rerun = await asyncio.gather(
@@ -328,12 +332,8 @@ class _SuiteVerification:
         """
         run, report = await self._run_with_canary(role, patch, only, canary)
         if new_tests is not None:
-            run = skip_unrelated_errors(
-                run,
-                report,
-                await find_added_symbols(self.workspace, self.patch, self.parts.code_changes),
-                new_tests,
-            )
+            added = await find_added_symbols(self.workspace, self.patch, self.parts.code_changes)
+            run = skip_unrelated_errors(run, report, added, new_tests)
         results = {
             test: result for test, result in run.results.items() if not only or get_test_file(test) in only
         }

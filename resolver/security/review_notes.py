@@ -23,7 +23,7 @@ MAX_NAMES = 10  # further files that are named
 
 IMMEDIATE_EXITS = re.compile(
     r"\bos\._exit\b|\bos\.abort\b|\bos\.kill(?:pg)?\(\s*os\.get|\batexit\b|\bat_exit\b|\bexit!|\bprocess\.(?:abort|reallyExit|kill)\b"
-    r"|\bRuntime\.getRuntime\(\)\.halt\b|\bfaulthandler\b|\bsignal\.(?:alarm|setitimer)\b|\b_exit\("
+    r"|\bRuntime\.getRuntime\(\)\.halt\b|\baddShutdownHook\b|\bfaulthandler\b|\bsignal\.(?:alarm|setitimer)\b|\b_exit\("
 )
 EXITS = re.compile(
     r"\bsys\.exit\b|\bSystemExit\b|(?<![\w.])(?:exit|quit)\(|\bprocess\.(?:exit|exitCode)\b"
@@ -39,17 +39,18 @@ IMPORTS = re.compile(
 )
 REPORTS = re.compile(
     r"\bPATCHWRIGHT_\w+|\bPYTEST_(?:ADDOPTS|PLUGINS)\b|\b(?:junit_?xml|xmlpath)\b|\bpytest_(?:runtest|sessionfinish|report|collection)\w*"
-    r"|\bTestReport\b|\breport\.xml\b|\bJEST_JUNIT_\w+|\bMOCHA_FILE\b|\bTAP_\w*REPORT\w*",
+    r"|\bTestReport\b|\breport\.xml\b|\bJEST_JUNIT_\w+|\bMOCHA_FILE\b|\bTAP_\w*REPORT\w*"
+    r"|\bsurefire\b|\btest-results\b|\bSPEC_OPTS\b|\bTESTOPTS\b",
     re.IGNORECASE,
 )
 TEST_DETECTION = re.compile(
     # Every language
-    r"\b(?:environ|getenv|env)\b.{0,9}\bCI\b"
+    r"\b(?:environ|[Gg]etenv|env|ENV)\b.{0,9}\bCI\b"
     # Python
     r"|['\"](?:_?pytest|unittest|doctest|nose2?)['\"]\s+(?:not\s+)?in\s+sys\.modules|\bPYTEST_(?:CURRENT_TEST|VERSION|XDIST_\w+)\b"
     r"|\b(?:import|from)\s+_?(?:pytest|unittest)\b|\bsys\.(?:modules|orig_argv|_getframe|_current_frames)\b|\bgetppid\b"
     r"|\binspect\.(?:stack|currentframe|getouterframes|trace)\b|\btraceback\.(?:extract|walk|format|print)_stack\b"
-    r"|\b(?:tb_frame|tb_next|f_back|f_globals|f_locals|__traceback__|__main__(?!['\"]))\b|\bimport\s+__main__\b"
+    r"|\b(?:tb_frame|tb_next|f_back|f_globals|f_locals|__traceback__|__main__(?!['\"]))\b|\bimport\s+__main__\b|\bfrom\s+sys\s+import\b.*\b(?:modules|_getframe)\b"
     r"|\b(?:logging\.root|getLogger\(\))\.handlers\b|\btype\(sys\.std\w+\)|\bsys\.std\w+\.__class__\b|\bsys\.gettrace\b"
     r"|\bfor\s+\w+\s+in\s+os\.environ\b(?![\[.])|\bos\.environ\.(?:items|keys|values)\b|\b(?:list|set|sorted|str|len|any)\(os\.environ\b"
     r"|\bgc\.get_\w+|\bimport\s+ctypes\b|['\"`](?:\.{0,2}/)*(?:tests?|specs?|__tests__)/"
@@ -58,6 +59,17 @@ TEST_DETECTION = re.compile(
     r"|\bprocess\.(?:argv|execArgv|title|ppid|mainModule)\b|\bmodule\.(?:parent|children)\b|\brequire\.main\b"
     r"|\bimport\.meta\.(?:vitest|jest)\b|\btypeof\s+(?:jest|vi|vitest|mocha|describe|it|test|expect|before\w*)\b"
     r"|\b(?:capture|prepare)StackTrace\b|\bnew Error\([^)]*\)\s*\.stack\b|\b__coverage__\b"
+    r"|\bisMainThread\b|\bworkerData\b"
+    # Ruby
+    r"|\b(?:RSpec|Mini[Tt]est|Test::Unit)\b|\bcaller(?:_locations)?(?:[(\[]|\.(?:any|all|none|first|last|grep|find|map|each|include|select|join)\b)|\$(?:0\.|PROGRAM_NAME\b|LOADED_FEATURES\b)|\bObjectSpace\b"
+    # Go
+    r"|^\s*(?:import\s+)?(?:\w+\s+)?\"testing\"|\btesting\.(?:Testing|Verbose|Short|CoverMode|Init|[TBM]|TB)\b|\btest\.v\b|\bflag\.(?:Lookup|CommandLine|Visit\w*)\b"
+    r"|\bos\.(?:Args|Executable)\b|\bruntime\.(?:Callers?|Stack)\b|\bdebug\.(?:ReadBuildInfo|Stack|PrintStack)\b"
+    # Rust
+    r"|\bcurrent_exe\b|\benv::(?:args|vars)\w*|\bCARGO_\w+|\bcurrent\(\)\.name\("
+    # Java and Kotlin
+    r"|\bgetStackTrace\b|\bStackWalker\b|\bjava\.class\.path\b|\bsun\.java\.command\b|\borg[./]junit\b|\bProcessHandle\b"
+    r"|\bSystem\.getProperties\b|\bManagementFactory\b|\bgetContextClassLoader\b"
 )
 CHECKS = re.compile(
     # Python
@@ -70,6 +82,15 @@ CHECKS = re.compile(
     r"|\b__proto__\s*[.\[]|\bassert(?:\.\w+)+\s*=(?!=)|\bglobal(?:This)?\.(?:expect|assert|it|test|describe|jest|vi)\b"
     r"|\basymmetricMatch\b|\$\$typeof\b|\bSymbol\.(?:toPrimitive|hasInstance)\b|(?<!\.)\b(?:toJSON|valueOf)\s*(?:\(\)\s*\{|[:=](?!=))"
     r"|(?:\brequire\(|\bfrom|\bimport\(?)\s*['\"`](?:node:test|jest|@jest/|vitest|@vitest/|mocha|chai|expect|should|tape?|ava|sinon)\b"
+    r"|\bObject\.(?:is|keys|entries|assign)\s*=(?!=)"
+    # Ruby
+    r"|\bdef\s+(?:==|===|!=|eql\?|equal\?|=~|!|coerce|respond_to\w*|method_missing)(?![\w?=])"
+    r"|^\s*(?:class|module)\s+(?:Object|BasicObject|Kernel|Integer|Float|Numeric|String|Symbol|Array|Hash|NilClass|Comparable|Proc|Time)\b"
+    r"|(?<!\w)(?:Object|BasicObject|Kernel|Integer|String|Array|Hash)\.(?:prepend|include|class_eval|send|define_method)\b|\brefine\s"
+    # Rust
+    r"|\bPartialEq\b.*\bfor\b|\bmacro_rules!\s*(?:assert|debug_assert|panic)\w*|\bpanic::(?:set_hook|catch_unwind)\b"
+    # Java and Kotlin
+    r"|\b(?:equals|compareTo)\(\s*(?:final\s+)?\w+(?:\s+|\s*:\s*)\w+\??\s*\)\s*[:{]|\bsetDefaultUncaughtExceptionHandler\b"
 )
 OUTPUT = re.compile(
     # JavaScript
@@ -77,6 +98,8 @@ OUTPUT = re.compile(
     # The Test Anything Protocol, and the lines of cargo and go
     r"|(?:['\"`]|\\n)(?:not )?ok\b ?(?:\d|-|\$)|\bTAP version\b"
     r"|['\"`]1\.\.\d|\btest result: ok\b|\.\.\. ok\b|--- PASS\b|\"Action\""
+    # Ruby, Go, Java
+    r"|\$std(?:out|err)\s*=(?!=)|\bSTD(?:OUT|ERR)\.reopen\b|\bos\.Std(?:out|err)\s*=(?!=)|\bSystem\.set(?:Out|Err)\b"
     # Every language
     r"|/dev/(?:stdout|stderr|fd)\b|/proc/(?:self|\d|\$|\{)"
 )
@@ -84,18 +107,28 @@ CLOCK = re.compile(
     r"(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\)|\bDate\(\)).*(?<![-=])[<>]|(?<![-=])[<>].*(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\))"
 )
 NETWORK = re.compile(r"\bsocket\.(?:create_connection|getaddrinfo|gethostby\w+)|\bdns\.(?:lookup|resolve)\w*")
+CHANCE = re.compile(
+    r"\brandom\.(?:random|randint|randrange|choices?|uniform|getrandbits|sample)\(|\bsecrets\.(?:randbelow|choice|randbits)\(|\bMath\.random\("
+    r"|\b(?:Random|Kernel)\.rand\b|(?<![\w.])rand\(|\brand\.(?:Intn?|Float\d+|Perm|Int\d*n?|N)\(|\bnew\s(?:Secure)?Random\(|\brand::"
+)
 MACHINE = re.compile(
     r"\bsocket\.gethostname\b|\bplatform\.(?:node|uname)\b|\bos\.uname\b|\bos\.hostname\(|\bos\.get(?:e?uid|login)\b"
     r"|\bgetpass\.getuser\b"
 )
+BUILD_VARIANTS = re.compile(
+    r"^//\s*(?:go:|\+)build\s|\bcfg!\(|#!?\[cfg(?:_attr)?\((?!test\))|^\s+#\[cfg\(test\)\]"  # Go, Rust
+)
 COMPUTED_NAMES = re.compile(
     # Python
-    r"(?<![\w.])(?:eval|exec|__import__|(?:importlib\.)?import_module)\(|\b__(?:subclasses|globals|closure|code)__\b"
+    r"\b(?:environ\.get\(|environ\[|getenv\()\s*(?:['\"]\w*['\"]\s*\+|f['\"]|['\"]\w*['\"]\.join|(?!['\"])\w+\[)|(?<![\w.])(?:eval|exec|__import__|(?:importlib\.)?import_module)\(|\b__(?:subclasses|globals|closure|code)__\b"
     r"|\bgetattr\(\s*(?:os|sys|builtins)\b"
     # JavaScript
     r"|\bnew Function\(|\b(?:process|global|globalThis|module|require)\??\.?\["
     r"|\bReflect\.(?:get|set|apply)\(\s*(?:process|global)"
+    # Ruby, Rust, Java
+    r"|\b(?:instance|class|module)_eval\b|\bconst_get\b|\basm!\(|\btransmute\b|\bClass\.forName\(|\bsetAccessible\(|\bdefineClass\b"
 )
+VARIANT = "is compiled only in some builds, so the tests may run other code than users"
 PATTERNS = (
     (IMMEDIATE_EXITS, True, "can end the process that runs it, even during tests"),
     (EXITS, False, "can end the process that runs it"),
@@ -105,8 +138,10 @@ PATTERNS = (
     (CHECKS, False, "can change what the checks in tests accept"),
     (OUTPUT, False, "can change what a test runner seems to print"),
     (CLOCK, False, "depends on the clock, which differs during tests"),
+    (CHANCE, False, "depends on chance, so a few test runs can miss a failure"),
     (NETWORK, False, "depends on the network, which differs during tests"),
     (MACHINE, False, "depends on the machine or its user, which differ during tests"),
+    (BUILD_VARIANTS, False, VARIANT),
     (COMPUTED_NAMES, False, "computes what it runs, so this search may miss something"),
 )
 """Tuples of three values: a pattern, whether the pattern also applies to tests and documentation (which may
@@ -183,6 +218,9 @@ def scan_added_lines(path: str, old: str, new: str) -> dict[str, str]:
                 numbers = list_names([str(number) for number, _ in matches])
                 subject = f"line{'s' if len(matches) > 1 else ''} {numbers}"
                 sentences[note] = f"{path}, {subject}, {note}: `{_get_excerpt(matches[0][1])}`"
+    constraints = map(BUILD_VARIANTS.search, old.splitlines() if path.endswith(".go") else ())
+    if is_product and (constraint := next(filter(None, constraints), None)):
+        sentences[VARIANT] = f"{path} {VARIANT}: `{_get_excerpt(constraint)}`"
     if is_product and old and (TEST_SUPPORT_PATHS.fullmatch(path) or TEST_LIBRARIES.search(old)):
         sentences[TEST_SUPPORT] = f"{path} {TEST_SUPPORT}."
     return sentences

@@ -3,7 +3,7 @@
 import re
 
 from patchwright.resolver.runner_names import RunnerName
-from patchwright.resolver.suites.runners import MAX_SELECTED, RUNNERS, RunnerSpec
+from patchwright.resolver.suites.runners import MAX_SELECTED, REPORTER_DIR_VARIABLE, RUNNERS, RunnerSpec
 
 _PACKAGE_MANAGER = re.compile(r"\s*(?P<name>npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?[\w:.-]+\s*")
 _SIMPLE_COMMAND = re.compile(r"[^;&|<>()$`\n#]*")
@@ -32,6 +32,27 @@ def select_tests(command: str, runner_name: RunnerName, selected: tuple[str, ...
         return command
     separator = " --" if (manager := _PACKAGE_MANAGER.fullmatch(command)) and manager["name"] == "npm" else ""
     return f"{prefix.strip()}{separator} {arguments}"
+
+
+def build_plain_command(command: str, runner_name: RunnerName, selected: tuple[str, ...]) -> str | None:
+    """Restricts the command to these tests, and returns it in a form in which the code under test cannot easily tell
+    that it is being tested. Returns None if there is no such form.
+    """
+    runner, selected_command = RUNNERS.get(runner_name), select_tests(command, runner_name, selected)
+    start = runner.command_pattern.match(selected_command) if runner else None
+    if runner is None or start is None or selected_command == command:
+        return None
+    if not runner.plain_start:
+        return f"unset CI; {selected_command}"
+    first = re.search(r"\S*$", start["before"])
+    place = start.start("words") - len(first[0] if first else "")
+    program = selected_command[place : start.end("words")]
+    python, module, _ = program.partition(" -m ")
+    if not module:  # The first line of the program's file names the interpreter.
+        python = f"$(sed -n '1s/^#!//p' \"$(command -v {program})\")"
+    # The code under test can read the command line of its process, so the path of the file is hidden, too.
+    file = f'<(cat "${REPORTER_DIR_VARIABLE}/{runner.plain_start}")'
+    return f"{selected_command[:place]}{python} {file}{selected_command[start.end('words') :]}"
 
 
 def add_report_options(

@@ -143,10 +143,9 @@ class CommandRunner:
                 command = extend_variable(command, name, f" ${name}")
             if runner.module_path_variable:
                 command = _add_module_path(command, runner.module_path_variable)
-            if runner.reporter_file:
-                content = await asyncio.to_thread((REPORTERS_DIR / runner.reporter_file).read_bytes)
-                target = f"{self._directory}/{runner.reporter_file}"
-                await self._sandbox.act(WriteBytes(path=target, content=content))
+            for name in filter(None, (runner.reporter_file, runner.plain_start)):
+                content = await asyncio.to_thread((REPORTERS_DIR / name).read_bytes)
+                await self._sandbox.act(WriteBytes(path=f"{self._directory}/{name}", content=content))
             if self._prints_report:
                 environment[runner.print_variable] = "1"
         source = "output" if self._prints_report else runner.report_source if runner else "file"

@@ -25,16 +25,21 @@ RUNNER_FILES = re.compile(
     r"|(jest|vitest|vite|craco|cucumber|karma|ava|nyc|babel|playwright|cypress|wdio|mocha|web-test-runner)(\.\w+)?\.(config|conf|workspace)"
     r"\.\w+|(vitest|vite|jest)\.(setup|workspace)\.\w+|setupTests\.\w+|config-overrides\.js"
     r"|(GNU)?[Mm]akefile|[Jj]ustfile|[Tt]askfile\.ya?ml|Rakefile|\.rspec|(spec|rails|test)_helper\.rb"
-    r"|phpunit[\w.-]*\.xml(\.dist)?|pom\.xml|.*\.gradle(\.kts)?|gradle\.properties|gradlew|mvnw|Cargo\.toml"
+    r"|\.gitattributes|junit-platform\.properties|phpunit[\w.-]*\.xml(\.dist)?|pom\.xml|.*\.gradle(\.kts)?|gradle\.properties|gradlew|mvnw|Cargo\.toml"
     r"|\.travis\.ya?ml|\.gitlab-ci\.ya?ml|azure-pipelines\.ya?ml|appveyor\.ya?ml|Jenkinsfile",
 )
 RUNNER_DIRECTORIES = re.compile(
-    r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config|\.yarn|node_modules|buildSrc)/(?!.*\.md$)"
+    r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config|\.yarn|node_modules|buildSrc|rakelib)/(?!.*\.md$)"
 )
-# Python imports these files before the test runner, or instead of it.
+# A language loads these files before its test runner, or instead of a part of it.
 SHADOWING_FILES = re.compile(
     r"(^|/)((site|user)customize(\.[^/]+|/.*)|[^/]+\.(pth|egg-link|py[co])|[^/]+\.(dist|egg)-info/.*)$"
     r"|^(src/)?(_?pytest|pluggy)(\.py$|/)"
+    r"|(^|/)minitest/[^/]+_plugin\.rb$|(^|/)META-INF/services/org\.junit[^/]*$"
+)
+# A directory or file of this name comes before the packages of a test runner for Java, Kotlin, or Ruby.
+RUNNER_PACKAGES = re.compile(
+    r"(?:.*/)?(?:src/main/\w+/(?:org/(?:junit|hamcrest|assertj|mockito|testng)|junit|kotlin/test)|lib/(?:rspec|minitest))(?=/|\.rb$)"
 )
 # pytest imports these modules before it opens a test. A file of the same name that is found earlier on the
 # import path would replace a module.

@@ -70,6 +70,8 @@ class RunnerSpec:
     """
     reporter_file: str | None = None
     """A file in reporters/ that the runner needs. It is copied into a separate directory of the sandbox."""
+    plain_start: str = ""
+    """Another file in reporters/, which starts the runner so that code cannot easily tell that it is being tested."""
     module_path_variable: str = ""
     """Environment variable with a search path, such as PYTHONPATH. The directory of the file is added to it."""
     module_replacement: str | None = None
@@ -166,6 +168,7 @@ RUNNERS: dict[RunnerName, RunnerSpec] = {
         },
         environment_suffices=True,
         reporter_file=f"{PYTEST_PLUGIN}.py",
+        plain_start="plain_start.py",
         module_path_variable="PYTHONPATH",
         select_tests=_select_pytest,
     ),

@@ -3,6 +3,7 @@
 Each function is named after the defence that it removes. A case names these functions.
 """
 
+import re
 from typing import Any
 
 from pytest import MonkeyPatch
@@ -38,6 +39,20 @@ def review_notes(monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(patch_policy, "find_review_notes", find_none)
 
 
+def sensitive_files(monkeypatch: MonkeyPatch) -> None:
+    """The pull request does not name files that act outside of the tests."""
+    monkeypatch.setattr(patch_policy, "find_file_kind", lambda path: None)
+
+
+def plain_environment(monkeypatch: MonkeyPatch) -> None:
+    """The tests that show a fix do not run again in a plain environment."""
+
+    async def keep(verdict: object, *_: object) -> object:
+        return verdict
+
+    monkeypatch.setattr(verification, "require_plain_environment", keep)
+
+
 def unusual_files(monkeypatch: MonkeyPatch) -> None:
     """The pull request does not name the unusual files without which the tests do not show the fix."""
 
@@ -64,6 +79,7 @@ def shadowing_modules(monkeypatch: MonkeyPatch) -> None:
 
     monkeypatch.setattr(verification, "find_shadowing_modules", find_none)
     monkeypatch.setattr(runner_config, "is_shadowing_runner", lambda path, directory="": False)
+    monkeypatch.setattr(runner_config, "RUNNER_PACKAGES", re.compile("(?!)"))
 
 
 def test_helpers(monkeypatch: MonkeyPatch) -> None:

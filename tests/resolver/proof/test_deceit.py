@@ -19,6 +19,7 @@ from tests.resolver.git_repository import HOST_ENVIRONMENT
 from tests.resolver.patch_verifier import PatchVerifier, VerifierFactory
 from tests.resolver.sample_runs import run_of, started
 from tests.runners.conftest import NPM, skip_without
+from tests.runners.conftest import path as get_search_path
 
 ROOT = Path(__file__).parents[3]
 BATTERY = ROOT / "tests/proof/deceit"
@@ -54,8 +55,7 @@ def sandboxes(tmp_path: Path) -> LocalSandboxes:
     parent = tmp_path / "sandboxes"
     parent.mkdir()
     (parent / "node_modules").symlink_to(NPM)
-    path = f"{NPM / '.bin'}:{HOST_ENVIRONMENT['PATH']}"
-    return LocalSandboxes(parent, {**HOST_ENVIRONMENT, "PATH": path})
+    return LocalSandboxes(parent, {**HOST_ENVIRONMENT, "PATH": f"{NPM / '.bin'}:{get_search_path()}"})
 
 
 @dataclass(frozen=True)

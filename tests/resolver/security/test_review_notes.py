@@ -2,7 +2,7 @@
 
 import pytest
 
-from patchwright.resolver.security.review_notes import scan_added_lines
+from patchwright.resolver.security.review_notes import VARIANT, scan_added_lines
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,60 @@ from patchwright.resolver.security.review_notes import scan_added_lines
         ("if socket.gethostname():", "depends on the machine or its user, which differ during tests"),
         ("if getpass.getuser():", "depends on the machine or its user, which differ during tests"),
         ("eval(atob(text));", "computes what it runs, so this search may miss something"),
+        ("  defined?(RSpec) ? a + b : a - b", "can find out whether it is being tested"),
+        ("  caller.any?(pattern)", "can find out whether it is being tested"),
+        ("  $0.end_with?(name)", "can find out whether it is being tested"),
+        ('if flag.Lookup("test.v") != nil {', "can find out whether it is being tested"),
+        ("_, file, _, _ := runtime.Caller(1)", "can find out whether it is being tested"),
+        ("path, _ := os.Executable()", "can find out whether it is being tested"),
+        ("std::env::current_exe().unwrap()", "can find out whether it is being tested"),
+        ('std::env::var("CARGO_MANIFEST_DIR")', "can find out whether it is being tested"),
+        ("std::thread::current().name()", "can find out whether it is being tested"),
+        ("Thread.currentThread().getStackTrace()", "can find out whether it is being tested"),
+        ("if (isMainThread) return a - b;", "can find out whether it is being tested"),
+        ("  def ==(other)", "can change what the checks in tests accept"),
+        ("class Integer", "can change what the checks in tests accept"),
+        ("Object.is = () => true;", "can change what the checks in tests accept"),
+        ("impl PartialEq<i32> for Any {", "can change what the checks in tests accept"),
+        ("macro_rules! assert_eq {", "can change what the checks in tests accept"),
+        ("public boolean equals(Object other) {", "can change what the checks in tests accept"),
+        ("$stdout = StringIO.new", "can change what a test runner seems to print"),
+        ('Paths.get("target/surefire-reports")', "mentions how the test report is written"),
+        ("Class.forName(name)", "computes what it runs, so this search may miss something"),
+        ("unsafe { core::arch::asm!(code) }", "computes what it runs, so this search may miss something"),
+        (
+            "return a if random.random() < 0.9 else b",
+            "depends on chance, so a few test runs can miss a failure",
+        ),
+        ("if cfg!(debug_assertions) {", VARIANT),
+        ("    #[cfg(test)]", VARIANT),
+        ("//go:build ci", VARIANT),
     ],
 )
 def test_an_added_line_that_can_affect_tests_is_noted(line: str, what: str) -> None:
     assert scan_added_lines("src/a", "x\n", f"x\n{line}\n") == {
         what: f"src/a, line 2, {what}: `{line.strip()}`"
     }
+
+
+def test_a_changed_file_of_go_that_only_some_builds_contain_is_noted() -> None:
+    old = "// License\n\n//go:build ci\n\npackage calc\n"
+    (sentence,) = scan_added_lines("calc_ci.go", old, f"{old}var x = 1\n").values()
+    assert sentence == f"calc_ci.go {VARIANT}: `//go:build ci`"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#[cfg(test)]",
+        "// the caller must close it",
+        "name = caller.name",
+        "rows.equals(other)",
+        'dirname "$0"',
+    ],
+)
+def test_a_usual_line_of_a_language_is_not_noted(line: str) -> None:
+    assert scan_added_lines("src/a", "x\n", f"x\n{line}\n") == {}
 
 
 def test_a_moved_line_is_not_noted() -> None:

@@ -35,7 +35,8 @@ def test_other_files_do_not_count(path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     ["src/setupTests.ts", "craco.config.js", "config-overrides.js", "cucumber.config.mjs", "gradle/tests.gradle.kts",
-     "buildSrc/src/main/kotlin/Tests.kt"],
+     "buildSrc/src/main/kotlin/Tests.kt", "rakelib/test.rake", "lib/minitest/calc_plugin.rb", "a/.gitattributes",
+     "src/main/resources/META-INF/services/org.junit.platform.launcher.TestExecutionListener"],
 )  # fmt: skip
 def test_a_file_that_a_runner_loads_by_its_name_is_configuration(path: str) -> None:
     assert is_runner_config(path)

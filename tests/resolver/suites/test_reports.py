@@ -31,6 +31,13 @@ def test_gradles_reports_are_merged() -> None:
     assert "expected:<3> but was:<-1>" in report.messages["org.example.CalcTest::adds"]
 
 
+def test_a_test_in_two_reports_has_its_worst_result() -> None:
+    passed = b"<testsuite><testcase classname='org.example.CalcTest' name='adds'/></testsuite>"
+    for parts in ((GRADLE.encode(), passed), (passed, GRADLE.encode())):
+        report = parse_junit_files(FILE_SEPARATOR.join(parts), "/tree")
+        assert report.results["org.example.CalcTest::adds"] == "failed"
+
+
 def test_one_truncated_report_invalidates_all() -> None:
     report = parse_junit_files(GRADLE.encode() + FILE_SEPARATOR + GRADLE[:400].encode(), "/tree")
     assert report.results == {} and report.problem is not None and "not valid XML" in report.problem
