@@ -134,7 +134,7 @@ async def build_run_dependencies(
     if prepare_sandboxes:  # A worker prepares its sandboxes before there is a job, so each job checks this.
         await check_endpoint(settings)
     check_data_directory(settings.data)
-    from patchwright.bot.composition.model_factory import build_models, build_transcriber
+    from patchwright.bot.composition.model_factory import build_models, build_transcriber, start_model_import
     from patchwright.bot.composition.sandbox_factory import build_ready_sandboxes, build_sandboxes
     from patchwright.resolver.git.workspaces import WorkspaceFactory
     from patchwright.resolver.rendering.jinja_templates import set_template_directory
@@ -151,6 +151,8 @@ async def build_run_dependencies(
     secrets = collect_secrets(settings, read_environment())
     for handler in logging.getLogger().handlers:
         handler.addFilter(MaskingFilter(secrets))
+    if prepare_sandboxes:  # A worker imports litellm while it waits for jobs.
+        start_model_import(settings)  # meanwhile, the sandbox starts and the repository is cloned
     sandboxes = (
         await build_ready_sandboxes(settings, read_environment(), notify)
         if prepare_sandboxes
