@@ -29,7 +29,6 @@ from patchwright.resolver.events import (
     AgentStopped,
     AuxiliaryModelCall,
     Checkpoint,
-    Condensation,
     Message,
     ModelReply,
     SystemPrompt,
@@ -41,6 +40,7 @@ from patchwright.resolver.llm.model import Model, Reply
 from patchwright.resolver.llm.prompt_fingerprint import PromptFingerprinter, tool_schemas
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_calls import find_unstarted_call, get_confirmation
+from patchwright.resolver.run_events import Condensation
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.tool_actions.control_actions import Finish
@@ -136,6 +136,9 @@ class Agent:
     """
     _has_taken_over: bool = field(default=False, init=False)
     _conversation: Conversation = field(default_factory=Conversation, init=False)
+    _call_ids: set[str] = field(default_factory=set, init=False)
+    """The ids of all calls in the first `_known_replies` replies."""
+    _known_replies: int = field(default=0, init=False)
     _saved_fingerprint: str | None = field(default=None, init=False)
     """Fingerprint of the work tree at the last checkpoint."""
 
@@ -255,8 +258,8 @@ class Agent:
         """
         # The fingerprint is taken before the patch. If the tree changes after the fingerprint, the next
         # fingerprint differs, and the tree is saved again.
-        fingerprint = await self.fingerprint_tree()
-        if fingerprint is not None and fingerprint == self._saved_fingerprint and not force:
+        fingerprint = None if force else await self.fingerprint_tree()
+        if fingerprint is not None and fingerprint == self._saved_fingerprint:
             return
         patch = await self.take_patch()
         if patch != (log.trajectory.last_checkpoint() or Patch(base_sha=patch.base_sha, diff=b"")):
@@ -334,7 +337,9 @@ class Agent:
             await log.append(event)
 
     def _record_reply(self, reply: Reply, before: Trajectory) -> ModelReply:
-        used_ids = {call.id for earlier in before.replies() for call in earlier.calls}
+        replies = before.replies()
+        self._call_ids.update(call.id for each in replies[self._known_replies :] for call in each.calls)
+        self._known_replies = len(replies)
         calls: list[ToolCall] = []
         for number, raw_call in enumerate(reply.tool_calls[:MAX_CALLS], start=1):
             action = self.tools.parse(raw_call)
@@ -344,7 +349,7 @@ class Agent:
             elif reply.truncated and number == len(reply.tool_calls) and isinstance(action, MalformedCall):
                 problem = render_prompt("truncated.md.j2", tool=action.name)
                 action = action.model_copy(update={"problem": problem})
-            calls.append(ToolCall(id=_unique_call_id(raw_call.id, used_ids), action=action))
+            calls.append(ToolCall(id=_unique_call_id(raw_call.id, self._call_ids), action=action))
         return ModelReply(
             thought=reply.text[:MAX_THOUGHT],
             calls=tuple(calls),

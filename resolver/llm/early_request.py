@@ -60,7 +60,9 @@ def predict_request(
     """
     provider, _, name = model_name.partition("/")
     base_url = connection.base_url
-    key = connection.api_key.get_secret_value() if connection.api_key else environ.get("ANTHROPIC_API_KEY", "")
+    key = (
+        connection.api_key.get_secret_value() if connection.api_key else environ.get("ANTHROPIC_API_KEY", "")
+    )
     if not isinstance(messages[0], SystemMessage) or not all(map(_is_text, messages[1:])):
         return None
     if provider == "anthropic" and not (
@@ -83,9 +85,7 @@ def _is_text(message: ChatMessage) -> bool:
     return isinstance(message, UserMessage) and not message.images and bool(message.text)
 
 
-def _to_openai_body(
-    name: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
-) -> dict[str, Any]:
+def _to_openai_body(name: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """Source: platform.openai.com/docs/api-reference/chat"""
     sent = to_chat_messages(messages, model_name=name, supports_vision=False)
     offered = {"tools": [tool.to_openai() for tool in tools]} if tools else {}

@@ -19,8 +19,8 @@ import httpx
 from patchwright.resolver.errors import ContentFiltered, ModelError
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm import chat_completions, responses_api
-from patchwright.resolver.llm.http_capture import ResponseCapture, capture_response, request_uncompressed
 from patchwright.resolver.llm.early_request import EarlyRequest, PredictedRequest, predict_request
+from patchwright.resolver.llm.http_capture import ResponseCapture, capture_response, request_uncompressed
 from patchwright.resolver.llm.model import (
     ChatMessage,
     ProviderConnection,
@@ -170,7 +170,9 @@ class LitellmModel:
         return self._predict_request([SystemMessage(text="")], ()) is not None
 
     async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
-        if _is_imported() or (predicted := self._predict_request(messages, tools)) is None:
+        if _is_imported():
+            return await self._reply(_import_litellm(), messages, tools)
+        if (predicted := self._predict_request(messages, tools)) is None:
             return await self._reply(await preload_litellm(), messages, tools)
         ca_bundle = self._connection.ca_bundle
         context = ssl.create_default_context(cafile=ca_bundle) if ca_bundle else True
@@ -296,12 +298,14 @@ class LitellmModel:
         from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, get_async_httpx_client
 
         ca_bundle = self._connection.ca_bundle
-        hooks = {"request": [request_uncompressed], "response": [capture_response]}
+        hooks: dict[str, list[Any]] = {"request": [request_uncompressed], "response": [capture_response]}
         params = {"ssl_verify": str(ca_bundle) if ca_bundle else None, "event_hooks": hooks}
         if early is None:
             return get_async_httpx_client(llm_provider=litellm.LlmProviders(provider), params=params)
         handler = AsyncHTTPHandler(**params)
-        handler.client = httpx.AsyncClient(transport=early, event_hooks=hooks, timeout=None)
+        handler.client = httpx.AsyncClient(
+            transport=early, event_hooks=hooks, timeout=self._connection.timeout
+        )
         return handler
 
     def _uses_responses_api(self, provider: str) -> bool:
