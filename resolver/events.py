@@ -243,8 +243,8 @@ class _RunTotals(NamedTuple):
                 condensations = (*condensations, event)
             case _:
                 pass
-        # The time before these events is not working time: the run waited for a process or a person, or its result was
-        # being published. A process that continues the run begins with another RunConfigured.
+        # Before these events, the run waited for a process or a person, or its result was being published. A process
+        # that continues the run begins with another RunConfigured.
         idle = isinstance(event, JobCompleted) or (is_configured and isinstance(event, RunConfigured))
         idle = idle or (isinstance(event, Message) and (event.source == "resume" or bool(event.trigger_id)))
         if self.last_entry_at is not None and not idle:
@@ -257,8 +257,8 @@ class _RunTotals(NamedTuple):
 
 def _is_resume(entry: Entry) -> bool:
     """Returns True if the entry is the message with which a person resumed the run."""
-    event = entry.event
-    return isinstance(event, Message) and event.source == "resume" and bool(event.trigger_id)
+    message = entry.event
+    return isinstance(message, Message) and message.source == "resume" and bool(message.trigger_id)
 
 
 class Trajectory:
@@ -288,8 +288,7 @@ class Trajectory:
     @cached_property
     def _totals_since_resume(self) -> "_RunTotals":
         """The totals since a person last resumed the run, or since it started."""
-        numbers = range(len(self.entries) - 1, 0, -1)
-        start = next((number for number in numbers if _is_resume(self.entries[number])), 0)
+        start = next((n for n in range(len(self.entries) - 1, 0, -1) if _is_resume(self.entries[n])), 0)
         return reduce(_RunTotals.add, self.entries[start:], _RunTotals())
 
     @property
@@ -398,5 +397,5 @@ class Trajectory:
         return self._totals.total_usage
 
     def usage_since_resume(self) -> Usage:
-        """Returns the usage since the run started, or since a person last resumed it. It counts toward the limits."""
+        """Returns the usage that counts toward the limits: since the start, or since a person last resumed the run."""
         return self._totals_since_resume.total_usage

@@ -124,11 +124,11 @@ def _to_anthropic_body(
 class EarlyRequest(httpx.AsyncBaseTransport):
     """A request that is on its way, as the transport of the HTTP client with which litellm sends the same request."""
 
-    def __init__(self, predicted: PredictedRequest, timeout: float, context: ssl.SSLContext | bool) -> None:
+    def __init__(self, predicted: PredictedRequest, connection: ProviderConnection) -> None:
         self._predicted = predicted
         self._client = httpx.AsyncClient(
-            timeout=timeout,
-            verify=context,
+            timeout=connection.timeout,
+            verify=ssl.create_default_context(cafile=bundle) if (bundle := connection.ca_bundle) else True,
             event_hooks={"request": [request_uncompressed]},
             follow_redirects=True,
         )

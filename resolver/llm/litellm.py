@@ -7,7 +7,6 @@ import contextlib
 import gc
 import logging
 import os
-import ssl
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -174,9 +173,7 @@ class LitellmModel:
             return await self._reply(_import_litellm(), messages, tools)
         if (predicted := self._predict_request(messages, tools)) is None:
             return await self._reply(await preload_litellm(), messages, tools)
-        ca_bundle = self._connection.ca_bundle
-        context = ssl.create_default_context(cafile=ca_bundle) if ca_bundle else True
-        async with EarlyRequest(predicted, self._connection.timeout, context) as early:
+        async with EarlyRequest(predicted, self._connection) as early:
             await early.wait_until_sent()  # The import takes most of this process's time.
             return await self._reply(await preload_litellm(), messages, tools, early)
 

@@ -42,7 +42,7 @@ async def reply_early(
     connection = connect(endpoint, name)
     request = predict_request(name, connection, predicted, tools, {})
     assert request is not None
-    async with EarlyRequest(request, 20, True) as early:
+    async with EarlyRequest(request, connection) as early:
         await early.wait_until_sent()
         model = LitellmModel(name, connection)
         return await model._reply(await preload_litellm(), PROMPTS, tools, early)
