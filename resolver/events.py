@@ -257,8 +257,7 @@ class _RunTotals(NamedTuple):
 
 def _is_resume(entry: Entry) -> bool:
     """Returns True if the entry is the message with which a person resumed the run."""
-    message = entry.event
-    return isinstance(message, Message) and message.source == "resume" and bool(message.trigger_id)
+    return isinstance(event := entry.event, Message) and event.source == "resume" and bool(event.trigger_id)
 
 
 class Trajectory:

@@ -191,8 +191,7 @@ async def diff_files(sandbox: Sandbox, base: str, paths: Sequence[str]) -> bytes
         "GIT_LITERAL_PATHSPECS": "1",
     }
     result = await sandbox.act(Execute(argv=argv, cwd=sandbox.root, env=env, timeout=DIFF_TIMEOUT))
-    is_known = isinstance(result, ExecuteResult) and result.exit_code == 0
-    return result.stdout if is_known else None
+    return result.stdout if isinstance(result, ExecuteResult) and result.exit_code == 0 else None
 
 
 async def _restore_objects(sandbox: Sandbox, git_dir: Path, base: str) -> None:

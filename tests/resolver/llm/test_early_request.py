@@ -73,8 +73,8 @@ async def test_another_request_than_the_predicted_one_goes_to_the_provider() -> 
     async with RecordedModel([RecordedTurn("Early."), RecordedTurn("Late.")]) as endpoint:
         other: list[ChatMessage] = [PROMPTS[0], UserMessage(text="Another issue.")]
         await reply_early(endpoint, "openai/qwen3-coder", predicted=other)
-        asked = [request["messages"][-1]["content"] for request in endpoint.requests]
-        assert asked == ["Another issue.", "The issue."]
+        questions = [request["messages"][-1]["content"] for request in endpoint.requests]
+        assert questions == ["Another issue.", "The issue."]
 
 
 async def test_errors_of_the_early_request_are_reported_as_always() -> None:
