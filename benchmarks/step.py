@@ -27,8 +27,8 @@ from benchmarks.sandbox import CA_BUNDLE
 from patchwright.resolver.agent.agent import Agent, record_prompts
 from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.events import ModelReply, ToolResult, Trajectory
-from patchwright.resolver.git.tree_transfer import fingerprint_tree
 from patchwright.resolver.git.workspaces import Workspace, WorkspaceFactory
+from patchwright.resolver.git.worktree_patch import WorktreePatch
 from patchwright.resolver.llm.chat_completions import to_chat_messages
 from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
 from patchwright.resolver.llm.model import ProviderConnection
@@ -87,15 +87,15 @@ def _result(
 
 
 async def _run(path: Path, base_url: str, workspace: Workspace, sandbox: Sandbox, steps: int) -> Trajectory:
-    log = FileRunLog(path)
+    log, worktree_patch = FileRunLog(path), WorktreePatch(workspace, sandbox)
     agent = Agent(
         model=LitellmModel(
             "openai/m", ProviderConnection(base_url=base_url, api_key=SecretStr("key")), supports_vision=False
         ),
         tools=_tools(sandbox),
         limits=Limits(steps=steps + 1, usd=Decimal(1000)),
-        take_patch=lambda: workspace.take_patch(sandbox),
-        fingerprint_tree=lambda: fingerprint_tree(sandbox),
+        take_patch=worktree_patch.take,
+        fingerprint_tree=worktree_patch.read_fingerprint,
         scratch=sandbox.scratch,
     )
     await record_prompts(log, "You fix bugs. " * 200, "The issue. " * 200, agent.tools)

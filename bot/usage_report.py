@@ -11,10 +11,10 @@ from patchwright.resolver.events import (
     Message,
     ModelReply,
     ReplyUsage,
-    RunResumed,
     RunStarted,
     Trajectory,
 )
+from patchwright.resolver.run_events import RunResumed
 from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_NAME_LENGTH = 100  # maximum characters of a model name

@@ -17,10 +17,12 @@ from patchwright.resolver.cost import Cost
 from patchwright.resolver.domain import Job, JobId, Outcome, Patch, StopReason, Thread, Usage, Verdict
 from patchwright.resolver.run_events import (
     BaselinePending,
+    Condensation,
     EnvironmentPrepared,
     NetworkAccess,
     Paused,
     RunConfigured,
+    RunResumed,
     SubagentSpawned,
     SubagentStarted,
 )
@@ -140,27 +142,6 @@ class AuxiliaryModelCall(FrozenModel):
     text: str = ""  # The message of the commit as JSON, if that is the purpose and it is usable.
 
 
-class Condensation(FrozenModel):
-    """From this event on, the model gets a shorter conversation. The log still contains the whole conversation.
-
-    Condensations accumulate: a message that an earlier condensation left out is never sent again.
-    """
-
-    kind: Literal["condensation"] = "condensation"
-    cause: Literal["length", "overflow"] = "length"
-    """Why the conversation was shortened. "overflow" means that the provider rejected the prompt as too long."""
-    masked_calls: tuple[str, ...] = ()
-    """Ids of calls. From this event on, the model gets one line for each of these calls instead of its result."""
-    forgotten_replies: int = 0
-    """Number of replies at the start of the run that are left out with their results. `summary` replaces them."""
-    summary: str = ""
-    """The text that replaces the dropped replies; empty if `forgotten_replies` is 0."""
-    tokens_before: int = 0
-    """Estimated tokens of the conversation before the condensation."""
-    tokens_after: int = 0
-    """Estimated tokens of the conversation after the condensation."""
-
-
 class Checkpoint(FrozenModel):
     """The work tree as a diff against the base. A new sandbox starts from the latest checkpoint."""
 
@@ -182,13 +163,6 @@ class AgentStopped(FrozenModel):
 class VerificationCompleted(FrozenModel):
     kind: Literal["verification_completed"] = "verification_completed"
     verdict: Verdict
-
-
-class RunResumed(FrozenModel):
-    """This job continues an earlier run, whose log contains the work. This log contains only the job's outcome."""
-
-    kind: Literal["run_resumed"] = "run_resumed"
-    run: JobId
 
 
 class JobCompleted(FrozenModel):
@@ -246,9 +220,14 @@ class _RunTotals(NamedTuple):
     checkpoint: Patch | None = None
     is_configured: bool = False
     """True if the settings of the run were recorded."""
+    condensations: tuple[Condensation, ...] = ()
+
+    @property
+    def total_usage(self) -> Usage:
+        return self.usage.model_copy(update={"seconds": self.seconds})
 
     def add(self, entry: Entry) -> "_RunTotals":
-        _, seconds, spent, decisions, checkpoint, is_configured = self
+        _, seconds, spent, decisions, checkpoint, is_configured, condensations = self
         match event := entry.event:
             case ModelReply(usage=usage):
                 spent, decisions = spent.add(usage, steps=1), (*decisions, event)
@@ -260,10 +239,12 @@ class _RunTotals(NamedTuple):
                 spent = spent.add(Usage(usd=usd))
             case Checkpoint(patch=patch):
                 checkpoint = patch
+            case Condensation():
+                condensations = (*condensations, event)
             case _:
                 pass
-        # The time before these events is not working time: the run waited for a process or a person, or its result was
-        # being published. A process that continues the run begins with another RunConfigured.
+        # Before these events, the run waited for a process or a person, or its result was being published. A process
+        # that continues the run begins with another RunConfigured.
         idle = isinstance(event, JobCompleted) or (is_configured and isinstance(event, RunConfigured))
         idle = idle or (isinstance(event, Message) and (event.source == "resume" or bool(event.trigger_id)))
         if self.last_entry_at is not None and not idle:
@@ -271,7 +252,12 @@ class _RunTotals(NamedTuple):
         # After these events, no work is done until somebody resumes the run.
         at = None if isinstance(event, JobCompleted | Paused) else entry.timestamp
         is_configured = is_configured or isinstance(event, RunConfigured)
-        return _RunTotals(at, seconds, spent, decisions, checkpoint, is_configured)
+        return _RunTotals(at, seconds, spent, decisions, checkpoint, is_configured, condensations)
+
+
+def _is_resume(entry: Entry) -> bool:
+    """Returns True if the entry is the message with which a person resumed the run."""
+    return isinstance(event := entry.event, Message) and event.source == "resume" and bool(event.trigger_id)
 
 
 class Trajectory:
@@ -290,11 +276,19 @@ class Trajectory:
         """Returns this run with one more entry."""
         longer = Trajectory((*self.entries, entry))
         longer._totals = self._totals.add(entry)
+        recent = _RunTotals() if self.entries and _is_resume(entry) else self._totals_since_resume
+        longer._totals_since_resume = recent.add(entry)
         return longer
 
     @cached_property
     def _totals(self) -> "_RunTotals":
         return reduce(_RunTotals.add, self.entries, _RunTotals())
+
+    @cached_property
+    def _totals_since_resume(self) -> "_RunTotals":
+        """The totals since a person last resumed the run, or since it started."""
+        start = next((n for n in range(len(self.entries) - 1, 0, -1) if _is_resume(self.entries[n])), 0)
+        return reduce(_RunTotals.add, self.entries[start:], _RunTotals())
 
     @property
     def run_started(self) -> RunStarted | None:
@@ -394,6 +388,13 @@ class Trajectory:
             visit for event in self if isinstance(event, NetworkAccess) for visit in event.visits
         )
 
+    def condensations(self) -> tuple[Condensation, ...]:
+        return self._totals.condensations
+
     def usage(self) -> Usage:
         """Returns the dollars, tokens, steps and seconds of work so far."""
-        return self._totals.usage.model_copy(update={"seconds": self._totals.seconds})
+        return self._totals.total_usage
+
+    def usage_since_resume(self) -> Usage:
+        """Returns the usage that counts toward the limits: since the start, or since a person last resumed the run."""
+        return self._totals_since_resume.total_usage

@@ -1,13 +1,36 @@
 """The tool calls of a run with their results, from its log. What shows or examines the calls starts from here."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 
 from patchwright.resolver.actions import Action, AnyObservation
 from patchwright.resolver.confirmation import ConfirmationRequest, make_call_code
 from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolCall, ToolResult, Trajectory
 from patchwright.resolver.tool_actions.control_actions import Plan
 from patchwright.runtime.tool_action import PlanItem
+
+
+class CallIds:
+    """The ids of the calls of a growing run. Reads each reply once."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._reply_count = 0
+
+    def add_replies(self, replies: Sequence[ModelReply]) -> None:
+        """Adds the ids of all replies so far."""
+        self._used.update(call.id for reply in replies[self._reply_count :] for call in reply.calls)
+        self._reply_count = len(replies)
+
+    def make_unique(self, id: str) -> str:
+        """Returns an id that no other call of this run has and that every provider accepts. Adds this id."""
+        stem = re.sub(r"[^A-Za-z0-9_-]", "_", id)[:48] or "call"
+        names = chain([stem], (f"{stem}-{n}" for n in count(2)))
+        unique_id = next(name for name in names if name not in self._used)
+        self._used.add(unique_id)
+        return unique_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Defines the events about a run's settings, environment, network access and subagents.
+"""Defines the events about a run's settings, environment, network access, subagents and condensations.
 
 They are part of `Event` in `resolver/events.py`.
 """
@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from patchwright.resolver.domain import RunId
+from patchwright.resolver.domain import JobId, RunId
 from patchwright.resolver.runner_names import Language
 from patchwright.resolver.tool_actions.subagent_actions import OutputField
 from patchwright.runtime.egress_policy import ConnectionSummary
@@ -148,3 +148,33 @@ class Paused(FrozenModel):
     """A program paused the conversation between two steps. The next event continues it."""
 
     kind: Literal["paused"] = "paused"
+
+
+class Condensation(FrozenModel):
+    """From this event on, the model gets a shorter conversation. The log still contains the whole conversation.
+
+    Condensations accumulate: a message that an earlier condensation left out is never sent again.
+    """
+
+    kind: Literal["condensation"] = "condensation"
+    cause: Literal["length", "overflow"] = "length"
+    """Why the conversation was shortened. "overflow" means that the provider rejected the prompt as too long."""
+    masked_calls: tuple[str, ...] = ()
+    """Ids of calls. From this event on, the model gets one line for each of these calls instead of its result."""
+    forgotten_replies: int = 0
+    """Number of replies at the start of the run that are left out with their results. `summary` replaces them."""
+    summary: str = ""
+    """The text that replaces the dropped replies; empty if `forgotten_replies` is 0."""
+    tokens_before: int = 0
+    """Estimated tokens of the conversation before the condensation."""
+    tokens_after: int = 0
+    """Estimated tokens of the conversation after the condensation."""
+
+
+class RunResumed(FrozenModel):
+    """This job continues an earlier run. The earlier run's log contains the work. This log contains only the
+    outcome of the job.
+    """
+
+    kind: Literal["run_resumed"] = "run_resumed"
+    run: JobId

@@ -32,17 +32,6 @@ class Limits(FrozenModel):
     """Maximum tokens of prompts (including cached ones) and completions. None means no limit."""
 
 
-def usage_since_resume(trajectory: Trajectory) -> Usage:
-    """Returns the usage that counts toward the limits. This is the usage since the run started or since a
-    person last resumed it.
-    """
-    for number in range(len(trajectory) - 1, 0, -1):
-        event = trajectory.entries[number].event
-        if isinstance(event, Message) and event.source == "resume" and event.trigger_id:
-            return Trajectory(trajectory.entries[number:]).usage()
-    return trajectory.usage()
-
-
 def was_stopped(trajectory: Trajectory) -> bool:
     """Returns True if a run stopped before it was finished, so that it can be resumed.
 
@@ -65,7 +54,7 @@ def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
     """Returns the stop event for a run that has reached a limit or is stuck. Returns None if the run may
     continue.
     """
-    usage = usage_since_resume(trajectory)
+    usage = trajectory.usage_since_resume()
     if usage.steps >= limits.steps:
         return AgentStopped(reason="limit", detail=f"The limit on model replies is reached ({limits.steps}).")
     if usage.usd >= limits.usd:
@@ -102,7 +91,7 @@ def steps_left_notice(trajectory: Trajectory, limits: Limits) -> int | None:
 
     A run with a low limit gets no notice, because the notice would come together with the initial prompt.
     """
-    steps_left = limits.steps - usage_since_resume(trajectory).steps
+    steps_left = limits.steps - trajectory.usage_since_resume().steps
     is_due = 0 < steps_left <= NOTICE_STEPS < steps_left + _last_reply_steps(trajectory)
     return steps_left if is_due and limits.steps >= 3 * NOTICE_STEPS else None
 

@@ -2,7 +2,6 @@
 own.
 """
 
-import shutil
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -79,6 +78,8 @@ class SandboxFeatures:
         If there is no directory of features, searches `path`, which has the format of PATH.
         """
         if self.directory is None:
+            import shutil  # not at the start of each sandbox
+
             return next(filter(None, (shutil.which(name, path=path) for name in _CHROMIUM_NAMES)), None)
         program = self.directory / "browser" / "bin" / "chromium"
         return str(program) if program.exists() else None

@@ -223,6 +223,12 @@ class TreeFingerprint(FrozenModel):
     fingerprint: str | None = Field(max_length=100)
     """The fingerprint; None if the sandbox cannot compute one. The tree must then be scanned to find changes.
     """
+    previous: str | None = Field(default=None, max_length=100)
+    """The fingerprint of the state before the last change; None if it is unknown."""
+    changed: tuple[str, ...] | None = Field(default=None, max_length=100)
+    """The files that the last change wrote, created or removed, relative to the root; None if they are unknown."""
+    removed: tuple[str, ...] = Field(default=(), max_length=100)
+    """Those of them that do not exist now."""
 
 
 class Acknowledgment(FrozenModel):

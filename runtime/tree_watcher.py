@@ -13,6 +13,7 @@ import os
 import secrets
 import struct
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 # Half the number of watches that the strictest kernels allow a user for all processes together.
@@ -21,6 +22,7 @@ MAX_ENTRIES = 200_000  # Maximum number of entries that one walk lists. A walk t
 # Maximum number of reads of _READ_SIZE bytes. Together, they read more than the kernel's queue contains
 # (16,384 events). Later events wait.
 MAX_READS = 64
+MAX_CHANGED = 100  # Maximum number of changed files that are listed.
 _READ_SIZE = 1 << 16
 _EVENT_HEADER = struct.Struct("iIII")
 
@@ -39,6 +41,21 @@ _LIMIT_ERRNOS = (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.E
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+@dataclass(frozen=True, slots=True)
+class TreeState:
+    """A state of the work tree, and how it differs from the state before."""
+
+    fingerprint: str
+    previous: str | None = None
+    """The fingerprint of the state before; None if it is unknown."""
+    changed: tuple[str, ...] | None = None
+    """The files that were written, created or removed since then, relative to the root; None if they are unknown."""
+
+    def list_removed(self, root: Path) -> tuple[str, ...]:
+        """Return the changed files that do not exist now."""
+        return tuple(path for path in self.changed or () if not os.path.lexists(root / path))
+
+
 class TreeWatcher:
     """Detects whether one work tree has changed, without reading its files. Only one task at a time may use it."""
 
@@ -48,24 +65,31 @@ class TreeWatcher:
         self._name = secrets.token_hex(8)
         self._count = 0
         self._inotify: int | None = None
-        self._watches: set[int] = set()
+        self._watches: dict[int, bytes] = {}
+        """The path of each watched directory, with a slash at its end, by the number of its watch."""
+        self._state: TreeState | None = None
         self._inode: tuple[int, int] | None = None
         self._is_complete = False
         self._has_given_up = False
         self._lock = threading.Lock()  # When a task is canceled, its walk continues in a thread.
 
-    async def fingerprint(self) -> str | None:
-        """Return a fingerprint of the tree, or None if changes cannot be detected. Two fingerprints are equal only
+    async def read_state(self) -> TreeState | None:
+        """Return the state of the tree, or None if changes cannot be detected. Two fingerprints are equal only
         if nothing has changed between them.
 
         Take the fingerprint before you scan the tree. If the tree changes during the scan, the next
         fingerprint then differs.
         """
-        if not self._has_given_up and not self._is_unchanged():
-            self._count += 1
-            if not self._is_complete:
-                await asyncio.to_thread(self._watch_directories)
-        return f"{self._name}-{self._count}" if self._is_complete else None
+        was_complete, changed = self._is_complete, self._read_changes()
+        if changed == ():
+            return self._state
+        previous = self._state.fingerprint if self._state and was_complete else None
+        self._count += 1
+        if not self._is_complete and not self._has_given_up:
+            await asyncio.to_thread(self._watch_directories)
+        fingerprint = f"{self._name}-{self._count}"
+        self._state = TreeState(fingerprint, previous, changed) if self._is_complete else None
+        return self._state
 
     def close(self) -> None:
         """Stop watching. Calling this twice does no harm."""
@@ -78,16 +102,23 @@ class TreeWatcher:
             os.close(self._inotify)
             self._inotify = None
 
-    def _is_unchanged(self) -> bool:
-        """Return True if the whole tree was watched and nothing has changed. Also record whether the
-        watches still cover all directories.
+    def _read_changes(self) -> tuple[str, ...] | None:
+        """Return the files that have changed, or None if they are unknown. Also record whether the watches still
+        cover all directories.
         """
         if not self._is_complete or self._inotify is None:
-            return False
+            return None
         is_same_directory = self._inode == _find_inode(self._root)
-        masks = _read_event_masks(self._inotify)
-        self._is_complete = is_same_directory and not any(map(_is_directory_change, masks))
-        return self._is_complete and all(mask & _IGNORED for mask in masks)
+        events = _read_events(self._inotify)
+        self._is_complete = is_same_directory and not any(_is_directory_change(mask) for _, mask, _ in events)
+        changes = {(watch, name) for watch, mask, name in events if not mask & _IGNORED}
+        if not self._is_complete or len(changes) > MAX_CHANGED:
+            return None
+        paths = sorted(self._watches.get(watch, b"\xff") + name for watch, name in changes)
+        try:
+            return tuple(path.decode() for path in paths)
+        except UnicodeDecodeError:
+            return None
 
     def _watch_directories(self) -> None:
         """Watch all directories of the tree, and stop watching directories that have left it. Directories that
@@ -108,20 +139,22 @@ class TreeWatcher:
                 if error.errno in _LIMIT_ERRNOS:  # Some watches must remain for the user's own programs.
                     self._give_up()
                 return
-            for old in self._watches - watches:
+            for old in self._watches.keys() - watches.keys():
                 # This call fails if the watch was removed together with its directory.
                 _libc.inotify_rm_watch(self._inotify, old)
             self._watches, self._is_complete = watches, True
 
-    def _add_watches(self, inotify: int) -> set[int]:
-        watches: set[int] = set()
+    def _add_watches(self, inotify: int) -> dict[int, bytes]:
+        watches: dict[int, bytes] = {}
+        length = len(self._root) + 1
         entries, todo = 0, [self._root]
         while todo:
             directory = todo.pop()
             try:
                 # The directory is watched before it is listed. So an earlier change is in the list, and a
                 # later one causes an event.
-                watches.add(_check_result(_libc.inotify_add_watch(inotify, directory, _WATCH_MASK)))
+                watch = _check_result(_libc.inotify_add_watch(inotify, directory, _WATCH_MASK))
+                watches[watch] = (directory + b"/")[length:]
                 with os.scandir(directory) as listed:
                     for entry in listed:
                         entries += 1
@@ -158,22 +191,23 @@ def _find_inode(root: bytes) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _read_event_masks(inotify: int) -> set[int]:
-    """Return the different masks of the events in the queue. If there are very many events, reads only the
-    first ones.
+def _read_events(inotify: int) -> set[tuple[int, int, bytes]]:
+    """Return the different events in the queue, each as watch, mask and file name. If there are very many events,
+    reads only the first ones, as if the others were lost.
     """
-    masks: set[int] = set()
+    found: set[tuple[int, int, bytes]] = set()
     for _ in range(MAX_READS):
         try:
             events = os.read(inotify, _READ_SIZE)
         except BlockingIOError:
-            break
+            return found
         offset = 0
         while offset < len(events):
-            _, mask, _, length = _EVENT_HEADER.unpack_from(events, offset)
-            masks.add(mask)
-            offset += _EVENT_HEADER.size + length
-    return masks
+            watch, mask, _, length = _EVENT_HEADER.unpack_from(events, offset)
+            offset += _EVENT_HEADER.size
+            found.add((watch, mask, events[offset : offset + length].rstrip(b"\0")))
+            offset += length
+    return found | {(0, _OVERFLOW, b"")}
 
 
 def _is_directory_change(mask: int) -> bool:

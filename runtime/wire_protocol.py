@@ -18,7 +18,7 @@ from patchwright.runtime.actions import (
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import Observation
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 SOCKET_NAME = "s"  # The name is short, because the path of a Unix socket has at most 107 bytes.
 KEY_FILE = "key"
 # Maximum bytes of a frame. The two streams of an ExecuteResult take 11 MiB in base64.

@@ -22,12 +22,12 @@ from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.domain import Patch, RunId
 from patchwright.resolver.errors import ModelError, SettingsError
 from patchwright.resolver.events import Message, ReplyUsage
-from patchwright.resolver.git.tree_transfer import fingerprint_tree
+from patchwright.resolver.git.worktree_patch import fingerprint_tree
 from patchwright.resolver.llm.masking_model import MaskingModel
 from patchwright.resolver.llm.model import ChatMessage, Model, RawToolCall, Reply, ToolSpec
 from patchwright.resolver.llm.token_estimate import MAX_CONTEXT_TOKENS, max_context_tokens
 from patchwright.resolver.rendering.template_renderer import render
-from patchwright.resolver.run_limits import Limits, usage_since_resume
+from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.resolver.secrets import MaskingSandbox, Secrets
 from patchwright.resolver.security.risk import (
@@ -285,7 +285,7 @@ def _build_finish_tool() -> Tool:
 
 def _limits_from_now(agent: BaseAgent, log: RunLog) -> Limits:
     """Returns the agent's limits, counted from now on."""
-    used = usage_since_resume(log.trajectory)
+    used = log.trajectory.usage_since_resume()
     return Limits(
         steps=used.steps + agent.max_steps,
         seconds=used.seconds + agent.max_seconds,

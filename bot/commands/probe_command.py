@@ -44,11 +44,11 @@ async def run_probe(settings: Settings, environ: Mapping[str, str], *, as_json: 
 
 def fitness_line(fitness: ProbeResult, settings: Settings) -> str:
     """Returns the result of one probe as a sentence."""
-    from patchwright.resolver.llm.litellm import is_in_model_table
+    from patchwright.resolver.llm.model_table import get_model_info
 
     vision = "the model supports images" if fitness.supports_vision else "the model does not support images"
     is_configured = settings.model_supports_vision is not None and fitness.model == settings.model
-    if not is_configured and not is_in_model_table(fitness.model):
+    if not is_configured and not get_model_info(fitness.model):
         variable = environment_variable("model_supports_vision")
         vision = f"image support is unknown, so it gets no images (if it supports them, set {variable}=true)"
     usage = fitness.usage

@@ -134,8 +134,8 @@ async def build_run_dependencies(
     if prepare_sandboxes:  # A worker prepares its sandboxes before there is a job, so each job checks this.
         await check_endpoint(settings)
     check_data_directory(settings.data)
-    from patchwright.bot.composition.model_factory import build_models, build_transcriber
-    from patchwright.bot.composition.sandbox_factory import build_ready_sandboxes, build_sandboxes
+    from patchwright.bot.composition import sandbox_factory
+    from patchwright.bot.composition.model_factory import build_models, build_transcriber, start_model_import
     from patchwright.resolver.git.workspaces import WorkspaceFactory
     from patchwright.resolver.rendering.jinja_templates import set_template_directory
     from patchwright.resolver.run.dependencies import RunDependencies
@@ -151,11 +151,10 @@ async def build_run_dependencies(
     secrets = collect_secrets(settings, read_environment())
     for handler in logging.getLogger().handlers:
         handler.addFilter(MaskingFilter(secrets))
-    sandboxes = (
-        await build_ready_sandboxes(settings, read_environment(), notify)
-        if prepare_sandboxes
-        else build_sandboxes(settings, read_environment(), notify)
-    )
+    sandboxes = sandbox_factory.build_sandboxes(settings, read_environment(), notify)
+    if prepare_sandboxes:
+        start_model_import(settings)  # Meanwhile, the sandbox starts and the repository is cloned.
+        await sandbox_factory.prepare_sandboxes(sandboxes, settings)
     models = build_models(settings, secrets=secrets)
     try:
         yield RunDependencies(

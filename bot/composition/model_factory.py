@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from patchwright.resolver.llm.fallback import FallbackModel
-from patchwright.resolver.llm.litellm import LitellmModel
+from patchwright.resolver.llm.litellm import LitellmModel, start_import
 from patchwright.resolver.llm.masking_model import MaskingModel
 from patchwright.resolver.llm.model import Model, ProviderConnection
 from patchwright.resolver.llm.retry import RetryingModel
@@ -52,6 +52,13 @@ def build_models(
     }
     models = RunModels.with_default(act, others)
     return models if secrets is None else models.wrap(lambda model: MaskingModel(model, secrets))
+
+
+def start_model_import(settings: Settings) -> None:
+    """Starts to import litellm, unless the first request is sent without it. `settings.model` must be set."""
+    assert settings.model is not None
+    if not _build_litellm_model(settings.model, settings, effort=settings.reasoning_effort).sends_early:
+        start_import()
 
 
 def build_transcriber(settings: Settings) -> LitellmTranscriber:

@@ -32,24 +32,11 @@ def build_sandbox_spec(settings: Settings) -> SandboxSpec:
     )
 
 
-async def build_ready_sandboxes(
-    settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
-) -> "Sandboxes":
-    """Returns sandboxes that are ready to use: Docker sandboxes, or local sandboxes if the settings choose
-    them.
-
-    If Docker is unavailable, raises EngineUnavailable or ImageUnavailable instead of using local sandboxes.
-    """
-    sandboxes = build_sandboxes(settings, environ, notify)
-    await prepare_sandboxes(sandboxes, settings)
-    return sandboxes
-
-
 def build_sandboxes(
     settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
 ) -> "Sandboxes":
     """Returns sandboxes that are not prepared yet: Docker sandboxes, or local sandboxes if the settings choose
-    them.
+    them. Local sandboxes never replace a Docker engine that is unavailable.
     """
     if settings.sandbox == "local":
         return _build_local_sandboxes(settings, environ)

@@ -22,7 +22,6 @@ from patchwright.resolver.descriptions import describe_action, name_thread
 from patchwright.resolver.events import Entry, Message, Trajectory
 from patchwright.resolver.rendering import filters
 from patchwright.resolver.run_calls import latest_plan
-from patchwright.resolver.run_limits import usage_since_resume
 from patchwright.resolver.run_log import Listener
 from patchwright.runtime.tool_action import PlanItem
 
@@ -306,7 +305,7 @@ def _plan_lines(items: tuple[PlanItem, ...], max_lines: int, width: int, style: 
 
 def _status_items(trajectory: Trajectory, elapsed_seconds: float) -> Iterator[str]:
     """Yields the items of the status line, starting with the most important one."""
-    usage, limits = usage_since_resume(trajectory), trajectory.run_configured
+    usage, limits = trajectory.usage_since_resume(), trajectory.run_configured
     yield _duration_text(elapsed_seconds)
     if not trajectory.entries:
         return

@@ -10,7 +10,6 @@ from patchwright.resolver.domain import JobId, Usage
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.run_calls import iter_calls, latest_plan
 from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured, SubagentSpawned
-from patchwright.resolver.run_limits import usage_since_resume
 from patchwright.resolver.run_task import get_options
 from patchwright.resolver.settings.server_settings import ServerSettings
 from patchwright.resolver.tool_actions.control_actions import Finish
@@ -120,7 +119,7 @@ def find_reached_setting(trajectory: Trajectory) -> str | None:
     stopped, limits, usage = (
         trajectory.agent_stopped,
         trajectory.run_configured,
-        usage_since_resume(trajectory),
+        trajectory.usage_since_resume(),
     )
     if stopped is None or stopped.reason != "limit" or limits is None:
         return None

@@ -5,11 +5,9 @@ after a crash.
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, count
 from typing import Literal
 
 from patchwright.resolver import run_limits, stuck
@@ -29,7 +27,6 @@ from patchwright.resolver.events import (
     AgentStopped,
     AuxiliaryModelCall,
     Checkpoint,
-    Condensation,
     Message,
     ModelReply,
     SystemPrompt,
@@ -40,7 +37,8 @@ from patchwright.resolver.events import (
 from patchwright.resolver.llm.model import Model, Reply
 from patchwright.resolver.llm.prompt_fingerprint import PromptFingerprinter, tool_schemas
 from patchwright.resolver.rendering.template_renderer import render_prompt
-from patchwright.resolver.run_calls import find_unstarted_call, get_confirmation
+from patchwright.resolver.run_calls import CallIds, find_unstarted_call, get_confirmation
+from patchwright.resolver.run_events import Condensation
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.tool_actions.control_actions import Finish
@@ -136,6 +134,7 @@ class Agent:
     """
     _has_taken_over: bool = field(default=False, init=False)
     _conversation: Conversation = field(default_factory=Conversation, init=False)
+    _call_ids: CallIds = field(default_factory=CallIds, init=False)
     _saved_fingerprint: str | None = field(default=None, init=False)
     """Fingerprint of the work tree at the last checkpoint."""
 
@@ -255,8 +254,8 @@ class Agent:
         """
         # The fingerprint is taken before the patch. If the tree changes after the fingerprint, the next
         # fingerprint differs, and the tree is saved again.
-        fingerprint = await self.fingerprint_tree()
-        if fingerprint is not None and fingerprint == self._saved_fingerprint and not force:
+        fingerprint = None if force else await self.fingerprint_tree()
+        if fingerprint is not None and fingerprint == self._saved_fingerprint:
             return
         patch = await self.take_patch()
         if patch != (log.trajectory.last_checkpoint() or Patch(base_sha=patch.base_sha, diff=b"")):
@@ -334,7 +333,7 @@ class Agent:
             await log.append(event)
 
     def _record_reply(self, reply: Reply, before: Trajectory) -> ModelReply:
-        used_ids = {call.id for earlier in before.replies() for call in earlier.calls}
+        self._call_ids.add_replies(before.replies())
         calls: list[ToolCall] = []
         for number, raw_call in enumerate(reply.tool_calls[:MAX_CALLS], start=1):
             action = self.tools.parse(raw_call)
@@ -344,7 +343,7 @@ class Agent:
             elif reply.truncated and number == len(reply.tool_calls) and isinstance(action, MalformedCall):
                 problem = render_prompt("truncated.md.j2", tool=action.name)
                 action = action.model_copy(update={"problem": problem})
-            calls.append(ToolCall(id=_unique_call_id(raw_call.id, used_ids), action=action))
+            calls.append(ToolCall(id=self._call_ids.make_unique(raw_call.id), action=action))
         return ModelReply(
             thought=reply.text[:MAX_THOUGHT],
             calls=tuple(calls),
@@ -387,13 +386,3 @@ def _is_delivered(message: Message, trajectory: Trajectory) -> bool:
     if message.trigger_id is not None:
         return any(event.trigger_id == message.trigger_id for event in messages)
     return any(event.source == message.source for event in messages)
-
-
-def _unique_call_id(id: str, used: set[str]) -> str:
-    """Returns an id that no other call of this run has and that every provider accepts. Adds the id to
-    `used`.
-    """
-    stem = re.sub(r"[^A-Za-z0-9_-]", "_", id)[:48] or "call"
-    unique_id = next(name for name in chain([stem], (f"{stem}-{n}" for n in count(2))) if name not in used)
-    used.add(unique_id)
-    return unique_id

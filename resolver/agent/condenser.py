@@ -3,6 +3,7 @@
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, Protocol
@@ -18,7 +19,6 @@ from patchwright.resolver.agent.messages import (
 from patchwright.resolver.errors import ModelError
 from patchwright.resolver.events import (
     AuxiliaryModelCall,
-    Condensation,
     Entry,
     Event,
     Message,
@@ -30,6 +30,7 @@ from patchwright.resolver.events import (
 from patchwright.resolver.llm import token_estimate
 from patchwright.resolver.llm.model import ChatMessage, Model, SystemMessage, UserMessage
 from patchwright.resolver.rendering.template_renderer import render
+from patchwright.resolver.run_events import Condensation
 from patchwright.resolver.tool_actions.control_actions import Plan
 from patchwright.runtime.output_text import clip
 
@@ -162,12 +163,8 @@ class ContextPolicy:
         """Returns the events to append before the next model call. Returns no events if the conversation is
         short enough, or if it was shortened only a few replies ago.
         """
-        limit = min(
-            [
-                self.max_tokens,
-                *(int(OVERFLOW_SHARE * event.tokens_before) for event in _count_overflows(trajectory)),
-            ]
-        )
+        overflows = (event for event in trajectory.condensations() if event.cause == "overflow")
+        limit = min([self.max_tokens, *(int(OVERFLOW_SHARE * event.tokens_before) for event in overflows)])
         if context_tokens(trajectory) <= limit or _replies_since_condensed(trajectory) < MIN_INTERVAL:
             return ()
         # The tokens are counted only now, because counting takes as long as building the whole prompt.
@@ -223,14 +220,15 @@ def context_tokens(trajectory: Trajectory) -> int:
     The tokens up to the last reply are the provider's count, and the tokens after it are our estimate. If
     there is no count since the last condensation, all tokens are estimated.
     """
-    latest = list(takewhile(lambda e: not isinstance(e, Condensation), _reversed_events(trajectory)))
-    position = next((n for n, event in enumerate(latest) if isinstance(event, ModelReply)), None)
-    if position is not None:
-        reply = latest[position]
-        assert isinstance(reply, ModelReply)
-        if reply.usage.prompt_tokens:
-            added = sum(_event_tokens(event) for event in latest[:position])
-            return reply.usage.prompt_tokens + reply.usage.completion_tokens + added
+    added = 0
+    for event in _reversed_events(trajectory):
+        if isinstance(event, Condensation):
+            break
+        if isinstance(event, ModelReply):
+            if event.usage.prompt_tokens:
+                return event.usage.prompt_tokens + event.usage.completion_tokens + added
+            break
+        added += _event_tokens(event)
     return _estimate_tokens(trajectory)
 
 
@@ -317,10 +315,6 @@ def _removed_messages(trajectory: Trajectory, forgotten: int) -> tuple[ChatMessa
     )
 
 
-def _count_overflows(trajectory: Trajectory) -> list[Condensation]:
-    return [event for event in trajectory if isinstance(event, Condensation) and event.cause == "overflow"]
-
-
 def _replies_since_condensed(trajectory: Trajectory) -> int:
     """Returns the number of replies since the last condensation. If there was no condensation, the result is
     at least MIN_INTERVAL.
@@ -337,8 +331,8 @@ def _replies_since_condensed(trajectory: Trajectory) -> int:
     return max(count, MIN_INTERVAL)
 
 
-def _reversed_events(trajectory: Trajectory) -> list[Event]:
-    return [entry.event for entry in reversed(trajectory.entries)]
+def _reversed_events(trajectory: Trajectory) -> Iterator[Event]:
+    return (entry.event for entry in reversed(trajectory.entries))
 
 
 def _event_tokens(event: Event) -> int:

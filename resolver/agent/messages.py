@@ -12,7 +12,6 @@ import pydantic_core
 from patchwright.resolver.actions import Action, AnyObservation, ExternalToolResult, SubagentResult
 from patchwright.resolver.confirmation import CallDecision
 from patchwright.resolver.events import (
-    Condensation,
     Entry,
     Event,
     Message,
@@ -32,6 +31,7 @@ from patchwright.resolver.llm.model import (
 )
 from patchwright.resolver.rendering.filters import code_block
 from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.run_events import Condensation
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.resolver.tools.further_tools import USE_TOOL, wrap_call
 from patchwright.runtime.observations import (

@@ -12,7 +12,7 @@ from patchwright.resolver.events import AgentStopped, ToolCall, Trajectory
 from patchwright.resolver.llm.model import Model
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_events import SubagentRole, SubagentSpawned, SubagentStarted
-from patchwright.resolver.run_limits import Limits, subagent_limits, usage_since_resume
+from patchwright.resolver.run_limits import Limits, subagent_limits
 from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.runtime.observations import ActionFailure
 
@@ -43,7 +43,7 @@ class SubagentLauncher:
         Returns a failure if the parent has used up its limits or is itself a subagent.
         """
         is_too_deep = self._subagent_depth > MAX_DEPTH
-        limits = subagent_limits(self.limits, usage_since_resume(self.log.trajectory), max_steps, subagents)
+        limits = subagent_limits(self.limits, self.log.trajectory.usage_since_resume(), max_steps, subagents)
         if is_too_deep or limits is None:
             return ActionFailure(
                 reason="refused",

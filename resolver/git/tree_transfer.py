@@ -2,12 +2,13 @@
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from patchwright.resolver.errors import ChangeTooLarge, WorkspaceError
 from patchwright.resolver.git.git_process import GitFailed, GitLimits, run_git
-from patchwright.runtime.actions import Execute, FingerprintTree, WriteBytes
-from patchwright.runtime.observations import ExecuteResult, TreeFingerprint, WriteResult
+from patchwright.runtime.actions import Execute, WriteBytes
+from patchwright.runtime.observations import ExecuteResult, WriteResult
 from patchwright.runtime.sandbox import Sandbox
 
 MAX_DIFF = 4_000_000  # bytes
@@ -75,7 +76,8 @@ rm -f pack shallow base-index
 
 # Arguments: work tree, Patchwright's directory, base commit, ignore patterns, and then either `diff` with the
 # maximum number of bytes, or `names` with the maximum number of paths. The script creates a new repository each
-# time, so that the configuration, hooks, filters, index and commits in the work tree have no effect. It uses the git
+# time, so that the configuration, hooks, filters, index and commits in the work tree have no effect. It leaves the
+# repository behind for `diff_files`. It uses the git
 # objects of the work tree's repository. If that repository is broken, it uses the objects of `sent.git`.
 # `base-index` is a copy of the index at the base, which UNPACK_SCRIPT wrote; with it, git recognizes
 # unchanged files. The script starts few programs, because each start takes some milliseconds.
@@ -84,7 +86,6 @@ set -eu
 root=$1 state=$2 base=$3 patterns=$4 what=$5 limit=$6
 work="$state/take"
 if [ -e "$work" ] || [ -L "$work" ]; then rm -rf "$work"; fi
-trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/git/objects/info" "$work/git/refs" "$work/git/info"
 echo 'ref: refs/heads/none' >"$work/git/HEAD"
 objects="$root/.git/objects"
@@ -173,12 +174,24 @@ async def take_diff(sandbox: Sandbox, git_dir: Path, base: str) -> bytes:
     return result.stdout
 
 
-async def fingerprint_tree(sandbox: Sandbox) -> str | None:
-    """Returns a fingerprint of the work tree, or None if the fingerprint is unknown. The fingerprint changes
-    when a file is written.
+async def diff_files(sandbox: Sandbox, base: str, paths: Sequence[str]) -> bytes | None:
+    """Returns the diff of these files, all of which were part of the base or of the work tree when `take_diff` was
+    last called. Returns None if the diff is unknown. Takes a tenth of the time of `take_diff`.
     """
-    result = await sandbox.act(FingerprintTree())
-    return result.fingerprint if isinstance(result, TreeFingerprint) else None
+    options = ("core.bare=false", "core.compression=0", "core.autocrlf=false", "core.quotePath=true")
+    difference = "diff-index --no-renames --no-color --binary --full-index --no-ext-diff --no-textconv -p"
+    argv = (
+        *("git", *(word for option in options for word in ("-c", option))),
+        *(*difference.split(), "--src-prefix=a/", "--dst-prefix=b/", base, "--", *paths),
+    )
+    env = {
+        **GIT_ENVIRONMENT,
+        "GIT_DIR": f"{_transfer_dir(sandbox)}/take/git",
+        "GIT_WORK_TREE": sandbox.root,
+        "GIT_LITERAL_PATHSPECS": "1",
+    }
+    result = await sandbox.act(Execute(argv=argv, cwd=sandbox.root, env=env, timeout=DIFF_TIMEOUT))
+    return result.stdout if isinstance(result, ExecuteResult) and result.exit_code == 0 else None
 
 
 async def _restore_objects(sandbox: Sandbox, git_dir: Path, base: str) -> None:

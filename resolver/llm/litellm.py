@@ -4,20 +4,31 @@ takes 2.4 s, so it is delayed until litellm is needed.
 
 import asyncio
 import contextlib
-import difflib
 import gc
 import logging
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NoReturn
 
+import httpx
+
 from patchwright.resolver.errors import ContentFiltered, ModelError
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm import chat_completions, responses_api
+from patchwright.resolver.llm.early_request import EarlyRequest, PredictedRequest, predict_request
 from patchwright.resolver.llm.http_capture import ResponseCapture, capture_response, request_uncompressed
-from patchwright.resolver.llm.model import ChatMessage, ProviderConnection, RawToolCall, Reply, ToolSpec
+from patchwright.resolver.llm.model import (
+    ChatMessage,
+    ProviderConnection,
+    RawToolCall,
+    Reply,
+    SystemMessage,
+    ToolSpec,
+)
+from patchwright.resolver.llm.model_table import get_model_info
 from patchwright.resolver.llm.pricing import estimate_usage, parse_usage
 from patchwright.resolver.llm.provider_errors import build_model_error
 from patchwright.resolver.llm.provider_text import drop_unencodable, replace_surrogates, to_one_line
@@ -86,9 +97,18 @@ def _disable_call_logging() -> None:
         is_internal_call.set(True)
 
 
-async def preload_litellm() -> None:
-    """Imports litellm in a thread, so that other work continues meanwhile."""
-    await asyncio.to_thread(_import_litellm)
+async def preload_litellm() -> Any:
+    """Imports litellm in a thread, so that other work continues meanwhile. Returns the module."""
+    return await asyncio.to_thread(_import_litellm)
+
+
+def start_import() -> None:
+    """Starts to import litellm in a thread. The program can end before the import does."""
+    threading.Thread(target=_import_litellm, name="litellm import", daemon=True).start()
+
+
+def _is_imported() -> bool:
+    return _import_litellm.cache_info().currsize > 0
 
 
 def get_provider(name: str) -> str:
@@ -98,40 +118,6 @@ def get_provider(name: str) -> str:
         return str(litellm.get_llm_provider(name)[1])
     except litellm.exceptions.BadRequestError:
         return ""
-
-
-def find_similar_models(name: str, limit: int = 2) -> tuple[str, ...]:
-    """Returns the full names of known chat models that are most similar to a misspelled name. If no model is
-    similar, returns the same model of a provider with a similar name.
-    """
-    litellm = _import_litellm()
-    full_names: dict[str, str] = {}
-    for key, info in litellm.model_cost.items():
-        provider = info.get("litellm_provider", "")
-        if info.get("mode") in ("chat", "responses") and provider:
-            full_name = key if key.startswith(f"{provider}/") else f"{provider}/{key}"
-            full_names |= {full_name: full_name, key: full_name}
-    matches = difflib.get_close_matches(name, list(full_names), n=2 * limit, cutoff=0.75)
-    if matches:
-        return tuple(dict.fromkeys(full_names[match] for match in matches))[:limit]
-    provider, _, model = name.partition("/")
-    providers = difflib.get_close_matches(
-        provider, [each.value for each in litellm.LlmProviders], cutoff=0.75
-    )
-    return tuple(f"{each}/{model}" for each in providers[:1] if model)
-
-
-def _get_model_info(name: str) -> Mapping[str, Any]:
-    """Returns litellm's entry for a model (prices, limits, mode), or an empty mapping if it is unknown."""
-    table = _import_litellm().model_cost
-    base_name = name.replace("responses/", "")
-    info = table.get(base_name) or table.get(base_name.partition("/")[2]) or {}
-    return info if isinstance(info, Mapping) else {}
-
-
-def is_in_model_table(name: str) -> bool:
-    """Returns True if litellm knows the abilities of the model."""
-    return bool(_get_model_info(name))
 
 
 class LitellmModel:
@@ -169,16 +155,42 @@ class LitellmModel:
     @property
     def supports_vision(self) -> bool:
         if self._supports_vision is None:
-            self._supports_vision = bool(_import_litellm().supports_vision(self.name))
+            self._supports_vision = bool(get_model_info(self.name).get("supports_vision"))
         return self._supports_vision
 
     @property
     def context_window(self) -> int | None:
-        max_tokens = _get_model_info(self.name).get("max_input_tokens")
+        max_tokens = get_model_info(self.name).get("max_input_tokens")
         return max_tokens if isinstance(max_tokens, int) and max_tokens > 0 else None
 
+    @property
+    def sends_early(self) -> bool:
+        """True if the first request of a process is sent before litellm is imported."""
+        return self._predict_request([SystemMessage(text="")], ()) is not None
+
     async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
-        litellm = _import_litellm()
+        if _is_imported():
+            return await self._reply(_import_litellm(), messages, tools)
+        if (predicted := self._predict_request(messages, tools)) is None:
+            return await self._reply(await preload_litellm(), messages, tools)
+        async with EarlyRequest(predicted, self._connection) as early:
+            await early.wait_until_sent()  # The import takes most of this process's time.
+            return await self._reply(await preload_litellm(), messages, tools, early)
+
+    def _predict_request(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    ) -> PredictedRequest | None:
+        if self._effort or self._api == "responses":
+            return None
+        return predict_request(self.name, self._connection, messages, tools, os.environ)
+
+    async def _reply(
+        self,
+        litellm: Any,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[ToolSpec],
+        early: EarlyRequest | None = None,
+    ) -> Reply:
         _disable_call_logging()
         if self._connection.ca_bundle is not None:
             litellm.ssl_verify = str(self._connection.ca_bundle)
@@ -187,7 +199,7 @@ class LitellmModel:
             try:
                 # litellm's own timeout restarts with every byte.
                 async with asyncio.timeout(self._connection.timeout):
-                    response = await self._send_request(litellm, messages, tools, capture)
+                    response = await self._send_request(litellm, messages, tools, capture, early)
             except TimeoutError as exc:
                 raise ModelError(
                     f"The model {self.name} did not reply within {self._connection.timeout:g} s "
@@ -234,6 +246,7 @@ class LitellmModel:
         messages: Sequence[ChatMessage],
         tools: Sequence[ToolSpec],
         capture: ResponseCapture,
+        early: EarlyRequest | None,
     ) -> Any:
         provider, connection = get_provider(self.name), self._connection
         request: dict[str, Any] = {
@@ -247,7 +260,7 @@ class LitellmModel:
         if self._temperature is not None:
             request["temperature"] = self._temperature
         if provider in _CUSTOM_CLIENT_PROVIDERS:
-            request["client"] = self._get_http_client(litellm, provider)
+            request["client"] = self._get_http_client(litellm, provider, early)
         if self._uses_responses_api(provider):
             if self._effort:
                 request["reasoning"] = {"effort": self._effort}
@@ -273,24 +286,29 @@ class LitellmModel:
             **request,
         )
 
-    def _get_http_client(self, litellm: Any, provider: str) -> Any:
-        """Returns litellm's HTTP client for the provider. Our hooks in the client capture each response.
+    def _get_http_client(self, litellm: Any, provider: str, early: EarlyRequest | None) -> Any:
+        """Returns litellm's HTTP client for the provider. Our hooks in the client capture each response. The client
+        sends its requests through `early`, if this is given.
 
         litellm keeps the client in a cache, and closes the client itself.
         """
-        from litellm.llms.custom_httpx.http_handler import get_async_httpx_client
+        from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, get_async_httpx_client
 
         ca_bundle = self._connection.ca_bundle
-        hooks = {"request": [request_uncompressed], "response": [capture_response]}
-        return get_async_httpx_client(
-            llm_provider=litellm.LlmProviders(provider),
-            params={"ssl_verify": str(ca_bundle) if ca_bundle else None, "event_hooks": hooks},
+        hooks: dict[str, list[Any]] = {"request": [request_uncompressed], "response": [capture_response]}
+        params = {"ssl_verify": str(ca_bundle) if ca_bundle else None, "event_hooks": hooks}
+        if early is None:
+            return get_async_httpx_client(llm_provider=litellm.LlmProviders(provider), params=params)
+        handler = AsyncHTTPHandler(**params)
+        handler.client = httpx.AsyncClient(
+            transport=early, event_hooks=hooks, timeout=self._connection.timeout
         )
+        return handler
 
     def _uses_responses_api(self, provider: str) -> bool:
         if self._api != "auto":
             return self._api == "responses"
-        if "/responses/" in self.name or _get_model_info(self.name).get("mode") == "responses":
+        if "/responses/" in self.name or get_model_info(self.name).get("mode") == "responses":
             return True
         base_url = (
             self._connection.base_url
@@ -363,7 +381,7 @@ class LitellmModel:
             raw_usage,
             usd=usd,
             configured_price=self._price,
-            model_info=_get_model_info(self.name),
+            model_info=get_model_info(self.name),
             seconds=seconds,
         )
 
@@ -371,7 +389,7 @@ class LitellmModel:
         self, messages: Sequence[ChatMessage], capture: ResponseCapture, started_at: float
     ) -> ReplyUsage:
         """Returns the reported or estimated usage of a reply that was cut off."""
-        max_output_tokens = _get_model_info(self.name).get("max_output_tokens")
+        max_output_tokens = get_model_info(self.name).get("max_output_tokens")
         raw_usage = capture.extract_usage() or estimate_usage(messages, len(capture.body), max_output_tokens)
         return self._parse_usage(raw_usage, None, started_at)
 

@@ -85,7 +85,8 @@ def _find_provider(setting: str, name: str) -> str:
     prefix, slash, _ = name.partition("/")
     if slash and prefix in KEY_VARIABLES:
         return prefix  # avoids the import of litellm, which takes seconds
-    from patchwright.resolver.llm.litellm import find_similar_models, get_provider
+    from patchwright.resolver.llm.litellm import get_provider
+    from patchwright.resolver.llm.model_table import find_similar_models
     from patchwright.resolver.llm.provider_errors import unknown_provider_message
 
     if provider := get_provider(name):

@@ -35,8 +35,8 @@ from patchwright.resolver.events import (
     ToolCall,
     Trajectory,
 )
-from patchwright.resolver.git.tree_transfer import fingerprint_tree
 from patchwright.resolver.git.workspaces import Workspace
+from patchwright.resolver.git.worktree_patch import WorktreePatch
 from patchwright.resolver.llm.masking_model import MaskingModel
 from patchwright.resolver.llm.model import Model
 from patchwright.resolver.llm.token_estimate import max_context_tokens
@@ -127,14 +127,13 @@ class AgentBuilder:
             task = get_task(self.log.trajectory)
             can_change = task == "work"
             installed, micro_agent = self._find_chosen_agent()
+            worktree_patch = WorktreePatch(self.workspace, sandbox)
             agent = Agent(
                 model=installed or self.deps.model,
                 tools=tools,
                 limits=self._limits,
-                take_patch=partial(self.workspace.take_patch, sandbox)
-                if can_change
-                else no_changes(self.workspace.base),
-                fingerprint_tree=lambda: fingerprint_tree(sandbox),
+                take_patch=worktree_patch.take if can_change else no_changes(self.workspace.base),
+                fingerprint_tree=worktree_patch.read_fingerprint,
                 scratch=sandbox.scratch,
                 is_same_sandbox=self.session.is_adopted,
                 sandbox_loss_reason=self.session.loss_reason,

@@ -15,7 +15,7 @@ from patchwright.resolver.domain import (
     Thread,
 )
 from patchwright.resolver.errors import BranchNotFound, NotFound, SettingsError, UnknownName, UsageError
-from patchwright.resolver.events import JobCompleted, Message, RunResumed, Trajectory
+from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.git.local_repository import commit_uncommitted_changes
 from patchwright.resolver.pipeline.admission import (
@@ -51,6 +51,7 @@ from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.run.dependencies import ProgressReporter, Run, RunDependencies
 from patchwright.resolver.run.repo_config import format_problems, read_repo_config, report_problems
 from patchwright.resolver.run_calls import get_confirmation
+from patchwright.resolver.run_events import RunResumed
 from patchwright.resolver.run_limits import is_complete
 from patchwright.resolver.run_log import RunLog
 

@@ -116,7 +116,7 @@ def _should_remind(
         return False
     if should_repair(verdict):  # The repairs are used up.
         return False
-    steps_left = settings.max_steps - run_limits.usage_since_resume(log.trajectory).steps
+    steps_left = settings.max_steps - log.trajectory.usage_since_resume().steps
     if steps_left < run_limits.NOTICE_STEPS or _is_over_limit(log, deps):
         return False
     if verdict.kind == "conditional":
@@ -216,7 +216,7 @@ async def _with_review(verdict: Verdict, log: RunLog, deps: RunDependencies, pat
 
 def _is_over_limit(log: RunLog, deps: RunDependencies) -> bool:
     """Returns True if the run has used up its tokens, money or time."""
-    settings, usage = deps.settings, run_limits.usage_since_resume(log.trajectory)
+    settings, usage = deps.settings, log.trajectory.usage_since_resume()
     has_no_tokens = settings.max_tokens is not None and usage.tokens >= settings.max_tokens
     return has_no_tokens or usage.usd >= settings.max_usd or usage.seconds >= settings.timeout
 

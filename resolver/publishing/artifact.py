@@ -20,11 +20,11 @@ from pydantic import Field, ValidationError
 from patchwright.resolver.branch_names import is_branch_name
 from patchwright.resolver.domain import Issue, Job, PullRequest, RunId, Thread
 from patchwright.resolver.errors import InvalidArtifact
-from patchwright.resolver.events import Entry, JobCompleted, RunResumed, RunStarted, Trajectory
+from patchwright.resolver.events import Entry, JobCompleted, RunStarted, Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.masking import mask_trajectory
 from patchwright.resolver.run.effective_settings import dump_recorded_settings
-from patchwright.resolver.run_events import RunConfigured, SubagentStarted
+from patchwright.resolver.run_events import RunConfigured, RunResumed, SubagentStarted
 from patchwright.resolver.run_log import parse_trajectory
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings

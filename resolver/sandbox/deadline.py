@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from patchwright.resolver.events import Trajectory
-from patchwright.resolver.run_limits import usage_since_resume
 from patchwright.runtime.actions import RunPython, RunShell, SandboxAction, SendInput
 from patchwright.runtime.observations import Observation
 from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
@@ -29,4 +28,4 @@ class DeadlineSandbox(WrapperSandbox):
 def get_remaining_seconds(trajectory: Trajectory, limit: float) -> float:
     """Returns the remaining seconds of a run that may take `limit` seconds."""
     idle_seconds = (datetime.now(UTC) - trajectory.entries[-1].timestamp).total_seconds()
-    return limit - usage_since_resume(trajectory).seconds - idle_seconds
+    return limit - trajectory.usage_since_resume().seconds - idle_seconds

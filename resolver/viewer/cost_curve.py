@@ -6,7 +6,8 @@ from decimal import Decimal
 from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.cost import round_usd
 from patchwright.resolver.domain import Usage
-from patchwright.resolver.events import AuxiliaryModelCall, Condensation, ModelReply, ToolResult, Trajectory
+from patchwright.resolver.events import AuxiliaryModelCall, ModelReply, ToolResult, Trajectory
+from patchwright.resolver.run_events import Condensation
 
 WIDTH, HEIGHT = 720, 120
 """Size of the curve in SVG units."""

@@ -6,16 +6,20 @@ from patchwright.resolver.descriptions import LOST_WITH_SANDBOX, NEW_SANDBOX
 from patchwright.resolver.events import (
     AgentStopped,
     AuxiliaryModelCall,
-    Condensation,
     Event,
     JobCompleted,
     Message,
-    RunResumed,
     SystemPrompt,
     VerificationCompleted,
 )
 from patchwright.resolver.rendering import filters
-from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess, RunConfigured
+from patchwright.resolver.run_events import (
+    Condensation,
+    EnvironmentPrepared,
+    NetworkAccess,
+    RunConfigured,
+    RunResumed,
+)
 from patchwright.resolver.viewer.blocks import Block, ImageCollection, build_code_block, build_text_block
 from patchwright.resolver.viewer.call_blocks import ItemKind
 from patchwright.resolver.viewer.labels import (

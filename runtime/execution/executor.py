@@ -189,7 +189,14 @@ class Executor:
             case WriteBytes():
                 return await asyncio.to_thread(self._write_bytes, action)
             case FingerprintTree():
-                return TreeFingerprint(fingerprint=await self._tree_watcher.fingerprint())
+                if (state := await self._tree_watcher.read_state()) is None:
+                    return TreeFingerprint(fingerprint=None)
+                return TreeFingerprint(
+                    fingerprint=state.fingerprint,
+                    previous=state.previous,
+                    changed=state.changed,
+                    removed=state.list_removed(self._paths.root),
+                )
             case Interrupt():
                 raise AssertionError("answered out of turn")
             case _:

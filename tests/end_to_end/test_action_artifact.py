@@ -17,13 +17,12 @@ from patchwright.resolver.events import (
     JobCompleted,
     ModelReply,
     ReplyUsage,
-    RunResumed,
     RunStarted,
     ToolCall,
     VerificationCompleted,
 )
 from patchwright.resolver.publishing import artifact
-from patchwright.resolver.run_events import RunConfigured
+from patchwright.resolver.run_events import RunConfigured, RunResumed
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings

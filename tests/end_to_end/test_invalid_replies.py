@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn, context_overflow
-from patchwright.resolver.events import Condensation
+from patchwright.resolver.run_events import Condensation
 from patchwright.resolver.tool_actions.control_actions import Think
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import RunShell, ViewFile

@@ -17,7 +17,8 @@ from patchwright.demo.recorded_model import (
 )
 from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.domain import Published
-from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, Condensation, ModelReply, Trajectory
+from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, ModelReply, Trajectory
+from patchwright.resolver.run_events import Condensation
 from patchwright.runtime.actions import RunShell, ViewFile
 from tests.end_to_end.conftest import CODE, DONE, FIX, KEY, NEW_TEST, TESTS, Scenario
 

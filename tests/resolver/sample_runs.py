@@ -23,7 +23,6 @@ from patchwright.resolver.domain import (
 from patchwright.resolver.events import (
     AgentStopped,
     Checkpoint,
-    Condensation,
     Entry,
     Event,
     JobCompleted,
@@ -38,6 +37,7 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.run_events import (
+    Condensation,
     EnvironmentPrepared,
     NetworkAccess,
     RunConfigured,

@@ -17,9 +17,10 @@ from patchwright.resolver.agent.condenser import (
 from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import ContextOverflow, ModelError
-from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, Condensation, ReplyUsage
+from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, ReplyUsage
 from patchwright.resolver.llm.model import ChatMessage, Reply
 from patchwright.resolver.llm.token_estimate import max_context_tokens
+from patchwright.resolver.run_events import Condensation
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from tests.resolver.agent.test_condenser import exchange, run

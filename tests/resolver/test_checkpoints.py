@@ -9,8 +9,8 @@ import pytest
 from patchwright.resolver.agent.agent import Agent, record_prompts
 from patchwright.resolver.domain import Patch, RunId
 from patchwright.resolver.events import Checkpoint
-from patchwright.resolver.git.tree_transfer import fingerprint_tree
 from patchwright.resolver.git.workspaces import WorkspaceFactory
+from patchwright.resolver.git.worktree_patch import WorktreePatch
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from patchwright.resolver.tools.control_tools import build_control_tools
@@ -128,12 +128,13 @@ async def test_a_real_run_checkpoints_the_writes_of_background_jobs(
     )
     async with workspaces.local(repository.path) as workspace, sandboxes.open("agent") as sandbox:
         await workspace.send_to(sandbox)
+        worktree_patch = WorktreePatch(workspace, sandbox)
         worker = Agent(
             ScriptedModel(script, usd=Decimal("0.01")),
             ToolRegistry((*build_sandbox_tools(sandbox), *build_control_tools())),
             Limits(),
-            take_patch=lambda: workspace.take_patch(sandbox),
-            fingerprint_tree=lambda: fingerprint_tree(sandbox),
+            take_patch=worktree_patch.take,
+            fingerprint_tree=worktree_patch.read_fingerprint,
             scratch=sandbox.scratch,
         )
         await record_prompts(log, "You fix.", "Issue 7", worker.tools)

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from patchwright.bot.composition.composition_root import IMAGE_VARIABLES, read_settings, select_variables
-from patchwright.bot.composition.sandbox_factory import build_ready_sandboxes
+from patchwright.bot.composition.sandbox_factory import build_sandboxes, prepare_sandboxes
 from patchwright.bot.github_action.null_objects import NullSandboxes
 from patchwright.resolver.domain import Issue, Job, JobId, Repo, RunId, User
 from patchwright.resolver.errors import SettingsError
@@ -58,7 +58,8 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
     repository.commit({"calc.py": BUG, "tests/test_calc.py": TESTS})
     wanted = {"data": tmp_path / "data", "sandbox": kind, "sandbox_features": "none"}
     settings = read_settings(wanted, select_variables(os.environ, IMAGE_VARIABLES), None, None)
-    sandboxes = await build_ready_sandboxes(settings, HOST_ENVIRONMENT, notify=print)
+    sandboxes = build_sandboxes(settings, HOST_ENVIRONMENT, notify=print)
+    await prepare_sandboxes(sandboxes, settings)
     assert type(sandboxes).__name__ == {"local": "LocalSandboxes", "docker": "DockerSandboxes"}[kind]
     entries: list[Entry] = []
     paused = asyncio.Event()

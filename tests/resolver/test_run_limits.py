@@ -176,3 +176,18 @@ def test_subagents_get_half_of_the_remaining_budget() -> None:
 def test_subagents_get_nothing_without_a_remaining_budget(spent: dict[str, object]) -> None:
     limits = Limits(steps=100, seconds=600, usd=Decimal(2), tokens=1000)
     assert subagent_limits(limits, Usage.model_validate(spent), max_steps=30) is None
+
+
+def test_usage_that_is_carried_on_is_the_usage_of_the_whole_log() -> None:
+    """Each entry of a growing run adds to the totals, before and after a person resumes the run."""
+    resumed = Message(text="Go on.", source="resume", trigger_id=JobId("again"))
+    program = Message(text="The sandbox is new.", source="resume")
+    events = [*[silence() for _ in range(3)], resumed, silence(), program, silence(), resumed, silence()]
+    growing, steps = Trajectory(), []
+    for number, event in enumerate(events):
+        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=number**2)
+        growing = growing.with_entry(Entry(seq=number, timestamp=at, event=event))
+        assert growing.usage_since_resume() == Trajectory(growing.entries).usage_since_resume()
+        steps.append(growing.usage_since_resume().steps)
+    assert steps == [1, 2, 3, 0, 1, 1, 2, 0, 1]
+    assert growing.usage().steps == 6

@@ -8,7 +8,7 @@ import pytest
 from patchwright.bot.commands.resolve_command import run_resolve
 from patchwright.resolver.domain import JobId, RunId
 from patchwright.resolver.errors import UsageError
-from patchwright.resolver.events import RunResumed
+from patchwright.resolver.run_events import RunResumed
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from tests.resolver.sample_runs import model_reply, started

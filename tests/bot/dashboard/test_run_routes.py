@@ -15,7 +15,8 @@ from patchwright.bot.run_summary import RunState, summarize_log
 from patchwright.bot.status_comment import null_reporter
 from patchwright.bot.webhooks.triggers import TriggerRequest
 from patchwright.resolver.domain import InputRequired, JobId, RunId
-from patchwright.resolver.events import AgentStopped, JobCompleted, Message, RunResumed, ToolCall
+from patchwright.resolver.events import AgentStopped, JobCompleted, Message, ToolCall
+from patchwright.resolver.run_events import RunResumed
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.actions import RunShell

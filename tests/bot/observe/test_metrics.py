@@ -20,10 +20,9 @@ from patchwright.resolver.events import (
     Message,
     ModelReply,
     ReplyUsage,
-    RunResumed,
     Trajectory,
 )
-from patchwright.resolver.run_events import SubagentSpawned
+from patchwright.resolver.run_events import RunResumed, SubagentSpawned
 from tests.bot.jobs import DONE
 from tests.resolver.sample_runs import RUN, run_of, started
 

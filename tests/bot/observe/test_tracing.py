@@ -18,7 +18,8 @@ from patchwright.bot.observe.spans import Span, build_spans
 from patchwright.bot.observe.tracing import MAX_PENDING_TRACES, NullTracer, Tracer, build_tracer
 from patchwright.resolver.domain import JobId, RunId
 from patchwright.resolver.errors import LogError, SettingsError
-from patchwright.resolver.events import RunResumed, Trajectory
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.run_events import RunResumed
 from tests.bot.jobs import DONE, job
 from tests.resolver.sample_runs import CHILD, RUN, child_run, full_run, model_reply, run_of, started
 

@@ -23,7 +23,6 @@ from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.errors import ContextOverflow, ModelError
 from patchwright.resolver.events import (
     AuxiliaryModelCall,
-    Condensation,
     Entry,
     Event,
     Message,
@@ -35,6 +34,7 @@ from patchwright.resolver.events import (
 )
 from patchwright.resolver.llm import token_estimate
 from patchwright.resolver.llm.model import AssistantMessage, Reply, ToolMessage, UserMessage
+from patchwright.resolver.run_events import Condensation
 from patchwright.resolver.tool_actions.control_actions import Plan, Think
 from patchwright.runtime.actions import RunPython, RunShell, ViewFile
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ImageData, ShellResult

@@ -12,7 +12,6 @@ from patchwright.resolver.actions import Action, AnyObservation, SubagentResult
 from patchwright.resolver.agent.messages import MAX_RESULT, build_messages, render_observation
 from patchwright.resolver.domain import Usage
 from patchwright.resolver.events import (
-    Condensation,
     Entry,
     Event,
     Message,
@@ -31,6 +30,7 @@ from patchwright.resolver.llm.model import (
     ToolMessage,
     UserMessage,
 )
+from patchwright.resolver.run_events import Condensation
 from patchwright.resolver.tool_actions.control_actions import Finish, Think
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import RunPython, RunShell, ViewFile

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.errors import SettingsError
-from patchwright.resolver.llm.litellm import find_similar_models, get_provider
+from patchwright.resolver.llm.litellm import get_provider
 from patchwright.resolver.llm.model_check import KEY_VARIABLES, check_endpoint, check_models
+from patchwright.resolver.llm.model_table import find_similar_models
 from patchwright.resolver.settings.settings import Settings
 
 

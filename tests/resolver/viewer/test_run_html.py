@@ -17,14 +17,13 @@ from patchwright.resolver.events import (
     Event,
     JobCompleted,
     Message,
-    RunResumed,
     Trajectory,
     VerificationCompleted,
 )
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.rendering import jinja_templates
 from patchwright.resolver.rendering.filters import format_duration
-from patchwright.resolver.run_events import RunConfigured, SubagentSpawned
+from patchwright.resolver.run_events import RunConfigured, RunResumed, SubagentSpawned
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
 from patchwright.resolver.text.untrusted import escape_invisible
 from patchwright.resolver.tool_actions.control_actions import Plan, Think
