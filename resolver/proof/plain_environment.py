@@ -4,6 +4,7 @@ For example, code may work only if the variable `CI` is set or pytest is loaded.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from patchwright.resolver.domain import TestRun, Verdict
 from patchwright.resolver.proof.run_comparison import get_test_file, get_test_status
@@ -21,7 +22,7 @@ async def require_plain_environment(verdict: Verdict, suite: Suite, run_plain: R
     """Returns the verdict, which is `unproven` if a test that shows the fix does not pass in a plain environment. The
     verdict stays as it is if the runner cannot run there.
     """
-    tests = verdict.fail_to_pass[:MAX_REPEATED]
+    tests = tuple(filter(partial(_can_repeat, suite), verdict.fail_to_pass))[:MAX_REPEATED]
     if verdict.partial or verdict.kind not in ("fixed", "conditional") or not tests:
         return verdict
     plain = _build_plain_suite(suite, tests)
@@ -44,11 +45,20 @@ async def require_plain_environment(verdict: Verdict, suite: Suite, run_plain: R
 
 async def _can_run_at_base(verdict: Verdict, suite: Suite, run_plain: RunPlain) -> bool:
     """Returns True if the plain environment can run a test file of the base commit there."""
-    files = [get_test_file(test) for test in (verdict.before.results if verdict.before else {})]
-    plain = _build_plain_suite(suite, tuple(files[:1]))
+    known = verdict.before.results if verdict.before else {}
+    plain = _build_plain_suite(suite, tuple(filter(partial(_can_repeat, suite), known))[:1])
     return plain is not None and not (await run_plain("plain-base", plain, False)).problem
 
 
-def _build_plain_suite(suite: Suite, selected: tuple[str, ...]) -> Suite | None:
+def _can_repeat(suite: Suite, test: str) -> bool:
+    """Returns False if the id does not start with a file, as in a report that names the module of the test."""
+    return suite.runner != "pytest" or get_test_file(test).endswith(".py")
+
+
+def _build_plain_suite(suite: Suite, tests: tuple[str, ...]) -> Suite | None:
+    """Returns the suite with a command for these tests. pytest runs their whole files, because an id that it does not
+    know, such as one with a time in it, would end the run.
+    """
+    selected = tuple(dict.fromkeys(map(get_test_file, tests))) if suite.runner == "pytest" else tests
     command = build_plain_command(suite.command, suite.runner, tuple(map(suite.to_local_id, selected)))
     return suite.model_copy(update={"command": command}) if command else None
