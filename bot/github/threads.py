@@ -119,7 +119,10 @@ class Threads:
             for event in events
             if event.event == "labeled" and event.label and is_same_label(event.label.name, label)
         ]
-        trusted = await self._find_trusted(repo, [author for _, author, _ in found])
+        # Whether the requester has write access was checked before this job was accepted.
+        requester = job.requester.id if job.requester else None
+        others = [author for _, author, _ in found if _id(author) != requester]
+        trusted = await self._find_trusted(repo, others) | {requester}
         return tuple(
             command
             for written_at, author, command in sorted(found, key=lambda one: one[0])

@@ -1,12 +1,12 @@
 """Sends the first request of a process while litellm is still being imported, which takes seconds.
 
-`predict_request` returns the request that litellm is going to send. When litellm sends it, `EarlyRequest` answers
-with the response that is already on its way. So litellm parses this response, and reports its errors, as always. If
-litellm sends another request after all, that request goes to the provider.
+`predict_request` returns the request that litellm is going to send. When litellm sends its request to the same
+address, `EarlyRequest` answers with the response that is already on its way. So litellm parses this response, and
+reports its errors, as always. Even if a version of litellm writes other parameters into its request, the conversation
+is the same, so its reply is used rather than paid for twice. Only a request to another address goes to the provider.
 """
 
 import asyncio
-import json
 import logging
 import re
 import ssl
@@ -144,7 +144,7 @@ class EarlyRequest(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Returns the response to the request. Raises httpx.HTTPError."""
-        if not self._is_answered and self._is_predicted(request):
+        if not self._is_answered and request.url == httpx.URL(self._predicted.url):
             self._is_answered = True
             return _relay(await self._response)
         logger.warning("early model request not used", extra={"url": str(request.url.copy_with(query=None))})
@@ -168,10 +168,6 @@ class EarlyRequest(httpx.AsyncBaseTransport):
     async def _trace(self, event: str, _: object) -> None:
         if event.endswith("send_request_body.complete"):
             self._sent.set()
-
-    def _is_predicted(self, request: httpx.Request) -> bool:
-        is_same_url = request.url == httpx.URL(self._predicted.url)
-        return is_same_url and json.loads(request.content) == self._predicted.body
 
 
 def _relay(response: httpx.Response) -> httpx.Response:

@@ -1,46 +1,37 @@
-"""Decides whether a job may run, and whether it resumes or repeats an earlier run."""
+"""Decides whether a job may run, and whether it repeats an earlier request."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from collections.abc import Iterable
+from datetime import timedelta
 from typing import Literal
 
 from patchwright.resolver.authorization import authorize
 from patchwright.resolver.branch_names import make_branch_names
-from patchwright.resolver.command_parser import Request, RunOptions, parse_request
-from patchwright.resolver.domain import InputRequired, Job, JobId, PullRequest, Rejected, Thread
+from patchwright.resolver.command_parser import Request, RunOptions
+from patchwright.resolver.domain import Job, JobId, PullRequest, Rejected, Thread
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.pipeline.call_decisions import (
-    build_decision_message,
     only_continues,
-    reject_decision,
 )
 from patchwright.resolver.pipeline.publish import post_comment
-from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
+from patchwright.resolver.pipeline.resumption import find_run_to_resume, iter_runs
 from patchwright.resolver.publishing import reply_texts
-from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.request.option_limits import check_options
 from patchwright.resolver.review_threads import list_open_threads
 from patchwright.resolver.run.repo_config import read_repo_config
-from patchwright.resolver.run_calls import get_confirmation
 from patchwright.resolver.run_limits import was_stopped
 from patchwright.resolver.run_log import LogStore, RunLog
-from patchwright.resolver.run_task import get_proposed_plan, get_task, is_question
+from patchwright.resolver.run_task import get_task, is_question
 from patchwright.resolver.settings.settings import Settings
-from patchwright.resolver.text.untrusted import quote
 
 logger = logging.getLogger(__name__)
 
-NOTHING_TO_CONTINUE: dict[str, reply_texts.AdmissionProblem] = {
-    "go": "no_plan", "resume": "not_stopped", "approve": "no_call", "reject": "no_call"
-}  # fmt: skip
 MAX_CLOCK_SKEW = timedelta(seconds=5)  # Maximum difference between GitHub's clock and this machine's clock.
 
 
@@ -123,9 +114,14 @@ async def find_early_rejection(
     thread = await forge.get_thread(job)
     if not thread.open or thread.locked:
         return None
-    job = await expand_retry(job, thread, Trajectory(), forge, logs, settings)
-    problem = _find_command_problem(job, thread, settings)
-    if problem := problem or await _find_retry_problem(job, thread, forge, logs, settings):
+    if request.verb == "retry":
+        retried = await _find_retried_request(job, thread, forge, logs, settings)
+        if retried is None and not isinstance(thread, PullRequest):
+            return reply_texts.render_rejection_reason(
+                "no_run", job, settings.label, mention=settings.mention
+            )
+        job = _repeat_request(job, retried)
+    if problem := _find_command_problem(job, thread, settings):
         return problem
     found = await find_run_to_resume(job, thread, Trajectory(), logs, settings)
     return found.explanation if isinstance(found, Rejected) else None
@@ -190,7 +186,10 @@ async def expand_retry(
         return job
     if trajectory.run_started:
         return job.model_copy(update={"command": trajectory.run_started.job.command})
-    retried = await _find_retried_request(job, thread, forge, logs, settings)
+    return _repeat_request(job, await _find_retried_request(job, thread, forge, logs, settings))
+
+
+def _repeat_request(job: Job, retried: Request | None) -> Job:
     if retried is None:
         return job
     options = job.request.options.override(retried.options).as_text
@@ -210,7 +209,7 @@ async def _find_retried_request(
             started = (await asyncio.to_thread(logs.read, job.retry_of)).run_started
             if started is not None and (started.job.number, started.job.repo) == (job.number, job.repo):
                 return started.job.request
-    async for _, _, work in _iter_runs(job, thread, logs):
+    async for _, _, work in iter_runs(job, thread, logs):
         if work.run_started is not None:
             return work.run_started.job.request
     options = RunOptions()
@@ -229,79 +228,6 @@ async def _find_retried_request(
 def _can_repeat(request: Request) -> bool:
     """Returns True if the request starts a run of its own."""
     return request.command.starts_run and request.verb != "run-ci" and not only_continues(request)
-
-
-async def find_run_to_resume(
-    job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore, settings: Settings
-) -> JobId | Rejected | None:
-    """Returns the earlier run that this trigger continues, or None if the trigger starts a new run. The earlier
-    run is the last run in the thread, if it waits for an answer or for the approval of its plan.
-
-    The command `resume` also continues a run that was stopped. Returns Rejected in these cases:
-
-    - The command approves a plan that is older than `plan_expiry_days`.
-    - The run waits for the approval of a call, and the command does not decide about this call.
-    - The command is only `go`, `resume`, `approve` or `reject`, and there is no run to continue.
-    """
-    if trajectory.run_resumed:
-        return trajectory.run_resumed.run
-    request = job.request
-    can_continue = request.verb in NOTHING_TO_CONTINUE or request.verb in ("plan", "work")
-    if trajectory.run_started or not can_continue or not request.text:
-        return None
-    async for name, last, work in _iter_runs(job, thread, logs):
-        outcome = last.job_completed.outcome if last.job_completed else None
-        waiting = get_confirmation(work) if isinstance(outcome, InputRequired) else None
-        if waiting and request.verb != "plan":
-            return reject_decision(job, waiting, work, settings.mention) or name
-        if get_task(work) in ("explain", "setup") and request.verb != "resume":
-            continue  # There may be other commands between a plan and its approval.
-        if isinstance(outcome, InputRequired) and get_task(work) == "plan":
-            if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=settings.plan_expiry_days):
-                return name
-            return (
-                Rejected(explanation=reply_texts.render_rejection_reason("old_plan", job))
-                if request.verb in ("go", "approve")
-                else None
-            )
-        is_answer = isinstance(outcome, InputRequired) and request.verb != "plan"
-        if is_answer or (request.verb == "resume" and was_stopped(work)):
-            return name
-        break
-    if job.expired_call or only_continues(request):
-        return Rejected(
-            explanation=reply_texts.render_rejection_reason(
-                NOTHING_TO_CONTINUE[request.verb],
-                job,
-                is_workflow=settings.workflow_url is not None,
-            )
-        )
-    return None
-
-
-async def _iter_runs(
-    job: Job, thread: Thread, logs: LogStore
-) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
-    """Yields a tuple for each job that worked in the thread, latest first. The tuple contains the ID of the run,
-    the log of the job, and the log of the run.
-
-    Usually, the run is the job's own. If the job continued an earlier run, it is the earlier run.
-    """
-    for run in reversed(thread.reported_runs):
-        try:
-            last = await asyncio.to_thread(logs.read, JobId(run))
-            # If the job resumed an earlier run, the log of the earlier run contains the work.
-            name = last.run_resumed.run if last.run_resumed else JobId(run)
-            work = await asyncio.to_thread(logs.read, name) if last.run_resumed else last
-        except LogError:
-            continue  # The log is on another machine or was removed.
-        if last.job_completed and isinstance(last.job_completed.outcome, Rejected):
-            continue
-        if work.run_started is None:
-            continue  # A command without a run, or a queued job, such as this one: its comment is in the thread.
-        if (work.run_started.job.number, work.run_started.job.repo) != (job.number, job.repo):
-            return
-        yield name, last, work
 
 
 async def find_duplicate(
@@ -337,59 +263,10 @@ async def _was_covered(job: Job, thread: Thread, logs: LogStore) -> bool:
     """
     if job.snapshot is None or isinstance(thread, PullRequest):
         return False
-    async for _, last, work in _iter_runs(job, thread, logs):
+    async for _, last, work in iter_runs(job, thread, logs):
         if work.run_started and not is_question(work):
             is_covered = (
                 job.is_covered_by(work.run_started.job) and get_task(work) == "work" and not was_stopped(work)
             )
             return is_covered and last.entries[-1].timestamp > job.snapshot.taken_at + MAX_CLOCK_SKEW
     return False
-
-
-async def record_operator_resume(job: Job, log: RunLog, answer: str = "") -> None:
-    """Logs the message of an operator who continues a run on the command line. The message contains the
-    answer to the agent's question, if there is one. If the run was stopped, its limits count only the work
-    after this message.
-
-    Logs nothing if the agent has stopped but its patch must still be verified.
-    """
-    last = log.trajectory
-    is_stopped = was_stopped(last) and (last.agent_stopped is None or last.verdict is not None)
-    if (answer or is_stopped) and (
-        message := build_resume_message(
-            job, last, parse_request(answer) if get_confirmation(last) else Request("work", answer, answer)
-        )
-    ):
-        await log.append(message)
-
-
-def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> Message | None:
-    """Returns the message with which the agent of an earlier run continues its work.
-
-    Returns None if the agent has nothing more to do, even if the work must still be verified and published.
-    """
-    stopped = trajectory.agent_stopped
-    make_message = partial(Message, trigger_id=job.id, options=request.options)
-    if stopped and stopped.confirmation:
-        return build_decision_message(job, request, stopped.confirmation)
-    if stopped and stopped.reason == "input_required":
-        if get_task(trajectory) == "plan" and request.verb in ("go", "approve"):
-            comment = quote(request.remainder, COMMENT_LIMIT)
-            text = render_prompt(
-                "plan_approval.md.j2", requester=plan_texts.describe_requester(job), comment=comment
-            )
-            return make_message(text=text, source="comment", approves_plan=True)
-        comment = quote((request.verb == "plan" and request.remainder) or request.text, COMMENT_LIMIT)
-        if get_proposed_plan(trajectory):
-            text = render_prompt(
-                "plan_feedback.md.j2", requester=plan_texts.describe_requester(job), comment=comment
-            )
-        else:
-            text = render_prompt("answer.md.j2", job=job, answer=comment)
-        return make_message(text=text, source="comment")
-    if not was_stopped(trajectory) or (stopped and stopped.reason == "finished"):
-        return None
-    stop_reason = stopped.detail if stopped else "The program was stopped before the work was complete."
-    comment = quote(request.remainder if request.verb == "resume" else request.text, COMMENT_LIMIT)
-    text = render_prompt("resume_message.md.j2", job=job, stop_reason=stop_reason, comment=comment)
-    return make_message(text=text, source="resume")

@@ -9,7 +9,7 @@ from patchwright.resolver.domain import Job, Rejected
 from patchwright.resolver.events import AgentStopped, Message, Trajectory
 from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
 from patchwright.resolver.publishing import reply_texts
-from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.rendering.template_renderer import render_prompt, render_reply
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.security.risk import RiskAnalyzer, ThresholdPolicy
 from patchwright.resolver.security.risk_plugins import load_analyzer, load_policy
@@ -38,7 +38,8 @@ def reject_decision(
     problem = _find_problem(job, request, work)
     if problem is None:
         return None
-    return Rejected(explanation=reply_texts.render_waiting_call(problem, request, mention))
+    text = render_reply("waiting_call.md.j2", problem=problem, request=request, mention=mention)
+    return Rejected(explanation=text.strip())
 
 
 def _find_problem(

@@ -19,13 +19,10 @@ from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.git.local_repository import commit_uncommitted_changes
 from patchwright.resolver.pipeline.admission import (
-    build_resume_message,
     check_admission,
     expand_retry,
     find_duplicate,
     find_open_pull_request,
-    find_run_to_resume,
-    record_operator_resume,
     reject_job,
 )
 from patchwright.resolver.pipeline.agent_choice import choose_agent
@@ -36,6 +33,11 @@ from patchwright.resolver.pipeline.ci_repair import repair_failed_checks
 from patchwright.resolver.pipeline.onboarding import propose_config
 from patchwright.resolver.pipeline.publish import Attempt, publish_attempt
 from patchwright.resolver.pipeline.resolve_pull_request import resolve_pull_request
+from patchwright.resolver.pipeline.resumption import (
+    build_resume_message,
+    find_run_to_resume,
+    record_operator_resume,
+)
 from patchwright.resolver.pipeline.run_ci import run_ci
 from patchwright.resolver.pipeline.run_start import (
     build_run_started,

@@ -30,24 +30,39 @@ async def require_plain_environment(verdict: Verdict, suite: Suite, run_plain: R
         return verdict
     for role in ("plain", "plain-again"):
         run = await run_plain(role, plain, True)
-        if run.problem and not await _can_run_at_base(verdict, suite, run_plain):
-            return verdict
         tests = tuple(
             test for test in tests if run.problem or get_test_status(run, test) not in ("passed", None)
         )
         if not tests:
             return verdict
+    known = tuple(filter(partial(_can_repeat, suite), verdict.before.results)) if verdict.before else ()
+    if not known and run.problem:  # Nothing shows that the environment can run tests.
+        return verdict
+    files = set(map(get_test_file, tests))
+    beside = tuple(test for test in known if get_test_file(test) in files)
+    if known and not await _works_at_base(verdict.before, suite, beside or known, run_plain):
+        return verdict
     verb = "passes" if len(tests) == 1 else "pass"
     reason = f"With the patch, {list_tests(tests)} {verb} only if the code can tell that it is being tested."
     update = {"kind": "unproven", "environment_dependent": tests, "reason": reason}
     return verdict.model_copy(update=update)
 
 
-async def _can_run_at_base(verdict: Verdict, suite: Suite, run_plain: RunPlain) -> bool:
-    """Returns True if the plain environment can run a test file of the base commit there."""
-    known = verdict.before.results if verdict.before else {}
-    plain = _build_plain_suite(suite, tuple(filter(partial(_can_repeat, suite), known))[:1])
-    return plain is not None and not (await run_plain("plain-base", plain, False)).problem
+async def _works_at_base(
+    before: TestRun | None, suite: Suite, known: tuple[str, ...], run_plain: RunPlain
+) -> bool:
+    """Returns True if tests pass at the base commit, where no patch can deceive, in the plain environment as they do
+    in the normal one.
+    """
+    known = known[:MAX_REPEATED]
+    plain = _build_plain_suite(suite, known)
+    if plain is None or before is None:
+        return False
+    run = await run_plain("plain-base", plain, False)
+    return not run.problem and not any(
+        get_test_status(before, test) == "passed" and get_test_status(run, test) not in ("passed", None)
+        for test in known
+    )
 
 
 def _can_repeat(suite: Suite, test: str) -> bool:

@@ -9,7 +9,6 @@ from patchwright.resolver.activity.finish_checks import (
     has_left_out,
 )
 from patchwright.resolver.activity.summary import Summary
-from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.domain import Job, Thread, Verdict
 from patchwright.resolver.rendering.subjects import choose_heading
 from patchwright.resolver.rendering.template_renderer import render_reply
@@ -114,11 +113,6 @@ def render_rejection_reason(
 
 
 DecisionProblem = Literal["call_waits", "other_call", "expired_call"]
-
-
-def render_waiting_call(problem: DecisionProblem, request: ConfirmationRequest, mention: str) -> str:
-    """Explains why a comment does not decide about the call that a run waits for, and what to write instead."""
-    return render_reply("waiting_call.md.j2", problem=problem, request=request, mention=mention).strip()
 
 
 def render_against_policy(violations: tuple[str, ...]) -> str:

@@ -258,7 +258,7 @@ async def test_a_stranger_cannot_stop_a_run_and_is_told_once(scenario: HandlerSc
     record = await scenario.queue.get_record(job.id)
     assert record is not None and record.state == "queued"
     (answer,) = scenario.replies
-    assert answer.startswith("@stranger needs write access to start a run")
+    assert answer.startswith("@stranger needs write access to stop a run")
 
 
 async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scenario: HandlerScenario) -> None:
@@ -275,7 +275,7 @@ async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scena
     scenario.fake_github.set_role(scenario.repo, "member", "read")
     await scenario.request("@agent stop", by="member")
     (_, answer) = scenario.replies
-    assert answer.startswith("@member needs write access to start a run")
+    assert answer.startswith("@member needs write access to stop a run")
 
 
 async def test_a_recovered_stop_is_answered_unless_it_is_old(scenario: HandlerScenario) -> None:

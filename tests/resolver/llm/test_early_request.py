@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from pydantic import SecretStr
@@ -35,17 +36,16 @@ def connect(endpoint: RecordedModel, name: str) -> ProviderConnection:
 async def reply_early(
     endpoint: RecordedModel,
     name: str,
-    predicted: list[ChatMessage] = PROMPTS,
-    tools: list[ToolSpec] = TOOLS,
+    predicted_tools: list[ToolSpec] = TOOLS,
 ) -> Reply:
-    """Predicts the request for `predicted`, and then has litellm send the one for PROMPTS."""
+    """Predicts the request with `predicted_tools`, and then has litellm send the one with TOOLS."""
     connection = connect(endpoint, name)
-    request = predict_request(name, connection, predicted, tools, {})
+    request = predict_request(name, connection, PROMPTS, predicted_tools, {})
     assert request is not None
     async with EarlyRequest(request, connection) as early:
         await early.wait_until_sent()
         model = LitellmModel(name, connection)
-        return await model._reply(await preload_litellm(), PROMPTS, tools, early)
+        return await model._reply(await preload_litellm(), PROMPTS, TOOLS, early)
 
 
 @pytest.mark.parametrize("messages", [PROMPTS, [*PROMPTS, UserMessage(text="A comment.")]])
@@ -69,12 +69,23 @@ async def test_litellm_gets_the_response_to_the_early_request(name: str) -> None
         assert reply.usage.prompt_tokens > 0
 
 
-async def test_another_request_than_the_predicted_one_goes_to_the_provider() -> None:
+async def test_a_conversation_is_not_paid_for_twice_if_litellm_adds_parameters() -> None:
     async with RecordedModel([RecordedTurn("Early."), RecordedTurn("Late.")]) as endpoint:
-        other: list[ChatMessage] = [PROMPTS[0], UserMessage(text="Another issue.")]
-        await reply_early(endpoint, "openai/qwen3-coder", predicted=other)
-        questions = [request["messages"][-1]["content"] for request in endpoint.requests]
-        assert questions == ["Another issue.", "The issue."]
+        reply = await reply_early(endpoint, "openai/qwen3-coder", predicted_tools=[])
+        assert (reply.text, len(endpoint.requests)) == ("Early.", 1)
+
+
+async def test_a_request_to_another_address_goes_to_the_provider() -> None:
+    async with RecordedModel([RecordedTurn("Early."), RecordedTurn("Late.")]) as endpoint:
+        connection = connect(endpoint, "openai/qwen3-coder")
+        request = predict_request("openai/qwen3-coder", connection, PROMPTS, TOOLS, {})
+        assert request is not None
+        other = replace(request, url=f"{endpoint.base_url}/chat/completions?other")
+        async with EarlyRequest(other, connection) as early:
+            await early.wait_until_sent()
+            model = LitellmModel("openai/qwen3-coder", connection)
+            await model._reply(await preload_litellm(), PROMPTS, TOOLS, early)
+        assert len(endpoint.requests) == 2
 
 
 async def test_errors_of_the_early_request_are_reported_as_always() -> None:

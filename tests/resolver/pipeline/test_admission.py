@@ -7,7 +7,8 @@ import pytest
 from patchwright.bot.thread_forge import NullForge
 from patchwright.resolver.domain import Issue, Job, JobId, Repo, User
 from patchwright.resolver.events import Trajectory
-from patchwright.resolver.pipeline.admission import expand_retry, find_run_to_resume
+from patchwright.resolver.pipeline.admission import expand_retry
+from patchwright.resolver.pipeline.resumption import find_run_to_resume
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.actions import RunShell

@@ -51,6 +51,16 @@ async def test_tests_that_cannot_run_in_a_plain_environment_show_a_fix(
 
 
 @pytest.mark.slow
+async def test_tests_that_fail_in_a_plain_environment_without_the_patch_too_show_a_fix(
+    open_verifier: VerifierFactory,
+) -> None:
+    tests = FAILING.replace("():\n", "():\n    assert os.environ['CI']\n")
+    base = {"calc.py": BUG, "tests/test_calc.py": f"import os\n\n{tests}"}
+    async with open_verifier(base) as verifier:
+        assert (await verifier.verdict({"calc.py": FIXED})).kind == "fixed"
+
+
+@pytest.mark.slow
 async def test_a_plain_run_does_not_disturb_imports_and_mocks(open_verifier: VerifierFactory) -> None:
     tests = (
         "import importlib\nimport pickle\nimport sys\nfrom unittest import mock\n\nimport pytest\n\nimport calc\n\n\n"

@@ -178,7 +178,9 @@ def test_a_call_that_waits_is_announced_with_this_text() -> None:
 
 def test_a_comment_that_decides_nothing_is_answered_with_what_to_write() -> None:
     assert {
-        problem: reply_texts.render_waiting_call(problem, WAITING, "@agent")
+        problem: render_reply(
+            "waiting_call.md.j2", problem=problem, request=WAITING, mention="@agent"
+        ).strip()
         for problem in get_args(reply_texts.DecisionProblem)
     } == {
         "expired_call": "the time to approve the call `0123abcd` is over, so it is rejected. I continue without it "
