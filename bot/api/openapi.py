@@ -61,7 +61,9 @@ class ApiApplication(FastAPI):
                 mode="serialization", ref_template="#/components/schemas/{model}"
             )
             description["components"]["headers"] = {"RequestId": _REQUEST_ID}
-            schemas |= {**problem.pop("$defs"), "Problem": problem}
+            schemas |= {**problem.pop("$defs"), "Problem": problem, **_describe_log()}
+            entries = schemas["EventPage"]["properties"]["entries"]
+            entries["items"] = {"$ref": "#/components/schemas/Log.Entry"}
             for unused in ("HTTPValidationError", "Repo", "ValidationError"):
                 schemas.pop(unused, None)
             for path in description["paths"].values():
@@ -69,6 +71,15 @@ class ApiApplication(FastAPI):
                     _describe_errors(operation)
             self.openapi_schema = description
         return self.openapi_schema
+
+
+def _describe_log() -> dict[str, Any]:
+    """Returns the schemas of a log's entries. Their names differ from those of the routes, such as `InputRequired`."""
+    # Only the description needs the events, so a server that nobody asks for it does not import them.
+    from patchwright.resolver.events import ENTRY_ADAPTER
+
+    entry = ENTRY_ADAPTER.json_schema(mode="serialization", ref_template="#/components/schemas/Log.{model}")
+    return {f"Log.{name}": schema for name, schema in {**entry.pop("$defs"), "Entry": entry}.items()}
 
 
 def _describe_errors(operation: dict[str, Any]) -> None:

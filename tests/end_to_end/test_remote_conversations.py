@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from jsonschema import Draft202012Validator
 from pydantic import SecretStr
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -64,7 +65,12 @@ def test_a_watcher_who_comes_late_gets_past_and_then_new_events_in_order_and_onc
         watching.start()
         assert conversation.run().answer == "Yes."
         watching.join(30)
+        page = httpx.get(f"{server}/conversations/{conversation.id}/events", headers=AUTHORIZED).json()
     assert received == list(range(past + 3))
+    description = httpx.get(f"{server}/openapi.json").json()
+    schema = {"$ref": "#/components/schemas/EventPage", "components": description["components"]}
+    assert list(Draft202012Validator(schema).iter_errors(page)) == []
+    assert list(Draft202012Validator(schema).iter_errors({**page, "entries": [{"seq": 0}]}))
 
 
 def test_a_pause_keeps_the_work_and_run_continues_it(server: str) -> None:
