@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,29 @@ class DataSetOptions:
     filters: tuple[str, ...] = ()
     """Patterns such as `django__*`. An instance is used if one of them matches its id or repository."""
 
+    since: datetime | None = None
+    """Older instances, and instances without a date, are left out."""
+
+    @property
+    def first_rows(self) -> int | None:
+        """Number of instances to load before `select`; None if all are needed, because it leaves some out."""
+        return None if self.filters or self.since else self.limit
+
     def select(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
         chosen = [
-            instance for instance in instances if self._matches(instance.id) or self._matches(instance.repo)
+            instance
+            for instance in instances
+            if (self._matches(instance.id) or self._matches(instance.repo)) and self._is_recent(instance)
         ]
         return tuple(chosen[: self.limit])
+
+    def _is_recent(self, instance: Instance) -> bool:
+        if self.since is None:
+            return True
+        created = instance.created_at
+        if created is not None and created.tzinfo is None:  # The dates of some data sets name no zone.
+            created = created.replace(tzinfo=UTC)
+        return created is not None and created >= self.since
 
     def _matches(self, name: str) -> bool:
         return not self.filters or any(fnmatchcase(name, pattern) for pattern in self.filters)
@@ -53,12 +72,13 @@ async def load_instances(source: str, options: DataSetOptions) -> tuple[Instance
     if kind == "packages":
         instances = await _load_packages([name for name in rest.split(",") if name], options)
     elif kind == "history":
-        limit = None if options.filters else options.limit
-        instances = options.select(await _load_history(rest, options, limit))
+        instances = options.select(await _load_history(rest, options))
     else:
         instances = await _load_file(SMOKE_SET if source == "smoke:" else Path(source), options)
     if not instances:
-        raise UsageError(f"{source} contains no instance that can be used. Check --filter and --limit")
+        raise UsageError(
+            f"{source} contains no instance that can be used. Check --filter, --since and --limit"
+        )
     if len({instance.id for instance in instances}) < len(instances):
         raise UsageError(f"{source} contains two instances with the same id")
     return instances
@@ -71,15 +91,17 @@ def _find_directory(source: str) -> tuple[Path, bool]:
     return path, path.is_dir()
 
 
-async def _load_history(source: str, options: DataSetOptions, limit: int | None) -> Sequence[Instance]:
+async def _load_history(source: str, options: DataSetOptions) -> Sequence[Instance]:
     path, is_local = _find_directory(source)
     if options.load_forge_history and not is_local and re.fullmatch(r"[\w-]+/[\w.-]+", source):
         owner, _, name = source.partition("/")
-        return await options.load_forge_history(Repo(owner=owner, name=name), limit)
-    return [each async for each in history.find_instances(path, limit)]
+        return await options.load_forge_history(Repo(owner=owner, name=name), options.first_rows)
+    return [each async for each in history.find_instances(path, options.first_rows)]
 
 
 async def _load_packages(names: list[str], options: DataSetOptions) -> tuple[Instance, ...]:
+    if options.since:
+        raise UsageError("--since needs instances with dates, and instances made from packages have none")
     pairs = package_instances.select_pairs(names)
     if options.filters:
         pairs = tuple(
@@ -109,7 +131,7 @@ async def _convert_rows(
     if rows and all(map(swe_bench.is_swe_bench, rows)):
         return options.select(swe_bench.read_row(row, options.repositories) for row in rows)
     if rows and all(map(human_eval.is_human_eval, rows)):
-        chosen = rows[: options.limit] if not options.filters else rows
+        chosen = rows[: options.first_rows]
         return options.select([await human_eval.read_row(row, options.directory) for row in chosen])
     missing = [name for name in swe_bench.REQUIRED if rows and name not in rows[0]]
     reason = f"its rows lack {', '.join(missing)}" if missing else "it has no rows"

@@ -102,13 +102,16 @@ async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> E
                 ).run()
     finally:
         display.close()
-    return _write_report(options, directory, models)
+    return _write_report(options, directory, models, {instance.id for instance in instances})
 
 
 def _write_report(
-    options: argparse.Namespace, directory: ResultDirectory, models: tuple[str, ...]
+    options: argparse.Namespace, directory: ResultDirectory, models: tuple[str, ...], selected: set[str]
 ) -> EvaluationReport:
     plan, controls, attempts = read_report_inputs(directory.path)
+    if options.since:  # The directory may have results of older instances.
+        controls = tuple(each for each in controls if each.instance in selected)
+        attempts = tuple(each for each in attempts if each.instance in selected)
     earlier_name, earlier = "", tuple[AttemptResult, ...]()
     if options.compare_with:
         earlier_name = Path(options.compare_with).name
@@ -125,6 +128,15 @@ def _check_numbers(options: argparse.Namespace) -> None:
             raise UsageError(f"--{name} must be at least 1")
     if options.limit is not None and options.limit < 1:
         raise UsageError("--limit must be at least 1")
+    _parse_date(options.since)
+
+
+def _parse_date(text: str | None) -> datetime | None:
+    """Returns the beginning of the day in UTC."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) if text else None
+    except ValueError:
+        raise UsageError(f"--since: {text} is not a day such as 2026-01-31") from None
 
 
 def _parse_budget(text: str | None) -> Decimal | None:
@@ -158,7 +170,7 @@ def _build_plan(
     settings = load_settings(_with_model(options, None))
     plan = EvaluationPlan(
         source=options.source,
-        selection=repr((options.limit, options.filter)),
+        selection=repr((options.limit, options.filter, options.since)),
         models=tuple(dict.fromkeys((*(stored.models if stored else ()), *models))),
         attempts=max(options.attempts, stored.attempts if stored else 1),
         sandbox=settings.sandbox,
@@ -195,6 +207,7 @@ async def _load_instances(
             repositories=absolute_path(options.repositories) if options.repositories else None,
             limit=options.limit,
             filters=tuple(options.filter or ()),
+            since=_parse_date(options.since),
         ),
     )
     directory.write_instances(instances)

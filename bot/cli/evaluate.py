@@ -53,6 +53,11 @@ def _add_options(command: argparse.ArgumentParser) -> None:
         "--filter", action="append", metavar="PATTERN", help="only instances like this, such as 'acme__*'"
     )
     command.add_argument(
+        "--since",
+        metavar="DATE",
+        help="only instances since this day (YYYY-MM-DD), which a model cannot know",
+    )
+    command.add_argument(
         "--workers", type=int, default=1, metavar="N", help="instances at a time (default 1)"
     )
     command.add_argument(

@@ -234,3 +234,14 @@ async def test_the_history_of_a_repository_on_github_has_the_text_of_its_issues(
     )  # fmt: skip
     (result,) = evaluation.read_results()[1].values()
     assert result.resolved
+
+
+async def test_instances_before_a_day_or_without_a_date_are_left_out(tmp_path: Path) -> None:
+    days = {"1": "2026-02-28T23:59:59Z", "2": "2026-03-01T00:00:00Z", "3": None}
+    file = tmp_path / "issues.jsonl"
+    rows = [{**ROW, "instance_id": f"acme__calc-{name}", "created_at": day} for name, day in days.items()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = make_options(tmp_path, since=datetime(2026, 3, 1, tzinfo=UTC), limit=1)
+    assert [each.id for each in await load_instances(str(file), options)] == ["acme__calc-2"]
+    with pytest.raises(UsageError, match="instances made from packages have none"):
+        await load_instances("packages:", options)

@@ -127,6 +127,24 @@ async def test_a_low_resolve_rate_gives_an_exit_code(evaluation: EvaluationScena
     assert await evaluation.evaluate("--model", "empty", "--min-resolved", "50") == 3
 
 
+async def test_a_report_leaves_out_instances_that_a_model_may_have_seen(
+    evaluation: EvaluationScenario,
+) -> None:
+    evaluation.write_rows(
+        evaluation.make_row(ADD), evaluation.make_row(HALF, created_at="2026-03-01T00:00:00")
+    )
+    await evaluation.evaluate("--model", "gold")
+    assert evaluation.read_report()["usable"] == 2
+    _, attempts = evaluation.read_results()
+    await evaluation.evaluate("--model", "gold", "--since", "2026-03-01")
+    assert evaluation.read_report()["usable"] == 1
+    assert evaluation.read_results()[1] == attempts
+    await evaluation.evaluate("--model", "gold")
+    assert evaluation.read_report()["usable"] == 2
+    with pytest.raises(UsageError, match="^--since: March is not a day such as 2026-01-31$"):
+        await evaluation.evaluate("--since", "March")
+
+
 async def test_two_evaluations_are_compared(evaluation: EvaluationScenario, tmp_path: Path) -> None:
     evaluation.write_rows(evaluation.make_row(ADD))
     await evaluation.evaluate("--model", "empty")
