@@ -77,7 +77,7 @@ async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
         "ended before I read this. To stop a run, cancel it in [the list of workflow runs]"
         f"({scenario.fake_github.server_url}/acme/calc/actions). I then save the work so far to a branch.\n"
     )
-    assert refused.startswith("@stranger needs write access to start a run")
+    assert refused.startswith("@stranger needs write access to stop a run")
     assert "`hlep` is not a command. Did you mean `help`?" in slip
     assert helped.startswith("I understand these commands")
     assert (scenario.data / "output").read_text().count("answered") == 4

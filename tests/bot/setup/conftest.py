@@ -133,7 +133,7 @@ class UnconfiguredServer:
             yield http
 
     def browser(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=30)
+        return httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=120)
 
     def configure_model(self) -> None:
         """Sets the model in the server's environment."""

@@ -272,7 +272,7 @@ async def test_with_polling_the_app_has_no_webhook(server: UnconfiguredServer) -
         prefix = "patchwright is polling GitHub; the dashboard is at "
         assert lines[0].startswith(prefix)
         url = lines[0].removeprefix(prefix).strip()
-        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as browser:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=120) as browser:
             entrance = await browser.get("/", follow_redirects=True)
             assert (entrance.status_code, "Sign in with GitHub" in entrance.text) == (200, True)
             installed = await browser.get("/welcome?installation_id=1&setup_action=install")
