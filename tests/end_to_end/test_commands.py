@@ -203,6 +203,8 @@ async def test_help_and_a_stop_without_a_run_get_one_short_reply(scenario: Scena
         "| `@agent` and a request | work on the request; during a run, I read the comment before my next step |\n"
         "| `@agent plan`, optionally with a request | reply with a plan and wait for approval |\n"
         "| `@agent go` | carry out my plan; you can add instructions |\n"
+        "| `@agent approve` | run the call that waits for your approval, or carry out my plan |\n"
+        "| `@agent reject` | continue without the call that waits for your approval; you can add a reason |\n"
         "| `@agent explain`, optionally with a question | answer with links into the code; I change "
         "nothing |\n"
         "| `@agent stop` | stop and save the work so far to a branch |\n"
