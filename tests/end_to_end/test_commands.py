@@ -217,7 +217,7 @@ async def test_help_and_a_stop_without_a_run_get_one_short_reply(scenario: Scena
         "You can add options anywhere in a command: `model=NAME`, `budget=1.50` (in dollars), "
         "`base=BRANCH`."
     )
-    assert refused.startswith("@stranger needs write access to start a run")
+    assert refused.startswith("@stranger needs write access to stop a run")
     assert scenario.endpoint.requests == []
     assert scenario.runs == ()
 
