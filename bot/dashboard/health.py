@@ -68,9 +68,7 @@ def _receiver_health(delivery_counts: Mapping[tuple[str, str], int]) -> Componen
     )
 
 
-async def _model_health(
-    deps: DashboardDependencies, run: RunSummary | None
-) -> tuple[ComponentHealth, ...]:
+async def _model_health(deps: DashboardDependencies, run: RunSummary | None) -> tuple[ComponentHealth, ...]:
     """Returns the health of the model's provider in the newest run that used it. Returns () if no run has."""
     if run is None:
         return ()

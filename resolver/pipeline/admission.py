@@ -15,9 +15,7 @@ from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import Workspace
-from patchwright.resolver.pipeline.call_decisions import (
-    only_continues,
-)
+from patchwright.resolver.pipeline.call_decisions import only_continues
 from patchwright.resolver.pipeline.publish import post_comment
 from patchwright.resolver.pipeline.resumption import find_run_to_resume, iter_runs
 from patchwright.resolver.publishing import reply_texts
@@ -53,7 +51,10 @@ async def check_admission(
     if job.label is not None and thread.labels is not None and not has_label(thread.labels, job.label):
         return Rejected(explanation=reply_texts.render_rejection_reason("unlabeled", job))
     if not await authorize(forge, job.repo, job.requester):
-        return Rejected(explanation=reply_texts.render_rejection_reason("permission", job, settings.label))
+        explanation = reply_texts.render_rejection_reason(
+            "permission", job, settings.label, is_workflow=settings.workflow_url is not None
+        )
+        return Rejected(explanation=explanation)
     # A job from the command line has no requester; its operator gets the error from the clone.
     if facts.empty and job.requester is not None:
         return Rejected(explanation=reply_texts.render_rejection_reason("empty", job))
@@ -83,7 +84,17 @@ async def _find_retry_problem(
         return None
     if await _find_retried_request(job, thread, forge, logs, settings):
         return None
-    return reply_texts.render_rejection_reason("no_run", job, settings.label, mention=settings.mention)
+    return _render_no_run(job, settings)
+
+
+def _render_no_run(job: Job, settings: Settings) -> str:
+    return reply_texts.render_rejection_reason(
+        "no_run",
+        job,
+        settings.label,
+        mention=settings.mention,
+        is_workflow=settings.workflow_url is not None,
+    )
 
 
 def _find_command_problem(job: Job, thread: Thread, settings: Settings) -> str | None:
@@ -134,9 +145,7 @@ async def find_early_rejection(
     if request.verb == "retry":
         retried = await _find_retried_request(job, thread, forge, logs, settings)
         if retried is None and not isinstance(thread, PullRequest):
-            return reply_texts.render_rejection_reason(
-                "no_run", job, settings.label, mention=settings.mention
-            )
+            return _render_no_run(job, settings)
         job = _repeat_request(job, retried)
     if problem := _find_command_problem(job, thread, settings):
         return problem

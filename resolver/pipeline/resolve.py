@@ -5,15 +5,7 @@ from pathlib import Path
 
 from patchwright.resolver import run_task
 from patchwright.resolver.command_parser import parse_request
-from patchwright.resolver.domain import (
-    Job,
-    JobId,
-    Outcome,
-    Patch,
-    PullRequest,
-    Rejected,
-    Thread,
-)
+from patchwright.resolver.domain import Job, JobId, Outcome, Patch, PullRequest, Rejected, Thread
 from patchwright.resolver.errors import BranchNotFound, NotFound, SettingsError, UnknownName, UsageError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge
@@ -40,14 +32,8 @@ from patchwright.resolver.pipeline.resumption import (
     record_operator_resume,
 )
 from patchwright.resolver.pipeline.run_ci import run_ci
-from patchwright.resolver.pipeline.run_start import (
-    build_run_started,
-)
-from patchwright.resolver.preparation.attachments import (
-    NO_ATTACHMENTS,
-    ThreadAttachments,
-    fetch_attachments,
-)
+from patchwright.resolver.pipeline.run_start import build_run_started
+from patchwright.resolver.preparation.attachments import NO_ATTACHMENTS, ThreadAttachments, fetch_attachments
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.run.dependencies import ProgressReporter, Run, RunDependencies

@@ -34,7 +34,10 @@ def test_a_run_that_continues_after_its_verdict_is_not_completed(events: list[Ev
 
 def test_a_run_without_a_start_says_what_became_of_it() -> None:
     rejected = JobCompleted(outcome=Rejected(explanation="The issue is closed."))
-    for event, about in ((rejected, "The issue is closed."), (RunResumed(run=RunId("other")), "continued other")):
+    for event, about in (
+        (rejected, "The issue is closed."),
+        (RunResumed(run=RunId("other")), "continued other"),
+    ):
         assert _describe_unstarted(run_of(event)) == about
 
 

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from patchwright import templates
-from patchwright.resolver.domain import JobId, ModelReview, Rejected, RunId, Verdict
+from patchwright.resolver.domain import JobId, ModelReview, Rejected, RunId
 from patchwright.resolver.events import (
     Event,
     JobCompleted,
@@ -31,7 +31,7 @@ from patchwright.resolver.tool_actions.subagent_actions import Browse, Delegate
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.resolver.viewer.blocks import ImageCollection, build_diff_block
 from patchwright.resolver.viewer.cost_curve import build_cost_curve
-from patchwright.resolver.viewer.run_html import MAX_FILE_BYTES, count_tool_calls, render_progress, render_run_html
+from patchwright.resolver.viewer.run_html import MAX_FILE_BYTES, count_tool_calls, render_run_html
 from patchwright.runtime.actions import ReplaceText, RunPython, RunShell, UseBrowser, ViewFile
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ImageData, TextResult
 from patchwright.runtime.tool_action import PlanItem
@@ -235,13 +235,6 @@ def test_a_call_without_a_result_is_a_failure() -> None:
 )
 def test_an_incomplete_run_is_shown(trajectory: Trajectory, expected: str) -> None:
     assert expected in Markup(render(trajectory)).text
-
-
-def test_the_verdict_is_named_as_on_the_pull_request_and_is_no_warning_before_the_end() -> None:
-    completed = VerificationCompleted(verdict=Verdict(kind="unproven", documentation_only=True))
-    assert "documentation only" in Markup(render(run_of(started(), completed))).text
-    header = render_progress(RUN, run_of(started()), 1000, is_over=False).header
-    assert '<div class="verdict none">' in header and "</span> no verdict yet</p>" in header
 
 
 def test_the_cost_curve_includes_subagents_and_falls_back_to_tokens() -> None:
