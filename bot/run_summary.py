@@ -40,6 +40,10 @@ class RunSummary(FrozenModel):
     state: RunState
     fault: Fault | None = None
     """The cause of the run's failure; None if the run did not fail or the cause is unknown."""
+    error: str = ""
+    """The error message of a run that failed, without secrets."""
+    failed_tries: int = 0
+    """How many tries of a queued job have failed. The job waits for the next one."""
     repository: str = ""
     number: int = 0
     title: str = ""
@@ -85,11 +89,16 @@ class RunSummary(FrozenModel):
         return self.resumed_by or JobId(self.run)
 
     def with_record(self, record: JobRecord) -> "RunSummary":
-        """Returns a copy that shows that the job is queued because it waits for GitHub, if this is so."""
-        if record.state != "queued" or record.github_wait is None:
+        """Returns a copy that shows that the job is queued because it waits for GitHub or for its next try, if this is
+        so.
+        """
+        if record.state != "queued" or not (record.github_wait or record.counted_tries):
             return self
+        tries = 0 if record.github_wait else record.counted_tries
         state = "resumed" if self.state == "resumed" else "queued"
-        return self.model_copy(update={"state": state, "github_wait": record.github_wait})
+        return self.model_copy(
+            update={"state": state, "github_wait": record.github_wait, "failed_tries": tries}
+        )
 
     def with_result(self, result: JobResult) -> "RunSummary":
         """Returns a copy that contains the result of the job. If the job failed, the verdict stays the
@@ -98,7 +107,8 @@ class RunSummary(FrozenModel):
         if result.kind == "answered":
             return self
         fault = result.fault if isinstance(result, Failed) else None
-        changes: dict[str, object] = {"state": result.kind, "fault": fault}
+        error = result.error.partition(": ")[2] if isinstance(result, Failed) else ""
+        changes: dict[str, object] = {"state": result.kind, "fault": fault, "error": error}
         if (verdict := getattr(result, "verdict", None)) is not None:
             changes |= _verdict_fields(verdict)
         if url := getattr(result, "url", None):

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from patchwright.bot.dashboard.dependencies import ComponentHealth, DashboardDependencies
-from patchwright.bot.jobs import Failed
 from patchwright.bot.redis.engine_health import EngineStatus
 from patchwright.bot.redis.leader_lease import PollFailure
 from patchwright.bot.run_summary import RunSummary
@@ -47,7 +46,7 @@ async def check_components(
             name="Queue", is_healthy=oldest_seconds < STALLED_QUEUE_SECONDS, details=backlog + age
         ),
         *_engine_health(engines),
-        *await _model_health(deps, model_run),
+        *_model_health(model_run),
         _github_health(poll_failure),
     )
 
@@ -68,15 +67,13 @@ def _receiver_health(delivery_counts: Mapping[tuple[str, str], int]) -> Componen
     )
 
 
-async def _model_health(deps: DashboardDependencies, run: RunSummary | None) -> tuple[ComponentHealth, ...]:
+def _model_health(run: RunSummary | None) -> tuple[ComponentHealth, ...]:
     """Returns the health of the model's provider in the newest run that used it. Returns () if no run has."""
     if run is None:
         return ()
     if run.fault != "provider":
         return (ComponentHealth(name="Model", is_healthy=True, details="the last run got replies"),)
-    record = await deps.queue.get_record(run.working_job)
-    error = record.result.error.partition(": ")[2] if record and isinstance(record.result, Failed) else ""
-    details = f"the last run failed: {error or 'the provider failed or rejected a request'}"
+    details = f"the last run failed: {run.error or 'the provider failed or rejected a request'}"
     return (ComponentHealth(name="Model", is_healthy=False, details=details),)
 
 

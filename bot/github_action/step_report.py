@@ -125,8 +125,7 @@ class JobReport:
 
 def _run_text(verdict: Verdict | None, summary: Summary, rows: Mapping[str, str]) -> str:
     """Returns the text about a run below the table `rows`, without what these rows say already."""
-    is_known = any(escape_markdown(summary.stop_detail) in row for row in rows.values())
-    if is_known:
+    if any(escape_markdown(summary.stop_detail) in row for row in rows.values()):
         summary = summary.model_copy(update={"stopped_early": False})
     return render_reply("job_summary.md.j2", verdict=verdict, summary=summary)
 

@@ -88,12 +88,9 @@ async def _find_retry_problem(
 
 
 def _render_no_run(job: Job, settings: Settings) -> str:
+    is_workflow, mention = settings.workflow_url is not None, settings.mention
     return reply_texts.render_rejection_reason(
-        "no_run",
-        job,
-        settings.label,
-        mention=settings.mention,
-        is_workflow=settings.workflow_url is not None,
+        "no_run", job, settings.label, mention=mention, is_workflow=is_workflow
     )
 
 

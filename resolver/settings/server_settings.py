@@ -14,15 +14,12 @@ from pydantic import Field, SecretStr, field_validator
 
 from patchwright.runtime.frozen_model import FrozenModel
 
-INPUTS: Mapping[str, str] = {
-    "GITHUB_TOKEN": "github-token",
-    **{
-        f"PATCHWRIGHT_{name.replace('-', '_').upper()}": name
-        for name in (
-            "app-id private-key model model-api-key model-base-url label mention image sandbox-features allowed-hosts "
-            "max-usd max-steps timeout"
-        ).split()
-    },
+_INPUT_NAMES = (
+    "app-id private-key model model-api-key model-base-url label mention image sandbox-features allowed-hosts max-usd "
+    "max-steps timeout"
+).split()
+INPUTS: Mapping[str, str] = {"GITHUB_TOKEN": "github-token"} | {
+    f"PATCHWRIGHT_{name.replace('-', '_').upper()}": name for name in _INPUT_NAMES
 }
 """The action's inputs: each key is an environment variable, and its value is the input that sets the variable."""
 

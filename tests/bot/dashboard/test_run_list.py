@@ -235,10 +235,8 @@ async def test_a_rejected_model_key_is_shown_until_a_run_gets_a_reply(server: Da
         page = (await operator.get("/")).text
         return re.findall(r'<dt>Model</dt><dd><span class="mark \w+">(\w+)</span> <small>([^<]*)', page)
 
-    operator, job = await server.operator(), server.job("acme-calc-2", number=2)
+    operator = await server.operator()
     failed = Failed(error="ModelAccessDenied: The provider rejects the API key (401).", fault="provider")
-    await server.queue.put(job)
-    await server.queue.complete(job, failed)
     assert await read_health() == []
     await server.runs.put(run_summary(3, steps=4))
     await server.runs.put(run_summary(2).with_result(failed))
@@ -268,6 +266,15 @@ async def test_a_job_that_waits_for_github_says_since_when_and_when_it_tries_aga
         assert sentence in page and 'class="mark queued">queued<' in page
     found = (await browser.get("/?state=queued")).text
     assert found.count(sentence) == 2
+
+
+async def test_a_job_that_failed_and_waits_for_its_next_try_says_so(server: DashboardServer) -> None:
+    job, browser = server.job("acme-calc-9-waiting", number=9), await server.operator()
+    await server.queue.put(job)
+    record = JobRecord(job=job).with_next_try().with_result(Retry(delay_seconds=600)).with_next_try()
+    await server.queue._records.write(record.with_result(Retry(delay_seconds=600)))
+    for path in ("/?state=queued", f"/runs/{job.id}"):
+        assert "failed 2 times and waits for its next try" in (await browser.get(path)).text
 
 
 async def test_only_the_operator_sees_the_details_of_component_health(server: DashboardServer) -> None:

@@ -135,9 +135,7 @@ def test_a_failed_plan_does_not_read_like_a_failed_fix() -> None:
         "no_pull_request.md.j2", reason=reason, branch=None, verdict=Verdict(kind="empty"), summary=summary,
         pasted_patch="", advice="",
     )  # fmt: skip
-    assert text.startswith(
-        "**No plan:** the run ended before the plan was ready. It is stuck.\n"
-    )
+    assert text.startswith("**No plan:** the run ended before the plan was ready. It is stuck.\n")
 
 
 def test_a_refused_stop_is_about_stopping() -> None:
