@@ -78,7 +78,7 @@ async def an_outsiders_comment(server: ServerScenario, name: str) -> Issue:
     return await add_comment(server, server.issue(name), "@agent fix it", by="outsider")
 
 
-@scenario("outsider: @agent stop", NO_WRITE.format("outsider"))
+@scenario("outsider: @agent stop", "patchwright[bot]: @outsider needs write access to stop a run.")
 async def an_outsiders_stop(server: ServerScenario, name: str) -> Issue:
     return await add_comment(server, server.issue(name), "@agent stop", by="outsider")
 
