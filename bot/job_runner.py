@@ -128,19 +128,14 @@ class JobRunner:
             async with asyncio.timeout(self._limits.timeout_seconds) as limit:
                 return await self._resolve(job)
         except asyncio.CancelledError:
-            if cancellation := current_cancellation():
-                # The report has its own task, because the current task may be canceled again while the report
-                # is posted.
-                await asyncio.wait(
-                    (
-                        asyncio.create_task(
-                            self._report_failure(job, JobCanceled(cancel_message(cancellation)))
-                        ),
-                    )
-                )
+            await self._report_cancellation(job)
             raise
         except Exception as exc:
             error = unwrap_exception_group(exc)
+            if current_cancellation():  # The end of a process or a sandbox can hide the cancellation.
+                log.warning("job stopped with an error", extra={"job": job.id, "error": str(error)})
+                await self._report_cancellation(job)
+                raise asyncio.CancelledError from exc
             if isinstance(error, TimeoutError) and limit.expired():
                 error = JobAbandoned(f"The job took longer than {self._limits.timeout_seconds:g} s.")
             # Another worker took over the job because it considered this worker dead. That worker reports the
@@ -157,6 +152,14 @@ class JobRunner:
             return Failed(
                 error=f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS], fault=classify_error(error)
             )
+
+    async def _report_cancellation(self, job: Job) -> None:
+        """Reports in the thread that somebody stopped the job. Does nothing if only the worker shuts down."""
+        if cancellation := current_cancellation():
+            canceled = JobCanceled(cancel_message(cancellation))
+            # The report has its own task, because the current task may be canceled again while the report is
+            # posted.
+            await asyncio.wait((asyncio.create_task(self._report_failure(job, canceled)),))
 
     async def _report_failure(self, job: Job, error: Exception) -> None:
         try:

@@ -6,7 +6,7 @@ from typing import Literal
 from patchwright.bot.faults import Fault
 from patchwright.bot.jobs import Cancellation, Failed, GitHubWait, JobRecord, JobResult, Stopped
 from patchwright.bot.usage_report import has_resumed, select_job_work
-from patchwright.resolver.domain import Job, JobId, Published, RunId
+from patchwright.resolver.domain import Job, JobId, Published, RunId, Verdict
 from patchwright.resolver.events import Trajectory
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.output_text import clip_line
@@ -40,6 +40,10 @@ class RunSummary(FrozenModel):
     state: RunState
     fault: Fault | None = None
     """The cause of the run's failure; None if the run did not fail or the cause is unknown."""
+    error: str = ""
+    """The error message of a run that failed, without secrets."""
+    failed_tries: int = 0
+    """How many tries of a queued job have failed. The job waits for the next one."""
     repository: str = ""
     number: int = 0
     title: str = ""
@@ -47,6 +51,8 @@ class RunSummary(FrozenModel):
     """Login of the user who requested the run; "" for the operator."""
     verdict: str = ""
     """The kind of the verdict on the patch; "" if there is no verdict."""
+    is_documentation_only: bool = False
+    """True if the patch changes only documentation, so that there is nothing to test."""
     cost_usd: float = 0.0
     """The known cost of the run in dollars."""
     is_cost_known: bool = True
@@ -83,11 +89,16 @@ class RunSummary(FrozenModel):
         return self.resumed_by or JobId(self.run)
 
     def with_record(self, record: JobRecord) -> "RunSummary":
-        """Returns a copy that shows that the job is queued because it waits for GitHub, if this is so."""
-        if record.state != "queued" or record.github_wait is None:
+        """Returns a copy that shows that the job is queued because it waits for GitHub or for its next try, if this is
+        so.
+        """
+        if record.state != "queued" or not (record.github_wait or record.counted_tries):
             return self
+        tries = 0 if record.github_wait else record.counted_tries
         state = "resumed" if self.state == "resumed" else "queued"
-        return self.model_copy(update={"state": state, "github_wait": record.github_wait})
+        return self.model_copy(
+            update={"state": state, "github_wait": record.github_wait, "failed_tries": tries}
+        )
 
     def with_result(self, result: JobResult) -> "RunSummary":
         """Returns a copy that contains the result of the job. If the job failed, the verdict stays the
@@ -96,9 +107,10 @@ class RunSummary(FrozenModel):
         if result.kind == "answered":
             return self
         fault = result.fault if isinstance(result, Failed) else None
-        changes: dict[str, object] = {"state": result.kind, "fault": fault}
+        error = result.error.partition(": ")[2] if isinstance(result, Failed) else ""
+        changes: dict[str, object] = {"state": result.kind, "fault": fault, "error": error}
         if (verdict := getattr(result, "verdict", None)) is not None:
-            changes["verdict"] = verdict.kind
+            changes |= _verdict_fields(verdict)
         if url := getattr(result, "url", None):
             changes["url"] = url
         if isinstance(result, Published):
@@ -112,6 +124,13 @@ class RunSummary(FrozenModel):
         return self.model_copy(update={"pull_outcome": outcome})
 
 
+def _verdict_fields(verdict: Verdict | None) -> dict[str, object]:
+    return {
+        "verdict": verdict.kind if verdict else "",
+        "is_documentation_only": verdict is not None and verdict.documentation_only,
+    }
+
+
 def summarize_job(job: Job, started_at: datetime, state: RunState = "queued") -> RunSummary:
     """Summarizes a job that has no log."""
     requester = job.requester.login if job.requester else ""
@@ -120,6 +139,7 @@ def summarize_job(job: Job, started_at: datetime, state: RunState = "queued") ->
         state=state,
         repository=str(job.repo),
         number=job.number,
+        title=clip_line(job.snapshot.title, MAX_TITLE_CHARS) if job.snapshot else "",
         requester=requester,
         started_at=started_at.timestamp(),
     )
@@ -142,8 +162,8 @@ def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunS
     verdict, started = trajectory.verdict, trajectory.run_started
     summary = job_summary.model_copy(
         update={
-            "title": clip_line(started.thread.title, MAX_TITLE_CHARS) if started else "",
-            "verdict": verdict.kind if verdict else "",
+            "title": clip_line(started.thread.title, MAX_TITLE_CHARS) if started else job_summary.title,
+            **_verdict_fields(verdict),
             "cost_usd": float(usage.usd),
             "is_cost_known": not usage.unpriced,
             "tokens": usage.tokens,

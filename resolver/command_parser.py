@@ -252,6 +252,11 @@ def _find_agent_name(words: Sequence[_Word]) -> str | None:
     return name[1] if name and (words[1].text.endswith(":") or is_alone) else None
 
 
+def may_be_sentence(comment: str, agent: str) -> bool:
+    """Returns True if `use NAME:` chose the agent and text follows, as in "use pathlib: os.path is old"."""
+    return re.search(rf"(?i)(^|\s)use\s+`?{re.escape(agent)}`?:\s+\S", comment) is not None
+
+
 def _suggest_command(word: str) -> str | None:
     """Suggests a command for a single mistyped word. Never suggests `go`, because too many words are similar
     to `go`.

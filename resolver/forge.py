@@ -8,15 +8,7 @@ from typing import Protocol
 
 from patchwright.resolver.authorization import Permission
 from patchwright.resolver.checks import Check, PullCommit
-from patchwright.resolver.domain import (
-    Credentials,
-    Job,
-    PullRequest,
-    Repo,
-    ReviewThread,
-    Thread,
-    User,
-)
+from patchwright.resolver.domain import Credentials, Job, PullRequest, Repo, ReviewThread, Thread, User
 from patchwright.resolver.errors import WriteBlocked
 from patchwright.resolver.forge_writes import CheckRunReport, PullRequestSpec
 from patchwright.runtime.frozen_model import FrozenModel

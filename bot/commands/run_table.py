@@ -13,7 +13,7 @@ from patchwright.bot.observe.archive import StoredRuns
 from patchwright.bot.terminal.output import print_json, strip_control_chars
 from patchwright.bot.terminal.style import Style, detect_style, display_width, terminal_size, truncate
 from patchwright.resolver.cost import cost_fields, round_usd
-from patchwright.resolver.domain import Published, RunId, VerdictKind
+from patchwright.resolver.domain import Published, Rejected, RunId, VerdictKind
 from patchwright.resolver.errors import LogError, UsageError
 from patchwright.resolver.events import Message, Trajectory, VerificationCompleted
 from patchwright.resolver.forge import DRY_RUN_URL
@@ -54,6 +54,8 @@ class RunListEntry(FrozenModel):
     number: int | None = None
     """Number of the issue or pull request; None for a local repository."""
     title: str = ""
+    note: str = ""
+    """Why the run was rejected before it began, or which run the job continued."""
     verdict: str | None = None
     pull_request: str | None = None
     cost_usd: float | None = None
@@ -144,6 +146,7 @@ def _read_entry(updated_at: datetime, run: RunId, is_locked: bool, logs: StoredR
         repository=str(started.job.repo) if started else "",
         number=started.thread.number if started and started.thread.url else None,
         title=clip_line(started.thread.title, 200) if started else "",
+        note=_describe_unstarted(trajectory) if started is None else "",
         verdict=verdict.kind if verdict else None,
         pull_request=outcome.url if isinstance(outcome, Published) and outcome.url != DRY_RUN_URL else None,
         cost_usd=cost.get("cost_usd"),
@@ -151,6 +154,14 @@ def _read_entry(updated_at: datetime, run: RunId, is_locked: bool, logs: StoredR
         steps=usage.steps,
         updated_at=updated_at,
     )
+
+
+def _describe_unstarted(trajectory: Trajectory) -> str:
+    """Describes a log without the start of a run, which would name the issue."""
+    if trajectory.run_resumed:
+        return f"continued {trajectory.run_resumed.run}"
+    outcome = trajectory.job_completed.outcome if trajectory.job_completed else None
+    return clip_line(outcome.explanation, 200) if isinstance(outcome, Rejected) else ""
 
 
 def _state_of_log(trajectory: Trajectory) -> ListedState:
@@ -234,7 +245,7 @@ def _wrap_row(row: Iterable[str], widths: list[int], width: int | None) -> list[
 
 def _row(entry: RunListEntry) -> tuple[str, ...]:
     number = f"#{entry.number}" if entry.number else ""
-    about = f"{entry.repository}{number} {clip_line(entry.title, 60)}" if entry.repository else ""
+    about = f"{entry.repository}{number} {clip_line(entry.title, 60)}" if entry.repository else entry.note
     age = _age((datetime.now(UTC) - entry.updated_at).total_seconds())
     return (entry.run, entry.state, entry.verdict or "", _cost_text(entry), age, about)
 

@@ -8,18 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from patchwright.bot.composition.composition_root import (
-    build_run_dependencies,
-    open_forge,
-    read_environment,
-)
+from patchwright.bot.composition.composition_root import build_run_dependencies, open_forge, read_environment
 from patchwright.bot.composition.sandbox_factory import prepare_sandboxes
 from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.start_labels import StartLabels
 from patchwright.bot.github.write_check import with_write_check
 from patchwright.bot.job_runner import JobResolver
-from patchwright.bot.jobs import JobResult
+from patchwright.bot.jobs import Failed, JobResult
 from patchwright.bot.observe.archive import Archive, Archiver, open_archive
 from patchwright.bot.observe.run_index import (
     index_result,
@@ -217,6 +213,8 @@ class _WorkerParts:
 
     async def record_result(self, job: JobId, result: JobResult) -> Usage:
         """Counts a job with its usage, and adds it to the index of runs. Returns the usage."""
+        if isinstance(result, Failed):  # The dashboard shows the error.
+            result = result.model_copy(update={"error": self.deps.secrets.mask(result.error)})
         self.tracer.send_trace(job, result)
         report = await asyncio.to_thread(build_usage_report, job, self.stores.logs.read)
         await self.stores.counters.record_result(job, result, report)

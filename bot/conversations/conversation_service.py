@@ -15,11 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from patchwright.bot.conversation_models import (
-    ConversationRecord,
-    WorkspaceRecord,
-    WorkspaceSpec,
-)
+from patchwright.bot.conversation_models import ConversationRecord, WorkspaceRecord, WorkspaceSpec
 from patchwright.bot.conversations.event_feed import EventFeeds
 from patchwright.bot.conversations.server_runner import ServerRunner
 from patchwright.bot.conversations.server_workspace import ServerWorkspace

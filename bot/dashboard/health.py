@@ -7,13 +7,19 @@ from datetime import UTC, datetime
 from patchwright.bot.dashboard.dependencies import ComponentHealth, DashboardDependencies
 from patchwright.bot.redis.engine_health import EngineStatus
 from patchwright.bot.redis.leader_lease import PollFailure
+from patchwright.bot.run_summary import RunSummary
 from patchwright.resolver.rendering import filters
 
 STALLED_QUEUE_SECONDS = 300.0  # the queue counts as stalled if its oldest job has waited this long
 
 
-async def check_components(deps: DashboardDependencies) -> tuple[ComponentHealth, ...]:
-    """Returns the health of each component, starting with the receiver. Raises QueueDown."""
+async def check_components(
+    deps: DashboardDependencies, model_run: RunSummary | None
+) -> tuple[ComponentHealth, ...]:
+    """Returns the health of each component, starting with the receiver. Raises QueueDown.
+
+    `model_run` is the newest run that shows whether the model's provider works; None if there is no such run.
+    """
     (
         inbox_size,
         is_redis_healthy,
@@ -40,6 +46,7 @@ async def check_components(deps: DashboardDependencies) -> tuple[ComponentHealth
             name="Queue", is_healthy=oldest_seconds < STALLED_QUEUE_SECONDS, details=backlog + age
         ),
         *_engine_health(engines),
+        *_model_health(model_run),
         _github_health(poll_failure),
     )
 
@@ -58,6 +65,16 @@ def _receiver_health(delivery_counts: Mapping[tuple[str, str], int]) -> Componen
         is_healthy=is_healthy,
         details=figures if is_healthy else f"{figures}, none with a valid signature",
     )
+
+
+def _model_health(run: RunSummary | None) -> tuple[ComponentHealth, ...]:
+    """Returns the health of the model's provider in the newest run that used it. Returns () if no run has."""
+    if run is None:
+        return ()
+    if run.fault != "provider":
+        return (ComponentHealth(name="Model", is_healthy=True, details="the last run got replies"),)
+    details = f"the last run failed: {run.error or 'the provider failed or rejected a request'}"
+    return (ComponentHealth(name="Model", is_healthy=False, details=details),)
 
 
 def _github_health(failure: PollFailure | None) -> ComponentHealth:

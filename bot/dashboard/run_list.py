@@ -134,6 +134,10 @@ class RunListPage:
     page_count: int
     unchecked_repositories: int
     """Number of repositories whose access level is not known yet. The next page view checks more of them."""
+    model_run: RunSummary | None
+    """The newest run of all repositories that got a reply of the model, or failed at its provider; None if there is
+    no such run.
+    """
 
 
 async def list_runs(runs: SharedRunIndex, queue: ArqQueue) -> list[RunSummary]:
@@ -180,4 +184,5 @@ def _build_page(
         tuple(sorted({run.repository for run in runs} & set(readable), key=str.lower)),
         max(1, -(-len(found) // PAGE_SIZE)),
         unchecked,
+        next((run for run in runs if run.fault == "provider" or run.steps), None),
     )

@@ -55,7 +55,9 @@ async def show_run_list(request: Request, deps: Deps, session: SignedIn) -> Resp
         raise VisitorRejected("invalid_request") from exc
     page = await load_run_list(deps.runs, deps.queue, deps.access_control, session, run_filter)
     return HTMLResponse(
-        views.render_run_list(page_context(request), page, await health.check_components(deps))
+        views.render_run_list(
+            page_context(request), page, await health.check_components(deps, page.model_run)
+        )
     )
 
 

@@ -186,6 +186,7 @@ def render_page(template: str, context: PageContext, **values: object) -> str:
         dashboard_script=_static_url("dashboard.js"),
         welcome_script=_static_url("welcome.js"),
         describe_wait=_describe_wait,
+        describe_retry=lambda tries: f"failed {'once' if tries == 1 else f'{tries} times'} and waits for its next try",
         format_age=_format_age,
         format_time=_format_time,
         format_duration=filters.format_duration,

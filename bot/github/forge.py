@@ -18,12 +18,7 @@ from patchwright.bot.github.comments import Comments, truncate_body
 from patchwright.bot.github.commit_publisher import CommitPublisher
 from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.identity import Identity
-from patchwright.bot.github.rest import (
-    MAX_ATTEMPTS,
-    PER_PAGE,
-    RestClient,
-    repo_path,
-)
+from patchwright.bot.github.rest import MAX_ATTEMPTS, PER_PAGE, RestClient, repo_path
 from patchwright.bot.github.reviews import Reviews
 from patchwright.bot.github.schemas import (
     GHOST,
@@ -39,16 +34,7 @@ from patchwright.bot.github.write_check import WriteCheck
 from patchwright.bot.write_limiter import WriteLimiter
 from patchwright.resolver.authorization import Permission
 from patchwright.resolver.checks import Check, PullCommit
-from patchwright.resolver.domain import (
-    Credentials,
-    Issue,
-    Job,
-    PullRequest,
-    Repo,
-    ReviewThread,
-    Thread,
-    User,
-)
+from patchwright.resolver.domain import Credentials, Issue, Job, PullRequest, Repo, ReviewThread, Thread, User
 from patchwright.resolver.errors import ForgeError, NotFound
 from patchwright.resolver.forge import MAX_BODY, HeadState, PublishedCommit, RepoFacts, ThreadState
 from patchwright.resolver.forge_writes import CheckRunReport, PullRequestSpec

@@ -6,34 +6,13 @@ Source: docs.github.com/actions/reference/workflows-and-actions/workflow-command
 
 import copy
 import re
-from collections.abc import Mapping
 from typing import Literal
 
 from patchwright.bot.errors import WriteAccessMissing
 from patchwright.bot.terminal.output import strip_control_chars
 from patchwright.resolver.errors import Forbidden, SettingsError
+from patchwright.resolver.settings.server_settings import name_inputs
 from patchwright.runtime.errors import ImageUnavailable
-
-INPUTS: Mapping[str, str] = {
-    "GITHUB_TOKEN": "github-token",
-    **{
-        f"PATCHWRIGHT_{name.replace('-', '_').upper()}": name
-        for name in (
-            *(
-                "app-id",
-                "private-key",
-                "model",
-                "model-api-key",
-                "model-base-url",
-                "label",
-                "mention",
-                "image",
-            ),
-            *("sandbox-features", "allowed-hosts", "max-usd", "max-steps", "timeout"),
-        )
-    },
-}
-"""The action's inputs: each key is an environment variable, and its value is the input that sets the variable."""
 
 NO_MODEL_KEY = (
     "The input `model-api-key` is empty. Create the secret MODEL_API_KEY (Settings, Secrets and variables, Actions), "
@@ -66,11 +45,7 @@ def word_for_workflow(error: Exception) -> Exception:
         )
     if isinstance(error, Forbidden) and NO_PERMISSION in text.lower():
         return Forbidden(f"{text.rstrip('.')}. {_permissions_hint(text)}")
-    named = re.sub(
-        r"\b[A-Z]+_[A-Z_]+\b",
-        lambda match: f"input `{INPUTS[match[0]]}`" if match[0] in INPUTS else match[0],
-        text.replace(" or pass --model", ""),
-    )
+    named = name_inputs(text.replace(" or pass --model", ""))
     if named == text:
         return error
     reworded = copy.copy(error)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from patchwright.bot.github_action.operator_messages import escape_markdown
-from patchwright.resolver.activity.summary import summarize_run
+from patchwright.resolver.activity.summary import Summary, summarize_run
 from patchwright.resolver.cost import MinimumCost
 from patchwright.resolver.domain import (
     InputRequired,
@@ -115,11 +115,19 @@ class JobReport:
         dollars = (
             f"at least {_format_cost(cost.usd)}" if isinstance(cost, MinimumCost) else outputs["cost-usd"]
         )
-        rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
         tests = ""
         if trajectory.run_started and (verdict is not None or trajectory.replies()):
-            tests = render_reply("job_summary.md.j2", verdict=verdict, summary=summarize_run(trajectory))
+            tests = _run_text(verdict, summarize_run(trajectory), rows)
+        else:  # The text about a run has the cost, too.
+            rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
         write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
+
+
+def _run_text(verdict: Verdict | None, summary: Summary, rows: Mapping[str, str]) -> str:
+    """Returns the text about a run below the table `rows`, without what these rows say already."""
+    if any(escape_markdown(summary.stop_detail) in row for row in rows.values()):
+        summary = summary.model_copy(update={"stopped_early": False})
+    return render_reply("job_summary.md.j2", verdict=verdict, summary=summary)
 
 
 def _outcome_rows(outcome: Outcome) -> dict[str, str]:

@@ -16,14 +16,7 @@ from patchwright.bot.github_action.step_report import OUTPUTS, JobReport, format
 from patchwright.bot.job_runner import JobCanceled, JobResolver, unwrap_exception_group
 from patchwright.bot.webhooks.delivery import Delivery, IgnoredEvent, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers, find_request
-from patchwright.resolver.domain import (
-    InputRequired,
-    Job,
-    Outcome,
-    Published,
-    Rejected,
-    Reported,
-)
+from patchwright.resolver.domain import InputRequired, Job, Outcome, Published, Rejected, Reported
 from patchwright.resolver.errors import (
     Forbidden,
     ModelAccessDenied,

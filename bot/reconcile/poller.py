@@ -12,11 +12,7 @@ from patchwright.bot.comment_tags import TAG_PREFIX, parse_tag
 from patchwright.bot.github.error_isolation import ErrorIsolation
 from patchwright.bot.github.repositories import MAX_LIST_AGE, PolledRepository, Repositories
 from patchwright.bot.github.rest import PER_PAGE, RestClient
-from patchwright.bot.github.schemas import (
-    Account,
-    IssueEventResponse,
-    RepositoryResponse,
-)
+from patchwright.bot.github.schemas import Account, IssueEventResponse, RepositoryResponse
 from patchwright.bot.reconcile.missed_events import (
     EARLIEST,
     IssueCommentResponse,
@@ -28,11 +24,7 @@ from patchwright.bot.reconcile.missed_events import (
     make_review,
     make_sender,
 )
-from patchwright.bot.webhooks.delivery import (
-    LabelAdded,
-    LabelRemoved,
-    ThreadClosed,
-)
+from patchwright.bot.webhooks.delivery import LabelAdded, LabelRemoved, ThreadClosed
 from patchwright.bot.webhooks.triggers import is_same_label
 from patchwright.resolver.domain import Credentials, Job, Repo
 from patchwright.resolver.errors import NotFound, Unauthorized

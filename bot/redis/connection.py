@@ -13,13 +13,7 @@ from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    ConnectionError,
-    InvalidResponse,
-    RedisError,
-    TimeoutError,
-)
+from redis.exceptions import AuthenticationError, ConnectionError, InvalidResponse, RedisError, TimeoutError
 
 from patchwright.bot.errors import QueueDown
 from patchwright.resolver.errors import SettingsError

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from patchwright.bot.child_process import stop_process, with_parent_death_signal
 from patchwright.bot.terminal.output import print_stderr
 
+ERROR_PREFIX = "patchwright: "  # how the command begins its error messages
 STOP_SECONDS = 1.0  # how long the command may take to stop; the engine then cancels the build
 
 
@@ -48,10 +49,12 @@ async def prepare_images(
     async def read_output() -> None:
         assert process.stderr is not None
         async for line in process.stderr:
-            if not images.status:
+            text = line.decode(errors="replace").strip()
+            # Without an engine, the first line is an error, and nothing is being prepared.
+            if not images.status and not text.startswith(ERROR_PREFIX):
                 announce("Preparing sandbox images. You can continue the setup meanwhile:")
-            images.status = line.decode(errors="replace").strip()
-            announce(images.status)
+            images.status = text
+            announce(text)
         if await process.wait() == 0 and images.status:
             images.status = ""
             announce("Sandbox images are ready.")

@@ -20,11 +20,7 @@ from patchwright.bot.dashboard.web_requests import (
     read_same_site_form,
 )
 from patchwright.bot.setup import setup_views
-from patchwright.bot.setup.app_api import (
-    build_manifest,
-    exchange_manifest_code,
-    manifest_form_url,
-)
+from patchwright.bot.setup.app_api import build_manifest, exchange_manifest_code, manifest_form_url
 from patchwright.bot.setup.app_form import (
     URL_PATTERN,
     AppForm,

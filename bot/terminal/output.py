@@ -10,15 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from patchwright.resolver.cost import cost_fields
-from patchwright.resolver.domain import (
-    InputRequired,
-    Outcome,
-    Published,
-    Rejected,
-    Reported,
-    Usage,
-    Verdict,
-)
+from patchwright.resolver.domain import InputRequired, Outcome, Published, Rejected, Reported, Usage, Verdict
 from patchwright.resolver.rendering.filters import compare_outcomes, format_test_counts, patch_test_label
 
 MAX_LISTED = 10  # tests, or other items, in each list

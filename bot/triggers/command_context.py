@@ -65,6 +65,8 @@ class TriggerServices:
 class CommandContext:
     """One request. This class serves workflows, which have no queue and cannot reach other runs."""
 
+    is_workflow = True
+
     def __init__(
         self, trigger: TriggerRequest, triggers: Triggers, forge: CommentForge, server_url: str
     ) -> None:
@@ -84,9 +86,10 @@ class CommandContext:
         if command.starts_run and request.error is None:
             return False
         if command.needs_write_access and not await self.is_permitted():
-            await self.reject(
-                reply_texts.render_rejection_reason("permission", self.job, self.triggers.label)
+            explanation = reply_texts.render_rejection_reason(
+                "permission", self.job, self.triggers.label, is_workflow=self.is_workflow
             )
+            await self.reject(explanation)
         elif command.starts_run and request.error is not None:
             await self.reject(plan_texts.render_invalid_command(request.error))
         else:
@@ -114,6 +117,8 @@ class CommandContext:
 
 class ServerContext(CommandContext):
     """A request to a server."""
+
+    is_workflow = False
 
     def __init__(
         self,

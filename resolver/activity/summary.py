@@ -10,8 +10,8 @@ from patchwright.resolver.domain import JobId, Usage
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.run_calls import iter_calls, latest_plan
 from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured, SubagentSpawned
-from patchwright.resolver.run_task import get_options
-from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.resolver.run_task import get_options, get_task
+from patchwright.resolver.settings.server_settings import ServerSettings, name_inputs
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.frozen_model import FrozenModel
@@ -43,7 +43,7 @@ class Summary(FrozenModel):
     finish: Finish | None
     """The agent's own summary; None if it did not finish."""
     stop_detail: str
-    """How the agent stopped, in a sentence."""
+    """How the agent stopped, in a sentence. In a workflow, it names the action's inputs."""
     reached_setting: str | None = None
     """The setting whose limit ended the run; None if the run ended for another reason."""
     stopped_early: bool = False
@@ -67,6 +67,8 @@ class Summary(FrozenModel):
     """The agent's latest plan."""
     configuration: RunConfigured | None = None
     """The run's latest settings; None if an older version of Patchwright ran it."""
+    is_plan: bool = False
+    """True if the run was to make a plan, and nobody has approved one."""
     has_reproduced: bool = False
     """True if the failure was reproduced before the last edit."""
     requested_usd: Decimal | None = None
@@ -79,7 +81,11 @@ class Summary(FrozenModel):
     @property
     def in_workflow(self) -> bool:
         """True if the log is deleted with the runner of a workflow, so that no later run can continue this one."""
-        return bool(self.configuration and self.configuration.settings.get("workflow_url"))
+        return _is_in_workflow(self.configuration)
+
+
+def _is_in_workflow(configuration: RunConfigured | None) -> bool:
+    return bool(configuration and configuration.settings.get("workflow_url"))
 
 
 def summarize_run(trajectory: Trajectory) -> Summary:
@@ -88,9 +94,11 @@ def summarize_run(trajectory: Trajectory) -> Summary:
     assert started is not None, "cannot summarize a run that has not started"
     stopped = trajectory.agent_stopped
     models = (reply.usage.model for reply in trajectory.replies())
+    detail = stopped.detail if stopped else "The run has not ended."
+    configuration = trajectory.run_configured
     return Summary(
         finish=last_finish(trajectory),
-        stop_detail=stopped.detail if stopped else "The run has not ended.",
+        stop_detail=name_inputs(detail) if _is_in_workflow(configuration) else detail,
         reached_setting=find_reached_setting(trajectory),
         stopped_early=stopped is not None and stopped.reason not in ("finished", "input_required"),
         steps=tuple(list_steps(trajectory)),
@@ -105,7 +113,8 @@ def summarize_run(trajectory: Trajectory) -> Summary:
             _browsing_task(*subagent) for subagent in trajectory.subagents() if subagent[0].role == "browse"
         ),
         plan=latest_plan(trajectory),
-        configuration=trajectory.run_configured,
+        configuration=configuration,
+        is_plan=get_task(trajectory) == "plan",
         has_reproduced=has_reproduced(trajectory),
         requested_usd=_requested_usd(trajectory),
         dashboard_url=_dashboard_url(started.job.id, trajectory.run_configured),

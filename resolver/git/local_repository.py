@@ -39,6 +39,14 @@ def inspect_repository(path: Path) -> LocalRepository:
     """Reads the files of a repository with GitPython, without starting a git process in it. Raises
     RepositoryUnusable.
     """
+    try:
+        for name in ("", ".git", ".git/HEAD", ".git/objects", ".git/refs"):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.close(os.open(path / name, os.O_RDONLY))
+    except PermissionError as exc:  # GitPython would say that the repository has no commit.
+        raise RepositoryUnusable(
+            f"You have no permission to read {exc.filename}. Ask its owner for access, or run this as its owner."
+        ) from exc
     import git  # The import takes 120 ms, and only runs on local repositories need it.
 
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from patchwright.resolver.errors import EndpointDown, SettingsError
-from patchwright.resolver.settings.connection_check import find_connection_problem, needs_v1
+from patchwright.resolver.settings.connection_check import find_connection_problem, is_key_rejected, needs_v1
 from patchwright.resolver.settings.settings import Settings, environment_variable
 
 KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
@@ -24,6 +24,9 @@ the provider is configured, one of these variables must be set.
 
 Other providers are not checked, because some need no key and some accept other credentials.
 """
+
+PROVIDER_URLS = {"anthropic": "https://api.anthropic.com/v1", "openai": "https://api.openai.com/v1"}
+"""APIs where a request for the list of models shows whether the provider accepts the key."""
 
 MODEL_SETTINGS = (
     "model",
@@ -53,19 +56,34 @@ def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
 
 async def check_endpoint(settings: Settings) -> None:
     """Raises EndpointDown if nothing listens at `model_base_url`, or if the host of this URL is unknown. Raises
-    SettingsError if this URL lacks `/v1`.
+    SettingsError if this URL lacks `/v1`, and ModelAccessDenied if the provider rejects `model_api_key`.
 
     Does nothing if `model_fallbacks` names other models.
     """
-    if settings.model_base_url is None or settings.model_fallbacks:
+    if settings.model_fallbacks:
         return
-    if problem := await find_connection_problem(settings.model_base_url):
+    if settings.model_base_url is not None:
+        await _check_base_url(settings.model_base_url, settings)
+    provider = (settings.model or "").partition("/")[0]
+    url = settings.model_base_url if provider == "openai" else None
+    url = url or (PROVIDER_URLS.get(provider) if settings.model_base_url is None else None)
+    if not url or settings.model_api_key is None or settings.model is None:
+        return
+    key, name = settings.model_api_key.get_secret_value(), settings.model
+    if await is_key_rejected(url, key, name.partition("/")[2], settings.ca_bundle):
+        from patchwright.resolver.llm.provider_errors import rejected_key
+
+        raise rejected_key(name, 401)
+
+
+async def _check_base_url(base_url: str, settings: Settings) -> None:
+    if problem := await find_connection_problem(base_url):
         raise EndpointDown(
             f"The model's endpoint {problem}. "
             f"Check {environment_variable('model_base_url')}, and check that the endpoint is running."
         )
     is_openai = (settings.model or "").startswith("openai/")
-    if is_openai and await needs_v1(settings.model_base_url, settings.ca_bundle):
+    if is_openai and await needs_v1(base_url, settings.ca_bundle):
         raise SettingsError(
             "The model's endpoint has its API below /v1: "
             f"add /v1 to the end of {environment_variable('model_base_url')}."

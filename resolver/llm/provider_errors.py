@@ -123,11 +123,7 @@ def _find_setup_error(request: _FailedRequest) -> ModelError | None:
         return ModelConnectionFailed(_connection_failed_message(name, request.base_url, reason))
     if status in (401, 403) or isinstance(exc, request.litellm_errors.AuthenticationError):
         # The provider's message is omitted, because some messages repeat part of the key.
-        return ModelAccessDenied(
-            f"The provider of {name} rejects the API key ({status}): "
-            f"check {environment_variable('model_api_key')}, or, if no key is set or saved, the provider's own "
-            "variable."
-        )
+        return rejected_key(name, status)
     if capture.is_html or _is_other_json(exc):
         content = "a web page instead of JSON" if capture.is_html else "JSON that is not a model's reply"
         return NotAModel(
@@ -148,6 +144,14 @@ def _find_setup_error(request: _FailedRequest) -> ModelError | None:
             f"The account behind {environment_variable('model_api_key')} has no credit: {request.message}"
         )
     return None
+
+
+def rejected_key(model_name: str, status: int) -> ModelAccessDenied:
+    """Returns the error for a key that the provider of the model rejects with this HTTP status code."""
+    return ModelAccessDenied(
+        f"The provider of {model_name} rejects the API key ({status}): check {environment_variable('model_api_key')}, "
+        "or, if no key is set or saved, the provider's own variable."
+    )
 
 
 def unknown_provider_message(

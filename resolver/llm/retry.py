@@ -7,14 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from patchwright.resolver.errors import ModelConnectionFailed, ModelError, ModelUnreachable, NotAModel
-from patchwright.resolver.llm.model import (
-    AssistantMessage,
-    ChatMessage,
-    Model,
-    Reply,
-    ToolSpec,
-    WrapperModel,
-)
+from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, Model, Reply, ToolSpec, WrapperModel
 from patchwright.resolver.llm.pricing import add_failed_usage, sum_failed_usage
 from patchwright.resolver.settings.settings import environment_variable
 

@@ -15,12 +15,11 @@ from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import Workspace
-from patchwright.resolver.pipeline.call_decisions import (
-    only_continues,
-)
+from patchwright.resolver.pipeline.call_decisions import only_continues
 from patchwright.resolver.pipeline.publish import post_comment
 from patchwright.resolver.pipeline.resumption import find_run_to_resume, iter_runs
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.request.option_limits import check_options
 from patchwright.resolver.review_threads import list_open_threads
@@ -43,19 +42,19 @@ async def check_admission(
     The requester's permission is looked up by numeric user ID. A label alone proves no write access, because
     people with triage permission can add labels, too.
     """
-    is_pull = isinstance(thread, PullRequest)
     if facts.archived or thread.locked:  # In this case, no reply can be posted.
         return Rejected(
             explanation=reply_texts.render_rejection_reason("archived" if facts.archived else "locked", job)
         )
     if not thread.open:
-        return Rejected(
-            explanation=reply_texts.render_rejection_reason("closed_pull" if is_pull else "closed", job)
-        )
+        return Rejected(explanation=_render_closed(job, thread))
     if job.label is not None and thread.labels is not None and not has_label(thread.labels, job.label):
         return Rejected(explanation=reply_texts.render_rejection_reason("unlabeled", job))
     if not await authorize(forge, job.repo, job.requester):
-        return Rejected(explanation=reply_texts.render_rejection_reason("permission", job, settings.label))
+        explanation = reply_texts.render_rejection_reason(
+            "permission", job, settings.label, is_workflow=settings.workflow_url is not None
+        )
+        return Rejected(explanation=explanation)
     # A job from the command line has no requester; its operator gets the error from the clone.
     if facts.empty and job.requester is not None:
         return Rejected(explanation=reply_texts.render_rejection_reason("empty", job))
@@ -63,6 +62,16 @@ async def check_admission(
         job, thread, forge, logs, settings
     )
     return Rejected(explanation=problem) if problem else None
+
+
+def _render_closed(job: Job, thread: Thread) -> str:
+    is_pull = isinstance(thread, PullRequest)
+    return reply_texts.render_rejection_reason("closed_pull" if is_pull else "closed", job)
+
+
+def render_unknown_branch(name: str) -> str:
+    """Returns the explanation for a base branch that does not exist."""
+    return render_reply("unknown_branch.md.j2", name=name).strip()
 
 
 async def _find_retry_problem(
@@ -75,7 +84,14 @@ async def _find_retry_problem(
         return None
     if await _find_retried_request(job, thread, forge, logs, settings):
         return None
-    return reply_texts.render_rejection_reason("no_run", job, settings.label, mention=settings.mention)
+    return _render_no_run(job, settings)
+
+
+def _render_no_run(job: Job, settings: Settings) -> str:
+    is_workflow, mention = settings.workflow_url is not None, settings.mention
+    return reply_texts.render_rejection_reason(
+        "no_run", job, settings.label, mention=mention, is_workflow=is_workflow
+    )
 
 
 def _find_command_problem(job: Job, thread: Thread, settings: Settings) -> str | None:
@@ -102,24 +118,31 @@ async def find_early_rejection(
     the command is not rejected yet.
 
     `has_active_run` is True if the thread has queued or running jobs. In that case, commands that need an
-    earlier run are not rejected yet, because they refer to the run that ends last. Reads the thread only if the
-    command depends on it. May raise ForgeError.
+    earlier run are not rejected yet, because they refer to the run that ends last. Reads the thread, or the
+    branch that the command names, only if the command depends on it. May raise ForgeError.
     """
-    request = job.request
+    request, base = job.request, job.request.options.base
     if problem := check_options(request.options, settings):
         return problem
-    command = request.command
-    if command.threads == "all" and (has_active_run or not command.needs_earlier_run):
+    if base:
+        # A branch contains its own latest commit, so only a branch that does not exist lacks it.
+        state = await forge.get_thread_state(job.repo, job.number, base, base)
+        if state.is_open and not state.is_locked and not state.has_base:
+            return render_unknown_branch(base)
+    # On an issue, a mention without text asks for work. On a pull request, it may ask for nothing.
+    is_bare_mention = request.verb == "work" and not request.text and job.label is None
+    depends_on_run = (request.command.needs_earlier_run or is_bare_mention) and not has_active_run
+    if request.command.threads == "all" and not depends_on_run:
         return None
     thread = await forge.get_thread(job)
-    if not thread.open or thread.locked:
+    if thread.locked:
         return None
+    if not thread.open:
+        return _render_closed(job, thread)
     if request.verb == "retry":
         retried = await _find_retried_request(job, thread, forge, logs, settings)
         if retried is None and not isinstance(thread, PullRequest):
-            return reply_texts.render_rejection_reason(
-                "no_run", job, settings.label, mention=settings.mention
-            )
+            return _render_no_run(job, settings)
         job = _repeat_request(job, retried)
     if problem := _find_command_problem(job, thread, settings):
         return problem

@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from patchwright.resolver.command_parser import may_be_sentence
 from patchwright.resolver.domain import Job
 from patchwright.resolver.errors import UnknownName
 from patchwright.resolver.git.workspaces import Workspace
@@ -19,7 +20,8 @@ from patchwright.resolver.skills.skills import RepoSkill, RepoSkills, load_skill
 
 
 async def choose_agent(job: Job, workspace: Workspace, deps: RunDependencies) -> str:
-    """Returns the name of the agent that the requester, the repository, or the operator chose, in this order.
+    """Returns the name of the agent that the requester, the repository, or the operator chose, in this order. A request
+    such as "use pathlib: ..." chooses no agent if there is none with such a name.
 
     Raises UnknownName if there is no such agent, or if the repository's file names a tool that it may not use. Raises
     WorkspaceError if the repository cannot be read.
@@ -32,7 +34,11 @@ async def choose_agent(job: Job, workspace: Workspace, deps: RunDependencies) ->
     skills = await load_run_skills(job, workspace, deps.settings)
     if (agent := find_micro_agent(skills, name)) is None:
         micro_agents = {*SHIPPED_AGENTS, *(skill.name for skill in skills.agents)}
-        raise _unknown_name("agent", name, (CODEACT, *sorted({*deps.agents, *micro_agents})))
+        known = (CODEACT, *sorted({*deps.agents, *micro_agents}))
+        is_asked = job.request.options.agent is not None
+        if is_asked and may_be_sentence(job.command, name) and not difflib.get_close_matches(name, known):
+            return await choose_agent(job.model_copy(update={"command": ""}), workspace, deps)
+        raise _unknown_name("agent", name, known)
     if not agent.edits and job.request.command.task != "explain":
         raise UnknownName(render_reply("agent_cannot_edit.md.j2", name=name).strip())
     return name

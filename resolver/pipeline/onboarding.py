@@ -8,15 +8,7 @@ from typing import Literal, NamedTuple
 
 from patchwright.resolver.authorization import authorize
 from patchwright.resolver.ci.ci_hold import CiHold, decide_ci_hold
-from patchwright.resolver.domain import (
-    Job,
-    Outcome,
-    Patch,
-    Published,
-    Reported,
-    TestRun,
-    Verdict,
-)
+from patchwright.resolver.domain import Job, Outcome, Patch, Published, Reported, TestRun, Verdict
 from patchwright.resolver.errors import Forbidden, ForgeError, Unauthorized
 from patchwright.resolver.events import JobCompleted, VerificationCompleted
 from patchwright.resolver.forge import Forge

@@ -136,7 +136,7 @@ class _Publication:
             return await self.report(reply_texts.render_against_policy(excluded), None)
         mention = self.run.deps.settings.mention
         advice = QUESTION_ADVICE.format(mention=mention) if self.run.job.command else ""
-        reason = render_reply("nothing_changed.md.j2", agent_stopped=self.attempt.agent_stopped).strip()
+        reason = render_reply("nothing_changed.md.j2", summary=self.summary).strip()
         return await self.report(reason, None, advice)
 
     async def push(self, files: tuple[str, ...], ci: CiHold) -> BranchLocation | CommentLocation:
@@ -285,15 +285,16 @@ async def report_without_patch(
         answer = get_answer(trajectory)
         body = add_permalinks(plan_texts.render_explanation(answer, summary), trajectory.run_started)
         url = await post_comment(job, forge, body)
-        reason = "The question is answered." if answer else agent_stopped.detail
+        reason = "The question is answered." if answer else summary.stop_detail
         return Reported(url=url, branch=None, reason=reason, verdict=Verdict(kind="empty", reason=reason))
     return None
 
 
 async def report_lost_permission(job: Job, trajectory: Trajectory, forge: Forge) -> Rejected:
     """Posts a comment: nothing is published, because the requester no longer has write access."""
-    explanation = reply_texts.render_rejection_reason("withdrawn", job)
-    text = render_reply("withdrawn.md.j2", explanation=explanation, summary=summarize_run(trajectory))
+    summary = summarize_run(trajectory)
+    explanation = reply_texts.render_rejection_reason("withdrawn", job, is_workflow=summary.in_workflow)
+    text = render_reply("withdrawn.md.j2", explanation=explanation, summary=summary)
     await post_comment(job, forge, text)
     return Rejected(explanation=explanation)
 

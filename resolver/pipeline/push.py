@@ -48,11 +48,7 @@ from patchwright.resolver.pull_request import follow_up_texts
 from patchwright.resolver.pull_request.follow_up_texts import ThreadResult
 from patchwright.resolver.rendering.filters import inline_code
 from patchwright.resolver.rendering.template_renderer import render, render_reply
-from patchwright.resolver.review_threads import (
-    get_replies,
-    list_open_threads,
-    list_waiting_threads,
-)
+from patchwright.resolver.review_threads import get_replies, list_open_threads, list_waiting_threads
 from patchwright.resolver.run.dependencies import Run, RunDependencies
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.secrets import mask_secrets

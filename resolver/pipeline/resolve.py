@@ -5,15 +5,7 @@ from pathlib import Path
 
 from patchwright.resolver import run_task
 from patchwright.resolver.command_parser import parse_request
-from patchwright.resolver.domain import (
-    Job,
-    JobId,
-    Outcome,
-    Patch,
-    PullRequest,
-    Rejected,
-    Thread,
-)
+from patchwright.resolver.domain import Job, JobId, Outcome, Patch, PullRequest, Rejected, Thread
 from patchwright.resolver.errors import BranchNotFound, NotFound, SettingsError, UnknownName, UsageError
 from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge
@@ -24,6 +16,7 @@ from patchwright.resolver.pipeline.admission import (
     find_duplicate,
     find_open_pull_request,
     reject_job,
+    render_unknown_branch,
 )
 from patchwright.resolver.pipeline.agent_choice import choose_agent
 from patchwright.resolver.pipeline.attempt import AgentTask, attempt_patch
@@ -39,16 +32,9 @@ from patchwright.resolver.pipeline.resumption import (
     record_operator_resume,
 )
 from patchwright.resolver.pipeline.run_ci import run_ci
-from patchwright.resolver.pipeline.run_start import (
-    build_run_started,
-)
-from patchwright.resolver.preparation.attachments import (
-    NO_ATTACHMENTS,
-    ThreadAttachments,
-    fetch_attachments,
-)
+from patchwright.resolver.pipeline.run_start import build_run_started
+from patchwright.resolver.preparation.attachments import NO_ATTACHMENTS, ThreadAttachments, fetch_attachments
 from patchwright.resolver.publishing import reply_texts
-from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.run.dependencies import ProgressReporter, Run, RunDependencies
 from patchwright.resolver.run.repo_config import format_problems, read_repo_config, report_problems
@@ -114,8 +100,7 @@ async def _admit(run: Run) -> Outcome:
     try:
         return await _work(_with_options(run))
     except BranchNotFound as exc:
-        explanation = render_reply("unknown_branch.md.j2", name=exc.branch).strip()
-        return await reject_job(job, explanation, run.facts, run.forge, log)
+        return await reject_job(job, render_unknown_branch(exc.branch), run.facts, run.forge, log)
 
 
 def _with_options(run: Run) -> Run:

@@ -171,11 +171,15 @@ async def compose_initial_message(
     if facts.suite is not None and not done and not log.trajectory.is_baseline_pending:
         await log.append(BaselinePending())
     task, request, configured = get_task(log.trajectory), job.request, log.trajectory.run_configured
+    text, agent = request.text if task == "work" else request.remainder, request.options.agent
+    # If no agent has this name, it is part of the sentence.
+    if agent and agent != log.trajectory.run_started.agent:
+        text = f"use {agent}: {text}"
     return render_initial_prompt(
         build_initial_prompt(
             log.trajectory.run_started.thread,
             RequestToAgent(
-                request.text if task == "work" else request.remainder,
+                text,
                 task,
                 plan_texts.describe_requester(job),
                 mention=str(configured.settings.get("mention", "")) if configured else "",

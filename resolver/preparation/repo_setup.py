@@ -13,13 +13,7 @@ from pathlib import Path
 
 from patchwright.resolver.errors import ResolverError
 from patchwright.resolver.git.workspaces import Workspace
-from patchwright.resolver.preparation.install_steps import (
-    INSTALLERS,
-    PIP,
-    InstallStep,
-    Manifests,
-    find_steps,
-)
+from patchwright.resolver.preparation.install_steps import INSTALLERS, PIP, InstallStep, Manifests, find_steps
 from patchwright.resolver.preparation.missing_packages import (
     CHECK_OPTIONS,
     TestCheck,

@@ -226,8 +226,9 @@ def _is_only_command(comment: Comment, mention: str, command: str) -> bool:
     before, _, rest = comment.body.strip().partition(mention) if mention else (comment.body, "", "")
     if before or not comment.trusted:
         return False
-    request = parse_request(rest.lstrip(",:;.!? \t\r\n"))
-    return not request.remainder or command.strip() in (request.text, request.remainder)
+    text = rest.lstrip(",:;.!? \t\r\n").rstrip()
+    request = parse_request(text)
+    return not request.remainder or command.strip() in (request.text, request.remainder, text)
 
 
 def render_initial_prompt(prompt: InitialPrompt) -> str:

@@ -17,11 +17,7 @@ from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import ABSENT, SYMLINK, FileChange, Workspace
 from patchwright.resolver.proof.python_modules import find_plugin_modules, get_module_path
 from patchwright.resolver.proof.started_files import find_started_files
-from patchwright.resolver.suites.file_classifier import (
-    RUNNER_PACKAGES,
-    is_runner_config,
-    is_shadowing_runner,
-)
+from patchwright.resolver.suites.file_classifier import RUNNER_PACKAGES, is_runner_config, is_shadowing_runner
 from patchwright.resolver.suites.project_dir import parse_json_or_empty
 from patchwright.resolver.suites.suite import Suite
 

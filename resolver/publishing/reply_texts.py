@@ -3,11 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from patchwright.resolver.activity.finish_checks import (
-    NOT_REPRODUCED,
-    describe_open_points,
-    has_left_out,
-)
+from patchwright.resolver.activity.finish_checks import NOT_REPRODUCED, describe_open_points, has_left_out
 from patchwright.resolver.activity.summary import Summary
 from patchwright.resolver.domain import Job, Thread, Verdict
 from patchwright.resolver.rendering.subjects import choose_heading

@@ -1,6 +1,7 @@
 """Checks whether a server listens at a URL from the settings."""
 
 import asyncio
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -44,6 +45,44 @@ async def needs_v1(url: str, ca_bundle: Path | None) -> bool:
     urls = (f"{url.rstrip('/')}{path}/models" for path in ("", "/v1"))
     is_here, is_below = await asyncio.gather(*(asyncio.to_thread(_has_api, one, ca_bundle) for one in urls))
     return is_below and not is_here
+
+
+async def is_key_rejected(url: str, key: str, model: str, ca_bundle: Path | None) -> bool:
+    """Returns True if the API at this URL rejects the key with status 401.
+
+    Some endpoints reject only the list of models, so a short request to the model has to fail in the same way.
+    """
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    if is_anthropic := urlsplit(url).hostname == "api.anthropic.com":
+        headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
+    message = {"role": "user", "content": "Hi"}
+    body = json.dumps({"model": model, "messages": [message], "max_tokens": 1}).encode()
+    for path, data in (("models", None), ("chat/completions", body))[: 1 if is_anthropic else 2]:
+        request = urllib.request.Request(f"{url.rstrip('/')}/{path}", data, headers)  # noqa: S310  # the operator's URL
+        if await asyncio.to_thread(_read_status, request, ca_bundle) != 401:
+            return False
+    return True
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect, which would send the key to another host."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def _read_status(request: urllib.request.Request, ca_bundle: Path | None) -> int:
+    """Returns the HTTP status code of the response, or 0 if there is none."""
+    https = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca_bundle))
+    try:
+        with urllib.request.build_opener(_NoRedirects, https).open(
+            request, timeout=CONNECT_SECONDS
+        ) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as exc:
+        return exc.code
+    except (OSError, ValueError, HTTPException):
+        return 0
 
 
 def _has_api(url: str, ca_bundle: Path | None) -> bool:

@@ -3,6 +3,7 @@ operator's `Settings`.
 """
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,6 +13,15 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, SecretStr, field_validator
 
 from patchwright.runtime.frozen_model import FrozenModel
+
+_INPUT_NAMES = (
+    "app-id private-key model model-api-key model-base-url label mention image sandbox-features allowed-hosts max-usd "
+    "max-steps timeout"
+).split()
+INPUTS: Mapping[str, str] = {"GITHUB_TOKEN": "github-token"} | {
+    f"PATCHWRIGHT_{name.replace('-', '_').upper()}": name for name in _INPUT_NAMES
+}
+"""The action's inputs: each key is an environment variable, and its value is the input that sets the variable."""
 
 
 class ServerSettings(FrozenModel):
@@ -146,3 +156,12 @@ def is_loopback(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def name_inputs(text: str) -> str:
+    """Replaces the names of environment variables with the names of the action's inputs that set them."""
+    return re.sub(
+        r"\b[A-Z]+_[A-Z_]+\b",
+        lambda match: f"input `{INPUTS[match[0]]}`" if match[0] in INPUTS else match[0],
+        text,
+    )

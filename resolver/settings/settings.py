@@ -344,7 +344,9 @@ def build_settings(values: Mapping[str, Any], sources: Mapping[str, str] = {}) -
         return Settings(**values)
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
-        setting, *inner = (str(part) for part in first["loc"] if part != "[key]")
+        # The last part may be the index of a value in a list. The description names the value.
+        place = first["loc"][:-1] if isinstance(first["loc"][-1], int) else first["loc"]
+        setting, *inner = (str(part) for part in place if part != "[key]")
         source = sources.get(setting, f"{setting} ({environment_variable(setting)})")
         name, space, file = source.partition(" ")
         name = ".".join([name, *inner]) + space + file

@@ -1,10 +1,6 @@
 """Lists what a person should check in the result of a run, as the pull request and the terminal do."""
 
-from patchwright.resolver.activity.finish_checks import (
-    describe_open_points,
-    find_missing_steps,
-    last_finish,
-)
+from patchwright.resolver.activity.finish_checks import describe_open_points, find_missing_steps, last_finish
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.suites.missing_program import is_runner_missing

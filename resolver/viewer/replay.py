@@ -8,9 +8,7 @@ from typing import Any
 from patchwright.resolver.agent import messages
 from patchwright.resolver.browsing import prompt as browsing_prompt
 from patchwright.resolver.events import ModelReply, SystemPrompt, Trajectory
-from patchwright.resolver.llm.model import (
-    ChatMessage,
-)
+from patchwright.resolver.llm.model import ChatMessage
 from patchwright.resolver.llm.prompt_fingerprint import fingerprint, list_message_texts
 from patchwright.runtime.frozen_model import FrozenModel
 

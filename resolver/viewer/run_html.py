@@ -76,6 +76,7 @@ class RunView:
     """URL of the issue or pull request; None if there is no safe link."""
     verdict: Verdict | None
     verdict_symbol: str
+    verdict_label: str
     outcome: str
     outcome_url: str | None
     """URL of the outcome, for example the pull request."""
@@ -187,7 +188,7 @@ def render_items(items: Iterable[TimelineItem], images: ImageCollection) -> dict
 
 
 def _get_page_title(view: RunView) -> str:
-    return f"{view.verdict.kind}: {view.title}" if view.verdict else view.title
+    return f"{view.verdict_label}: {view.title}" if view.verdict else view.title
 
 
 def _render_file(view: RunView, images: ImageCollection) -> str:
@@ -253,6 +254,7 @@ def _build_view(
         thread_url=_get_safe_url(started.thread.url) if started else None,
         verdict=verdict,
         verdict_symbol=VERDICT_SYMBOLS[verdict.kind] if verdict else "–" if is_over else "…",
+        verdict_label=_label_verdict(verdict, is_over),
         outcome=shorten(outcome, max_text_length),
         outcome_url=_get_safe_url(link),
         points_to_check=list_points_to_check(trajectory, verdict, max_text_length),
@@ -281,6 +283,12 @@ def _get_verdict(trajectory: Trajectory) -> Verdict | None:
     if completed and isinstance(completed.outcome, Published | Reported):
         return completed.outcome.verdict
     return trajectory.verdict
+
+
+def _label_verdict(verdict: Verdict | None, is_over: bool) -> str:
+    if verdict is None:
+        return "no verdict" if is_over else "no verdict yet"
+    return "documentation only" if verdict.documentation_only else verdict.kind
 
 
 def _describe_outcome(trajectory: Trajectory, is_over: bool) -> tuple[str, str | None]:

@@ -8,14 +8,7 @@ from datetime import datetime
 
 from patchwright.resolver.agent.messages import get_images
 from patchwright.resolver.domain import RunId
-from patchwright.resolver.events import (
-    Entry,
-    Event,
-    ModelReply,
-    ToolCall,
-    ToolResult,
-    Trajectory,
-)
+from patchwright.resolver.events import Entry, Event, ModelReply, ToolCall, ToolResult, Trajectory
 from patchwright.resolver.run_events import SubagentSpawned
 from patchwright.resolver.viewer.blocks import Block, ImageCollection, build_text_block
 from patchwright.resolver.viewer.call_blocks import (
@@ -29,9 +22,7 @@ from patchwright.resolver.viewer.call_blocks import (
     summarize_result,
 )
 from patchwright.resolver.viewer.event_content import build_event_content
-from patchwright.resolver.viewer.labels import (
-    format_usage,
-)
+from patchwright.resolver.viewer.labels import format_usage
 from patchwright.runtime.observations import ActionFailure
 from patchwright.runtime.output_text import clip_line
 

@@ -31,6 +31,7 @@ async def test_a_command_that_makes_no_sense_is_answered_at_once_and_not_queued(
         "@agent resume": "no stopped run here",
         "@agent rebase": "works on pull requests only",
         "@agent model=other fix it": "`other`",
+        "@agent base=nope fix it": "The branch `nope` does not exist in this repository.",
     }
     for number, (command, reply) in enumerate(commands.items(), start=1):
         past = len(scenario.fake_github.api_requests)
@@ -45,6 +46,30 @@ async def test_a_command_that_makes_no_sense_is_answered_at_once_and_not_queued(
     await scenario.label()
     resumed = await scenario.request("@agent resume")
     assert resumed.id in {record.job.id for record in await scenario.queue.all_active_jobs()}
+
+
+async def test_a_mention_that_asks_for_nothing_is_answered_at_once_on_a_pull_request(
+    scenario: HandlerScenario, tmp_path: Path
+) -> None:
+    find = partial(
+        find_early_rejection,
+        forge=scenario.forge,
+        logs=FileLogStore(tmp_path / "runs"),
+        settings=Settings(data=tmp_path, model="openai/x"),
+    )
+    scenario.handler = local_handler(scenario.queue, Triggers(), scenario.forge, find_rejection=find)
+    queued = await scenario.request("@agent")
+    based = await scenario.request("@agent base=main fix it")
+    active = [record.job.id for record in await scenario.queue.all_active_jobs()]
+    assert active == [queued.id, based.id]
+    scenario.repo.commit("topic", {"a.py": "x = 2\n"})
+    scenario.issue = scenario.fake_github.create_pull(scenario.repo, "topic", by="reporter")
+    await scenario.request("@agent")
+    assert scenario.replies[-1].startswith("There is no open review thread here")
+    scenario.fake_github.close_silently(scenario.issue)
+    await scenario.request("@agent rebase")
+    assert scenario.replies[-1] == "The pull request is closed. Reopen it and ask me again."
+    assert [record.job.id for record in await scenario.queue.all_active_jobs()] == active
 
 
 async def test_a_command_is_queued_if_its_thread_cannot_be_read(

@@ -24,6 +24,7 @@ from patchwright.resolver.errors import (
     RemoteUnavailable,
     SettingsError,
     Unauthorized,
+    WorkspaceError,
 )
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.runtime.errors import EngineUnavailable, SandboxLost
@@ -199,6 +200,24 @@ async def test_a_cancellation_unnoticed_by_the_run_is_reported_like_any_other(tm
             while not runner.failures:
                 await asyncio.sleep(0.02)
     assert runner.failures == [(job().id, "@triager removed the label.")]
+
+
+async def test_a_stopped_job_is_stopped_even_if_the_run_ends_with_an_error() -> None:
+    queue, runner, started = InlineQueue(), RunnerSetup(), asyncio.Event()
+
+    async def resolve(job: Job) -> Outcome:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise WorkspaceError("git was killed")
+
+    await queue.put(job())
+    async with running_worker(queue, JobRunner(resolve, runner.report_failure).run):
+        await asyncio.wait_for(started.wait(), 10)
+        await queue.cancel(job().id, Cancellation(by="maintainer"))
+        assert (await wait_for_state(queue, job().id)).result == Stopped(by="maintainer")
+    assert runner.failures == [(job().id, "@maintainer stopped this run.")]
 
 
 async def test_a_job_suspended_by_its_worker_reports_nothing() -> None:

@@ -124,6 +124,17 @@ async def test_a_killed_run_of_a_generator_continues_with_the_recorded_results(
     assert [one.command[5] for one in commands if isinstance(one, RunShell)] == ["a", "b", "c"]
 
 
+async def test_a_sentence_that_begins_like_a_choice_of_an_agent_is_a_request(
+    make: Callable[..., Scenario],
+) -> None:
+    scenario = make(files=FILES)
+    await use_ordered_model(scenario, *FIX_TURNS)
+    await scenario.resolve(await comment_job(scenario, "@agent use pathlib: os.path is old"))
+    run = scenario.trajectory().run_started
+    assert run is not None and run.agent == "codeact"
+    assert str(scenario.endpoint.requests[0]).count("use pathlib: os.path is old") == 1
+
+
 async def test_an_unknown_agent_is_rejected_with_the_nearest_name_before_a_sandbox_starts(
     make: Callable[..., Scenario],
 ) -> None:
@@ -133,6 +144,8 @@ async def test_an_unknown_agent_is_rejected_with_the_nearest_name_before_a_sandb
     assert text.startswith("There is no agent `renam`: did you mean `rename`?")
     text = await rejection_text(scenario, "@agent agent=gpt fix it")
     assert text.startswith("There is no agent `gpt`. The agents here are `codeact`, `Counter`,")
+    text = await rejection_text(scenario, "@agent use renam: fix it")
+    assert text.startswith("There is no agent `renam`: did you mean `rename`?")
     assert scenario.endpoint.requests == []
     await scenario.resolve(await comment_job(scenario, "@agent plan it"))
     text = await rejection_text(scenario, "@agent go use rename:")

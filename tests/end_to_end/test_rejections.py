@@ -119,7 +119,7 @@ async def a_closed_issue(server: ServerScenario, name: str) -> Issue:
 
 
 @scenario(
-    "maintainer: @agent rebase [eyes]",
+    "maintainer: @agent rebase",
     "patchwright[bot]: The pull request is closed. Reopen it and ask me again.",
 )
 async def a_closed_pull_request(server: ServerScenario, name: str) -> Issue:
@@ -161,7 +161,7 @@ async def an_empty_repository(server: ServerScenario, name: str) -> Issue:
 
 
 @scenario(
-    "maintainer: @agent base=nope fix it [eyes]",
+    "maintainer: @agent base=nope fix it",
     "patchwright[bot]: The branch `nope` does not exist in this repository. Name "
     "another branch and ask me again.",
 )

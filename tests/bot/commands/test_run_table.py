@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.commands.run_table import _state_of_log
-from patchwright.resolver.domain import Verdict
-from patchwright.resolver.events import AgentStopped, Event, Message, VerificationCompleted
+from patchwright.bot.commands.run_table import _describe_unstarted, _state_of_log
+from patchwright.resolver.domain import Rejected, RunId, Verdict
+from patchwright.resolver.events import AgentStopped, Event, JobCompleted, Message, VerificationCompleted
+from patchwright.resolver.run_events import RunResumed
 from patchwright.resolver.run_log import FileRunLog
 from tests.bot.commands.test_inspect_commands import patchwright, store_log
 from tests.resolver.sample_runs import RUN, run_of, started
@@ -29,6 +30,15 @@ SENT_BACK = Message(text="No test shows the fix.", source="verification")
 )
 def test_a_run_that_continues_after_its_verdict_is_not_completed(events: list[Event], state: str) -> None:
     assert _state_of_log(run_of(started(), *events)) == state
+
+
+def test_a_run_without_a_start_says_what_became_of_it() -> None:
+    rejected = JobCompleted(outcome=Rejected(explanation="The issue is closed."))
+    for event, about in (
+        (rejected, "The issue is closed."),
+        (RunResumed(run=RunId("other")), "continued other"),
+    ):
+        assert _describe_unstarted(run_of(event)) == about
 
 
 def test_a_view_says_whether_a_run_without_an_end_is_in_progress(tmp_path: Path) -> None:

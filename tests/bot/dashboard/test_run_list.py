@@ -15,11 +15,13 @@ from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.counters import Counters
 from patchwright.bot.redis.engine_health import EngineHealth, report_after_sweep
 from patchwright.bot.redis.leader_lease import LeaderLease, PollFailure
-from patchwright.bot.run_summary import RunSummary
-from patchwright.resolver.domain import JobId, Repo
+from patchwright.bot.run_summary import RunSummary, summarize_log
+from patchwright.resolver.domain import JobId, Published, Rejected, Repo, ThreadSnapshot, Verdict
+from patchwright.resolver.events import JobCompleted
 from patchwright.runtime.errors import EngineUnavailable
 from tests.bot.dashboard.conftest import DashboardServer
 from tests.bot.jobs import DONE
+from tests.resolver.sample_runs import run_of
 
 pytestmark = pytest.mark.redis
 
@@ -205,10 +207,44 @@ def test_rates_of_an_empty_list_are_none() -> None:
     assert (RunStatistics().success_rate, RunStatistics().usd_per_merged) == (None, None)
 
 
-async def test_a_queued_job_is_listed(server: DashboardServer) -> None:
-    await server.queue.put(server.job("acme-calc-9-waiting", number=9))
-    page = (await (await server.operator()).get("/?state=queued")).text
-    assert "/runs/acme-calc-9-waiting" in page
+async def test_a_queued_job_and_a_rejected_job_are_listed_with_their_titles(server: DashboardServer) -> None:
+    snapshot = ThreadSnapshot(title="Show <fractions>", body="", taken_at=datetime.now(UTC))
+    job = server.job("acme-calc-9-waiting", number=9).model_copy(update={"snapshot": snapshot})
+    rejected = job.model_copy(update={"id": JobId("acme-calc-9-rejected")})
+    await server.queue.put(job)
+    log = run_of(JobCompleted(outcome=Rejected(explanation="No.")))
+    await server.runs.put(summarize_log(rejected, log, is_running=False))
+    browser = await server.operator()
+    for state, run in (("queued", job), ("rejected", rejected)):
+        page = (await browser.get(f"/?state={state}")).text
+        assert f'/runs/{run.id}">Show &lt;fractions&gt;</a>' in page
+
+
+async def test_a_change_to_documentation_only_is_named_as_on_the_pull_request(
+    server: DashboardServer,
+) -> None:
+    verdict = Verdict(kind="unproven", documentation_only=True)
+    published = Published(url="", number=2, branch="b", draft=True, verdict=verdict)
+    await server.runs.put(run_summary(1).with_result(published))
+    page = (await (await server.operator()).get("/?verdict=unproven")).text
+    assert '<span class="mark unproven">documentation only</span>' in page
+
+
+async def test_a_rejected_model_key_is_shown_until_a_run_gets_a_reply(server: DashboardServer) -> None:
+    async def read_health() -> list[tuple[str, str]]:
+        page = (await operator.get("/")).text
+        return re.findall(r'<dt>Model</dt><dd><span class="mark \w+">(\w+)</span> <small>([^<]*)', page)
+
+    operator = await server.operator()
+    failed = Failed(error="ModelAccessDenied: The provider rejects the API key (401).", fault="provider")
+    assert await read_health() == []
+    await server.runs.put(run_summary(3, steps=4))
+    await server.runs.put(run_summary(2).with_result(failed))
+    await server.runs.put(run_summary(1, state="running"))
+    details = "the last run failed: The provider rejects the API key (401)."
+    assert await read_health() == [("unhealthy", details)]
+    await server.runs.put(run_summary(1, state="running", steps=1))
+    assert await read_health() == [("healthy", "the last run got replies")]
 
 
 async def test_a_job_that_waits_for_github_says_since_when_and_when_it_tries_again(
@@ -230,6 +266,15 @@ async def test_a_job_that_waits_for_github_says_since_when_and_when_it_tries_aga
         assert sentence in page and 'class="mark queued">queued<' in page
     found = (await browser.get("/?state=queued")).text
     assert found.count(sentence) == 2
+
+
+async def test_a_job_that_failed_and_waits_for_its_next_try_says_so(server: DashboardServer) -> None:
+    job, browser = server.job("acme-calc-9-waiting", number=9), await server.operator()
+    await server.queue.put(job)
+    record = JobRecord(job=job).with_next_try().with_result(Retry(delay_seconds=600)).with_next_try()
+    await server.queue._records.write(record.with_result(Retry(delay_seconds=600)))
+    for path in ("/?state=queued", f"/runs/{job.id}"):
+        assert "failed 2 times and waits for its next try" in (await browser.get(path)).text
 
 
 async def test_only_the_operator_sees_the_details_of_component_health(server: DashboardServer) -> None:

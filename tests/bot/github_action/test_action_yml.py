@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from patchwright.bot.github_action.operator_messages import INPUTS
 from patchwright.bot.github_action.step_report import OUTPUTS
+from patchwright.resolver.settings.server_settings import INPUTS
 from patchwright.resolver.settings.settings import parse_environment
 
 ACTION = (Path(__file__).parents[3] / "action.yml").read_text()

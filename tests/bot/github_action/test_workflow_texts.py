@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.github_action.operator_messages import word_for_workflow
-from patchwright.resolver.activity.summary import Summary, find_reached_setting
+from patchwright.resolver.activity.summary import Summary, find_reached_setting, summarize_run
 from patchwright.resolver.ci.ci_hold import CiHold
 from patchwright.resolver.command_parser import RunOptions
 from patchwright.resolver.comment_commands import COMMANDS
@@ -30,6 +30,7 @@ from patchwright.resolver.tool_actions.control_actions import ProposePlan
 from patchwright.runtime.errors import ImageUnavailable
 from tests.bot.deliveries import COMMENTED, SENDER
 from tests.bot.github_action.test_workflow_step import PUBLISHED, REPORTED, Step
+from tests.resolver.sample_runs import run_of, started
 
 PLAN = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")
 
@@ -280,6 +281,24 @@ async def test_an_error_that_ends_the_work_is_a_warning_and_names_the_input(tmp_
         assert (warning in step.commands()) is calls_model
         await step.run(WriteBlocked("read only"), calls_model=calls_model)
         assert step.commands().count(warning) == 2 * calls_model
+
+
+async def test_the_job_summary_says_nothing_twice(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    stopped = AgentStopped(reason="error", detail="The model failed (500): check PATCHWRIGHT_MODEL_BASE_URL.")
+    url = "http://127.0.0.1:3000/acme/sample/actions/runs/1"
+    configured = summary(workflow_url=url).configuration
+    assert configured is not None
+    reply = ModelReply(thought="", calls=(), usage=ReplyUsage(model="m", usd=Decimal("0.12")))
+    step.log = run_of(started(), configured, reply, stopped)
+    ended = summarize_run(step.log)
+    assert ended.stop_detail == "The model failed (500): check input `model-base-url`."
+    check = render_reply("check_summary.md.j2", verdict=Verdict(kind="empty"), summary=ended)
+    assert url in check and "own machine" not in check
+    await step.run(REPORTED.model_copy(update={"reason": f"Nothing changed. {ended.stop_detail}"}))
+    text = step.summary.read_text()
+    assert text.replace("\\", "").count("The model failed (500)") == 1
+    assert (text.count("0.12"), "Tokens" in text, url in text) == (1, False, False)
 
 
 async def test_an_invalid_image_names_the_input(tmp_path: Path) -> None:

@@ -52,6 +52,14 @@ async def test_the_progress_and_the_error_of_the_build_are_reported(
     ]
 
 
+async def test_a_missing_engine_is_not_announced_as_a_preparation() -> None:
+    announced: list[str] = []
+    command = (sys.executable, "-c", "import sys; sys.exit('patchwright: there is no engine')")
+    async with prepare_images(command, os.environ, announced.append) as images:
+        await wait_until(lambda: images.status)
+    assert announced == ["patchwright: there is no engine"]
+
+
 async def test_the_build_stops_with_the_server(tmp_path: Path) -> None:
     async with prepare_images(build_command(tmp_path), os.environ, lambda _: None) as images:
         await wait_until(lambda: images.status)

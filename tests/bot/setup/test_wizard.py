@@ -323,6 +323,7 @@ async def test_forms_remember_their_values_but_no_secrets(server: UnconfiguredSe
         fields = (await http.get("/setup")).text
         assert 'value="poll" checked' in fields
         assert f"{server.url} is only reachable from this machine, so polling is selected." in fields
+        assert "Only people on this machine can then sign in to the dashboard" in fields
         await http.post("/setup/app", data=values)
         fields = (await http.get("/setup")).text
         assert all(f'value="{value}"' in fields for value in values.values())

@@ -5,6 +5,7 @@ host.
 import asyncio
 import os
 import subprocess
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import ChangeTooLarge, WorkspaceError
+from patchwright.resolver.git.local_repository import inspect_repository
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.runtime import processes
 from patchwright.runtime.actions import RunShell
@@ -104,6 +106,23 @@ async def test_a_missing_repository_is_one_sentence(workspaces, tmp_path, name, 
         async with workspaces.local(path, "nowhere" if name == "full" else "HEAD"):
             pass
     assert str(caught.value).startswith(sentence.format(path=path))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to give a directory to another user takes root")
+def test_a_repository_that_its_owner_hides_is_not_called_empty() -> None:
+    with tempfile.TemporaryDirectory() as directory:  # Other users cannot enter the parents of `tmp_path`.
+        Path(directory).chmod(0o755)
+        Repository(path := Path(directory) / "r").commit({"a": ""})
+        (hidden := path / ".git/refs").chmod(0o700)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(WorkspaceError) as caught:
+                inspect_repository(path)
+        finally:
+            os.seteuid(0)
+    assert str(caught.value).startswith(
+        f"You have no permission to read {hidden}. Ask its owner for access, or"
+    )
 
 
 async def test_workspaces_of_killed_runs_are_removed_and_those_of_live_ones_are_not(

@@ -4,11 +4,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
-from patchwright.resolver.errors import SettingsError
+from patchwright.demo.recorded_model import RecordedModel
+from patchwright.resolver.errors import ModelAccessDenied, SettingsError
 from patchwright.resolver.llm.litellm import get_provider
 from patchwright.resolver.llm.model_check import KEY_VARIABLES, check_endpoint, check_models
 from patchwright.resolver.llm.model_table import find_similar_models
+from patchwright.resolver.settings.connection_check import is_key_rejected
 from patchwright.resolver.settings.settings import Settings
 
 
@@ -111,6 +114,39 @@ async def test_a_base_url_without_v1_is_reported_before_the_sandbox_starts() -> 
         await check_endpoint(make_settings(model="openai/x", model_base_url=f"{url}/v1"))
         await check_endpoint(make_settings(model="openai/x", model_base_url=f"{url}/other"))
         await check_endpoint(make_settings(model="anthropic/x", model_base_url=url))
+
+
+async def test_a_wrong_key_is_reported_before_the_sandbox_starts() -> None:
+    async with RecordedModel((), key="right") as model:
+        settings = make_settings(
+            model="openai/x", model_base_url=model.base_url, model_api_key=SecretStr("right")
+        )
+        await check_endpoint(settings)
+        wrong = settings.model_copy(update={"model_api_key": SecretStr("wrong-4711")})
+        with pytest.raises(
+            ModelAccessDenied, match=r"rejects the API key \(401\): check PATCHWRIGHT_MODEL_API_KEY"
+        ):
+            await check_endpoint(wrong)
+        assert model.requests == []
+        await check_endpoint(wrong.model_copy(update={"model_fallbacks": ("openai/y",)}))
+
+
+@pytest.mark.parametrize("reply", [b"200 OK\r\n", b"403 Forbidden\r\n", b"302 Found\r\nlocation: /login\r\n"])
+async def test_an_endpoint_that_rejects_only_the_list_of_models_accepts_the_key(reply: bytes) -> None:
+    paths: list[bytes] = []
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        paths.append((await reader.read(10_000)).split(b" ")[1])
+        status = b"401 Unauthorized\r\n" if paths[-1].endswith(b"/models") else reply
+        writer.write(b"HTTP/1.1 " + status + b"content-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        assert not await is_key_rejected(url, "key", "x", None)
+    assert paths == [b"/v1/models", b"/v1/chat/completions"]
 
 
 async def test_an_endpoint_that_listens_is_accepted() -> None:

@@ -28,6 +28,10 @@ def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path)
         ),
         ({"PATCHWRIGHT_MAX_STEPS": "9" * 5000}, f"PATCHWRIGHT_MAX_STEPS: '{'9' * 77}...' is not a whole number"),
         ({"PATCHWRIGHT_MAX_STEPS": "many"}, "PATCHWRIGHT_MAX_STEPS: 'many' is not a whole number. Correct"),
+        (
+            {"PATCHWRIGHT_SANDBOX_FEATURES": "browser,brwser"},
+            "PATCHWRIGHT_SANDBOX_FEATURES: 'brwser' is not one of",
+        ),
         ({"PATCHWRIGHT_SANDBOX": "chroot"}, "PATCHWRIGHT_SANDBOX: 'chroot' is not one of docker, local, auto."),
         ({"PATCHWRIGHT_CA_BUNDLE": "/nowhere.pem"}, "PATCHWRIGHT_CA_BUNDLE: the file /nowhere.pem does not exist"),
         ({"PATCHWRIGHT_MODEL_BASE_URL": "localhost:8000/v1"}, "the URL must start with https:// or http://"),

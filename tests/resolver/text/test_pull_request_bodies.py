@@ -29,9 +29,17 @@ from tests.resolver.text.test_reply_lengths import (
 )
 
 
-def render_body(verdict: Verdict, finish: Finish | None = None, title: str = "t", **changes: Any) -> str:
+def render_body(
+    verdict: Verdict,
+    finish: Finish | None = None,
+    title: str = "t",
+    *,
+    has_reproduced: bool = True,
+    **changes: Any,
+) -> str:
     summary = Summary(
-        finish=finish, stop_detail="The limit was reached.", steps=(), usage=Usage(), model="m", sandbox="docker"
+        finish=finish, stop_detail="The limit was reached.", steps=(), usage=Usage(), model="m", sandbox="docker",
+        has_reproduced=has_reproduced,
     )  # fmt: skip
     author = User(id=1, login="a")
     issue = Issue(number=1, title=title, body="", author=author, trusted=False, open=True, url="")
@@ -266,6 +274,17 @@ def test_a_proven_fix_without_conditions_asks_only_for_a_review() -> None:
         demo_verdict(), demo_finish(), open_points=("The change log is missing.",)
     )
     assert request not in render_body(demo_verdict().model_copy(update={"kind": "unproven"}), demo_finish())
+
+
+def test_a_fix_that_only_its_own_tests_show_asks_to_check_these_tests() -> None:
+    new = {"test_new": "failed"}
+    verdict = demo_verdict().model_copy(update={"fail_to_pass": ("test_new",), "new_tests_at_base": new})
+    point = "**Please check, then merge:** do the new tests show the problem of the issue? The agent did not"
+    body = render_body(verdict, demo_finish(), has_reproduced=False)
+    assert point in above_the_fold(body) and "nothing in particular" not in body
+    assert point not in render_body(verdict, demo_finish(), has_reproduced=True)
+    existing = verdict.model_copy(update={"new_tests_at_base": {}})
+    assert point not in render_body(existing, demo_finish(), has_reproduced=False)
 
 
 def test_a_fix_that_leaves_out_a_part_of_the_issue_says_so_first() -> None:

@@ -19,7 +19,6 @@ from patchwright.resolver.domain import (
     User,
     Verdict,
 )
-from patchwright.resolver.events import AgentStopped
 from patchwright.resolver.pipeline.publish import QUESTION_ADVICE
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import publishing_texts, reply_texts
@@ -134,9 +133,7 @@ def render_all() -> dict[str, str]:
     advice = publishing_texts.render_pull_request_forbidden(
         "https://forge.test/acme/durations", "main", BRANCH, "@agent", is_actions=True
     )
-    nothing = render_reply(
-        "nothing_changed.md.j2", agent_stopped=AgentStopped(reason="finished", detail="It finished.")
-    ).strip()
+    nothing = render_reply("nothing_changed.md.j2", summary=summary).strip()
     work = SalvagedWork(branch=f"{BRANCH}-after-10-steps", files=("durations/writing.py",))
     return {
         "pull_request": body(issue, verdict, summary, context(ci=hold)),

@@ -11,6 +11,7 @@ import pytest
 
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.confirmation import ConfirmationRequest
+from patchwright.resolver.domain import Verdict
 from patchwright.resolver.publishing import publishing_texts, reply_texts
 from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason, UnsignedReason
 from patchwright.resolver.pull_request import follow_up_texts
@@ -53,6 +54,9 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "what I should change, and mention me.",
 }
 WORKFLOW_REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
+    "permission": "@maintainer needs write access to start a run. A maintainer can repeat the request.",
+    "withdrawn": "@maintainer no longer has write access. A maintainer can repeat the request.",
+    "no_run": "I found no earlier request here that I could repeat. Comment `@agent` and your request.",
     "no_plan": "I found no plan here that waits for approval. In a GitHub Actions workflow, I cannot continue a plan: "
     "copy the steps that you want into a request. Otherwise, tell me what to do, or ask me for a plan with `plan`.",
     "no_call": "I found no call here that waits for approval. In a GitHub Actions workflow, I refuse risky calls and "
@@ -111,8 +115,27 @@ def test_each_rejection_has_this_text() -> None:
         for why in get_args(reply_texts.AdmissionProblem)
     } == REJECTIONS
     assert {
-        why: reply_texts.render_rejection_reason(why, job(), is_workflow=True) for why in WORKFLOW_REJECTIONS
+        why: reply_texts.render_rejection_reason(why, job(), "fix-me", mention="@agent", is_workflow=True)
+        for why in WORKFLOW_REJECTIONS
     } == WORKFLOW_REJECTIONS
+
+
+def test_a_refused_label_in_a_workflow_can_be_added_by_a_maintainer() -> None:
+    labeled = job().model_copy(update={"label": "fix-me"})
+    text = reply_texts.render_rejection_reason("permission", labeled, "fix-me", is_workflow=True)
+    assert text.endswith(" A maintainer can add the label `fix-me`.")
+
+
+def test_a_failed_plan_does_not_read_like_a_failed_fix() -> None:
+    summary = summarize_run(full_run()).model_copy(
+        update={"is_plan": True, "stopped_early": True, "stop_detail": "It is stuck.", "configuration": None}
+    )
+    reason = render_reply("nothing_changed.md.j2", summary=summary).strip()
+    text = render_reply(
+        "no_pull_request.md.j2", reason=reason, branch=None, verdict=Verdict(kind="empty"), summary=summary,
+        pasted_patch="", advice="",
+    )  # fmt: skip
+    assert text.startswith("**No plan:** the run ended before the plan was ready. It is stuck.\n")
 
 
 def test_a_refused_stop_is_about_stopping() -> None:

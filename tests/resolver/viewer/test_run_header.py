@@ -1,0 +1,22 @@
+"""The header of a run's page says what the pull request says."""
+
+from patchwright.resolver.domain import RunId, Verdict
+from patchwright.resolver.events import VerificationCompleted
+from patchwright.resolver.viewer.run_html import render_fragments, render_progress
+from tests.resolver.sample_runs import RUN, run_of, started
+
+
+def read_nothing(run: RunId) -> None:
+    return None
+
+
+def test_the_verdict_on_documentation_is_named_as_on_the_pull_request() -> None:
+    completed = VerificationCompleted(verdict=Verdict(kind="unproven", documentation_only=True))
+    page = render_fragments(RUN, run_of(started(), completed), read_nothing, is_live=False)
+    assert page.title.startswith("documentation only: ")
+    assert "</span> documentation only</p>" in page.header
+
+
+def test_a_run_without_a_verdict_is_no_warning_before_its_end() -> None:
+    header = render_progress(RUN, run_of(started()), 1000, is_over=False).header
+    assert '<div class="verdict none">' in header and "</span> no verdict yet</p>" in header
