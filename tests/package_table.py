@@ -36,8 +36,8 @@ PACKAGES = {
         "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.sandbox"
     ),
     "resolver.preparation": (
-        "runtime resolver.text resolver resolver.settings resolver.git resolver.suites resolver.rendering "
-        "resolver.llm resolver.skills"
+        "runtime runtime.documents resolver.text resolver resolver.settings resolver.git resolver.suites "
+        "resolver.rendering resolver.llm resolver.skills"
     ),
     "resolver.proof": (
         "runtime resolver.text resolver resolver.git resolver.suites.reports resolver.suites resolver.rendering "

@@ -390,6 +390,7 @@ def build_multimodal(deps: RunDependencies, log: RunLog, limits: Limits) -> Mult
         transcription_models=deps.settings.transcription_models,
         record_usage=record_usage,
         check_limits=lambda: run_limits.check_limits(log.trajectory, limits),
+        agent_sees=deps.model.supports_vision,
     )
 
 
