@@ -85,8 +85,8 @@ def _parse_source(path: Path, name: str, value: Any, environ: Mapping[str, str])
     if source := _parse_local_source(path, value, environ):
         return source
     match value:
-        case {"url": str(url), **rest} if rest.keys() <= {"headers", "field", "max_age"}:
-            return _parse_http_source(path, name, url, rest, environ)
+        case {"url": str(), **rest} if rest.keys() <= {"headers", "field", "max_age"}:
+            return _parse_http_source(path, name, value, environ)
     raise SettingsError(
         f'{path}: {name} must be a string, {{ env = "NAME" }}, {{ file = "path" }}, {{ command = "..." }} or '
         '{ url = "https://..." }.'
@@ -107,8 +107,9 @@ def _parse_local_source(path: Path, value: Any, environ: Mapping[str, str]) -> S
 
 
 def _parse_http_source(
-    path: Path, name: str, url: str, options: Mapping[str, Any], environ: Mapping[str, str]
+    path: Path, name: str, options: Mapping[str, Any], environ: Mapping[str, str]
 ) -> "HttpSecret":
+    url: str = options["url"]
     parts = urlsplit(url)
     is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if not parts.hostname or "@" in parts.netloc or not (parts.scheme == "https" or is_local):
