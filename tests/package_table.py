@@ -74,8 +74,8 @@ PACKAGES = {
         "runtime resolver.tool_actions resolver resolver.rendering resolver.llm resolver.activity resolver.tools"
     ),
     "resolver.browsing": (
-        "runtime runtime.browser resolver.tool_actions resolver resolver.settings resolver.rendering resolver.llm "
-        "resolver.tools resolver.agent"
+        "runtime runtime.browser resolver.text resolver.tool_actions resolver resolver.settings "
+        "resolver.rendering resolver.llm resolver.tools resolver.agent"
     ),
     "resolver.delegation": (
         "runtime resolver.text resolver.tool_actions resolver resolver.rendering resolver.llm resolver.skills "

@@ -241,14 +241,8 @@ class SingleJob:
 
     async def _restore_question(self, job: Job, logs: FileLogStore) -> None:
         """Restores the log of the run whose question this job answers. If that fails, the job starts a new run."""
-        settings = self.settings
-        download = partial(
-            download_latest_artifact,
-            self._github.rest,
-            settings.github_api_url,
-            settings.ca_bundle,
-            job.repo,
-        )
+        rest, api_url, ca_bundle = self._github.rest, self.settings.github_api_url, self.settings.ca_bundle
+        download = partial(download_latest_artifact, rest, api_url, ca_bundle, job.repo)
         try:
             await restore_question_log(job, await self.forge.get_thread(job), logs, download)
         except NotFound:

@@ -59,18 +59,18 @@ async def test_an_answer_in_a_later_workflow_run_continues_the_run_that_asked(
 ) -> None:
     scenario = hooked_scenario
     await ask(scenario)
-    (asked,) = scenario.runs
-    assert [file.name for file in (scenario.data / DIRECTORY).iterdir()] == [f"{asked}.jsonl"]
-    assert KEY not in (scenario.data / DIRECTORY / f"{asked}.jsonl").read_text()
+    (run_id,) = scenario.runs
+    assert [file.name for file in (scenario.data / DIRECTORY).iterdir()] == [f"{run_id}.jsonl"]
+    assert KEY not in (scenario.data / DIRECTORY / f"{run_id}.jsonl").read_text()
     upload(scenario)
     code, out, error = await answer(scenario)
     assert code == 0, out + error
-    trajectory = scenario.trajectory(asked)
+    trajectory = scenario.trajectory(run_id)
     assert len([event for event in trajectory if isinstance(event, ModelReply)]) == len(ASKING) + len(
         GOING_ON
     )
-    (told,) = [e for e in trajectory if isinstance(e, Message) and e.trigger_id]
-    assert "> Integers only." in told.text
+    (message,) = [e for e in trajectory if isinstance(e, Message) and e.trigger_id]
+    assert "> Integers only." in message.text
     # The conversation goes on: the request after the answer contains the steps before the question.
     sent = str(scenario.endpoint.requests[len(ASKING)]["messages"])
     assert QUESTION.question.split(",")[0] in sent and "return a + b" in sent and "Integers only." in sent
@@ -85,10 +85,10 @@ async def test_an_artifact_that_another_workflow_uploaded_is_not_read(
 ) -> None:
     scenario = hooked_scenario
     await ask(scenario)
-    (asked,) = scenario.runs
+    (run_id,) = scenario.runs
     upload(scenario, **source)
     await answer(scenario)
-    assert asked not in scenario.runs
+    assert run_id not in scenario.runs
     requested = [path for path, _ in scenario.fake_github.attachment_requests]
     assert ARTIFACTS in requested and f"{ARTIFACTS}/11/zip" not in requested
 
@@ -96,10 +96,10 @@ async def test_an_artifact_that_another_workflow_uploaded_is_not_read(
 async def test_a_damaged_artifact_starts_the_run_again_and_says_so(hooked_scenario: Scenario) -> None:
     scenario = hooked_scenario
     await ask(scenario)
-    (asked,) = scenario.runs
+    (run_id,) = scenario.runs
     upload(scenario, content=b"PK no zip")
     _, out, error = await answer(scenario)
-    assert asked not in scenario.runs
+    assert run_id not in scenario.runs
     assert "NOTICE: The run that asked a question cannot be continued, so I start again:" in out + error
 
 

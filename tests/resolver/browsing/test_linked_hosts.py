@@ -25,11 +25,11 @@ LINK = "See https://docs.linked.test/a?b=c."
 
 
 def start(body: str, *comments: Comment, trusted: bool = True, request: str = "") -> RunStarted:
-    begun = started()
-    assert isinstance(begun.thread, Issue)
-    thread = begun.thread.model_copy(update={"body": body, "trusted": trusted, "comments": comments})
-    job = begun.job.model_copy(update={"command": request})
-    return begun.model_copy(update={"thread": thread, "job": job})
+    event = started()
+    assert isinstance(event.thread, Issue)
+    thread = event.thread.model_copy(update={"body": body, "trusted": trusted, "comments": comments})
+    job = event.job.model_copy(update={"command": request})
+    return event.model_copy(update={"thread": thread, "job": job})
 
 
 def hosts_of(*arguments: Any, **more: Any) -> tuple[str, ...]:
