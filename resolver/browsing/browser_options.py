@@ -24,7 +24,7 @@ from patchwright.runtime.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_OPTIONS = BrowserOptions(calls=WEB_CALLS, snapshot=SnapshotOptions(screenshot=True))
+DEFAULT_OPTIONS = BrowserOptions(calls=WEB_CALLS, snapshot=SnapshotOptions(screenshot=True), reads_links=True)
 
 
 def options_from_settings(settings: RunSettings) -> BrowserOptions:
