@@ -15,7 +15,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_BODY = 65_536  # Characters; GitHub answers 422 to a longer comment or pull request body.
 
-MAX_ATTACHMENT = 3_000_000  # Bytes; Anthropic accepts images of 5 MB as base64.
+MAX_ATTACHMENT = 25_000_000  # Bytes; GitHub accepts no larger file, except for videos in paid plans.
 
 
 class RepoFacts(FrozenModel):

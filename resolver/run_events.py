@@ -98,6 +98,8 @@ class BrowserOptions(FrozenModel):
     snapshot: SnapshotOptions = SnapshotOptions()
     pages: int = 1
     """Number of recent pages in the prompt. Source: arXiv:2506.03011, appendix B. All experiments there use 1."""
+    reads_links: bool = False
+    """True if the agent can read the hosts that people with write access linked."""
 
 
 class SubagentStarted(FrozenModel):

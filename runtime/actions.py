@@ -336,6 +336,16 @@ class UseBrowser(ToolAction):
         )
 
 
+class BrowseLinks(FrozenModel):
+    """Run calls in the browser, which may also read hosts that a person linked."""
+
+    kind: Literal["browse_links"] = "browse_links"
+    browser: UseBrowser
+    hosts: tuple[str, ...] = Field(max_length=50)
+    key: str = ""
+    """The key with which the egress proxy permits these hosts. It is empty until the sandbox has a proxy."""
+
+
 SandboxAction = Annotated[
     RunShell
     | RunShellWithSecrets
@@ -343,6 +353,7 @@ SandboxAction = Annotated[
     | RunPython
     | HostReply
     | UseBrowser
+    | BrowseLinks
     | ViewFile
     | SearchCode
     | CreateFile

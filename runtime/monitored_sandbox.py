@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from patchwright.runtime.actions import SandboxAction
+from patchwright.runtime.actions import BrowseLinks, SandboxAction
 from patchwright.runtime.egress_policy import ConnectionLog, denial_note
 from patchwright.runtime.errors import EngineUnavailable, SandboxDiskFull, SandboxLost
 from patchwright.runtime.observations import Observation, ShellResult
@@ -107,23 +107,50 @@ class ContainerMonitor:
         return SandboxLost("the container was paused") if is_paused else None
 
 
+class LinkGrants(Protocol):
+    """Permits reading hosts that a person linked."""
+
+    def allow(self, hosts: Iterable[str]) -> str:
+        """Allows reading these hosts with the returned key."""
+
+    def deny(self) -> None: ...
+
+
+class SandboxNetwork(Protocol):
+    """The network access of one sandbox."""
+
+    connection_log: ConnectionLog
+
+    @property
+    def links(self) -> LinkGrants: ...
+
+
 class MonitoredSandbox(WrapperSandbox):
     """A sandbox that tells the agent about denied connections and a full disk."""
 
     def __init__(
-        self, sandbox: RemoteSandbox, connection_log: ConnectionLog | None, monitor: ContainerMonitor
+        self, sandbox: RemoteSandbox, network: SandboxNetwork | None, monitor: ContainerMonitor
     ) -> None:
-        """`connection_log` is None if the sandbox is offline. An offline sandbox has no connections that
-        could be denied.
-        """
+        """`network` is None if the sandbox is offline. An offline sandbox has no connections that could be denied."""
         super().__init__(sandbox)
         self._remote = sandbox
-        self._connection_log = connection_log
+        self._network = network
+        self._connection_log = network.connection_log if network else None
         self._monitor = monitor
         self._reported_hosts: set[str] = set()
         """Denied hosts that were already reported to the agent."""
 
     async def act(self, action: SandboxAction) -> Observation:
+        if not isinstance(action, BrowseLinks) or self._network is None:
+            return await self._act(action)
+        # The key is valid only during this action, and no other program in the sandbox knows it.
+        key = self._network.links.allow(action.hosts)
+        try:
+            return await self._act(action.model_copy(update={"key": key}))
+        finally:
+            self._network.links.deny()
+
+    async def _act(self, action: SandboxAction) -> Observation:
         try:
             with self._monitor.expect_response():
                 observation = await self._sandbox.act(action)

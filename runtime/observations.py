@@ -7,6 +7,13 @@ from pydantic import Field
 from patchwright.runtime.frozen_model import FrozenModel
 
 
+class ImageData(FrozenModel):
+    """An image that can be shown to a model."""
+
+    media_type: Literal["image/png", "image/jpeg", "image/webp", "image/gif"]
+    data: bytes = Field(max_length=4 << 20)
+
+
 class ShellResult(FrozenModel):
     """Result of a shell command. The command has ended, was killed, or is still running."""
 
@@ -30,6 +37,8 @@ class TextResult(FrozenModel):
 
     kind: Literal["text_result"] = "text_result"
     text: str
+    images: tuple[ImageData, ...] = Field(default=(), max_length=1)
+    """The viewed file, if it is a picture and the model sees."""
 
 
 class EditResult(FrozenModel):
@@ -77,13 +86,6 @@ class WriteResult(FrozenModel):
 
     kind: Literal["write_result"] = "write_result"
     size: int
-
-
-class ImageData(FrozenModel):
-    """An image that can be shown to a model."""
-
-    media_type: Literal["image/png", "image/jpeg", "image/webp", "image/gif"]
-    data: bytes = Field(max_length=4 << 20)
 
 
 class CellResult(FrozenModel):

@@ -20,6 +20,7 @@ from typing import assert_never
 from pydantic import ValidationError
 
 from patchwright.runtime.actions import (
+    BrowseLinks,
     CreateFile,
     Execute,
     FingerprintTree,
@@ -296,7 +297,7 @@ def _action_timeout(action: SandboxAction) -> float:
             return timeout
         case RunPython(timeout=timeout) | HostReply(timeout=timeout):
             return timeout + KERNEL_START_GRACE
-        case UseBrowser():
+        case UseBrowser() | BrowseLinks():
             return BROWSER_TIMEOUT
         case _:
             return FILE_TIMEOUT
@@ -323,7 +324,7 @@ def _expected_results(action: SandboxAction) -> tuple[type[Observation], ...]:
             return (ExecuteResult, ActionFailure)
         case RunPython() | HostReply():
             return (CellResult, HostRequest, ActionFailure)
-        case UseBrowser():
+        case UseBrowser() | BrowseLinks():
             return (PageSnapshot, ActionFailure)
         case ViewFile() | SearchCode():
             return (TextResult, ActionFailure)

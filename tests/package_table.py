@@ -36,8 +36,8 @@ PACKAGES = {
         "runtime resolver resolver.settings resolver.git resolver.rendering resolver.llm resolver.sandbox"
     ),
     "resolver.preparation": (
-        "runtime resolver.text resolver resolver.settings resolver.git resolver.suites resolver.rendering "
-        "resolver.llm resolver.skills"
+        "runtime runtime.documents resolver.text resolver resolver.settings resolver.git resolver.suites "
+        "resolver.rendering resolver.llm resolver.skills"
     ),
     "resolver.proof": (
         "runtime resolver.text resolver resolver.git resolver.suites.reports resolver.suites resolver.rendering "
@@ -74,8 +74,8 @@ PACKAGES = {
         "runtime resolver.tool_actions resolver resolver.rendering resolver.llm resolver.activity resolver.tools"
     ),
     "resolver.browsing": (
-        "runtime runtime.browser resolver.tool_actions resolver resolver.settings resolver.rendering resolver.llm "
-        "resolver.tools resolver.agent"
+        "runtime runtime.browser resolver.text resolver.tool_actions resolver resolver.settings "
+        "resolver.rendering resolver.llm resolver.tools resolver.agent"
     ),
     "resolver.delegation": (
         "runtime resolver.text resolver.tool_actions resolver resolver.rendering resolver.llm resolver.skills "

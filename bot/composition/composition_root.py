@@ -140,7 +140,7 @@ async def build_run_dependencies(
     from patchwright.resolver.rendering.jinja_templates import set_template_directory
     from patchwright.resolver.run.dependencies import RunDependencies
     from patchwright.resolver.run_log import FileLogStore
-    from patchwright.resolver.sandbox.secret_injection import load_secret_sources, read_secrets_file
+    from patchwright.resolver.sandbox.secret_sources import load_secret_sources, read_secrets_file
     from patchwright.resolver.secrets import MaskingFilter
     from patchwright.resolver.security.risk_plugins import check_plugins
     from patchwright.sdk.agent_loop import load_installed_agents
@@ -165,7 +165,7 @@ async def build_run_dependencies(
             agents=load_installed_agents(),
             transcription=build_transcriber(settings),
             get_repo_secrets=lambda repo: load_secret_sources(
-                settings.secrets_file, repo, read_environment()
+                settings.secrets_file, repo, read_environment(), settings.ca_bundle
             ),
             sandboxes=sandboxes,
             workspaces=WorkspaceFactory(settings.data / "cache", settings.ca_bundle),

@@ -7,6 +7,8 @@ are limited.
 
 import asyncio
 import re
+import ssl
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -17,7 +19,7 @@ from patchwright.resolver.domain import Credentials
 from patchwright.resolver.errors import ForgeError, NotFound
 from patchwright.resolver.forge import MAX_ATTACHMENT
 
-TIMEOUT_SECONDS = 20.0  # seconds for one file, from the first byte to the last
+TIMEOUT_SECONDS = 60.0  # seconds for one file, from the first byte to the last
 MAX_REDIRECTS = 3  # GitHub redirects a download once
 
 _ATTACHMENT_PATH = re.compile(
@@ -40,7 +42,7 @@ def is_attachment(url: str, server_url: str) -> bool:
         return False
     if any(part in unquote(parts.path) for part in ("..", "//", "\\", "%")):
         return False
-    if _is_same_origin(url, server_url):
+    if is_same_origin(url, server_url):
         return is_plain and _ATTACHMENT_PATH.fullmatch(parts.path) is not None
     return (
         urlsplit(server_url).hostname == "github.com"
@@ -77,30 +79,52 @@ class AttachmentDownloader:
         """
         if not is_attachment(url, self._server_url):
             return None
-        try:
-            async with (
-                asyncio.timeout(TIMEOUT_SECONDS),
-                httpx.AsyncClient(verify=self._ssl_context, follow_redirects=False) as client,
-            ):
-                for _ in range(MAX_REDIRECTS + 1):
-                    headers = {"Accept-Encoding": "identity"}
-                    if _is_same_origin(url, self._server_url):
-                        headers["Authorization"] = f"Bearer {credentials.token}"
-                    async with client.stream("GET", url, headers=headers) as response:
-                        if response.is_redirect:
-                            url = urljoin(url, response.headers.get("location", ""))
-                            if not is_allowed_redirect(url, self._server_url):
-                                raise ForgeError("the download redirects to an address outside the forge")
-                            continue
-                        return await _read_body(response)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as exc:
-            raise ForgeError(f"the download failed ({type(exc).__name__})") from exc
-        raise ForgeError("too many redirects")
+        return await download(
+            url,
+            self._ssl_context,
+            may_redirect_to=lambda target: is_allowed_redirect(target, self._server_url),
+            token_origin=self._server_url,
+            token=credentials.token,
+        )
+
+
+async def download(
+    url: str,
+    ssl_context: ssl.SSLContext,
+    *,
+    may_redirect_to: Callable[[str], bool],
+    token_origin: str = "",
+    token: str = "",
+) -> bytes:
+    """Returns the content of a URL. Sends the token only to `token_origin`, and follows only the redirects that are
+    allowed.
+
+    Raises NotFound, or ForgeError if the download fails or has more than MAX_ATTACHMENT bytes.
+    """
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            httpx.AsyncClient(verify=ssl_context, follow_redirects=False) as client,
+        ):
+            for _ in range(MAX_REDIRECTS + 1):
+                headers = {"Accept-Encoding": "identity"}
+                if token and is_same_origin(url, token_origin):
+                    headers["Authorization"] = f"Bearer {token}"
+                async with client.stream("GET", url, headers=headers) as response:
+                    if response.is_redirect:
+                        url = urljoin(url, response.headers.get("location", ""))
+                        if not may_redirect_to(url):
+                            raise ForgeError("the download redirects to an address that is not allowed")
+                        continue
+                    return await _read_body(response)
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as exc:
+        raise ForgeError(f"the download failed ({type(exc).__name__})") from exc
+    raise ForgeError("too many redirects")
 
 
 async def _read_body(response: httpx.Response) -> bytes:
     if response.status_code != 200:
-        raise NotFound(f"the forge returned {response.status_code}")
+        raise NotFound(f"the server returned {response.status_code}")
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -109,6 +133,7 @@ async def _read_body(response: httpx.Response) -> bytes:
     return bytes(body)
 
 
-def _is_same_origin(url: str, server_url: str) -> bool:
+def is_same_origin(url: str, server_url: str) -> bool:
+    """Returns whether both URLs have the same scheme, host and port."""
     one, other = urlsplit(url), urlsplit(server_url)
     return (one.scheme, one.netloc) == (other.scheme, other.netloc)

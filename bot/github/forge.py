@@ -5,6 +5,7 @@ attempt succeeded. Checks again if the response to a write is lost.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -18,6 +19,7 @@ from patchwright.bot.github.comments import Comments, truncate_body
 from patchwright.bot.github.commit_publisher import CommitPublisher
 from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.identity import Identity
+from patchwright.bot.github.linked_code import LinkedCodeDownloader
 from patchwright.bot.github.rest import MAX_ATTEMPTS, PER_PAGE, RestClient, repo_path
 from patchwright.bot.github.reviews import Reviews
 from patchwright.bot.github.schemas import (
@@ -84,6 +86,7 @@ class GitHubForge:
         """The bot's open pull requests for each repository and branch prefix, with the ETag of GitHub's list.
         """
         self._attachments = AttachmentDownloader(self._server_url, ca_bundle)
+        self._linked_code = LinkedCodeDownloader(server, ca_bundle)
         self._commit_publisher = CommitPublisher(self._rest, self._graphql, self._server_url, ca_bundle)
         self._reviews = Reviews(self._rest, self._graphql, self.identity, self._create_once)
         self._threads = Threads(self._rest, self._reviews, self.identity)
@@ -151,7 +154,7 @@ class GitHubForge:
 
     async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
         if not is_attachment(url, self._server_url):
-            return None
+            return await self._linked_code.fetch(url, partial(self.get_credentials, repo))
         return await self._attachments.fetch(url, await self.get_credentials(repo))
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:

@@ -55,6 +55,17 @@ class RepositoryResponse(GitHubResponse):
             return None
 
 
+class GistFile(GitHubResponse):
+    content: str = ""
+    truncated: bool = False
+
+
+class GistResponse(GitHubResponse):
+    """A gist. GitHub returns up to 1 MB of each file. Source: docs.github.com/rest/gists/gists"""
+
+    files: dict[str, GistFile]
+
+
 class BranchResponse(GitHubResponse):
     name: str
 

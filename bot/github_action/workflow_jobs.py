@@ -12,8 +12,11 @@ from typing import Protocol
 from patchwright.bot.commands.inspect_commands import VIEW_FILE, write_view
 from patchwright.bot.composition import composition_root
 from patchwright.bot.credentials import collect_secrets, settings_secrets
-from patchwright.bot.github.write_check import WriteCheck, with_write_check
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.github.workflow_artifacts import download_latest_artifact
+from patchwright.bot.github.write_check import with_write_check
 from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
+from patchwright.bot.github_action.question_log import DIRECTORY, restore_question_log, write_question_log
 from patchwright.bot.github_action.scheduled import (
     SCHEDULED_EVENTS,
     correct_stale_comments,
@@ -34,10 +37,12 @@ from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.bot.triggers.command_context import CommandContext
 from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers
 from patchwright.resolver.authorization import authorize
-from patchwright.resolver.domain import Job, Outcome, Repo
+from patchwright.resolver.domain import InputRequired, Job, Outcome, Repo
 from patchwright.resolver.errors import (
+    ForgeError,
     InvalidArtifact,
     LogError,
+    NotFound,
     ResolverError,
     SettingsError,
     UsageError,
@@ -146,7 +151,7 @@ async def _run_job(
             deps = build_publish_deps(settings, secrets, logs)
             workflow_job = PublishJob(forge, deps, logs, publish_directory)
         else:
-            workflow_job = single = SingleJob(forge, github.write_check, settings, secrets, notify, stack)
+            workflow_job = single = SingleJob(forge, github, settings, secrets, notify, stack)
             if resolve_directory is not None:
                 workflow_job = ResolveJob(single, logs, secrets, resolve_directory)
 
@@ -206,14 +211,14 @@ class SingleJob:
     def __init__(
         self,
         forge: Forge,
-        write_check: WriteCheck,
+        github: GitHubForge,
         settings: Settings,
         secrets: Secrets,
         notify: Notify,
         stack: contextlib.AsyncExitStack,
     ) -> None:
         self.forge, self.settings, self._secrets = forge, settings, secrets
-        self._write_check = write_check
+        self._github = github
         self._notify, self._stack = notify, stack
         self.deps: RunDependencies | None = None
 
@@ -222,8 +227,31 @@ class SingleJob:
 
     async def resolve(self, job: Job) -> Outcome:
         deps = await self.open_deps(job)
-        reporter = with_write_check(comment_reporter(self.forge, self.settings), self._write_check)
-        return await resolve_job(job, deps, self.forge, reporter)
+        reporter = with_write_check(comment_reporter(self.forge, self.settings), self._github.write_check)
+        logs = FileLogStore(self.settings.data / "runs")
+        if job.request.text and await authorize(self.forge, job.repo, job.requester):
+            await self._restore_question(job, logs)
+        outcome = await resolve_job(job, deps, self.forge, reporter)
+        if isinstance(outcome, InputRequired):
+            try:
+                write_question_log(self.settings.data / DIRECTORY, job, logs, deps.secrets)
+            except LogError as exc:
+                self._notify(f"NOTICE: An answer will start a new run. {exc}")
+        return outcome
+
+    async def _restore_question(self, job: Job, logs: FileLogStore) -> None:
+        """Restores the log of the run whose question this job answers. If that fails, the job starts a new run."""
+        rest, api_url, ca_bundle = self._github.rest, self.settings.github_api_url, self.settings.ca_bundle
+        download = partial(download_latest_artifact, rest, api_url, ca_bundle, job.repo)
+        try:
+            await restore_question_log(job, await self.forge.get_thread(job), logs, download)
+        except NotFound:
+            return  # There is no such issue, or GitHub has no artifacts here.
+        except (ForgeError, LogError) as exc:
+            self._notify(
+                f"NOTICE: The run that asked a question cannot be continued, so I start again: {exc}. "
+                "To read its log, the job needs the permission `actions: read`."
+            )
 
     async def report_failure(self, job: Job, error: Exception) -> str | None:
         url = self.settings.workflow_url

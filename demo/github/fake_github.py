@@ -202,8 +202,10 @@ class FakeGitHub:
     def add_attachment(
         self, name: str, body: bytes = b"", *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> str:
-        """Adds a file as if a user had dragged it into an issue's editor, and returns its URL."""
-        path = f"/user-attachments/{name}"
+        """Adds a file as if a user had dragged it into an issue's editor, and returns its URL. A name with a leading
+        slash is the whole path.
+        """
+        path = name if name.startswith("/") else f"/user-attachments/{name}"
         self._server.attachments[path] = (status, dict(headers or {}), body)
         return self.server_url + path
 

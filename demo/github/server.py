@@ -118,6 +118,10 @@ class FakeGitHubServer:
     async def _dispatch(self, scope: AsgiMessage, receive: Receive, send: Send) -> None:
         path = urlsplit(scope["raw_path"].decode()).path
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
+        if path in self.attachments:
+            self.attachment_requests.append((path, read_headers(scope).get("authorization")))
+            await respond(send, *self.attachments[path])
+            return
         if path.startswith(f"{API_PATH}/") or path == GRAPHQL_PATH:
             headers = read_headers(scope)
             request = RestRequest(
@@ -138,10 +142,6 @@ class FakeGitHubServer:
             return
         if self.apps.is_app_path(path):
             await respond(send, *self.apps.respond(scope["method"], path, query, await read_body(receive)))
-            return
-        if path in self.attachments:
-            self.attachment_requests.append((path, read_headers(scope).get("authorization")))
-            await respond(send, *self.attachments[path])
             return
         await self.git(scope, receive, send)
 

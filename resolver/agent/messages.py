@@ -183,7 +183,7 @@ def _exchange_messages(
 def get_images(answer: AnyObservation | None) -> tuple[ImageData, ...]:
     """Returns the images of a result. They are sent after the result."""
     match answer:
-        case CellResult(images=images) | ExternalToolResult(images=images):
+        case CellResult(images=images) | ExternalToolResult(images=images) | TextResult(images=images):
             return images
         case PageSnapshot(screenshot=ImageData() as screenshot):
             return (screenshot,)

@@ -24,7 +24,7 @@ from patchwright.runtime.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_OPTIONS = BrowserOptions(calls=WEB_CALLS, snapshot=SnapshotOptions(screenshot=True))
+DEFAULT_OPTIONS = BrowserOptions(calls=WEB_CALLS, snapshot=SnapshotOptions(screenshot=True), reads_links=True)
 
 
 def options_from_settings(settings: RunSettings) -> BrowserOptions:
@@ -34,6 +34,7 @@ def options_from_settings(settings: RunSettings) -> BrowserOptions:
         calls=select_calls(settings.browser_calls),
         snapshot=SnapshotOptions.model_validate({part: part in parts for part in get_args(SnapshotPart)}),
         pages=settings.browser_pages,
+        reads_links=settings.browse_links,
     )
 
 

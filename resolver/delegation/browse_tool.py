@@ -8,6 +8,7 @@ from patchwright.resolver.actions import AnyObservation, SubagentResult
 from patchwright.resolver.browsing import browsing_agent
 from patchwright.resolver.browsing.browser_options import DEFAULT_OPTIONS, limit_to_model
 from patchwright.resolver.browsing.guessed_urls import collect_known_urls
+from patchwright.resolver.browsing.linked_hosts import LinkBrowsingSandbox, find_linked_hosts
 from patchwright.resolver.delegation.subagents import SubagentLauncher
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ToolCall
@@ -63,7 +64,9 @@ class BrowseTool:
             browser=limit_to_model(self.options, self.model.supports_vision),
         )
         async with subagent as (run, log):
-            await browsing_agent.run_browsing_agent(log, self.model, self.sandbox, limits)
+            hosts = find_linked_hosts(self.log.trajectory) if self.options.reads_links else ()
+            sandbox = LinkBrowsingSandbox(self.sandbox, hosts)
+            await browsing_agent.run_browsing_agent(log, self.model, sandbox, limits)
             return browsing_agent.build_result(run, log.trajectory)
 
     async def recover(self, call: ToolCall) -> SubagentResult | None:

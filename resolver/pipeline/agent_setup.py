@@ -48,7 +48,8 @@ from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.run_task import began_with_plan, get_task
 from patchwright.resolver.sandbox.deadline import DeadlineSandbox, get_remaining_seconds
 from patchwright.resolver.sandbox.multimodal import MultimodalModels, MultimodalSandbox
-from patchwright.resolver.sandbox.secret_injection import SecretInjectingSandbox, SecretSource
+from patchwright.resolver.sandbox.secret_injection import SecretInjectingSandbox
+from patchwright.resolver.sandbox.secret_sources import SecretSource
 from patchwright.resolver.sandbox.session import SandboxSession
 from patchwright.resolver.sandbox.worktree_reset import restore_worktree
 from patchwright.resolver.secrets import MaskingSandbox
@@ -389,6 +390,7 @@ def build_multimodal(deps: RunDependencies, log: RunLog, limits: Limits) -> Mult
         transcription_models=deps.settings.transcription_models,
         record_usage=record_usage,
         check_limits=lambda: run_limits.check_limits(log.trajectory, limits),
+        agent_sees=deps.model.supports_vision,
     )
 
 

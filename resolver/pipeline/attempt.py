@@ -12,6 +12,7 @@ from typing import Literal
 from patchwright.resolver import run_task
 from patchwright.resolver.activity.finish_checks import find_missing_steps
 from patchwright.resolver.agent.agent import Agent, record_prompts
+from patchwright.resolver.browsing.linked_hosts import find_linked_hosts
 from patchwright.resolver.delegation.delegate_tool import MAX_REPORT
 from patchwright.resolver.domain import Job, Patch, TestRun, Verdict
 from patchwright.resolver.events import AgentStopped, Message, Trajectory
@@ -240,8 +241,16 @@ class _AttemptSteps:
     async def _record_prompts(self, setup: AgentSetup, attachments: ThreadAttachments) -> None:
         """Logs the system prompt and the first message."""
         task, sandboxes, settings = self.task, self.tests.sandboxes, self.task.deps.settings
+        can_browse_links = (
+            settings.browse_links and sandboxes.network == "allowlist" and "browser" in sandboxes.features
+        )
         facts = FirstMessageFacts(
-            setup.sandbox, self.tests.suites.primary, self.instructions, attachments, sandboxes.features
+            setup.sandbox,
+            self.tests.suites.primary,
+            self.instructions,
+            attachments,
+            sandboxes.features,
+            find_linked_hosts(task.log.trajectory) if can_browse_links else (),
         )
         text = await compose_initial_message(
             task.job, task.workspace, task.log, self.baseline.task, facts, task.pull_context

@@ -153,6 +153,8 @@ class FirstMessageFacts:
     instructions: PromptInstructions
     attachments: ThreadAttachments
     features: Collection[SandboxFeature]
+    linked_hosts: tuple[str, ...] = ()
+    """Hosts that only the browsing agent can read."""
 
 
 async def compose_initial_message(
@@ -200,6 +202,7 @@ async def compose_initial_message(
                 environment=log.trajectory.environment_prepared,
                 uploaded_attachments=facts.attachments,
                 attachments_dir=attachments_directory(facts.sandbox),
+                linked_hosts=facts.linked_hosts,
             ),
             pull,
         )

@@ -3,32 +3,47 @@
 import asyncio
 import html
 import re
-import struct
-from posixpath import basename
-from typing import Protocol, get_args
+from posixpath import basename, splitext
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from patchwright.resolver.domain import Repo, Thread
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.text.untrusted import strip_hidden
 from patchwright.runtime.actions import WriteBytes
+from patchwright.runtime.documents.media_type import HEADER_BYTES, detect_media, load_image
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure, ImageData
 from patchwright.runtime.sandbox import Sandbox
 
 MAX_FILES = 8  # files per thread; further files are ignored
+MAX_TOTAL_BYTES = 50_000_000  # bytes of all files of a thread; further files are named, but not kept
 MAX_IMAGES = 4  # images in the first message
-MAX_SIDE = 8_000  # pixels; Anthropic rejects larger images
 MAX_URLS = 100  # URLs per thread that are looked up
+_PARALLEL_DOWNLOADS = 4
+_WRITE_BYTES = 3 << 20  # bytes that are written to the sandbox at once; `WriteBytes` accepts 4 MiB
 
 _URL = re.compile(r"https?://[^\s<>\"'()\[\]\\]{1,2000}")
-_MAGIC_NUMBERS: tuple[tuple[bytes, str, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "image/png", ".png"),
-    (b"\xff\xd8\xff", "image/jpeg", ".jpg"),
-    (b"GIF87a", "image/gif", ".gif"),
-    (b"GIF89a", "image/gif", ".gif"),
-    (b"%PDF-", "application/pdf", ".pdf"),
-)
+_SUFFIXES: dict[str, tuple[str, ...]] = {
+    "application/pdf": (".pdf",),
+    "application/zip": (".zip", ".docx", ".pptx", ".xlsx", ".xlsm"),
+    "application/gzip": (".gz", ".tgz"),
+    "image/png": (".png",),
+    "image/jpeg": (".jpg", ".jpeg"),
+    "image/gif": (".gif",),
+    "image/webp": (".webp",),
+    "audio/wav": (".wav",),
+    "audio/mpeg": (".mp3",),
+    "audio/ogg": (".ogg", ".oga", ".opus"),
+    "audio/flac": (".flac",),
+    "audio/mp4": (".m4a",),
+    "video/mp4": (".mp4", ".mov", ".m4v"),
+    "video/quicktime": (".mov",),
+    "video/webm": (".webm", ".mkv"),
+}
+"""The suffixes that a file name may have for each media type. A file with another suffix gets the first one, because
+the sandbox chooses a converter by the suffix.
+"""
 
 
 class Attachment(FrozenModel):
@@ -42,10 +57,7 @@ class Attachment(FrozenModel):
     @property
     def image(self) -> ImageData | None:
         """The attachment as an image for a model, or None if it is not a usable image."""
-        size = _image_size(self.data, self.media_type)
-        if size is None or not all(0 < side <= MAX_SIDE for side in size):
-            return None
-        return ImageData(media_type=self.media_type, data=self.data)
+        return load_image(self.data)
 
 
 class ThreadAttachments(FrozenModel):
@@ -82,19 +94,20 @@ async def fetch_attachments(thread: Thread, repo: Repo, forge: AttachmentSource)
         html.unescape(url).rstrip(".,;:!?") for text in texts for url in _URL.findall(strip_hidden(text)[0])
     )
     urls = tuple(dict.fromkeys(links))[:MAX_URLS]
-    semaphore = asyncio.Semaphore(MAX_FILES)
-    attachment_count = 0
+    semaphore = asyncio.Semaphore(_PARALLEL_DOWNLOADS)
+    attachment_count = total_bytes = 0
 
     async def fetch(url: str) -> bytes | str | None:
-        nonlocal attachment_count
+        nonlocal attachment_count, total_bytes
         async with semaphore:
-            if attachment_count >= MAX_FILES:
+            if attachment_count >= MAX_FILES or total_bytes > MAX_TOTAL_BYTES:
                 return None
             try:
                 data = await forge.download_attachment(repo, url)
             except ForgeError as exc:
                 return f"{_shorten_url(url)}: {exc}."
             attachment_count += data is not None
+            total_bytes += len(data or b"")
             return data
 
     files: list[Attachment] = []
@@ -106,6 +119,9 @@ async def fetch_attachments(thread: Thread, repo: Repo, forge: AttachmentSource)
             attachment = _make_attachment(url, fetched, number)
             if isinstance(attachment, str):
                 problems.append(attachment)
+            elif sum(len(file.data) for file in files) + len(fetched) > MAX_TOTAL_BYTES:
+                limit = f"{MAX_TOTAL_BYTES // 1_000_000} MB"
+                problems.append(f"{_shorten_url(url)}: all files together exceed {limit}.")
             elif len(files) < MAX_FILES:
                 files.append(attachment)
         elif fetched:
@@ -120,14 +136,20 @@ async def write_attachments(attachments: ThreadAttachments, sandbox: Sandbox) ->
     written: list[Attachment] = []
     problems = list(attachments.problems)
     for file in attachments.files:
-        result = await sandbox.act(
-            WriteBytes(path=f"{attachments_directory(sandbox)}/{file.name}", content=file.data)
-        )
-        if isinstance(result, ActionFailure):
-            problems.append(f"{file.name}: {result.message}")
+        failure = await _write_file(sandbox, f"{attachments_directory(sandbox)}/{file.name}", file.data)
+        if failure is not None:
+            problems.append(f"{file.name}: {failure.message}")
         else:
             written.append(file)
     return ThreadAttachments(files=tuple(written), problems=tuple(problems))
+
+
+async def _write_file(sandbox: Sandbox, path: str, data: bytes) -> ActionFailure | None:
+    for offset in range(0, len(data) or 1, _WRITE_BYTES):
+        part = WriteBytes(path=path, content=data[offset : offset + _WRITE_BYTES], append=offset > 0)
+        if isinstance(result := await sandbox.act(part), ActionFailure):
+            return result
+    return None
 
 
 def attachments_directory(sandbox: Sandbox) -> str:
@@ -136,75 +158,36 @@ def attachments_directory(sandbox: Sandbox) -> str:
 
 
 def _make_attachment(url: str, data: bytes, number: int) -> Attachment | str:
-    media_type, suffix = _detect_media_type(data)
+    media_type = _detect_media_type(data)
     if not media_type:
-        return f"{_shorten_url(url)} is not an image, a PDF or a text file."
-    stem = re.sub(r"[^A-Za-z0-9._-]", "_", unquote(basename(urlsplit(url).path)))[-60:].lstrip(".-") or "file"
-    name = stem if not suffix or stem.lower().endswith(suffix) else stem + suffix
+        return f"{_shorten_url(url)} is not a text, picture, recording, document or archive."
+    stem = re.sub(r"[^A-Za-z0-9._-]", "_", unquote(basename(urlsplit(url).path.rstrip("/"))))[-60:].lstrip(
+        ".-"
+    )
+    name = stem or "file"
+    suffixes = _SUFFIXES.get(media_type)
+    if suffixes and splitext(name)[1].lower() not in suffixes:
+        name += suffixes[0]
     return Attachment(name=f"{number}-{name}", media_type=media_type, data=data)
 
 
-def _detect_media_type(data: bytes) -> tuple[str, str]:
-    """Returns the media type and the file name suffix for this content. Returns empty strings if the type is
-    not supported.
+def _detect_media_type(data: bytes) -> str:
+    """Returns the media type of this content, or an empty string if the type is not supported. Ignores what the URL
+    and the server say, because both may lie.
     """
-    for magic, media_type, suffix in _MAGIC_NUMBERS:
-        if data.startswith(magic):
-            return media_type, suffix
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp", ".webp"
+    if data.startswith(b"%PDF-"):
+        return "application/pdf"
+    if data.startswith((b"PK\3\4", b"PK\5\6")):
+        return "application/zip"
+    if data.startswith(b"\x1f\x8b"):
+        return "application/gzip"
+    if (media := detect_media(data[:HEADER_BYTES])) is not None:
+        return media.media_type
     try:
         data.decode()
     except UnicodeDecodeError:
-        return "", ""
-    return ("", "") if b"\0" in data else ("text/plain", "")
-
-
-def _image_size(data: bytes, media_type: str) -> tuple[int, int] | None:
-    """Returns the width and height that an image's header states, or None if the header is damaged."""
-    if media_type not in get_args(ImageData.model_fields["media_type"].annotation):
-        return None
-    try:
-        match media_type:
-            case "image/png" if data[12:16] == b"IHDR" and data[-8:-4] == b"IEND":
-                return struct.unpack(">II", data[16:24])
-            case "image/gif" if data.rstrip(b"\0").endswith(b";"):
-                return struct.unpack("<HH", data[6:10])
-            case "image/jpeg" if data.rstrip(b"\0").endswith(b"\xff\xd9"):
-                return _jpeg_size(data)
-            case "image/webp" if len(data) >= struct.unpack("<I", data[4:8])[0] + 8:
-                return _webp_size(data)
-            case _:
-                return None
-    except struct.error:
-        return None
-
-
-def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """Reads the size of a JPEG image from its start-of-frame segment. Source: ITU T.81, annex B."""
-    offset = 2
-    while offset + 9 < len(data) and data[offset] == 0xFF:
-        kind = data[offset + 1]
-        if kind in range(0xC0, 0xD0) and kind not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack(">HH", data[offset + 5 : offset + 9])
-            return width, height
-        offset += 2 + struct.unpack(">H", data[offset + 2 : offset + 4])[0]
-    return None
-
-
-def _webp_size(data: bytes) -> tuple[int, int] | None:
-    """Reads the size of a WebP image. Source: RFC 9649."""
-    match data[12:16]:
-        case b"VP8 ":
-            width, height = struct.unpack("<HH", data[26:30])
-            return width & 0x3FFF, height & 0x3FFF
-        case b"VP8L":
-            bits = struct.unpack("<I", data[21:25])[0]
-            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-        case b"VP8X":
-            return tuple(int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))  # type: ignore[return-value]
-        case _:
-            return None
+        return ""
+    return "" if b"\0" in data else "text/plain"
 
 
 def _shorten_url(url: str) -> str:

@@ -143,6 +143,8 @@ class PreparedSandbox:
     """Files that are attached to the thread."""
     attachments_dir: str = ""
     """Directory in the sandbox with the attachments."""
+    linked_hosts: tuple[str, ...] = ()
+    """Hosts that people linked, and that only the browsing agent can read."""
 
 
 @dataclass(frozen=True)

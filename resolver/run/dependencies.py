@@ -15,7 +15,7 @@ from patchwright.resolver.llm.model import Model
 from patchwright.resolver.llm.router import RunModels
 from patchwright.resolver.run_log import Listener, LogStore, RunLog
 from patchwright.resolver.sandbox.multimodal import Transcriber
-from patchwright.resolver.sandbox.secret_injection import SecretSource
+from patchwright.resolver.sandbox.secret_sources import SecretSource
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.sandbox import Sandboxes

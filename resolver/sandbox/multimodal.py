@@ -10,14 +10,19 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import Literal, Protocol
 
 from patchwright.resolver.errors import ModelError
 from patchwright.resolver.events import AgentStopped, ReplyUsage
 from patchwright.resolver.llm.model import Model, Reply, SystemMessage, UserMessage
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.runtime.actions import HostReply, Interrupt, ReadBytes, RunPython, SandboxAction, ViewFile
-from patchwright.runtime.documents.media_type import HEADER_BYTES, detect_media
+from patchwright.runtime.documents.media_type import (
+    HEADER_BYTES,
+    MAX_IMAGE_BYTES,
+    detect_media,
+    load_image,
+)
 from patchwright.runtime.observations import (
     ActionFailure,
     FileContent,
@@ -29,7 +34,6 @@ from patchwright.runtime.observations import (
 from patchwright.runtime.output_text import clip
 from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
-MAX_IMAGE_BYTES = 4 << 20  # bytes of one image
 MAX_VIDEO_BYTES = 16 << 20  # bytes of all frames of a video
 MAX_RECORDING_BYTES = 25 << 20  # bytes. Source: platform.openai.com/docs/guides/speech-to-text
 MAX_REQUESTS = 8  # requests per cell
@@ -62,6 +66,8 @@ class MultimodalModels:
     """Records the usage of each reply."""
     check_limits: Callable[[], AgentStopped | None]
     """Returns the reason why the run must not make further requests. Returns None if it may continue."""
+    agent_sees: bool = False
+    """True if the agent's own model accepts images, so that it needs no description of a picture."""
 
     async def answer(self, request: HostRequest, sandbox: Sandbox) -> str:
         """Returns the model's answer. Raises RequestRejected."""
@@ -119,8 +125,10 @@ class MultimodalModels:
 
 
 class MultimodalSandbox(WrapperSandbox):
-    """A sandbox whose cells can ask a model about images, audio and video. When the agent views an image
-    file, a model's description is added to the result.
+    """A sandbox whose cells can ask a model about images, audio and video.
+
+    When the agent views a picture, the result contains the picture if the agent's model sees, or else a description by
+    another model. When the agent views a recording, the result contains its transcript.
     """
 
     def __init__(self, sandbox: Sandbox, models: MultimodalModels) -> None:
@@ -131,7 +139,7 @@ class MultimodalSandbox(WrapperSandbox):
         started_at = time.monotonic()
         observation = await self._sandbox.act(action)
         if isinstance(action, ViewFile) and isinstance(observation, TextResult):
-            return await self._add_description(action, observation)
+            return await self._add_media(action, observation)
         if not isinstance(action, RunPython):
             return observation
         remaining = action.timeout - (time.monotonic() - started_at)
@@ -162,23 +170,28 @@ class MultimodalSandbox(WrapperSandbox):
             remaining -= time.monotonic() - started_at
         return observation
 
-    async def _add_description(self, action: ViewFile, viewed: TextResult) -> TextResult:
-        """Adds a description to the result if the viewed file is an image and the describing model accepts
-        images.
-        """
-        if not self._models.model.supports_vision:
-            return viewed
+    async def _add_media(self, action: ViewFile, viewed: TextResult) -> TextResult:
+        """Adds what the viewed file shows or says, if it is a picture or a recording and a model can read it."""
         head = await self._sandbox.act(ReadBytes(path=action.path, limit=HEADER_BYTES))
         media_info = detect_media(head.content) if isinstance(head, FileContent) else None
-        if media_info is None or media_info.kind != "image":
-            return viewed
+        match media_info.kind if media_info else None:
+            case "image" if self._models.agent_sees or self._models.model.supports_vision:
+                modality: Literal["image", "audio"] = "image"
+            case "audio" if self._models.transcriber is not None and self._models.transcription_models:
+                modality = "audio"
+            case _:
+                return viewed.model_copy(update={"images": ()})
         try:
-            description = await self._models.answer(
-                HostRequest(modality="image", files=(action.path,)), self._sandbox
-            )
+            if modality == "image" and self._models.agent_sees:
+                data = await _read_file(self._sandbox, action.path, MAX_IMAGE_BYTES, "image")
+                if (image := load_image(data)) is not None:
+                    return viewed.model_copy(update={"images": (image,)})
+                raise RequestRejected("the picture is damaged or too large")
+            request = HostRequest(modality=modality, files=(action.path,))
+            text = await self._models.answer(request, self._sandbox)
         except RequestRejected as reason:
-            description = f"[no description: {reason}]"
-        return TextResult(text=f"{viewed.text}\n\n{description}")
+            text = f"[no {'description' if modality == 'image' else 'transcript'}: {reason}]"
+        return TextResult(text=f"{viewed.text}\n\n{text}")
 
 
 async def _read_image(sandbox: Sandbox, path: str, max_bytes: int) -> ImageData:

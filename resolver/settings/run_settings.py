@@ -47,6 +47,10 @@ class RunSettings(FrozenModel):
     """
     browser_pages: int = Field(default=1, ge=1, le=10)
     """Number of recent pages in the browsing agent's prompt. Earlier pages are shown without their screenshots."""
+    browse_links: bool = True
+    """Whether the browsing agent may read the hosts that people with write access linked in the thread, in addition to
+    the allowlist. Only this agent can read these hosts, and it can only read them (GET and HEAD).
+    """
     agent_uses_browser: bool = False
     """Whether the main agent can also use the browser itself, with the tool `use_browser`, if its model supports
     images. The pages are then part of its conversation.

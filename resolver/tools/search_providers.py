@@ -20,6 +20,7 @@ from patchwright.runtime.observations import ActionFailure
 
 MAX_RESULTS = 8  # per search
 MAX_SNIPPET_LENGTH = 600  # characters
+MAX_ANSWER_LENGTH = 2_000  # characters
 TIMEOUT_SECONDS = 20.0  # seconds for one response, including its body
 MAX_RESPONSE_BYTES = 2 << 20  # bytes of one response
 
@@ -41,6 +42,8 @@ class SearchResults(FrozenModel):
 
     provider: str
     results: tuple[SearchResult, ...]
+    answer: str = ""
+    """The answer that the provider's own model wrote; an empty string if there is none."""
     cost: str = ""
     """Cost of this search in the provider's own unit; an empty string if the provider does not report it."""
     usd: Decimal = Decimal(0)
@@ -106,6 +109,7 @@ class TavilyApi:
 
     class Response(_ApiModel):
         results: "tuple[TavilyApi.Result, ...]"
+        answer: str | None = None
         usage: "TavilyApi.CreditUsage | None" = None
 
     def build_request(self, query: str, key: str) -> ProviderRequest:
@@ -113,15 +117,24 @@ class TavilyApi:
             method="POST",
             path="/search",
             headers={"Authorization": f"Bearer {key}"},
-            # Tavily can also generate an answer. No answer is requested, because it could not be verified.
-            body={"query": query, "max_results": MAX_RESULTS, "include_usage": True},
+            body={
+                "query": query,
+                "max_results": MAX_RESULTS,
+                "include_answer": True,
+                "include_usage": True,
+            },
         )
 
     def parse_response(self, response: bytes) -> SearchResults:
         parsed = TavilyApi.Response.model_validate_json(response)
         cost = f"{_format_amount(parsed.usage.credits)} of the plan's credits" if parsed.usage else ""
         results = (_build_result(result.title, result.url, result.content) for result in parsed.results)
-        return SearchResults(provider=self.name, results=tuple(filter(None, results)), cost=cost)
+        return SearchResults(
+            provider=self.name,
+            results=tuple(filter(None, results)),
+            answer=_to_one_line(parsed.answer, MAX_ANSWER_LENGTH),
+            cost=cost,
+        )
 
 
 class ExaApi:

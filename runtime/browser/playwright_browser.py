@@ -28,6 +28,7 @@ from patchwright.runtime.browser.error_hints import (
     explain_error,
     is_closed_error,
 )
+from patchwright.runtime.browser.link_reader import LinkReader, LinkRouter
 from patchwright.runtime.browser.tab_manager import LOAD_TIMEOUT, TabManager
 from patchwright.runtime.features import SandboxFeatures
 from patchwright.runtime.observations import ActionFailure, PageSnapshot, SnapshotOptions
@@ -106,12 +107,17 @@ class Browser:
         self._driver_pids: list[int] = []
         self._state_dir: Path | None = None
         self._tab_manager: TabManager | None = None
+        self._link_router = LinkRouter(_translate_errors)
 
     async def run_code(
-        self, code: str, allowed: tuple[str, ...], options: SnapshotOptions
+        self,
+        code: str,
+        allowed: tuple[str, ...],
+        options: SnapshotOptions,
+        links: LinkReader | None = None,
     ) -> PageSnapshot | ActionFailure:
         """Run the calls in `code`, and return a snapshot of the page. If a call fails, the later calls are not run, but
-        the snapshot is still taken. All of this takes at most 150 s.
+        the snapshot is still taken. All of this takes at most 150 s. With `links`, pages may read linked hosts.
         """
         calls = parse_calls(code, allowed)
         if isinstance(calls, ActionFailure):
@@ -120,6 +126,7 @@ class Browser:
             return ActionFailure(reason="missing", message=self._features.missing_message("browser"))
         try:
             tab_manager = await self._ensure_started(chromium)
+            await self._link_router.set_reader(tab_manager.context, links)
             actions = CallExecutor(tab_manager, self._paths)
             error = await self._run_calls(calls, actions, tab_manager)
             if tab_manager.has_exited:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Playwright as VendorPlaywright
     from playwright.async_api import Request as VendorRequest
     from playwright.async_api import Response as VendorResponse
+    from playwright.async_api import Route as VendorRoute
 
     __all__ = [
         "VendorContext",
@@ -27,5 +28,6 @@ if TYPE_CHECKING:
         "VendorPlaywright",
         "VendorRequest",
         "VendorResponse",
+        "VendorRoute",
         "VendorSession",
     ]

@@ -128,8 +128,8 @@ async def start_container(
             find_failure=lambda: find_failure(engine, spec.spec, container),
         )
         _check_kernel_limits(spec, transport)
-        connection_log = await _start_egress(engine, spec, socket_dir, container, stack) if online else None
-        return await _monitor_container(engine, spec, container, sandbox, connection_log, stack)
+        proxy = await _start_egress(engine, spec, socket_dir, container, stack) if online else None
+        return await _monitor_container(engine, spec, container, sandbox, proxy, stack)
 
 
 async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> SandboxContainer | None:
@@ -166,7 +166,7 @@ async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> San
         else:
             transport = _open_exec_transport(engine, container, stack)
         online = "--egress" in inspected["Config"]["Cmd"]
-        connection_log = await _start_egress(engine, spec, socket_dir, container, stack) if online else None
+        proxy = await _start_egress(engine, spec, socket_dir, container, stack) if online else None
         try:
             await transport.get_connection(RECONNECT_TIMEOUT)
             sandbox = RemoteSandbox(
@@ -181,7 +181,7 @@ async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> San
         except (TimeoutError, SandboxError) as error:
             log.warning("sandbox not adopted", extra={"container": container, "error": str(error)[:500]})
             return None
-        return await _monitor_container(engine, spec, container, sandbox, connection_log, stack)
+        return await _monitor_container(engine, spec, container, sandbox, proxy, stack)
 
 
 async def _wait_until_idle(sandbox: RemoteSandbox, timeout: float) -> None:
@@ -226,7 +226,7 @@ async def _monitor_container(
     spec: ContainerSpec,
     container: str,
     sandbox: RemoteSandbox,
-    connection_log: ConnectionLog | None,
+    proxy: EgressProxy | None,
     stack: AsyncExitStack,
 ) -> SandboxContainer:
     monitor = ContainerMonitor(
@@ -237,8 +237,8 @@ async def _monitor_container(
         engine,
         container,
         spec.namespace,
-        MonitoredSandbox(sandbox, connection_log, monitor),
-        connection_log,
+        MonitoredSandbox(sandbox, proxy, monitor),
+        proxy.connection_log if proxy else None,
         stack.pop_all(),
     )
 
@@ -287,7 +287,7 @@ def _container_config(
 
 async def _start_egress(
     engine: Engine, spec: ContainerSpec, socket_dir: SocketDir, container: str, stack: AsyncExitStack
-) -> ConnectionLog | None:
+) -> EgressProxy | None:
     """Serve the network connections of the container until the stack is closed."""
     if spec.egress is None:
         return None
@@ -299,7 +299,7 @@ async def _start_egress(
         bridge = (*BRIDGE_COMMAND, BRIDGE_SOCKET)
         attach = partial(engine.attach, container, bridge, BRIDGE_USER)
         await stack.enter_async_context(open_bridges(proxy, attach))
-    return proxy.connection_log
+    return proxy
 
 
 def _open_exec_transport(engine: Engine, container: str, stack: AsyncExitStack) -> ExecTransport:

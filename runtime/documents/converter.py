@@ -11,6 +11,7 @@ import json
 import resource
 import signal
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,8 @@ CPU_SECONDS = 40
 MEMORY_BYTES = 2 << 30  # maximum bytes of address space
 MAX_FILE_BYTES = 200 << 20  # maximum bytes of a document or a video
 MAX_CHARS = 2_000_000  # maximum number of characters that are printed
+MAX_ENTRIES = 500  # maximum entries of an archive that are listed
+MAX_ENTRY_BYTES = 200_000  # maximum bytes of one entry of an archive that are unpacked
 MAX_ROWS = 5_000  # maximum rows of one sheet that are printed
 _MAX_SEARCHED_ROWS = 200_000  # maximum rows of one sheet that are read to find non-empty ones
 
@@ -161,6 +164,52 @@ def _convert_ipynb(path: Path) -> Iterator[str]:
             yield from (f"[output: {media}]" for media in data if media.startswith("image/"))
 
 
+def _convert_zip(path: Path) -> Iterator[str]:
+    """Yield a list of the entries, and the text of each entry that is text. Unpacks only the start of an entry, so a
+    small archive cannot expand without limit.
+    """
+    from patchwright.runtime.documents.office import markdown_table
+
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        unpacked = sum(entry.file_size for entry in entries)
+        yield f"{len(entries):,} entries, {unpacked:,} bytes when unpacked"
+        rows = [
+            ["name", "bytes"],
+            *([each.filename, f"{each.file_size:,}"] for each in entries[:MAX_ENTRIES]),
+        ]
+        yield markdown_table(rows)
+        if len(entries) > MAX_ENTRIES:
+            yield f"[only the first {MAX_ENTRIES} entries are listed]"
+        for entry in entries[:MAX_ENTRIES]:
+            if not entry.is_dir() and (text := _read_entry(archive, entry)):
+                yield f"## {' '.join(entry.filename.split())}\n\n{text}"
+
+
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
+    import lzma
+    import zlib
+
+    try:
+        with archive.open(entry) as file:
+            data = file.read(MAX_ENTRY_BYTES + 1)
+    # The entry is damaged, encrypted (RuntimeError), or packed in an unknown way.
+    except (
+        OSError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+    ) as error:
+        return f"[cannot be read: {' '.join(str(error).split())[:200]}]"
+    if b"\0" in data:
+        return "[not text]"
+    text = data[:MAX_ENTRY_BYTES].decode("utf-8", "replace")
+    return text + ("\n[cut: unpack the entry to read the rest]" if len(data) > MAX_ENTRY_BYTES else "")
+
+
 CONVERTERS: dict[str, Callable[[Path], Iterator[str]]] = {
     "pdf": _convert_pdf,
     "docx": _convert_docx,
@@ -168,4 +217,5 @@ CONVERTERS: dict[str, Callable[[Path], Iterator[str]]] = {
     "xlsx": _convert_xlsx,
     "latex": _convert_latex,
     "ipynb": _convert_ipynb,
+    "zip": _convert_zip,
 }

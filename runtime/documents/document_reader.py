@@ -17,12 +17,15 @@ KIND_BY_SUFFIX = {
     ".xlsx": "xlsx",
     ".xlsm": "xlsx",
     ".ipynb": "ipynb",
+    ".zip": "zip",
 }
 """Maps each file suffix to the name of a format that the converter can read. LaTeX is not included, because it
 is viewed and edited as text.
 """
 
-READABLE_FORMATS = "text, PDF, Word (.docx), PowerPoint (.pptx), Excel (.xlsx), notebooks and images"
+READABLE_FORMATS = (
+    "text, PDF, Word (.docx), PowerPoint (.pptx), Excel (.xlsx), notebooks, zip archives and images"
+)
 _SKILL_BY_KIND = {"image": "parse_image", "audio": "parse_audio", "video": "parse_video"}
 
 

@@ -13,17 +13,20 @@ import logging
 import os
 import re
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchwright.runtime.egress.link_access import LinkAccess
 from patchwright.runtime.egress.proxy_request import MalformedRequest, ProxyRequest, parse_request
 from patchwright.runtime.egress.sni import MAX_CLIENT_HELLO_BYTES, NotTls, parse_server_name
 from patchwright.runtime.egress_forwarder import CHUNK_SIZE, MAX_CONNECTIONS, StreamPair
 from patchwright.runtime.egress_policy import (
     HTTP_PORT,
+    HTTPS_PORT,
     Address,
     ConnectionLog,
     ConnectionSummary,
@@ -64,6 +67,8 @@ class EgressConfig:
     """Resolves names to addresses. If this is None, the proxy uses the host's resolver."""
     dial: Dialer | None = None
     """Connects to an address. If this is None, the proxy opens a TCP connection."""
+    ssl_context: ssl.SSLContext | None = None
+    """The trusted certificates of linked hosts. If this is None, the proxy trusts those of the system."""
     max_connections: int = MAX_CONNECTIONS
     """Maximum number of connections that one sandbox may have at the same time."""
     step_timeout: float = STEP_TIMEOUT
@@ -81,6 +86,7 @@ class EgressProxy:
         self._dial = config.dial or _dial
         self._config = config
         self._connection_count = 0
+        self.links = LinkAccess(config.ssl_context)
         # The proxy has its own threads. A lookup that never ends must not block the threads that the engine's
         # requests need.
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="egress")
@@ -159,6 +165,9 @@ class EgressProxy:
                 await _send_error(client, status, f"{request.host}: {denial}")
             return
         try:
+            if request.tls:
+                async with asyncio.timeout(self._config.step_timeout):
+                    await self.links.start_tls(server, request.host)
             await self._relay(request, client, server)
         except EgressDenied as denial:
             self._record_denial(request, denial)
@@ -181,7 +190,8 @@ class EgressProxy:
     async def _connect(self, request: ProxyRequest) -> StreamPair:
         """Connect to the requested host. Raises EgressDenied."""
         host, port = request.host, request.port
-        self._policy.check_host(host, port, request.is_plain_http)
+        if not self.links.check(request):
+            self._policy.check_host(host, port, request.is_plain_http)
         if request.is_plain_http and (
             request.method not in ("GET", "HEAD")
             or any(
@@ -229,7 +239,7 @@ class EgressProxy:
         try:
             async with asyncio.timeout(self._config.step_timeout):
                 server = await self._dial(upstream.host, upstream.port)
-                if request.is_plain_http:
+                if request.is_plain_http and not request.tls:
                     return server
                 try:
                     await self._send_connect(upstream, request, server)
@@ -339,9 +349,10 @@ class EgressProxy:
         dropped = {"host", "connection", "keep-alive", "te", "trailer", "upgrade", "expect", "content-length"}
         connection_values = (value for name, value in request.headers if name == "connection")
         dropped |= {each.strip().lower() for value in connection_values for each in value.split(",")}
-        host = request.host if request.port == HTTP_PORT else f"{request.host}:{request.port}"
+        is_default_port = request.port == (HTTPS_PORT if request.tls else HTTP_PORT)
+        host = request.host if is_default_port else f"{request.host}:{request.port}"
         target, extra = request.target, list[str]()
-        if self._upstream is not None:
+        if self._upstream is not None and not request.tls:
             target, extra = f"http://{host}{request.target}", _authorization_header(self._upstream)
         headers = [
             f"{name}: {value}"

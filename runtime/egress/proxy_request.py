@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from patchwright.runtime.egress_policy import HTTP_PORT, Origin
+from patchwright.runtime.egress_policy import HTTP_PORT, HTTPS_PORT, Origin
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,10 @@ class ProxyRequest:
     host: str
     port: int
     target: str
-    """The path and the query of a plain HTTP request."""
+    """The path and the query of a request that names a URL."""
     headers: tuple[tuple[str, str], ...]
+    tls: bool = False
+    """True if the request names an https URL. The proxy then reads the page itself, so it sees the method."""
     origin: Origin | None = None
     """The only server that clients of this socket can reach; None if clients choose the server. If it is set,
     clients send no proxy request, and receive only the server's own bytes.
@@ -26,6 +28,10 @@ class ProxyRequest:
     @property
     def is_plain_http(self) -> bool:
         return self.method != "CONNECT"
+
+    @property
+    def authorization(self) -> str:
+        return dict(self.headers).get("proxy-authorization", "")
 
 
 class MalformedRequest(Exception):
@@ -49,8 +55,9 @@ def parse_request(head: bytes) -> ProxyRequest:
         else:
             parts = urlsplit(target)
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            is_complete = parts.scheme == "http"
-        port = parts.port or HTTP_PORT
+            is_complete = parts.scheme in ("http", "https")
+        tls = parts.scheme == "https"
+        port = parts.port or (HTTPS_PORT if tls else HTTP_PORT)
     except ValueError as error:
         raise MalformedRequest from error
     if not is_complete or not parts.hostname or "@" in parts.netloc:
@@ -61,6 +68,7 @@ def parse_request(head: bytes) -> ProxyRequest:
         port=port,
         target=path,
         headers=tuple((each[1].lower(), each[2].strip()) for each in headers),
+        tls=tls,
     )
 
 

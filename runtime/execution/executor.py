@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from patchwright.runtime import program
 from patchwright.runtime.actions import (
+    BrowseLinks,
     CreateFile,
     Execute,
     FingerprintTree,
@@ -165,6 +166,12 @@ class Executor:
                 return await self._note_oom_kills(pending)
             case UseBrowser():
                 browsing = self._browser.run_code(action.code, action.allowed_calls, action.snapshot)
+                return await self._note_oom_kills(browsing)
+            case BrowseLinks(browser=use):
+                from patchwright.runtime.browser.link_reader import LinkReader
+
+                links = LinkReader(frozenset(action.hosts), action.key) if action.key else None
+                browsing = self._browser.run_code(use.code, use.allowed_calls, use.snapshot, links)
                 return await self._note_oom_kills(browsing)
             case Execute():
                 return await self._execute(action)

@@ -22,14 +22,15 @@ from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
-from patchwright.runtime.actions import RunShell
-from patchwright.runtime.observations import ImageData, ShellResult, TextResult
+from patchwright.runtime.actions import RunPython, RunShell
+from patchwright.runtime.observations import CellResult, ImageData, ShellResult, TextResult
 from tests.bot.github.test_attachments import png
 from tests.end_to_end.comments import comment_job
 from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, TESTS, Scenario
 from tests.end_to_end.scripted_models import use_ordered_model
 from tests.end_to_end.test_custom_tools import SERVER
 from tests.resolver.agent_runs import FakeSandbox
+from tests.runtime import sample_documents
 
 pytestmark = pytest.mark.slow
 
@@ -208,6 +209,49 @@ async def test_an_image_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenario
     assert ran.output.split() == ["1-shot.png", "2-report.pdf"]
     sent = str(scenario.endpoint.requests[0]["messages"])
     assert "this model has no vision" in sent
+
+
+async def test_two_pictures_and_a_link_of_an_issue_are_in_the_first_message(scenario: Scenario) -> None:
+    shots = [scenario.fake_github.add_attachment(f"assets/shot-{n}", png()) for n in range(2)]
+    link = "https://stackblitz.com/edit/kml-symbol"
+    scenario.issue.body = f"![before]({shots[0]}) ![after]({shots[1]})\nReproduce it: {link}"
+    scenario.environment["PATCHWRIGHT_MODEL_SUPPORTS_VISION"] = "true"
+    await scenario.script_model(*FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    _, first = scenario.endpoint.requests[0]["messages"]
+    text, *pictures = first["content"]
+    assert [part["type"] for part in pictures] == ["image_url", "image_url"]
+    assert f"Reproduce it: {link}" in text["text"]
+    assert f"Not available: {link}: not fetched, because this site offers no download" in text["text"]
+
+
+async def test_a_document_and_an_archive_of_an_issue_are_read_by_view_and_by_a_skill(
+    make_scenario: Callable[..., Scenario], tmp_path: Path
+) -> None:
+    scenario = make_scenario({"calc.py": CODE, "tests/test_calc.py": TESTS})
+    scenario.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "kernel,documents"
+    body = "<w:p><w:r><w:t>It subtracts.</w:t></w:r></w:p>"
+    word = sample_documents.docx(tmp_path / "spec.docx", body).read_bytes()
+    logs = sample_documents.archive(tmp_path / "logs.zip", {"app.log": "KeyError: 'x'"}).read_bytes()
+    files = {"spec.docx": word, "logs.zip": logs}
+    scenario.issue.body = " ".join(
+        scenario.fake_github.add_attachment(f"files/1/{name}", data) for name, data in files.items()
+    )
+    find = f"import glob\nd = glob.glob('{scenario.data}/**/attachments', recursive=True)[0]\n"
+    look = RunPython(code=f"{find}parse_docx(d + '/1-spec.docx')\nprint(d)", timeout=60)
+
+    def view(turn: int, body: object) -> None:
+        (directory,) = scenario.data.glob("**/attachments")
+        arguments = viewing.calls[0].arguments
+        assert isinstance(arguments, dict)
+        arguments["path"] = f"{directory}/2-logs.zip"
+
+    viewing = RecordedTurn("View.", calls=(RecordedCall(name="view_file", arguments={"path": ""}),))
+    await scenario.script_model(RecordedTurn("Look.", look), viewing, *FIX_TURNS, on_request=view)
+    assert isinstance(await scenario.resolve(), Published)
+    ran, viewed = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)][:2]
+    assert isinstance(ran, CellResult) and ran.output.startswith("It subtracts.\n")
+    assert isinstance(viewed, TextResult) and "KeyError: 'x'" in viewed.text
 
 
 async def test_attachments_are_restored_when_a_run_continues_in_a_new_sandbox(

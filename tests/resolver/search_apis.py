@@ -12,7 +12,7 @@ from typing import Any
 TAVILY = {
     "query": "hatchling editable wheel",
     "follow_up_questions": None,
-    "answer": None,
+    "answer": "A .pth file points to the source.",
     "images": [],
     "results": [
         {

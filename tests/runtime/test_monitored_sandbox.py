@@ -1,18 +1,22 @@
 """Disk limits and pauses, in a container and with a simulated one."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from typing import cast
 
 import pytest
 
-from patchwright.runtime.actions import RunShell
+from patchwright.runtime.actions import BrowseLinks, RunShell, SandboxAction, UseBrowser
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.docker.engine import Engine
 from patchwright.runtime.docker.sandbox_container import container_name
-from patchwright.runtime.errors import EngineUnavailable, SandboxDiskFull
-from patchwright.runtime.monitored_sandbox import ContainerMonitor, ContainerUsage
-from patchwright.runtime.observations import ShellResult
+from patchwright.runtime.egress_policy import ConnectionLog
+from patchwright.runtime.errors import EngineUnavailable, SandboxDiskFull, SandboxLost
+from patchwright.runtime.monitored_sandbox import ContainerMonitor, ContainerUsage, MonitoredSandbox
+from patchwright.runtime.observations import ActionFailure, Observation, ShellResult
+from patchwright.runtime.remote_sandbox import RemoteSandbox
+from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
 NAME = f"disk-{os.getpid()}"
 Make = Callable[..., DockerSandboxes]
@@ -104,3 +108,45 @@ async def test_a_pause_ends_only_an_action_that_waits_for_its_result() -> None:
         async with monitor.monitor() as watch:
             await watch
     assert (next(calls, None), ended, str(monitor.error)) == (None, [True], "the container was paused")
+
+
+class FakeNetwork:
+    """Records when linked hosts are allowed."""
+
+    def __init__(self) -> None:
+        self.connection_log = ConnectionLog()
+        self.links = self
+        self.allowed: tuple[str, ...] = ()
+
+    def allow(self, hosts: Iterable[str]) -> str:
+        self.allowed = tuple(hosts)
+        return "key"
+
+    def deny(self) -> None:
+        self.allowed = ()
+
+
+async def test_linked_hosts_are_allowed_only_during_the_action_that_may_read_them() -> None:
+    network, seen = FakeNetwork(), list[tuple[str, tuple[str, ...]]]()
+
+    class Remote(WrapperSandbox):
+        async def act(self, action: SandboxAction) -> Observation:
+            seen.append((action.key if isinstance(action, BrowseLinks) else "", network.allowed))
+            if len(seen) == 3:
+                raise SandboxLost("gone")
+            return ActionFailure(reason="io", message="no browser")
+
+    async def measure() -> ContainerUsage | None:
+        return None
+
+    async def stop() -> None: ...
+
+    remote = cast("RemoteSandbox", Remote(cast("Sandbox", None)))
+    sandbox = MonitoredSandbox(remote, network, ContainerMonitor(40, measure, stop))
+    links = BrowseLinks(browser=UseBrowser(), hosts=("linked.test",))
+    await sandbox.act(links)
+    await sandbox.act(UseBrowser())
+    with pytest.raises(SandboxLost):
+        await sandbox.act(links)
+    assert seen == [("key", ("linked.test",)), ("", ()), ("key", ("linked.test",))]
+    assert network.allowed == ()

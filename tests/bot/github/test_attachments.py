@@ -1,8 +1,10 @@
 """Attachments of issues are downloaded, and untrusted URLs are never requested."""
 
+import os
 import struct
 import zlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -17,10 +19,14 @@ from patchwright.resolver.forge import MAX_ATTACHMENT
 from patchwright.resolver.preparation.attachments import (
     MAX_FILES,
     MAX_IMAGES,
+    MAX_TOTAL_BYTES,
     Attachment,
     ThreadAttachments,
+    attachments_directory,
     fetch_attachments,
+    write_attachments,
 )
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 
 REPO = Repo(owner="acme", name="sample")
 HUB = "https://github.com"
@@ -153,7 +159,7 @@ async def test_redirects_within_the_forge_are_followed(fake_github: FakeGitHub, 
 async def test_large_missing_and_looping_files_are_errors(
     fake_github: FakeGitHub, forge: GitHubForge
 ) -> None:
-    with pytest.raises(ForgeError, match="larger than 3 MB"):
+    with pytest.raises(ForgeError, match="larger than 25 MB"):
         await forge.download_attachment(
             REPO, fake_github.add_attachment("assets/1", b"x" * (MAX_ATTACHMENT + 1))
         )
@@ -183,7 +189,70 @@ async def test_attachments_are_classified_by_content(fake_github: FakeGitHub, fo
         ("3-trace.log", "text/plain"),
     ]
     assert [shown.data for shown in attachments.images] == [png()]
-    assert attachments.problems == (f"{program} is not an image, a PDF or a text file.",)
+    assert attachments.problems == (f"{program} is not a text, picture, recording, document or archive.",)
+
+
+KINDS = {
+    "clip.mp4": (b"\0\0\0\x20ftypisom" + bytes(24), "video/mp4"),
+    "clip.mov": (b"\0\0\0\x14ftypqt  " + bytes(12), "video/mp4"),
+    "old.mov": (b"\0\0\0\x08wide\0\0\0\x08mdat", "video/quicktime"),
+    "clip.webm": (b"\x1a\x45\xdf\xa3" + bytes(30), "video/webm"),
+    "call.wav": (b"RIFF\x24\0\0\0WAVEfmt " + bytes(24), "audio/wav"),
+    "call.mp3": (b"ID3\4" + bytes(30), "audio/mpeg"),
+    "spec.docx": (b"PK\3\4" + bytes(30), "application/zip"),
+    "talk.pptx": (b"PK\3\4" + bytes(30), "application/zip"),
+    "data.xlsx": (b"PK\3\4" + bytes(30), "application/zip"),
+    "logs.zip": (b"PK\3\4" + bytes(30), "application/zip"),
+    "dump.log.gz": (b"\x1f\x8b\x08" + bytes(30), "application/gzip"),
+    "book.ipynb": (b'{"cells": []}', "text/plain"),
+    "trace.log": (b"Traceback\n", "text/plain"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_every_kind_of_file_that_github_takes_is_kept_under_its_name(
+    fake_github: FakeGitHub, forge: GitHubForge, name: str
+) -> None:
+    data, media_type = KINDS[name]
+    url = fake_github.add_attachment(f"files/1/{name}", data)
+    attachments = await fetch_attachments(issue(url), REPO, forge)
+    assert attachments.files == (Attachment(name=f"1-{name}", media_type=media_type, data=data),)
+    assert attachments.problems == ()
+
+
+async def test_a_name_or_content_type_that_lies_changes_nothing(
+    fake_github: FakeGitHub, forge: GitHubForge
+) -> None:
+    lying = {"content-type": "image/png"}
+    urls = [
+        fake_github.add_attachment("files/1/shot.png", b"PK\3\4" + bytes(30), headers=lying),
+        fake_github.add_attachment("files/2/spec.docx", b"%PDF-1.7", headers=lying),
+        fake_github.add_attachment("files/3/clip.mp4", b"\x7fELF\xff\0", headers=lying),
+    ]
+    attachments = await fetch_attachments(issue(" ".join(urls)), REPO, forge)
+    assert [file.name for file in attachments.files] == ["1-shot.png.zip", "2-spec.docx.pdf"]
+    assert attachments.images == ()
+    assert attachments.problems == (f"{urls[2]} is not a text, picture, recording, document or archive.",)
+
+
+async def test_the_size_of_all_attachments_is_limited(fake_github: FakeGitHub, forge: GitHubForge) -> None:
+    size = MAX_TOTAL_BYTES // 3
+    urls = [fake_github.add_attachment(f"files/{n}/big.log", b"x" * size) for n in range(5)]
+    attachments = await fetch_attachments(issue(" ".join(urls)), REPO, forge)
+    assert (
+        len(attachments.files) == 3 and sum(len(file.data) for file in attachments.files) <= MAX_TOTAL_BYTES
+    )
+    assert attachments.problems[0] == f"{urls[3]}: all files together exceed 50 MB."
+    assert len(fake_github.attachment_requests) == 4  # Four are requested at once.
+
+
+async def test_a_large_file_reaches_the_sandbox_whole(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 40_000  # more than one message to the sandbox may contain
+    file = Attachment(name="1-clip.mp4", media_type="video/mp4", data=data)
+    async with LocalSandboxes(tmp_path, os.environ).open("run") as sandbox:
+        written = await write_attachments(ThreadAttachments(files=(file,)), sandbox)
+        stored = Path(attachments_directory(sandbox)) / file.name
+        assert written.files == (file,) and stored.read_bytes() == data
 
 
 async def test_hidden_attachments_are_not_downloaded(fake_github: FakeGitHub, forge: GitHubForge) -> None:
@@ -207,7 +276,7 @@ async def test_a_missing_attachment_is_reported(fake_github: FakeGitHub, forge: 
     )
     attachments = await fetch_attachments(issue(f"{missing} {present}"), REPO, forge)
     assert [file.name for file in attachments.files] == ["2-2.png"]
-    assert attachments.problems == (f"{missing}: the forge returned 410.",)
+    assert attachments.problems == (f"{missing}: the server returned 410.",)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_only_a_server_promises_that_go_carries_out_the_plan() -> None:
     ) in in_workflow
 
 
-def test_only_a_server_promises_to_continue_after_an_answer() -> None:
+def test_a_workflow_promises_to_continue_after_an_answer_only_where_it_can() -> None:
     assert (
         "continue from where I stopped"
         in render_reply("question.md.j2", question="Up?", summary=summary()).strip()
@@ -69,8 +69,9 @@ def test_only_a_server_promises_to_continue_after_an_answer() -> None:
         "question.md.j2", question="Up?", summary=summary(workflow_url="https://github.test/runs/1")
     ).strip()
     assert (
-        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then start again, "
-        "because a later workflow run cannot continue this one. So also say what else I need to know."
+        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then continue "
+        "from where I stopped, if the workflow has one job and the permission `actions: read`. Otherwise I start "
+        "again, so also say what else I need to know."
     ) in in_workflow
 
 

@@ -160,6 +160,20 @@ def test_the_request_is_shown_once_and_bare_commands_are_left_out() -> None:
     ]  # fmt: skip
 
 
+def test_linked_hosts_are_offered_to_the_browsing_agent_alone() -> None:
+    def render_with(*hosts: str) -> str:
+        sandbox = PreparedSandbox("/w", linked_hosts=hosts)
+        facts = RepositoryFacts("0" * 40, ())
+        return render_initial_prompt(build_initial_prompt(issue(), RequestToAgent(""), facts, sandbox))
+
+    offer = (
+        "\n\nPeople with write access linked these hosts: docs.test, jsfiddle.net. "
+        "Only `browse` can read their pages, without sending anything.\n\n# The repository\n"
+    )
+    assert offer in render_with("docs.test", "jsfiddle.net")
+    assert "linked these hosts" not in render_with()
+
+
 def test_the_baseline_lists_the_failing_tests() -> None:
     before = TestRun(
         command=SUITE.command,

@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedTurn, server_error
+from patchwright.resolver.agent.messages import get_images
 from patchwright.resolver.errors import ModelAccessDenied
 from patchwright.resolver.events import AgentStopped, ReplyUsage
 from patchwright.resolver.llm.litellm import LitellmModel
@@ -30,6 +31,7 @@ from patchwright.runtime.observations import (
     ActionFailure,
     CellResult,
     HostRequest,
+    ImageData,
     Observation,
     TextResult,
 )
@@ -327,6 +329,41 @@ async def test_a_viewed_image_is_described(files: Sandbox) -> None:
     assert costs == [ReplyUsage(model="scripted", usd=Decimal("0.01"))]
     text = await seeing.act(ViewFile(path="."))
     assert text == await files.act(ViewFile(path="."))
+
+
+async def test_a_model_that_sees_gets_the_viewed_picture_itself(files: Sandbox) -> None:
+    seeing = MultimodalSandbox(files, multimodal_models(ScriptedModel([]), agent_sees=True))
+    viewed = await seeing.act(ViewFile(path="shot.png"))
+    data = (Path(files.root) / "shot.png").read_bytes()
+    assert isinstance(viewed, TextResult)
+    assert viewed.images == (ImageData(media_type="image/png", data=data),)
+    assert get_images(viewed) == viewed.images
+
+
+async def test_a_damaged_or_lying_picture_is_never_sent_to_the_model(files: Sandbox) -> None:
+    seeing = MultimodalSandbox(files, multimodal_models(ScriptedModel([]), agent_sees=True))
+    data = (Path(files.root) / "shot.png").read_bytes()
+    (Path(files.root) / "shot.png").write_bytes(data[:-12])
+    viewed = await seeing.act(ViewFile(path="shot.png"))
+    assert isinstance(viewed, TextResult)
+    assert viewed.images == ()
+    assert viewed.text.endswith("[no description: the picture is damaged or too large]")
+    (Path(files.root) / "shot.png").write_text("text")
+    viewed = await seeing.act(ViewFile(path="shot.png"))
+    assert isinstance(viewed, TextResult) and viewed.images == ()
+
+
+async def test_a_viewed_recording_is_transcribed_where_a_model_is_set(
+    files: Sandbox, endpoint: TranscribingEndpoint
+) -> None:
+    models = multimodal_models(ScriptedModel([]), transcriber=transcriber_for(endpoint))
+    viewed = await MultimodalSandbox(files, models).act(ViewFile(path="said.wav"))
+    assert isinstance(viewed, TextResult)
+    assert viewed.text.startswith("     1\t[said.wav: audio/wav, ")
+    assert viewed.text.endswith("\n\nThe pump stops.")
+    assert endpoint.field("file") == (Path(files.root) / "said.wav").read_bytes()
+    without = MultimodalSandbox(files, multimodal_models(ScriptedModel([]), transcription_models=()))
+    assert await without.act(ViewFile(path="said.wav")) == await files.act(ViewFile(path="said.wav"))
 
 
 async def test_a_viewed_image_without_description_is_still_shown(files: Sandbox) -> None:

@@ -18,6 +18,8 @@ from patchwright.runtime.actions import RunPython
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import CellResult
 from patchwright.runtime.sandbox import Sandbox
+from tests.resolver.sandbox.test_multimodal import TranscribingEndpoint, multimodal_models, transcriber_for
+from tests.resolver.scripted_model import ScriptedModel
 from tests.runtime import sample_documents
 
 SEEN = "A grey field with a red frame."
@@ -89,6 +91,22 @@ async def test_every_thirtieth_frame_of_a_video_is_sent(sandbox: Sandbox, endpoi
     assert "[the video continues: use a frame_interval of more than 4 to see more of it]" in output
     task, frames = sent_images(endpoint.requests[-1])
     assert (task, len(frames)) == ("What moves?", 16)
+
+
+@pytest.mark.slow
+async def test_a_recording_is_transcribed_by_whisper_1_by_default(tmp_path: Path) -> None:
+    async with (
+        TranscribingEndpoint([]) as endpoint,
+        LocalSandboxes(tmp_path, os.environ).open("cells") as local,
+    ):
+        recording = sample_documents.wav(Path(local.root) / "said.wav").read_bytes()
+        models = multimodal_models(
+            ScriptedModel([]),
+            transcriber=transcriber_for(endpoint),
+            transcription_models=("dearest/of-all", "whisper-1"),
+        )
+        assert await cell(MultimodalSandbox(local, models), "parse_audio('said.wav')") == "The pump stops.\n"
+        assert (endpoint.field("model"), endpoint.field("file")) == (b"whisper-1", recording)
 
 
 @pytest.mark.slow

@@ -8,11 +8,8 @@ import pytest
 
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import SettingsError
-from patchwright.resolver.sandbox.secret_injection import (
-    SecretInjectingSandbox,
-    SecretSource,
-    load_secret_sources,
-)
+from patchwright.resolver.sandbox.secret_injection import SecretInjectingSandbox
+from patchwright.resolver.sandbox.secret_sources import SecretSource, load_secret_sources
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, MaskingSandbox, Secrets
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
@@ -29,14 +26,18 @@ async def sandbox(short_tmp: Path) -> AsyncIterator[Sandbox]:
         yield opened
 
 
+class Rotating:
+    """A source of a program's own, which has another value each time, like a token that is rotated."""
+
+    def __init__(self, *values: str) -> None:
+        self._left = iter(values)
+
+    async def get_value(self) -> str:
+        return next(self._left)
+
+
 def fixed(*values: str) -> SecretSource:
-    """Returns another value each time, like a token that is rotated."""
-    left = iter(values)
-
-    async def source() -> str:
-        return next(left)
-
-    return source
+    return Rotating(*values)
 
 
 def injecting(sandbox: Sandbox, **sources: SecretSource) -> MaskingSandbox:
@@ -108,7 +109,7 @@ async def test_a_secret_is_a_string_or_a_source(tmp_path: Path) -> None:
         'D = { command = "printf of-a-command" }\n["acme/other"]\nE = "not ours"\n',
     )
     sources = load_secret_sources(path, REPO, {"OPERATORS": "of the environment"})
-    assert {name: await source() for name, source in sources.items()} == {
+    assert {name: await source.get_value() for name, source in sources.items()} == {
         "A": "plain",
         "B": "of the environment",
         "C": "of a file",
@@ -144,6 +145,18 @@ async def test_a_command_with_an_unavailable_secret_does_not_run(
         ('"acme/calc" = 1', 0o600, "`acme/calc` must be a table"),
         ('["acme/calc"]\n"A B" = "x"', 0o600, "A B cannot be the name of an environment variable"),
         ('["acme/calc"]\nA = { vault = "x" }', 0o600, 'A must be a string, { env = "NAME" }'),
+        (
+            '["acme/calc"]\nA = { url = "http://example.org/" }',
+            0o600,
+            "must begin with https:// and contain no",
+        ),
+        ('["acme/calc"]\nA = { url = "https://a:b@example.org/" }', 0o600, "must begin with https:// and"),
+        ('["acme/calc"]\nA = { url = "https://example.org/", max_age = "1" }', 0o600, "in whole seconds"),
+        (
+            '["acme/calc"]\nA = { url = "https://example.org/", headers = { X = 1 } }',
+            0o600,
+            "a header of A must be a string, or an env, a file or a command",
+        ),
         ('["acme/calc"]\nA = 1', 0o600, 'A must be a string, { env = "NAME" }'),
     ],
 )

@@ -13,14 +13,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from patchwright.runtime.actions import RunShell, UseBrowser, WriteBytes
+from patchwright.runtime.actions import BrowseLinks, RunShell, UseBrowser, WriteBytes
 from patchwright.runtime.docker.build_context import PYTHON
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.docker.sandbox_container import container_name
 from patchwright.runtime.egress.proxy import EgressConfig
+from patchwright.runtime.egress_forwarder import PROXY_PORT
 from patchwright.runtime.egress_policy import build_policy
 from patchwright.runtime.observations import PageSnapshot, ShellResult
 from patchwright.runtime.sandbox import Sandbox
+from tests.runtime.linked_site import LINKED, html, linked_site
 
 pytestmark = pytest.mark.docker
 
@@ -147,3 +149,32 @@ async def test_the_browser_makes_no_background_requests(docker_sandboxes: Make) 
         await asyncio.sleep(5)  # it asked about the form within one second
         assert sandboxes.take_connections(name) == ()
     await sandboxes.close()
+
+
+@pytest.mark.slow
+async def test_only_the_browser_reads_a_linked_host_and_no_command_does(
+    docker_sandboxes: Make, short_tmp: Path
+) -> None:
+    async with linked_site(short_tmp) as site:
+        site.pages["/"] = html("<title>Linked</title><h1>The bug, step by step</h1>")
+        sandboxes = docker_sandboxes(memory_mb=1024, plugins=("browser",), egress=site.egress())
+        name = f"links-{os.getpid()}"
+        async with sandboxes.open(name, online=True) as sandbox:
+            # A command that runs at the same time gets nothing, with either form of a request.
+            attempt = (
+                f"curl -sk https://{LINKED}/; python3 -c \"import http.client as h; c = h.HTTPConnection('127.0.0.1', "
+                f"{PROXY_PORT}); c.request('GET', 'https://{LINKED}/'); print(c.getresponse().read())\""
+            )
+            await run(sandbox, f"(while sleep 0.2; do {attempt}; done) > /tmp/got 2>&1 &")
+            use = UseBrowser(code=f"goto('https://{LINKED}/')\nnoop(2000)", allowed_calls=("goto", "noop"))
+            refused = await browse(sandbox, f"goto('https://{LINKED}/')")
+            assert refused.error is not None and site.requests == []
+            page = await sandbox.act(BrowseLinks(browser=use, hosts=(LINKED,)))
+            assert isinstance(page, PageSnapshot)
+            assert (page.error, page.title) == (None, "Linked") and "step by step" in page.tree
+            assert {request.split(" ")[0] for request in site.requests} == {"GET"}
+            got = await run(sandbox, "cat /tmp/got")
+            assert "step by step" not in got and "not a valid proxy request" in got
+            visits = [(each.host, each.denied) for each in sandboxes.take_connections(name)]
+            assert (LINKED, None) in visits and (LINKED, "unlisted") in visits
+        await sandboxes.close()

@@ -14,7 +14,7 @@ import pytest
 
 import patchwright.runtime.skills as skills
 from patchwright.runtime.actions import ViewFile
-from patchwright.runtime.documents import office
+from patchwright.runtime.documents import converter, office
 from patchwright.runtime.documents.document_reader import DocumentReader
 from patchwright.runtime.documents.media_type import MediaFile, detect_media
 from patchwright.runtime.execution.editor import Editor
@@ -244,7 +244,34 @@ def test_without_the_program_a_skill_says_why(root: Path, capsys: pytest.Capture
     assert capsys.readouterr().out == "[parse_pdf: there are no documents here]\n"
 
 
+def test_an_archive_shows_its_list_and_its_texts(root: Path, editor: Editor) -> None:
+    with zipfile.ZipFile(root / "logs.zip", "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("app/error.log", "Traceback\nKeyError: 'x'\n")
+        made.writestr("core.bin", b"\0\1\2")
+    text = view(editor, "logs.zip")
+    assert "2 entries, 27 bytes when unpacked" in text
+    assert "| app/error.log | 24 |" in text
+    assert "## app/error.log" in text and "KeyError: 'x'" in text
+    assert "[not text]" in text
+
+
 # --- hostile files ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_an_archive_that_expands_without_limit_is_cut(root: Path) -> None:
+    with zipfile.ZipFile(root / "bomb.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bomb:
+        with bomb.open("huge", "w", force_zip64=True) as entry:  # more than the converter's memory
+            for _ in range(2_100):
+                entry.write(b"x" * (1 << 20))
+        for number in range(599):
+            bomb.writestr(f"{number}", "x" * (1 << 18))
+    text = DocumentReader().to_markdown(root / "bomb.zip", "bomb.zip")
+    assert text is not None and len(text) < converter.MAX_CHARS + 1_000
+    assert f"600 entries, {(2_100 << 20) + (599 << 18):,} bytes when unpacked" in text
+    assert "[only the first 500 entries are listed]" in text
+    assert "[cut: unpack the entry to read the rest]" in text
+    assert text.rstrip().endswith("[the text was cut after 2,000,000 characters]")
 
 
 @pytest.mark.slow
