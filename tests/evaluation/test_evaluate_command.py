@@ -43,7 +43,7 @@ async def test_the_reference_fix_resolves_an_instance_and_no_change_does_not(
     assert gold.stages == (
         "reproduced", "localized", "patched", "own_tests_pass", "pull_request", "hidden_tests_pass",
     )  # fmt: skip
-    assert attempts[f"{ADD.id}-empty-1"].failure == "no_patch"
+    assert attempts[f"{ADD.id}-empty-1"].failure == "gave_up"
     prediction = json.loads((evaluation.results.path / "predictions-gold.jsonl").read_text())
     assert (prediction["instance_id"], prediction["model_name_or_path"]) == (ADD.id, "gold")
     assert "+    return a + b" in prediction["model_patch"]
