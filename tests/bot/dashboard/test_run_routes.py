@@ -23,6 +23,7 @@ from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.actions import RunShell
 from tests.bot.dashboard.conftest import DashboardServer
 from tests.bot.dashboard.event_stream import watch_run
+from tests.bot.dashboard.test_access_control import parse_csrf
 from tests.bot.jobs import DONE
 from tests.resolver.sample_runs import full_run, model_reply, started
 from tests.resolver.test_confirmation import reply, waiting_for
@@ -264,7 +265,7 @@ async def test_a_message_on_the_run_page_works_like_a_comment(server: DashboardS
         assert is_message_to_run(JobRecord(job=request.job), worker.job)
         assert "Your message is sent." in (await writer.get(f"{path}?requested=message")).text
         for browser, form, status in (
-            (reader, {**hidden, "message": text}, 403),
+            (reader, {**hidden, "csrf": parse_csrf((await reader.get("/")).text), "message": text}, 403),
             (writer, {**hidden, "message": text, "csrf": "0" * 64}, 403),
             (writer, {**hidden, "message": " "}, 400),
             (writer, {**hidden, "message": "x" * 3_001}, 400),
