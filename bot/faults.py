@@ -7,6 +7,7 @@ from patchwright.resolver.errors import (
     ForgeError,
     LogError,
     ModelError,
+    ModelUnsuitable,
     SettingsError,
     UsageError,
     VerificationUnavailable,
@@ -29,6 +30,7 @@ EXTERNAL_FAULTS: frozenset[Fault] = frozenset({"provider", "settings"})
 """Causes of failures outside this deployment. Such failures do not show whether the deployment is reliable."""
 
 _FAULT_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
+    (ModelUnsuitable, "settings"),
     (ModelError, "provider"),
     (ForgeError, "forge"),
     (GitHubDown, "forge"),

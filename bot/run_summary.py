@@ -6,6 +6,7 @@ from typing import Literal
 from patchwright.bot.faults import Fault
 from patchwright.bot.jobs import Cancellation, Failed, GitHubWait, JobRecord, JobResult, Stopped
 from patchwright.bot.usage_report import has_resumed, select_job_work
+from patchwright.resolver.activity.failure import FailureKind, classify_failure
 from patchwright.resolver.domain import Job, JobId, Published, RunId, Verdict
 from patchwright.resolver.events import Trajectory
 from patchwright.runtime.frozen_model import FrozenModel
@@ -53,6 +54,8 @@ class RunSummary(FrozenModel):
     """The kind of the verdict on the patch; "" if there is no verdict."""
     is_documentation_only: bool = False
     """True if the patch changes only documentation, so that there is nothing to test."""
+    failure: FailureKind | None = None
+    """How the run failed; None if it solved the issue, is not over, or had no code to change."""
     cost_usd: float = 0.0
     """The known cost of the run in dollars."""
     is_cost_known: bool = True
@@ -164,6 +167,7 @@ def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunS
         update={
             "title": clip_line(started.thread.title, MAX_TITLE_CHARS) if started else job_summary.title,
             **_verdict_fields(verdict),
+            "failure": classify_failure(trajectory),
             "cost_usd": float(usage.usd),
             "is_cost_known": not usage.unpriced,
             "tokens": usage.tokens,

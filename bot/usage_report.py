@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from patchwright.resolver.activity.failure import FailureKind, classify_failure
 from patchwright.resolver.domain import RunId, Usage
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import (
@@ -32,6 +33,8 @@ class UsageReport(FrozenModel):
     """The number of times that the patch was returned to the agent for repair."""
     fixes_checks: bool = False
     """True if failed checks on one of Patchwright's commits started the job."""
+    failure: FailureKind | None = None
+    """How the run failed; None if it solved the issue or had no code to change."""
     provider_failed: bool = False
     """True if the run ended because its model gave no usable reply."""
 
@@ -116,6 +119,7 @@ def build_usage_report(run: RunId, read: Callable[[RunId], Trajectory]) -> Usage
         repairs=sum(isinstance(event, Message) and event.source == "verification" for event in trajectory),
         fixes_checks=trajectory.run_started is not None
         and bool(trajectory.run_started.job.failed_checks_commit),
+        failure=classify_failure(trajectory),
         provider_failed=stopped is not None and stopped.reason == "error",
     )
 

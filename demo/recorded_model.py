@@ -29,6 +29,7 @@ from patchwright.demo.github.asgi import (
 from patchwright.demo.loopback_server import LoopbackServer
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.domain import Verdict
+from patchwright.resolver.llm.probe import PROBE_NUMBER, PROBE_TOOL
 from patchwright.resolver.rendering.template_renderer import render, render_prompt
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure
@@ -143,6 +144,9 @@ def reply_without_choices() -> ModelFault:
 class RecordedModel:
     """Serves a recording while its context is open. `requests` contains every request with a valid key.
 
+    Probes of the model (`resolver/llm/probe.py`) get the right answer and are no part of `requests`, unless
+    `answers_probes` is False.
+
     `delay` is the number of seconds before each response. `on_request(turn, body)` is called before each
     response, and awaited if it is a coroutine. `add_faults(...)` replaces the next responses with faults.
     """
@@ -154,7 +158,9 @@ class RecordedModel:
         key: str | None = None,
         delay: float = 0.0,
         on_request: RequestHook | None = None,
+        answers_probes: bool = True,
     ) -> None:
+        self._answers_probes = answers_probes
         self._turns = tuple(turns)
         self._key = key
         self._delay = delay
@@ -221,7 +227,10 @@ class RecordedModel:
                 ]
                 return ModelFault(body=json.dumps({"object": "list", "data": models}))
             case "POST", path if path in API_FORMATS:
-                return await self._complete(json.loads(body), API_FORMATS[path])
+                request, api_format = json.loads(body), API_FORMATS[path]
+                if self._answers_probes and PROBE_TOOL.name in str(api_format.parse_messages(request)[-1:]):
+                    return _answer_probe(request, api_format)
+                return await self._complete(request, api_format)
             case _:
                 return _error_response(404, f"Unknown request URL: {method} {path}.", code="unknown_url")
 
@@ -266,6 +275,23 @@ class RecordedModel:
             reasoning_tokens=len(json.dumps(turn.reasoning)) // CHARACTERS_PER_TOKEN if turn.reasoning else 0,
             extra=turn.usage,
         )
+
+
+def _answer_probe(request: Mapping[str, Any], api_format: ApiFormat) -> ModelFault:
+    """Returns the call that a probe asks for. As text, if the request offers no tools."""
+    arguments, is_native = json.dumps({"number": PROBE_NUMBER}), bool(request.get("tools"))
+    text = f'<call name="{PROBE_TOOL.name}">\n<number>\n{PROBE_NUMBER}\n</number>\n</call>'
+    reply = RecordedReply(
+        text="" if is_native else text,
+        calls=(("call_probe", PROBE_TOOL.name, arguments),) if is_native else (),
+        reasoning=(),
+        finish_reason="tool_calls" if is_native else "stop",
+        model=request.get("model", "recorded"),
+        prompt_tokens=0,
+        cached_tokens=0,
+        completion_tokens=0,
+    )
+    return ModelFault(body=json.dumps(api_format.format_reply(reply)))
 
 
 def find_next_calls(

@@ -9,7 +9,8 @@ from patchwright.evaluation.hidden_tests import HiddenTests, Score, grade
 from patchwright.evaluation.instances import Instance
 from patchwright.evaluation.issue_images import IssueImages
 from patchwright.evaluation.localization import list_viewed_files, rank_files
-from patchwright.evaluation.results import AttemptResult, FailureKind, Stage
+from patchwright.evaluation.results import AttemptResult, Stage
+from patchwright.resolver.activity.failure import HiddenTestResult, classify_failure
 from patchwright.resolver.domain import Issue, Job, Patch, RunId, Usage, Verdict
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import AgentStopped, Trajectory
@@ -89,7 +90,15 @@ async def make_attempt(
         run=task.run,
         verdict=ended.verdict.kind,
         score=score,
-        failure=find_failure(ended.stopped, ended.verdict, score, is_localized=is_localized),
+        failure=classify_failure(
+            ended.trajectory,
+            HiddenTestResult(
+                is_resolved=score.resolved,
+                is_localized=is_localized,
+                has_regressions=bool(score.regressions) and not score.still_failing,
+                could_run=not score.problem,
+            ),
+        ),
         stages=list_stages(ended.verdict, score, is_localized=is_localized),
         usage=ended.trajectory.usage(),
         harness_seconds=max(0.0, time.monotonic() - started_at - agent_seconds - test_seconds),
@@ -153,25 +162,6 @@ def read_usage(run: RunId, deps: RunDependencies) -> Usage:
         return deps.logs.read(run).usage()
     except LogError:
         return Usage()
-
-
-def find_failure(
-    stopped: AgentStopped, verdict: Verdict, score: Score, *, is_localized: bool
-) -> FailureKind | None:
-    """Returns the first thing that went wrong; None if the instance is resolved."""
-    if score.resolved:
-        return None
-    if stopped.reason == "error":
-        return "error"
-    if score.problem:
-        return "setup"
-    if verdict.kind == "empty":
-        return "no_patch"
-    if not is_localized:
-        return "not_localized"
-    if not score.still_failing and score.regressions:
-        return "regressions"
-    return "own_tests" if verdict.kind == "regressed" else "hidden_tests"
 
 
 def list_stages(verdict: Verdict, score: Score, *, is_localized: bool) -> tuple[Stage, ...]:

@@ -279,4 +279,4 @@ async def _open_dependencies(
 
 
 def _count_errors(report: EvaluationReport) -> int:
-    return sum(attempt.failure == "error" for attempt in report.attempts)
+    return sum(attempt.failure == "model" for attempt in report.attempts)

@@ -10,6 +10,7 @@ from patchwright.evaluation.recommendation import recommend
 from patchwright.evaluation.report import EvaluationReport, PairedComparison, Share, select_best
 from patchwright.evaluation.results import AttemptResult, ResultDirectory
 from patchwright.evaluation.swe_bench import format_prediction
+from patchwright.resolver.activity.failure import FAILURE_LABELS
 from patchwright.resolver.cost import cost_fields
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError
@@ -19,15 +20,6 @@ from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 
-FAILURE_LABELS: Mapping[str, str] = {
-    "error": "error of the model or the machine",
-    "setup": "hidden tests could not run",
-    "no_patch": "no change",
-    "not_localized": "changed other files than the reference fix",
-    "own_tests": "broke the repository's own tests",
-    "hidden_tests": "hidden tests still fail",
-    "regressions": "hidden tests that passed fail",
-}
 STAGE_LABELS: Mapping[str, str] = {
     "reproduced": "a test shows the bug",
     "localized": "a file of the reference fix changed",

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from patchwright.evaluation.controls import ControlResult
 from patchwright.evaluation.hidden_tests import Score
 from patchwright.evaluation.instances import Instance, read_instances, write_instances
+from patchwright.resolver.activity.failure import FailureKind
 from patchwright.resolver.domain import Usage, VerdictKind
 from patchwright.resolver.errors import UsageError
 from patchwright.runtime.frozen_model import FrozenModel
@@ -23,9 +24,6 @@ Stage = Literal["reproduced", "localized", "patched", "own_tests_pass", "pull_re
 STAGES: tuple[Stage, ...] = (
     "reproduced", "localized", "patched", "own_tests_pass", "pull_request", "hidden_tests_pass",
 )  # fmt: skip
-FailureKind = Literal[
-    "error", "setup", "no_patch", "not_localized", "own_tests", "hidden_tests", "regressions"
-]
 
 
 class EvaluationPlan(FrozenModel):

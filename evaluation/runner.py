@@ -124,7 +124,7 @@ class Evaluation:
                 result = _failed_attempt(task, str(exc)).model_copy(update={"usage": usage})
             finally:
                 await self.budget.settle(limit, read_usage(task.run, self.deps).usd - before)
-            if result.failure != "error":  # The next call of the command continues a run that had an error.
+            if result.failure != "model":  # The next call of the command continues a run that had an error.
                 self.directory.write_attempt(result)
             self.observer.on_attempt(result)
 
@@ -137,6 +137,6 @@ def _failed_attempt(task: AttemptTask, error: str) -> AttemptResult:
         model=task.model,
         attempt=task.number,
         run=task.run,
-        failure="error",
+        failure="model",
         error=error,
     )

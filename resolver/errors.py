@@ -14,6 +14,7 @@ ResolverError
 │   ├── ModelAccessDenied  wrong key or model name; retrying does not help, an operator must act
 │   │   ├── ModelUnreachable the endpoint's address did not respond before the first reply
 │   │   ├── ToolsUnsupported the server cannot call tools with this model
+│   │   ├── ModelUnsuitable the model calls no tools, or its context window is too small
 │   │   └── QuotaExceeded  the account has no credit
 │   ├── ContentFiltered    the provider's filter rejects the prompt or withholds the reply
 │   └── ContextOverflow    the prompt is longer than the model's context window
@@ -147,6 +148,10 @@ class ModelUnreachable(ModelAccessDenied):
 
 class ToolsUnsupported(ModelAccessDenied):
     """The server rejects requests with tools for this model. Tool calls as text may work."""
+
+
+class ModelUnsuitable(ModelAccessDenied):
+    """The model calls no tools, or its context window is too small. Found before the work starts."""
 
 
 class QuotaExceeded(ModelAccessDenied):

@@ -76,12 +76,12 @@ class LLM(Extensible):
 
     def build(self) -> "Model":
         """Returns the model that sends the requests."""
+        from patchwright.resolver.llm.checked_model import CheckedModel
         from patchwright.resolver.llm.litellm import LitellmModel
         from patchwright.resolver.llm.model import ProviderConnection
         from patchwright.resolver.llm.retry import RetryingModel
-        from patchwright.resolver.llm.text_tool_model import TextToolModel
         from patchwright.resolver.settings.model_settings import Price
-        from patchwright.sdk.environment import ca_bundle
+        from patchwright.sdk.environment import ca_bundle, data_directory
         from patchwright.sdk.llm_errors import build_error_naming_model
 
         price = None
@@ -97,8 +97,9 @@ class LLM(Extensible):
             ),
             max_seconds=self.retry_seconds,
         )
-        named = build_error_naming_model(model)
-        return TextToolModel(named) if self.tool_calling == "text" else named
+        directory = data_directory() / "cache" / "models"
+        checked = CheckedModel(model, self.tool_calling, directory, base_url=self.base_url)
+        return build_error_naming_model(checked)
 
 
 class RouterLLM(LLM):

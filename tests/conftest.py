@@ -163,10 +163,15 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Docker cases run one after the other, in one worker: they share images and the names of containers.
+    """Each test belongs to one of the tiers unit, llm and bench.
+
+    Docker cases run one after the other, in one worker: they share images and the names of containers.
 
     They come first, so that this worker is not alone at the end.
     """
+    for item in items:
+        if not (item.get_closest_marker("llm") or item.get_closest_marker("bench")):
+            item.add_marker("unit")
     docker = [item for item in items if item.get_closest_marker("docker")]
     for item in docker:
         item.add_marker(pytest.mark.xdist_group("docker"))

@@ -123,8 +123,8 @@ PACKAGES = {
         "resolver resolver.settings bot bot.webhooks bot.redis bot.github bot.triggers bot.worker"
     ),
     "bot.dashboard": (
-        "runtime resolver.text resolver resolver.settings resolver.rendering resolver.viewer bot bot.webhooks "
-        "bot.redis bot.observe bot.github"
+        "runtime resolver.text resolver resolver.settings resolver.rendering resolver.activity resolver.viewer bot "
+        "bot.webhooks bot.redis bot.observe bot.github"
     ),
     "bot.api": "runtime resolver resolver.request sdk bot bot.redis bot.conversations bot.terminal",
     "bot.web": (

@@ -25,6 +25,7 @@ from tests.resolver.git_repository import Repository
 
 TASKS = sorted(path.parent for path in (Path(__file__).parent / "tasks").glob("*/issue.md"))
 KEY = "sk-task"
+MAX_USD = "0.50"  # of a task with a real model
 
 
 def tree(root: Path) -> dict[str, bytes]:
@@ -174,5 +175,5 @@ async def test_a_real_model_produces_the_expected_tree(room: Room, task: Path) -
     }
     if "MODEL" not in given:
         pytest.skip("PATCHWRIGHT_MODEL names no model: see script/test-models")
-    capped = {"MAX_USD": "0.50", "MAX_STEPS": "20", "TIMEOUT": "300"}
+    capped = {"MAX_USD": MAX_USD, "MAX_STEPS": "20", "TIMEOUT": "300"}
     assert await room.resolved(task, lambda own: own, given | capped) == tree(task / "gold")

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from patchwright.resolver.llm.checked_model import CheckedModel
 from patchwright.resolver.llm.fallback import FallbackModel
 from patchwright.resolver.llm.litellm import LitellmModel, start_import
 from patchwright.resolver.llm.masking_model import MaskingModel
 from patchwright.resolver.llm.model import Model, ProviderConnection
 from patchwright.resolver.llm.retry import RetryingModel
 from patchwright.resolver.llm.router import ModelPurpose, RunModels, route_by_images
-from patchwright.resolver.llm.text_tool_model import TextToolModel
 from patchwright.resolver.llm.transcription import LitellmTranscriber
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
@@ -92,8 +92,13 @@ def _with_fallbacks(chain: Sequence[Model]) -> Model:
 
 
 def _build_agent_model(name: str, settings: Settings) -> Model:
-    model = build_retrying_model(name, settings)
-    return TextToolModel(model) if settings.tool_calling == "text" else model
+    return CheckedModel(
+        build_retrying_model(name, settings),
+        settings.tool_calling,
+        settings.data / "cache" / "models",
+        base_url=settings.model_base_url,
+        is_small_window_allowed=settings.max_context_tokens is not None,
+    )
 
 
 def _build_litellm_model(name: str, settings: Settings, effort: str | None = None) -> LitellmModel:

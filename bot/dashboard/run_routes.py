@@ -44,6 +44,7 @@ EVENT_NUMBER = (
 )
 _CALL_CODE = re.compile("[0-9a-f]{8}")
 MAX_REASON_CHARS = 1_000  # characters of the reason for a rejection
+MAX_MESSAGE_CHARS = 3_000  # characters of a message to the agent
 _NONCE = re.compile("[0-9a-f]{12}")  # one per page, so that a button that is pressed twice counts once
 
 
@@ -89,6 +90,7 @@ async def show_run(
             and view.waiting is not None
             and summary.state == "input_required"
             and requested not in ("approve", "reject"),
+            may_write=level == "write" and summary.state != "resumed" and not is_outside_queue,
             mention=deps.mention,
             nonce=secrets.token_hex(6),
         ),
@@ -182,17 +184,24 @@ async def post_command(
         raise VisitorRejected("write_access_required")
     if not _NONCE.fullmatch(nonce := form.get("nonce", "")):
         raise VisitorRejected("invalid_request")
-    command = _build_command(verb, form)
+    command = _build_command(verb, form, deps.mention)
     trigger = _build_request(verb, command, summary, session, nonce)
     log.info("dashboard command", extra={"job": summary.run, "verb": verb, "login": session.user.login})
     await deps.inbox.put(f"dashboard-{trigger.job.id}", DASHBOARD_EVENT, trigger.model_dump_json().encode())
     return redirect(deps, f"/runs/{quote(summary.run, safe='')}?requested={verb}")
 
 
-def _build_command(verb: CommandVerb, form: dict[str, str]) -> str:
-    """Returns the command as in a comment. A decision names the call that the page showed."""
+def _build_command(verb: CommandVerb, form: dict[str, str], mention: str) -> str:
+    """Returns the command as in a comment. A decision names the call that the page showed. A message is the text after
+    the mention.
+    """
     if verb in ("stop", "retry"):
         return verb
+    if verb == "message":
+        text = form.get("message", "").replace("\r\n", "\n").strip().removeprefix(mention).strip()
+        if not text or len(text) > MAX_MESSAGE_CHARS:
+            raise VisitorRejected("invalid_request")
+        return text
     if not _CALL_CODE.fullmatch(code := form.get("code", "")):
         raise VisitorRejected("invalid_request")
     detail = form.get("reason", "")[:MAX_REASON_CHARS] if verb == "reject" else ""
@@ -204,7 +213,9 @@ def _build_command(verb: CommandVerb, form: dict[str, str]) -> str:
 def _build_request(
     verb: CommandVerb, command: str, summary: RunSummary, session: Session, nonce: str
 ) -> TriggerRequest:
-    """Returns a request that works like the same command in a comment, but affects only this run."""
+    """Returns a request that works like the same command in a comment. Unless it is a message, it affects only this
+    run.
+    """
     owner, _, name = summary.repository.partition("/")
     person = session.user
     job = Job(
@@ -218,7 +229,7 @@ def _build_request(
         retry_of=summary.run if verb == "retry" else None,
     )
     # A stop affects the job that works on the run, which another job may have started.
-    run = summary.working_job if verb == "stop" else summary.run
+    run = None if verb == "message" else summary.working_job if verb == "stop" else summary.run
     return TriggerRequest(job=job, requested_at=datetime.now(UTC), source="dashboard", run=run)
 
 

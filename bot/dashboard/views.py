@@ -15,6 +15,7 @@ from patchwright.bot.dashboard.run_list import STATES, VERDICTS, RunListPage, Ru
 from patchwright.bot.jobs import GitHubWait
 from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary
+from patchwright.resolver.activity.failure import FAILURE_LABELS
 from patchwright.resolver.cost import round_usd
 from patchwright.resolver.rendering import filters, jinja_templates
 from patchwright.resolver.text.untrusted import escape_invisible
@@ -26,7 +27,7 @@ RejectionReason = Literal[
 ]  # fmt: skip
 LoginProblem = Literal["canceled", "session_expired", "state_mismatch", "rejected", "wrong_token"]
 """The reason why the sign-in page is shown again after a failed sign-in."""
-CommandVerb = Literal["stop", "retry", "approve", "reject"]
+CommandVerb = Literal["stop", "retry", "approve", "reject", "message"]
 
 STATIC_FILES = {
     "style.css": ("text/css; charset=utf-8", ("viewer/style.css.j2", "dashboard/style.css.j2")),
@@ -88,6 +89,8 @@ class RunControls:
     """The button that the person pressed last; empty if the person pressed none."""
     may_decide: bool
     """The person may approve or reject the call that waits."""
+    may_write: bool
+    """The person may write to the agent."""
     mention: str
     """The name with which people mention the bot in comments."""
     nonce: str
@@ -185,6 +188,7 @@ def render_page(template: str, context: PageContext, **values: object) -> str:
         viewer_script=_static_url("viewer.js"),
         dashboard_script=_static_url("dashboard.js"),
         welcome_script=_static_url("welcome.js"),
+        failure_labels=FAILURE_LABELS,
         describe_wait=_describe_wait,
         describe_retry=lambda tries: f"failed {'once' if tries == 1 else f'{tries} times'} and waits for its next try",
         format_age=_format_age,

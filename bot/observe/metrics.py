@@ -18,6 +18,7 @@ MAX_LABEL_VALUES = 60  # maximum number of values of a label; the counts of all 
 COUNTER_DEFINITIONS = (
     ("outcomes", "completed_jobs", "Jobs that ended, by outcome.", ("outcome",)),
     ("faults", "job_failures", "Jobs that failed, by cause.", ("fault",)),
+    ("failures", "unsolved_runs", "Runs that did not solve the issue, by kind of failure.", ("failure",)),
     ("verdicts", "verdicts", "Verdicts on patches.", ("verdict",)),
     ("usd", "cost_dollars", "Known cost of runs, in dollars.", ()),
     ("unpriced", "unpriced_runs", "Runs with a model call of unknown price.", ()),

@@ -38,6 +38,8 @@ class Counters(RedisStore):
         increments: dict[str, float] = {f"outcomes {result.kind}": 1, **_usage_increments(report)}
         if (verdict := getattr(result, "verdict", None)) is not None:
             increments[f"verdicts {verdict.kind}"] = 1
+        if report.failure:
+            increments[f"failures {report.failure}"] = 1
         if isinstance(result, Failed):
             increments[f"faults {result.fault}"] = 1
         elif report.provider_failed:

@@ -17,7 +17,7 @@ from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.pipeline.call_decisions import only_continues
 from patchwright.resolver.pipeline.publish import post_comment
-from patchwright.resolver.pipeline.resumption import find_run_to_resume, iter_runs
+from patchwright.resolver.pipeline.resumption import find_run_to_resume, iter_runs, iter_started_runs
 from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request import plan_texts
@@ -232,7 +232,8 @@ async def _find_retried_request(
             started = (await asyncio.to_thread(logs.read, job.retry_of)).run_started
             if started is not None and (started.job.number, started.job.repo) == (job.number, job.repo):
                 return started.job.request
-    async for _, _, work in iter_runs(job, thread, logs):
+    # If the requester lost access during a run, the run was rejected in the end. Somebody else can repeat it.
+    async for _, _, work in iter_started_runs(job, thread, logs):
         if work.run_started is not None:
             return work.run_started.job.request
     options = RunOptions()

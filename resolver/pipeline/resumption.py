@@ -81,6 +81,15 @@ async def find_run_to_resume(
 async def iter_runs(
     job: Job, thread: Thread, logs: LogStore
 ) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
+    """Yields what `iter_started_runs` does, without the jobs that were rejected in the end."""
+    async for name, last, work in iter_started_runs(job, thread, logs):
+        if not (last.job_completed and isinstance(last.job_completed.outcome, Rejected)):
+            yield name, last, work
+
+
+async def iter_started_runs(
+    job: Job, thread: Thread, logs: LogStore
+) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
     """Yields a tuple for each job that worked in the thread, latest first. The tuple contains the ID of the run,
     the log of the job, and the log of the run.
 
@@ -94,8 +103,6 @@ async def iter_runs(
             work = await asyncio.to_thread(logs.read, name) if last.run_resumed else last
         except LogError:
             continue  # The log is on another machine or was removed.
-        if last.job_completed and isinstance(last.job_completed.outcome, Rejected):
-            continue
         if work.run_started is None:
             continue  # A command without a run, or a queued job, such as this one: its comment is in the thread.
         if (work.run_started.job.number, work.run_started.job.repo) != (job.number, job.repo):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.domain import Published
+from patchwright.resolver.domain import JobId, Published
 from patchwright.resolver.events import Message, ModelReply
 from patchwright.runtime.actions import RunPython, RunShell
 from tests.end_to_end.conftest import CODE, DONE, FIX_TURNS, Scenario
@@ -64,6 +64,24 @@ async def test_server_workflow_and_command_line_have_the_same_result(scenario: S
     note()
     assert runs[0] == runs[1] == runs[2]
     assert b"+    return a + b" in runs[0][2]
+
+
+@pytest.mark.docker
+async def test_a_local_and_a_docker_sandbox_give_the_same_events_and_patch(scenario: Scenario) -> None:
+    runs: list[ModelView] = []
+    for kind in ("local", "docker"):
+        scenario.environment["PATCHWRIGHT_SANDBOX"] = kind
+        await scenario.script_model(*FIX_TURNS)
+        issue = scenario.fake_github.create_issue(
+            scenario.repo, title=scenario.issue.title, body=scenario.issue.body, by="reporter"
+        )
+        update = {"id": JobId(f"{scenario.job().id}-{kind}"), "number": issue.number}
+        job = scenario.job().model_copy(update=update)
+        await scenario.resolve(job)
+        runs.append(model_view(scenario, job.id))
+        started = scenario.trajectory(job.id).run_started
+        assert started is not None and started.sandbox == kind
+    assert runs[0] == runs[1]
 
 
 async def test_shell_and_python_are_enough_for_an_issue(scenario: Scenario) -> None:

@@ -16,6 +16,7 @@ from patchwright.bot.jobs import Failed
 from patchwright.bot.status_comment import report_failure
 from patchwright.demo.recorded_model import (
     ModelFault,
+    RecordedModel,
     RecordedTurn,
     html_page,
     rate_limited,
@@ -25,8 +26,8 @@ from patchwright.demo.recorded_model import (
 )
 from patchwright.resolver.cost import MinimumCost
 from patchwright.resolver.domain import Published
-from patchwright.resolver.events import AgentStopped, ModelReply
-from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, Scenario
+from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, ModelReply
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, KEY, Scenario
 from tests.end_to_end.scripted_models import (
     PRICES,
     SHOW_FAILURE,
@@ -192,6 +193,22 @@ async def test_a_second_model_without_a_price_is_not_reported_as_free(untested_s
     _, out, _ = await untested_scenario.command("runs", "--json")
     (listed,) = json.loads(out)["runs"]
     assert (listed["cost_usd"], listed["cost_usd_at_least"]) == (None, float(cost.usd))
+
+
+@pytest.mark.slow
+async def test_a_model_that_calls_no_tools_is_reported_in_the_thread_before_the_work(
+    untested_scenario: Scenario,
+) -> None:
+    weak = RecordedModel([RecordedTurn("I would rather talk.")], key=KEY, answers_probes=False)
+    endpoint = await untested_scenario.stack.enter_async_context(weak)
+    untested_scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
+    failed = await resolve_as_worker(untested_scenario)
+    assert isinstance(failed, Failed) and failed.fault == "settings"
+    (comment,) = untested_scenario.comments
+    assert "The model openai/scripted cannot do the work, so nothing was started" in comment
+    assert len(endpoint.requests) == 2 and not events_of_kind(untested_scenario, "model_reply")
+    (billed,) = events_of_kind(untested_scenario, "auxiliary_model_call")
+    assert isinstance(billed, AuxiliaryModelCall) and billed.usage.prompt_tokens > 0
 
 
 @pytest.mark.slow

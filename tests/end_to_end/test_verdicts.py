@@ -291,3 +291,15 @@ async def test_an_earlier_runs_branch_is_never_overwritten(scenario: Scenario) -
     )
     assert taken_too[0] == "patchwright/issue-1" and outcome.branch == taken_too[1]
     assert scenario.repo.bare.branch_sha("patchwright/issue-1") == taken
+
+
+async def test_the_models_reasoning_is_sent_back_to_it_and_never_posted(scenario: Scenario) -> None:
+    thinks = {"reasoning_content": "Between us: the sign is wrong."}
+    first, *others = FIX_TURNS
+    await scenario.script_model(first.model_copy(update={"reasoning": (thinks,)}), *others)
+    assert isinstance(await scenario.resolve(), Published)
+    assert "Between us" in str(scenario.trajectory().replies()[0].reasoning)
+    assert "Between us" in str(scenario.endpoint.requests[1]["messages"])
+    commits = scenario.repo.bare.git("log", "--all", "--format=%B").decode()
+    posted = [str(scenario.pull.body), scenario.pull.title, *scenario.comments, commits]
+    assert "Fixes #1" in posted[0] and not any("Between us" in text for text in posted)

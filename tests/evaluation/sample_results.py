@@ -6,7 +6,8 @@ from decimal import Decimal
 from patchwright.evaluation.attempt import list_stages
 from patchwright.evaluation.controls import ControlResult
 from patchwright.evaluation.hidden_tests import Score
-from patchwright.evaluation.results import AttemptResult, EvaluationPlan, FailureKind
+from patchwright.evaluation.results import AttemptResult, EvaluationPlan
+from patchwright.resolver.activity.failure import FailureKind
 from patchwright.resolver.domain import Usage, Verdict, VerdictKind
 
 PLAN = EvaluationPlan(
@@ -30,21 +31,21 @@ OUTCOMES: dict[str, tuple[Outcome, ...]] = {
         *(("fixed", RIGHT, None),) * 9,
         *(("conditional", RIGHT, None),) * 2,
         ("unproven", RIGHT, None),
-        ("fixed", WRONG, "hidden_tests"),
-        ("fixed", BROKEN, "regressions"),
-        *(("unproven", WRONG, "not_localized"),) * 3,
-        ("regressed", WRONG, "own_tests"),
-        ("empty", WRONG, "no_patch"),
-        (None, WRONG, "error"),
+        ("fixed", WRONG, "misread_issue"),
+        ("fixed", BROKEN, "broke_tests"),
+        *(("unproven", WRONG, "wrong_place"),) * 3,
+        ("regressed", WRONG, "broke_tests"),
+        ("empty", WRONG, "gave_up"),
+        (None, WRONG, "model"),
     ),
     "small": (
         *(("fixed", RIGHT, None),) * 6,
-        ("fixed", WRONG, "hidden_tests"),
+        ("fixed", WRONG, "misread_issue"),
         ("unproven", RIGHT, None),
-        *(("unproven", WRONG, "hidden_tests"),) * 6,
-        *(("unproven", WRONG, "not_localized"),) * 3,
-        ("regressed", WRONG, "own_tests"),
-        *(("empty", WRONG, "no_patch"),) * 2,
+        *(("unproven", WRONG, "misread_issue"),) * 6,
+        *(("unproven", WRONG, "wrong_place"),) * 3,
+        ("regressed", WRONG, "broke_tests"),
+        *(("empty", WRONG, "gave_up"),) * 2,
     ),
 }
 REPOSITORIES = ("django/django", "django/django", "pallets/flask", "psf/requests")
@@ -63,7 +64,7 @@ def make_attempt(model: str, number: int, outcome: Outcome, attempt: int = 1) ->
     verdict, score, failure = outcome
     repo = REPOSITORIES[number % len(REPOSITORIES)]
     instance = f"{repo.replace('/', '__')}-{1000 + number}"
-    is_localized = failure not in ("not_localized", "no_patch", "error")
+    is_localized = failure not in ("wrong_place", "gave_up", "model")
     price = Decimal("0.081") if model == "large" else Decimal("0.007")
     return AttemptResult(
         instance=instance,
@@ -79,7 +80,7 @@ def make_attempt(model: str, number: int, outcome: Outcome, attempt: int = 1) ->
             usd=price * (number + 3), prompt_tokens=90_000 + number, completion_tokens=4_000,
             steps=12 + number, seconds=200.0 + 9 * number,
         ),
-        error="The provider has rejected the key." if failure == "error" else "",
+        error="The provider has rejected the key." if failure == "model" else "",
         patch="diff --git a/a.py b/a.py\n" if verdict not in (None, "empty") else "",
         gold_files=("src/a.py",),
         viewed_files=("src/a.py",) if is_localized else ("src/b.py",),

@@ -43,7 +43,7 @@ async def test_the_reference_fix_resolves_an_instance_and_no_change_does_not(
     assert gold.stages == (
         "reproduced", "localized", "patched", "own_tests_pass", "pull_request", "hidden_tests_pass",
     )  # fmt: skip
-    assert attempts[f"{ADD.id}-empty-1"].failure == "no_patch"
+    assert attempts[f"{ADD.id}-empty-1"].failure == "gave_up"
     prediction = json.loads((evaluation.results.path / "predictions-gold.jsonl").read_text())
     assert (prediction["instance_id"], prediction["model_name_or_path"]) == (ADD.id, "gold")
     assert "+    return a + b" in prediction["model_patch"]
@@ -141,7 +141,7 @@ async def test_a_report_leaves_out_instances_that_a_model_may_have_seen(
     assert evaluation.read_results()[1] == attempts
     await evaluation.evaluate("--model", "gold")
     assert evaluation.read_report()["usable"] == 2
-    with pytest.raises(UsageError, match="^--since: March is not a day such as 2026-01-31$"):
+    with pytest.raises(UsageError, match=r"^--since: March is not a day such as 2026-01-31$"):
         await evaluation.evaluate("--since", "March")
 
 

@@ -17,7 +17,7 @@ def play(display: ProgressDisplay) -> None:
     """Shows one broken, one resolved and one failed instance."""
     resolved, failed = (
         make_attempt("small", 0, ("fixed", RIGHT, None)),
-        make_attempt("small", 1, ("fixed", WRONG, "hidden_tests")),
+        make_attempt("small", 1, ("fixed", WRONG, "misread_issue")),
     )
     for result in (resolved, failed):
         display.start(
@@ -48,7 +48,7 @@ def test_a_pipe_gets_one_line_for_each_event() -> None:
         "resolved django__django-1000-small-1",
         "failed   django__django-1001-small-1",
     ]
-    assert "hidden tests, 3 min 29 s (2 of 4, 1 resolved, 1 failed, 1 left out, $0.0490, about" in lines[-1]
+    assert "misread issue, 3 min 29 s (2 of 4, 1 resolved, 1 failed, 1 left out, $0.0490, about" in lines[-1]
     assert "\x1b" not in stream.getvalue()
 
 

@@ -22,7 +22,7 @@ def test_a_report_counts_the_resolved_instances(report: EvaluationReport) -> Non
     large, small = report.models
     assert (large.resolved.count, large.resolved.total, small.resolved.count) == (12, 20, 7)
     assert {share.name: share.count for share in large.failures} == {
-        "not_localized": 3, "hidden_tests": 1, "regressions": 1, "own_tests": 1, "no_patch": 1, "error": 1,
+        "wrong_place": 3, "misread_issue": 1, "broke_tests": 2, "gave_up": 1, "model": 1,
     }  # fmt: skip
     assert [(share.name, share.count, share.total) for share in large.repositories] == [
         ("django/django", 6, 10), ("pallets/flask", 3, 5), ("psf/requests", 3, 5),
@@ -54,7 +54,7 @@ def test_models_are_compared_on_the_same_instances(report: EvaluationReport) -> 
 
 def test_of_several_attempts_the_best_verdict_counts() -> None:
     attempts = [
-        make_attempt("large", 0, ("unproven", WRONG, "hidden_tests"), attempt=1),
+        make_attempt("large", 0, ("unproven", WRONG, "misread_issue"), attempt=1),
         make_attempt("large", 0, ("fixed", RIGHT, None), attempt=2),
     ]
     plan = PLAN.model_copy(update={"models": ("large",), "attempts": 2})

@@ -18,7 +18,7 @@ from tests.evaluation.sample_results import PLAN, RIGHT, WRONG, Outcome, make_at
 def make_results(model: str, resolved: int, usd: str) -> list[AttemptResult]:
     """Returns 20 attempts with this cost each."""
     right: Outcome = ("fixed", RIGHT, None)
-    wrong: Outcome = ("unproven", WRONG, "hidden_tests")
+    wrong: Outcome = ("unproven", WRONG, "misread_issue")
     attempts = [make_attempt(model, number, right if number < resolved else wrong) for number in range(20)]
     return [
         each.model_copy(update={"usage": each.usage.model_copy(update={"usd": Decimal(usd)})})

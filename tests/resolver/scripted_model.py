@@ -33,10 +33,12 @@ class ScriptedModel:
         self.supports_vision = sees
         self.context_window = window
         self.requests: list[tuple[ChatMessage, ...]] = []
+        self.offered_tools: list[tuple[ToolSpec, ...]] = []
 
     async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
         turn = len(self.requests)
         self.requests.append(tuple(messages))
+        self.offered_tools.append(tuple(tools))
         assert turn < len(self._script), (
             f"the script has {len(self._script)} lines, and the model is asked again"
         )

@@ -146,6 +146,12 @@ def test_a_function_of_the_program_is_a_tool(project: Path) -> None:
         "run_shell",
         "look_up_price",
     ]
+    assert endpoint.requests[0]["tools"][1]["function"]["parameters"] == {
+        "type": "object",
+        "properties": {"product": {"type": "string"}},
+        "required": ["product"],
+        "additionalProperties": False,
+    }
     assert "tea: 3 dollars" in endpoint.requests[1]["messages"][-1]["content"]
 
 

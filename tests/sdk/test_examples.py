@@ -153,3 +153,23 @@ def test_the_first_program_of_the_page_runs_word_for_word(project: Path, tmp_pat
         )
     assert (project / "calc.py").read_text() == CODE.replace("a - b", "a + b")
     assert len(endpoint.requests) == 2
+
+
+def test_the_five_lines_need_only_another_workspace_without_docker(project: Path, tmp_path: Path) -> None:
+    (program, *_) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/library.md").read_text(), re.DOTALL)
+    local = program.replace(
+        'DockerWorkspace(image="python:3.12-slim", path="./project")', 'LocalWorkspace("./project")'
+    )
+    local = local.replace("DockerWorkspace", "LocalWorkspace")
+    changed = [
+        pair for pair in zip(program.splitlines(), local.splitlines(), strict=True) if len(set(pair)) == 2
+    ]
+    assert len(changed) == 2 and all(
+        "LocalWorkspace" in line for _, line in changed
+    )  # the import, and the use
+    (tmp_path / "five.py").write_text(local)
+    with serve_model(FIX, DONE) as (_, endpoint):
+        url = endpoint.base_url.removesuffix("/v1")
+        environment = {**os.environ, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": url}
+        subprocess.run([sys.executable, "five.py"], cwd=tmp_path, env=environment, check=True, timeout=200)
+    assert (project / "calc.py").read_text() == CODE.replace("a - b", "a + b")

@@ -22,7 +22,7 @@ UNSUITABLE = RecordedTurn("I would rather talk.")
 
 async def patchwright(directory: Path, turn: RecordedTurn, *arguments: str) -> tuple[int, str]:
     """Runs the command and returns its exit code and standard output."""
-    async with RecordedModel([turn]) as endpoint:
+    async with RecordedModel([turn], answers_probes=False) as endpoint:
         process = await asyncio.create_subprocess_exec(
             *[*preloaded_command(), "probe", "--base-url", endpoint.base_url, *arguments],
             cwd=directory,
@@ -64,7 +64,7 @@ async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(
 
 @pytest.mark.slow
 async def test_a_failure_is_retried_only_for_seconds(tmp_path: Path) -> None:
-    async with RecordedModel([FIT]) as endpoint:
+    async with RecordedModel([FIT], answers_probes=False) as endpoint:
         endpoint.add_faults(*[ModelFault(status=500, body='{"error": {"message": "boom"}}')] * 20)
         settings = Settings(
             data=tmp_path, model="openai/recorded", model_base_url=endpoint.base_url,

@@ -8,20 +8,22 @@ import pytest
 
 from patchwright.bot.commands.server_logs import share_with_server
 from patchwright.bot.faults import Fault
-from patchwright.bot.jobs import Failed, Stopped
+from patchwright.bot.jobs import Failed, JobRecord, Stopped
 from patchwright.bot.observe.run_index import index_result, with_run_index
 from patchwright.bot.redis.shared_run_log import SharedLogStore
+from patchwright.bot.run_messages import is_message_to_run
 from patchwright.bot.run_summary import RunState, summarize_log
 from patchwright.bot.status_comment import null_reporter
 from patchwright.bot.webhooks.triggers import TriggerRequest
-from patchwright.resolver.domain import InputRequired, JobId, RunId
-from patchwright.resolver.events import AgentStopped, JobCompleted, Message, ToolCall
+from patchwright.resolver.domain import InputRequired, JobId, RunId, Verdict
+from patchwright.resolver.events import AgentStopped, JobCompleted, Message, ToolCall, VerificationCompleted
 from patchwright.resolver.run_events import RunResumed
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.actions import RunShell
 from tests.bot.dashboard.conftest import DashboardServer
 from tests.bot.dashboard.event_stream import watch_run
+from tests.bot.dashboard.test_access_control import parse_csrf
 from tests.bot.jobs import DONE
 from tests.resolver.sample_runs import full_run, model_reply, started
 from tests.resolver.test_confirmation import reply, waiting_for
@@ -238,6 +240,42 @@ async def test_a_run_of_the_command_line_alone_is_not_shared(server: DashboardSe
         reporter,
     ):
         assert own is logs and reporter is null_reporter
+
+
+async def test_a_message_on_the_run_page_works_like_a_comment(server: DashboardServer) -> None:
+    async with server.add_running_run("acme-calc-1-live") as worker:
+        await worker.write(started())
+        reader, writer = await server.person("reader"), await server.person("maintainer")
+        path = "/runs/acme-calc-1-live"
+        assert f"{path}/message" not in (await reader.get(path)).text
+        page = (await writer.get(path)).text
+        assert f'action="{path}/message"' in page and "The agent reads it before its next step." in page
+        hidden = dict(re.findall(r'name="(csrf|nonce)" value="(\w+)"', page))
+        text = "@agent Keep the old name.\r\n\r\nAnd add a test."
+        sent = await writer.post(f"{path}/message", data={**hidden, "message": text})
+        assert (sent.status_code, sent.headers["location"]) == (303, f"{path}?requested=message")
+        (stored,) = await server.inbox.read("a-test")
+        request = TriggerRequest.model_validate_json(stored.body)
+        assert (request.job.command, request.run) == ("Keep the old name.\n\nAnd add a test.", None)
+        assert request.job.requester is not None and request.job.requester.login == "maintainer"
+        assert is_message_to_run(JobRecord(job=request.job), worker.job)
+        assert "Your message is sent." in (await writer.get(f"{path}?requested=message")).text
+        for browser, form, status in (
+            (reader, {**hidden, "csrf": parse_csrf((await reader.get("/")).text), "message": text}, 403),
+            (writer, {**hidden, "message": text, "csrf": "0" * 64}, 403),
+            (writer, {**hidden, "message": " "}, 400),
+            (writer, {**hidden, "message": "x" * 3_001}, 400),
+        ):
+            assert (await browser.post(f"{path}/message", data=form)).status_code == status
+        assert not await server.inbox.read("a-test")
+
+
+async def test_a_failed_run_says_how_it_failed(server: DashboardServer) -> None:
+    browser, run = await server.operator(), "acme-calc-1-gave-up"
+    verdict = VerificationCompleted(verdict=Verdict(kind="empty"))
+    await server.add_finished_run(run, started(), AgentStopped(reason="finished", detail="Done."), verdict)
+    assert "How this run failed: gave up without a change." in (await browser.get(f"/runs/{run}")).text
+    assert "<small>gave up without a change</small>" in (await browser.get("/")).text
 
 
 async def test_a_waiting_call_is_shown_and_decided_with_buttons(server: DashboardServer) -> None:

@@ -244,8 +244,8 @@ async def test_doctor_prints_text_or_json_and_sets_its_exit_code(tmp_path: Path,
     async with (
         server_under_test(tmp_path) as server,
         running_worker(short_tmp),
-        RecordedModel([FIT]) as fit,
-        RecordedModel([UNSUITABLE]) as unfit,
+        RecordedModel([FIT], answers_probes=False) as fit,
+        RecordedModel([UNSUITABLE], answers_probes=False) as unfit,
     ):
         settings = {
             "PATCHWRIGHT_DATA": str(short_tmp),

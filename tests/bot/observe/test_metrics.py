@@ -101,6 +101,17 @@ async def test_the_result_of_a_job_is_counted_once_and_exported(url: str) -> Non
     assert ("unpriced_runs_total", "default") not in samples
 
 
+async def test_runs_that_did_not_solve_the_issue_are_counted_by_kind_of_failure(url: str) -> None:
+    counters = Counters(url)
+    for number, failure in enumerate(("looped", "looped", "gave_up", None)):
+        report = UsageReport.model_validate({"failure": failure})
+        await counters.record_result(JobId(f"run-{number}"), DONE, report)
+    samples = await scrape(counters)
+    await counters.close()
+    counted = {key[1]: number for key, number in samples.items() if key[0] == "unsolved_runs_total"}
+    assert counted == {"looped": 2, "gave_up": 1}
+
+
 async def test_runs_of_partly_unknown_cost_are_counted(url: str) -> None:
     counters = Counters(url)
     await counters.record_result(JobId("known"), DONE, UsageReport(usage=USAGE))

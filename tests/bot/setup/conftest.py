@@ -27,7 +27,7 @@ class ProbedModel(RecordedModel):
     """A scripted model that answers the probe, and then fixes the issue."""
 
     def __init__(self) -> None:
-        super().__init__(FIX_TURNS, key=KEY)
+        super().__init__(FIX_TURNS, key=KEY, answers_probes=False)
         self.passes_probe = True
 
     async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:

@@ -17,8 +17,9 @@ from patchwright.resolver.events import (
     Message,
     ModelReply,
     ReplyUsage,
+    SystemPrompt,
 )
-from patchwright.resolver.llm.model import RawToolCall, Reply, ToolMessage, UserMessage
+from patchwright.resolver.llm.model import RawToolCall, Reply, SystemMessage, ToolMessage, UserMessage
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
@@ -58,6 +59,20 @@ async def test_a_run_goes_from_the_initial_prompt_to_the_finish(log: FileRunLog)
     assert log.trajectory.last_checkpoint() == make_patch("a.py")
     assert [len(messages) for messages in model.requests] == [2, 4, 6]
     assert log.trajectory.usage().usd == Decimal("0.03")
+
+
+async def test_the_log_begins_with_the_whole_system_prompt_and_the_schemas_of_all_tools(
+    log: FileRunLog,
+) -> None:
+    model = await run_agent(log, FINISH)
+    first = log.trajectory.entries[0].event
+    assert isinstance(first, SystemPrompt)
+    assert model.requests[0][0] == SystemMessage(text=first.text)
+    assert [tool["function"] for tool in first.tools] == [
+        {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        for spec in model.offered_tools[0]
+    ]
+    assert {"run_shell", "finish"} <= {spec.name for spec in model.offered_tools[0]}
 
 
 async def test_a_swallowed_cancellation_ends_the_run_before_its_next_step(log: FileRunLog) -> None:

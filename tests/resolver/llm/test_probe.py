@@ -19,6 +19,7 @@ def turn_with_call(name: str, **arguments: object) -> RecordedTurn:
     return RecordedTurn("", calls=(RecordedCall(name=name, arguments=arguments),))
 
 
+FIT = turn_with_call("report_number", number=PROBE_NUMBER)
 IN_TEXT = RecordedTurn(f'<call name="report_number">\n<number>\n{PROBE_NUMBER}\n</number>\n</call>')
 NO_TOOLS = ModelFault(
     status=400, body=json.dumps({"error": {"message": "this model does not support tools", "code": "x"}})
@@ -28,7 +29,7 @@ NO_TOOLS = ModelFault(
 async def probe(
     *turns: RecordedTurn, faults: tuple[ModelFault, ...] = (), sees: bool | None = None
 ) -> ProbeResult:
-    async with RecordedModel(turns) as endpoint:
+    async with RecordedModel(turns, answers_probes=False) as endpoint:
         endpoint.add_faults(*faults)
         return await probe_model(model(endpoint, "openai/recorded", supports_vision=sees))
 
@@ -40,6 +41,12 @@ async def test_a_model_with_function_calling_passes_with_one_request() -> None:
         "the model called the tool as instructed",
         True,
     )
+    assert fit.usage is not None and 8_000 < fit.usage.prompt_tokens < 9_000
+
+
+async def test_a_model_whose_context_window_is_known_gets_a_short_probe() -> None:
+    async with RecordedModel([FIT], answers_probes=False) as endpoint:
+        fit = await probe_model(model(endpoint, "openai/gpt-4o"))
     assert fit.usage is not None and 0 < fit.usage.prompt_tokens < 300
 
 
@@ -78,7 +85,7 @@ async def test_a_model_that_fails_in_both_ways_is_reported_with_both_reasons() -
 
 
 async def test_an_unavailable_model_is_probed_once() -> None:
-    async with RecordedModel([RecordedTurn("-")], key="other") as endpoint:
+    async with RecordedModel([RecordedTurn("-")], key="other", answers_probes=False) as endpoint:
         fit = await probe_model(model(endpoint, "openai/recorded"))
     assert (fit.tool_calling, fit.usage, endpoint.requests) == ("none", None, [])
     assert "rejects the API key (401)" in fit.reason

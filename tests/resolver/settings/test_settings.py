@@ -1,9 +1,11 @@
 """Settings are validated strictly: an error names the setting and how to fix it."""
 
+import re
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import yaml
 
 from patchwright.bot.composition.composition_root import build_run_dependencies, read_settings
 from patchwright.bot.setup.bootstrap import is_setup_needed
@@ -17,6 +19,33 @@ def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path)
     settings = read_settings({"max_steps": 3, "model": None}, environ, None, tmp_path)
     assert (settings.max_steps, settings.max_usd, settings.label) == (3, Decimal("2.5"), "fix")
     assert settings.data == tmp_path / ".local/share/patchwright"
+
+
+def test_file_environment_and_action_give_equal_settings(tmp_path: Path) -> None:
+    """`action.yml` passes each input to the program as a variable."""
+    steps = yaml.safe_load(Path("action.yml").read_text())["runs"]["steps"]
+    passed = {name: text for step in steps for name, text in step.get("env", {}).items()}
+    inputs = {"max-steps": "7", "max-usd": "1.25", "label": "fix", "allowed-hosts": "a.example, b.example"}
+    variables = {
+        name: inputs[match[1]]
+        for name, text in passed.items()
+        if (match := re.fullmatch(r"\$\{\{ inputs\.([a-z-]+) \}\}", text)) and match[1] in inputs
+    }
+    assert len(variables) == len(inputs)
+    (tmp_path / "patchwright.toml").write_text(
+        'max_steps = 7\nmax_usd = 1.25\nlabel = "fix"\nallowed_hosts = ["a.example", "b.example"]\n'
+    )
+    home = {"HOME": str(tmp_path)}
+    by_hand = {"PATCHWRIGHT_MAX_STEPS": "7", "PATCHWRIGHT_MAX_USD": "1.25", "PATCHWRIGHT_LABEL": "fix"}
+    from_file = read_settings({}, home, None, tmp_path)
+    from_environment = read_settings(
+        {}, {**home, **by_hand, "PATCHWRIGHT_ALLOWED_HOSTS": "a.example, b.example"}, None, None
+    )
+    from_action = read_settings({}, {**home, **variables}, None, None)
+    assert from_file == from_environment == from_action
+    assert (from_file.max_steps, from_file.label) == (7, "fix")
+    with pytest.raises(ValueError, match="frozen"):
+        from_file.max_steps = 8  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

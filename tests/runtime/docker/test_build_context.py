@@ -81,6 +81,21 @@ def test_other_content_has_another_tag_and_dependencies_hash(other: RuntimeLayer
     assert other.dependencies_hash != LAYER.dependencies_hash
 
 
+def test_the_content_tag_changes_with_each_byte_and_not_with_the_order_of_paths() -> None:
+    files = LAYER.files()
+    assert {"Dockerfile", "new/install_layer.py"} <= files.keys()
+    assert hash_files(dict(reversed(files.items()))) == hash_files(files)
+    for name, content in files.items():
+        for at in {0, len(content) // 2, len(content) - 1} if content else ():
+            edited = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+            assert hash_files({**files, name: edited}) != hash_files(files), name
+    reordered = dict(reversed(LAYER.code.items()))
+    assert (
+        RuntimeLayer(LAYER.base, LAYER.base_id, LAYER.bundle_tag, code=reordered).content_tag
+        == LAYER.content_tag
+    )
+
+
 def test_other_code_has_the_same_dependencies_hash() -> None:
     code = {**LAYER.code, "new/app/patchwright/runtime/execution/action_server.py": b"#"}
     other = RuntimeLayer(LAYER.base, LAYER.base_id, LAYER.bundle_tag, code=code)
