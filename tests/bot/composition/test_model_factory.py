@@ -10,7 +10,6 @@ from patchwright.demo.recorded_model import RecordedModel, RecordedTurn, server_
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.model import UserMessage
-from patchwright.resolver.llm.text_tool_model import TextToolModel
 from patchwright.resolver.settings.settings import Settings, build_settings
 from patchwright.resolver.tools.control_tools import build_control_tools
 from tests.resolver.llm.test_chat_completions import PIXEL
@@ -99,7 +98,6 @@ async def test_a_model_without_function_calling_gets_its_tools_as_text(tmp_path:
                 tool_calling="text",
             )
         )
-        assert isinstance(made.act, TextToolModel)
         await made.act.reply(BRIEF, [tool.spec for tool in build_control_tools()])
     (request,) = endpoint.requests
     assert "tools" not in request and "## think" in request["messages"][0]["content"]
