@@ -69,11 +69,6 @@ def _render_closed(job: Job, thread: Thread) -> str:
     return reply_texts.render_rejection_reason("closed_pull" if is_pull else "closed", job)
 
 
-def render_unknown_branch(name: str) -> str:
-    """Returns the explanation for a base branch that does not exist."""
-    return render_reply("unknown_branch.md.j2", name=name).strip()
-
-
 async def _find_retry_problem(
     job: Job, thread: Thread, forge: Forge, logs: LogStore, settings: Settings
 ) -> str | None:
@@ -128,7 +123,7 @@ async def find_early_rejection(
         # A branch contains its own latest commit, so only a branch that does not exist lacks it.
         state = await forge.get_thread_state(job.repo, job.number, base, base)
         if state.is_open and not state.is_locked and not state.has_base:
-            return render_unknown_branch(base)
+            return render_reply("unknown_branch.md.j2", name=base).strip()
     # On an issue, a mention without text asks for work. On a pull request, it may ask for nothing.
     is_bare_mention = request.verb == "work" and not request.text and job.label is None
     depends_on_run = (request.command.needs_earlier_run or is_bare_mention) and not has_active_run

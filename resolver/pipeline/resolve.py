@@ -16,7 +16,6 @@ from patchwright.resolver.pipeline.admission import (
     find_duplicate,
     find_open_pull_request,
     reject_job,
-    render_unknown_branch,
 )
 from patchwright.resolver.pipeline.agent_choice import choose_agent
 from patchwright.resolver.pipeline.attempt import AgentTask, attempt_patch
@@ -35,6 +34,7 @@ from patchwright.resolver.pipeline.run_ci import run_ci
 from patchwright.resolver.pipeline.run_start import build_run_started
 from patchwright.resolver.preparation.attachments import NO_ATTACHMENTS, ThreadAttachments, fetch_attachments
 from patchwright.resolver.publishing import reply_texts
+from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.option_limits import apply_options
 from patchwright.resolver.run.dependencies import ProgressReporter, Run, RunDependencies
 from patchwright.resolver.run.repo_config import format_problems, read_repo_config, report_problems
@@ -100,7 +100,8 @@ async def _admit(run: Run) -> Outcome:
     try:
         return await _work(_with_options(run))
     except BranchNotFound as exc:
-        return await reject_job(job, render_unknown_branch(exc.branch), run.facts, run.forge, log)
+        explanation = render_reply("unknown_branch.md.j2", name=exc.branch).strip()
+        return await reject_job(job, explanation, run.facts, run.forge, log)
 
 
 def _with_options(run: Run) -> Run:
