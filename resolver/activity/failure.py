@@ -53,9 +53,10 @@ class HiddenTestResult(FrozenModel):
 
 def classify_failure(trajectory: Trajectory, hidden: HiddenTestResult | None = None) -> FailureKind | None:
     """Returns the first thing that went wrong in a run. Returns None if the run solved the issue, if it has not ended,
-    or if it had no code to change.
+    if it had no code to change, or if nothing shows a failure.
 
-    Without `hidden`, the verdict decides whether the run solved the issue.
+    Without `hidden`, the verdict decides whether the run solved the issue. Only hidden tests can show that a run
+    misread it.
     """
     stopped, verdict = trajectory.agent_stopped, trajectory.verdict
     if (
@@ -99,8 +100,9 @@ def _classify_patch(
         return "tests_not_run"
     if verdict.kind == "regressed" or (hidden and hidden.has_regressions):
         return "broke_tests"
-    # The agent saw the failure, or wrote a test that shows it, and the failure is still there.
+    if hidden is not None:
+        return "misread_issue"
+    # The agent saw the failure, or wrote a test that shows it, and a test of its own still fails. Otherwise, the
+    # patch may be right although no test shows it.
     shows_failure = has_reproduced(trajectory) or "failed" in verdict.new_tests_at_base.values()
-    if hidden is None and shows_failure and (verdict.patch_tests_failing or not verdict.new_tests_at_base):
-        return "wrong_place"
-    return "misread_issue"
+    return "wrong_place" if shows_failure and verdict.patch_tests_failing else None

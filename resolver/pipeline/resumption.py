@@ -49,6 +49,8 @@ async def find_run_to_resume(
     if trajectory.run_started or not can_continue or not request.text:
         return None
     async for name, last, work in iter_runs(job, thread, logs):
+        if not work.replies():
+            continue  # It failed before the agent's first step, for example because of a wrong key.
         outcome = last.job_completed.outcome if last.job_completed else None
         waiting = get_confirmation(work) if isinstance(outcome, InputRequired) else None
         if waiting and request.verb != "plan":

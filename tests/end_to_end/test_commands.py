@@ -215,7 +215,7 @@ async def test_help_and_a_stop_without_a_run_get_one_short_reply(scenario: Scena
         "| `@agent setup` | on an issue: propose a configuration file with a test command that I ran |\n"
         "| `@agent help` | show this list |\n\n"
         "You can add options anywhere in a command: `model=NAME`, `budget=1.50` (in dollars), "
-        "`base=BRANCH`."
+        "`base=BRANCH`, `agent=NAME`."
     )
     assert refused.startswith("@stranger needs write access to stop a run")
     assert scenario.endpoint.requests == []

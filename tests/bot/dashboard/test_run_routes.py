@@ -41,6 +41,13 @@ async def test_the_operator_opens_a_run_from_the_list(server: DashboardServer) -
     assert page.status_code == 200
     assert "Timeline" in page.text
     assert "If pull request #8 is open, close it first." in page.text
+    run = await server.runs.get(RunId("acme-calc-1-done"))
+    assert run is not None
+    await server.runs.put(
+        run.model_copy(update={"number": 8})
+    )  # A run on the pull request itself needs it open.
+    page = await browser.get("/runs/acme-calc-1-done")
+    assert "Retry starts a new run" in page.text and "close it first" not in page.text
 
 
 async def test_an_interrupted_run_shows_who_is_responsible(server: DashboardServer) -> None:

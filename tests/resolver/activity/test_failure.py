@@ -57,25 +57,27 @@ RUNS: dict[FailureKind, Trajectory] = {
     "environment": ended("finished", verdict("untested", before=NO_RUNNER, after=NO_RUNNER), *WORK),
     "limit": ended("limit", verdict("unproven"), *WORK),
     "gave_up": ended("finished", verdict("empty"), *SHOW),
-    "wrong_place": ended("finished", verdict("unproven"), *WORK),
+    "wrong_place": ended("finished", verdict("unproven", patch_tests_failing=("t",)), *WORK),
     "tests_not_run": ended("finished", verdict("regressed", pass_to_fail=("t",)), *SHOW, *EDITED),
     "broke_tests": ended("finished", verdict("regressed", pass_to_fail=("t",)), *WORK),
-    "misread_issue": ended(
-        "finished", verdict("unproven", new_tests_at_base={"t": "passed"}), *EDITED, *RUN_TESTS
-    ),
+    "misread_issue": ended("finished", verdict("unproven"), *EDITED, *RUN_TESTS),
 }
 
 
 @pytest.mark.parametrize("kind", get_args(FailureKind))
 def test_a_run_is_classified_by_how_it_failed(kind: FailureKind) -> None:
-    assert classify_failure(RUNS[kind]) == kind
+    hidden = UNSOLVED if kind == "misread_issue" else None
+    assert classify_failure(RUNS[kind], hidden) == kind
     assert FAILURE_LABELS[kind]
     stored = [entry.model_validate_json(entry.model_dump_json()) for entry in RUNS[kind].entries]
-    assert classify_failure(Trajectory(tuple(stored))) == kind
+    assert classify_failure(Trajectory(tuple(stored)), hidden) == kind
 
 
-def test_a_run_that_saw_no_failure_and_changed_nothing_about_it_misread_the_issue() -> None:
-    assert classify_failure(ended("finished", verdict("unproven"), *EDITED, *RUN_TESTS)) == "misread_issue"
+def test_a_patch_that_no_test_shows_may_be_right() -> None:
+    unproven = verdict("unproven", new_tests_at_base={"t": "passed"})
+    for work in ((*EDITED, *RUN_TESTS), WORK):
+        assert classify_failure(ended("finished", unproven, *work)) is None
+        assert classify_failure(ended("finished", verdict("unproven"), *work)) is None
 
 
 def test_a_test_of_the_patch_that_still_fails_means_the_wrong_place() -> None:

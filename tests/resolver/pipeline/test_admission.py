@@ -68,3 +68,17 @@ async def test_a_queue_notice_does_not_hide_the_run_to_resume(tmp_path: Path, na
         issue = issue_with_runs("first", name)
         found = await find_run_to_resume(resume, issue, Trajectory(()), logs, Settings(data=tmp_path))
     assert found == "first"
+
+
+async def test_a_later_run_that_failed_before_its_first_step_does_not_hide_the_run_to_resume(
+    tmp_path: Path,
+) -> None:
+    logs = FileLogStore(tmp_path)
+    stopped, failed, resume = job("first", ""), job("second", "a wish"), job("third", "resume")
+    for run_job, work in ((stopped, (model_reply("1", RunShell(command="ls")),)), (failed, ())):
+        async with logs.open(run_job.id) as log:
+            for event in (started().model_copy(update={"job": run_job}), *work):
+                await log.append(event)
+    issue = issue_with_runs("first", "second")
+    found = await find_run_to_resume(resume, issue, Trajectory(()), logs, Settings(data=tmp_path))
+    assert found == "first"
