@@ -162,8 +162,17 @@ async def report_failure(
     """
     reason = failure_text(error)
     if deps is None:
-        text = render_reply("failed.md.j2", sentence=reason, run=job.id, workflow_url=workflow_url)
-        await forge.upsert_comment(job.repo, job.number, job.id, text)
+        # Somebody may start a workflow run again that already had a result. The comment with the result stays.
+        is_repeated = workflow_url is not None and job.id in (await forge.get_thread(job)).reported_runs
+        text = render_reply(
+            "failed.md.j2",
+            sentence=reason,
+            run=job.id,
+            workflow_url=workflow_url,
+            is_repeated=is_repeated,
+        )
+        tag = f"{job.id}-again" if is_repeated else job.id
+        await forge.upsert_comment(job.repo, job.number, tag, text)
         return None
     return await salvage_run(job, reason, deps, forge, is_permanent=log_persists)
 

@@ -49,28 +49,31 @@ def write_question_log(directory: Path, job: Job, logs: FileLogStore, secrets: S
 
 async def restore_question_log(
     job: Job, thread: Thread, logs: FileLogStore, download: Callable[[str], Awaitable[bytes | None]]
-) -> bool:
-    """Stores the logs of the run of this thread that asked a question, if their artifact still exists. Returns False if
-    there is nothing to restore.
+) -> None:
+    """Stores the logs of the run of this thread that asked a question. Does nothing if no run asked one.
 
-    `download` returns the zip file of an artifact. Raises LogError if the artifact is damaged, and ForgeError.
+    `download` returns the zip file of an artifact. Raises LogError if the artifact is damaged, expired or of another
+    run, and ForgeError.
     """
-    if not thread.question or (content := await download(name_artifact(job))) is None:
-        return False
+    if not thread.question:
+        return None
+    name = name_artifact(job)
+    if (content := await download(name)) is None:
+        raise LogError(f"There is no artifact {name}")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for run in reversed(thread.reported_runs[-MAX_RUNS:]):
                 if f"{run}.jsonl" in archive.NameToInfo:
                     return await _restore(archive, RunId(run), job, logs)
     except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as exc:
-        raise LogError("The artifact with the log of the run is damaged.") from exc
-    return False
+        raise LogError(f"The artifact {name} is damaged") from exc
+    raise LogError(f"The artifact {name} is from an earlier run")
 
 
-async def _restore(archive: zipfile.ZipFile, run: RunId, job: Job, logs: FileLogStore) -> bool:
+async def _restore(archive: zipfile.ZipFile, run: RunId, job: Job, logs: FileLogStore) -> None:
     last = _read_log(archive, run)
     if last.job_completed is None or not isinstance(last.job_completed.outcome, InputRequired):
-        return False
+        raise LogError("The run in the artifact asked no question")
     restored = {run: last}
     if last.run_resumed is not None:
         restored[last.run_resumed.run] = _read_log(archive, last.run_resumed.run)
@@ -80,7 +83,6 @@ async def _restore(archive: zipfile.ZipFile, run: RunId, job: Job, logs: FileLog
     for name, trajectory in restored.items():
         async with logs.open(name) as log:
             log.replace_entries(trajectory.entries)
-    return True
 
 
 def _read_log(archive: zipfile.ZipFile, run: RunId) -> Trajectory:

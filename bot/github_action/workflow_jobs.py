@@ -244,13 +244,15 @@ class SingleJob:
         rest, api_url, ca_bundle = self._github.rest, self.settings.github_api_url, self.settings.ca_bundle
         download = partial(download_latest_artifact, rest, api_url, ca_bundle, job.repo)
         try:
-            await restore_question_log(job, await self.forge.get_thread(job), logs, download)
+            thread = await self.forge.get_thread(job)
         except NotFound:
-            return  # There is no such issue, or GitHub has no artifacts here.
+            return  # The issue was deleted.
+        try:
+            await restore_question_log(job, thread, logs, download)
         except (ForgeError, LogError) as exc:
             self._notify(
-                f"NOTICE: The run that asked a question cannot be continued, so I start again: {exc}. "
-                "To read its log, the job needs the permission `actions: read`."
+                f"NOTICE: The run that asked a question cannot be continued, so I start again: "
+                f"{str(exc).rstrip('.')}. To read its log, the job needs the permission `actions: read`."
             )
 
     async def report_failure(self, job: Job, error: Exception) -> str | None:

@@ -45,15 +45,18 @@ async def salvage_run(
     if trajectory.job_completed is not None:
         return None  # The run completed just before it was stopped, so its outcome is already posted.
     if trajectory.run_started is None or get_task(trajectory) == "setup":
-        await post_comment(
-            job,
-            forge,
-            render_reply("failed.md.j2", sentence=reason, run=run, workflow_url=deps.settings.workflow_url),
+        workflow_url = deps.settings.workflow_url
+        text = render_reply(
+            "failed.md.j2", sentence=reason, run=run, workflow_url=workflow_url, is_repeated=False
         )
+        await post_comment(job, forge, text)
         return None
     if not await authorize(forge, job.repo, job.requester):
         await report_lost_permission(job, trajectory, forge)
         return None
+    if trajectory.verdict and (pull := await _find_opened_pull_request(job, trajectory, deps, forge)):
+        await post_comment(job, forge, render_reply("stopped_after_opening.md.j2", reason=reason, pull=pull))
+        return pull.head_branch
     work = await _save_work(job, trajectory, deps, forge)
     summary, mention = summarize_run(trajectory), deps.settings.mention
     await post_comment(
@@ -71,6 +74,25 @@ async def salvage_run(
         ),
     )
     return work.branch
+
+
+async def _find_opened_pull_request(
+    job: Job, trajectory: Trajectory, deps: RunDependencies, forge: Forge
+) -> PullRequest | None:
+    """Returns the pull request for the issue if the run was stopped after it had opened it."""
+    started = trajectory.run_started
+    if started is None or isinstance(started.thread, PullRequest):
+        return None
+    settings = deps.settings
+    names = make_branch_names(
+        settings.branch, settings.branch_prefix, job.number, started.thread.title, started.job.id
+    )
+    for name in names:
+        pull = await forge.find_pull_request(job.repo, name)
+        # The description links to its run. An earlier run may have opened a pull request from the same branch.
+        if pull and pull.trusted and (settings.workflow_url or started.job.id) in pull.body:
+            return pull
+    return None
 
 
 def _find_run(job: Job, deps: RunDependencies) -> tuple[str, Trajectory]:

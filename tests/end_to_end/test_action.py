@@ -81,3 +81,23 @@ async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
     assert "`hlep` is not a command. Did you mean `help`?" in slip
     assert helped.startswith("I understand these commands")
     assert (scenario.data / "output").read_text().count("answered") == 4
+
+
+@pytest.mark.slow
+async def test_a_second_attempt_with_a_wrong_setting_keeps_the_comment_with_the_result(
+    scenario: Scenario,
+) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    scenario.fake_github.add_webhook("http://127.0.0.1:9/nobody", "none")
+    delivery = await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
+    run = {"PATCHWRIGHT_WORKFLOW_URL": "https://github.test/runs/7", "GITHUB_REPOSITORY": "acme/calc"}
+    await scenario.command("action", environment=scenario.event(delivery) | run)
+    (result,) = scenario.comments
+    wrong = {"PATCHWRIGHT_MODEL": "opnai/x"}
+    for _ in range(2):
+        code, _, _ = await scenario.command("action", environment=scenario.event(delivery) | run | wrong)
+        kept, failure = scenario.comments
+        assert (code, kept) == (2, result)
+        assert failure.startswith("**Not done.** ") and "opnai" in failure
+        assert "This was another attempt; the earlier one has its own comment." in failure
+        assert "I proposed no change." not in failure

@@ -152,6 +152,27 @@ async def test_a_canceled_first_job_saves_its_work_on_a_branch(workflow: Workflo
 
 
 @pytest.mark.slow
+async def test_a_cancel_after_the_pull_request_was_opened_names_it(workflow: Workflow) -> None:
+    scenario = workflow.scenario
+    await scenario.script_model(*FIX_TURNS)
+    await workflow.label()
+
+    def cancel(path: str, moment: str) -> bool:
+        if path.endswith("/pulls") and moment == "after" and scenario.repo.pulls:
+            workflow.process.send_signal(signal.SIGINT)
+        return False
+
+    scenario.fake_github.observe_writes(cancel)
+    step = await workflow.run_single_job(PATCHWRIGHT_WORKFLOW_URL="https://github.test/runs/7")
+    assert step.outputs["outcome"] in ("stopped", "published"), step.output
+    (comment,) = scenario.comments
+    assert "#2" in comment and "The work so far" not in comment
+    assert [name for name in scenario.repo.branches if name.startswith("patchwright/")] == [
+        "patchwright/issue-1"
+    ]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["all", "resolve"])
 async def test_a_signal_to_the_script_of_the_action_saves_the_work(workflow: Workflow, part: str) -> None:
     scenario, signaled_at = workflow.scenario, 0.0

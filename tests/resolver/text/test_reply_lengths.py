@@ -195,7 +195,9 @@ def render_all() -> dict[str, str]:
         "withdrawn": render_reply(
             "withdrawn.md.j2", explanation=reply_texts.render_rejection_reason("withdrawn", job()), summary=summary
         ),
-        "failed": render_reply("failed.md.j2", sentence="the container engine failed.", run="run-1", workflow_url=None),
+        "failed": render_reply(
+            "failed.md.j2", sentence="the container engine failed.", run="run-1", workflow_url=None, is_repeated=False
+        ),
     }  # fmt: skip
 
 

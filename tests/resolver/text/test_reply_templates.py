@@ -186,6 +186,14 @@ WAITING = ConfirmationRequest(
 )
 
 
+def test_a_run_that_was_stopped_after_it_opened_a_pull_request_names_it() -> None:
+    stopped = pull().model_copy(update={"number": 10})
+    assert render_reply("stopped_after_opening.md.j2", reason="the workflow was canceled.", pull=stopped) == (
+        "The workflow was canceled. Before that, I had opened the pull request #10. Its description has the test "
+        "results.\n"
+    )
+
+
 def test_a_call_that_waits_is_announced_with_this_text() -> None:
     text = render_reply("confirmation.md.j2", request=WAITING, summary=summarize_run(run_of(*full_run())))
     assert text.startswith(
