@@ -82,7 +82,10 @@ async def test_a_last_line_without_a_line_break_is_incomplete(logs: FileLogStore
         (lambda lines: [lines[0], b"nonsense\n", lines[1]], "line 2 is not an event"),
         (lambda lines: [lines[1], lines[0]], "line 1 has entry number 1, expected 0"),
         (
-            lambda lines: [*lines, b'{"seq":2,"timestamp":"2026-01-01T00:00:00Z","event":{"kind":"flown"}}\n'],
+            lambda lines: [
+                *lines,
+                b'{"seq":2,"timestamp":"2026-01-01T00:00:00Z","event":{"kind":"flown"}}\n',
+            ],
             "line 3 .*'flown'",
         ),
         (lambda lines: [*lines, lines[1]], "line 3 has entry number 1, expected 2"),
