@@ -202,6 +202,15 @@ async def test_the_hosts_secrets_are_nowhere_in_the_container(
 
 
 @pytest.mark.slow
+async def test_files_of_the_host_are_not_in_the_container(sandbox: Sandbox, tmp_path: Path) -> None:
+    canary = tmp_path / "host-file.txt"
+    canary.write_text(CANARY)
+    await sh(sandbox, "sleep 60 &")
+    assert await found_in(sandbox) == []
+    assert await sh(sandbox, f"cat {canary} 2>/dev/null; echo $?") == "1\n"
+
+
+@pytest.mark.slow
 async def test_a_planted_secret_is_found(sandbox: Sandbox) -> None:
     """Control of the case above."""
     await sh(sandbox, f"X={CANARY} sleep 60 & echo {CANARY} | base64 > ~/note; echo {CANARY[::-1]} > /tmp/f")
