@@ -1,5 +1,6 @@
 """Runs a conversation on its log: messages, steps, pauses. `LocalConversation` and the server use it."""
 
+import asyncio
 import secrets
 from collections import deque
 
@@ -44,6 +45,7 @@ class ConversationRunner:
         self._logs = logs
         self._new_messages: deque[Message] = deque()
         self._has_run = False
+        self._send_lock = asyncio.Lock()  # Two first messages at the same time need only one system prompt.
         self.policy = ConversationPolicy(agent.confirm)
         self._secrets = Secrets(agent.llm.api_keys() if isinstance(agent, Agent) else ())
 
@@ -59,9 +61,10 @@ class ConversationRunner:
         if self.is_running:
             self._new_messages.append(message)
             return
-        if not any(isinstance(event, SystemPrompt) for event in self.log.trajectory):
-            await self.record_system_prompt()
-        await self.log.append(message)
+        async with self._send_lock:
+            if not any(isinstance(event, SystemPrompt) for event in self.log.trajectory):
+                await self.record_system_prompt()
+            await self.log.append(message)
 
     async def decide(self, *, approved: bool, all_like_this: bool = False, reason: str = "") -> None:
         """Records the person's decision about the call that waits. Raises UsageError if there is none."""

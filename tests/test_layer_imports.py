@@ -8,7 +8,7 @@ import importlib, pkgutil, sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {absent}:
+        if {{name, name.partition(".")[0]}} & {absent}:
             raise ModuleNotFoundError(f"there is no {{name}}", name=name)
 
 sys.meta_path.insert(0, Absent())
@@ -34,6 +34,13 @@ def test_the_resolver_is_importable_without_the_dependencies_of_other_layers() -
     done = imported("resolver", VENDORS)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 60
+
+
+def test_the_runtime_is_importable_without_the_resolver() -> None:
+    done = imported("patchwright.runtime", {"patchwright.resolver", "patchwright.sdk", "patchwright.bot"})
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 60
+    assert "patchwright.runtime" in imported("patchwright.resolver", {"patchwright.runtime"}).stderr
 
 
 def test_a_missing_dependency_is_detected() -> None:

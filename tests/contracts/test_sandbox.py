@@ -34,6 +34,18 @@ async def test_the_shell_keeps_directory_variables_functions_and_jobs(sandbox: S
     assert ran.note is None
 
 
+async def test_an_activated_environment_stays_active(sandbox: Sandbox) -> None:
+    script = (
+        'PATH="$PWD/env/bin:$PATH"; export PATH; deactivate() { unset VIRTUAL_ENV; }; VIRTUAL_ENV="$PWD/env"'
+    )
+    await shell(sandbox, f"mkdir -p env/bin && echo '{script}' > env/bin/activate")
+    await shell(sandbox, "printf '#!/bin/sh\\necho ours\\n' > env/bin/python && chmod +x env/bin/python")
+    await shell(sandbox, ". env/bin/activate")
+    ran = await shell(sandbox, "command -v python; python; echo $VIRTUAL_ENV; type -t deactivate")
+    environment = f"{sandbox.root}/env"
+    assert ran.output == f"{environment}/bin/python\nours\n{environment}\nfunction\n"
+
+
 async def test_a_change_of_directory_is_reported_once_and_only_if_it_persists(sandbox: Sandbox) -> None:
     commands = ("cd /tmp", "pwd", "(cd / && ls >/dev/null)", f"cd {sandbox.root}", "true")
     notes = [(await shell(sandbox, command)).note for command in commands]

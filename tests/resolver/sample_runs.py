@@ -22,6 +22,7 @@ from patchwright.resolver.domain import (
 )
 from patchwright.resolver.events import (
     AgentStopped,
+    AuxiliaryModelCall,
     Checkpoint,
     Entry,
     Event,
@@ -37,10 +38,13 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.run_events import (
+    BaselinePending,
     Condensation,
     EnvironmentPrepared,
     NetworkAccess,
+    Paused,
     RunConfigured,
+    RunResumed,
     SubagentSpawned,
     SubagentStarted,
 )
@@ -194,3 +198,14 @@ def child_run() -> Trajectory:
         *step("b", UseBrowser(code='click("1")'), page(png(1))),
         AgentStopped(reason="finished", detail="Answered."),
     )  # fmt: skip
+
+
+def every_event() -> dict[type[Event], Event]:
+    """Returns one event of each kind, by its class."""
+    others = (
+        BaselinePending(),
+        Paused(),
+        RunResumed(run=JobId("earlier")),
+        AuxiliaryModelCall(purpose="review", usage=ReplyUsage(model="vendor/model-1")),
+    )
+    return {type(event): event for event in (*full_run(), *child_run(), *others)}

@@ -1,5 +1,6 @@
 """The file log after every kind of end."""
 
+import inspect
 import json
 import logging
 import multiprocessing
@@ -7,14 +8,18 @@ import multiprocessing.synchronize
 import resource
 import stat
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic import ValidationError
 
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError
-from patchwright.resolver.events import Entry, Message
-from patchwright.resolver.run_log import FileLogStore, FileRunLog
+from patchwright.resolver.events import ENTRY_ADAPTER, Entry, Event, Message
+from patchwright.resolver.run_log import FileLogStore, FileRunLog, RunLog
+from tests.resolver.sample_runs import every_event
 
 RUN = RunId("o-r-7")
 
@@ -77,9 +82,13 @@ async def test_a_last_line_without_a_line_break_is_incomplete(logs: FileLogStore
         (lambda lines: [lines[0], b"nonsense\n", lines[1]], "line 2 is not an event"),
         (lambda lines: [lines[1], lines[0]], "line 1 has entry number 1, expected 0"),
         (
-            lambda lines: [*lines, b'{"seq":2,"at":"2026-01-01T00:00:00Z","event":{"kind":"flown"}}\n'],
-            "line 3",
+            lambda lines: [
+                *lines,
+                b'{"seq":2,"timestamp":"2026-01-01T00:00:00Z","event":{"kind":"flown"}}\n',
+            ],
+            "line 3 .*'flown'",
         ),
+        (lambda lines: [*lines, lines[1]], "line 3 has entry number 1, expected 2"),
     ],
 )
 async def test_other_damage_is_an_error_and_the_file_stays_unchanged(
@@ -95,6 +104,40 @@ async def test_other_damage_is_an_error_and_the_file_stays_unchanged(
         async with logs.open(RUN):
             pass
     assert path.read_bytes() == damaged
+
+
+def test_a_log_has_no_method_that_deletes_or_replaces_an_event() -> None:
+    assert {name for name, _ in inspect.getmembers(RunLog) if not name.startswith("_")} == {
+        "append",
+        "check_ownership",
+        "trajectory",
+    }
+
+
+async def test_an_append_adds_one_line_and_keeps_the_bytes_before_it(logs: FileLogStore) -> None:
+    async with logs.open(RUN) as log:
+        path = logs.run_directory(RUN) / "events.jsonl"
+        inode = path.stat().st_ino
+        for number in range(50):
+            before = path.read_bytes()
+            entry = await log.append(message(f"number {number}"))
+            assert path.read_bytes() == before + entry.model_dump_json().encode() + b"\n"
+        assert path.stat().st_ino == inode
+        assert [file.name for file in path.parent.iterdir()] == ["events.jsonl"]
+
+
+def test_there_is_a_sample_of_every_kind_of_event() -> None:
+    assert set(every_event()) == set(get_args(get_args(Event)[0]))
+
+
+@pytest.mark.parametrize("event", every_event().values(), ids=lambda event: str(event.kind))
+def test_every_kind_of_event_survives_json_and_cannot_be_changed(event: Event) -> None:
+    entry = Entry(seq=0, timestamp=datetime.now(UTC), event=event)
+    again = ENTRY_ADAPTER.validate_json(entry.model_dump_json())
+    assert again == entry
+    assert type(again.event) is type(event)
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(again.event, "kind", "other")  # noqa: B010  # mypy knows that the field is frozen.
 
 
 def _hold(

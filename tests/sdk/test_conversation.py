@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from patchwright import (
 )
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
 from patchwright.resolver.errors import LogLocked, ModelAccessDenied, UsageError, WorkspaceError
-from patchwright.resolver.events import Entry, Message, ModelReply, ToolResult
+from patchwright.resolver.events import Entry, Message, ModelReply, SystemPrompt, ToolResult
 from patchwright.resolver.llm.model import ChatMessage
 from patchwright.resolver.run_events import Paused
 from patchwright.resolver.tool_actions.control_actions import Finish
@@ -175,6 +176,71 @@ def test_a_router_chooses_for_each_request_and_the_cost_is_counted_per_model(pro
     assert [reply.usage.model for reply in replies] == ["openai/small", "openai/large"]
     assert [request["model"] for request in endpoint.requests] == ["small", "large"]
     assert (replies[0].usage.usd or 0) * 20 < (replies[1].usage.usd or 0)
+
+
+def test_one_agent_uses_a_tool_and_a_router_of_the_program(project: Path) -> None:
+    def look_up_price(product: str) -> str:
+        """Look up the price of a product."""
+        return f"{product}: 3 dollars"
+
+    call = RecordedCall(name="look_up_price", arguments={"product": "tea"})
+    with serve_model(RecordedTurn("", calls=(call,)), RecordedTurn("3 dollars.")) as (llm, endpoint):
+        llms = {name: llm.model_copy(update={"model": f"openai/{name}"}) for name in ("first", "second")}
+        agent = Agent(llm=FirstThenSecond(llms_for_routing=llms), tools=["run_shell", look_up_price])
+        with Conversation(agent, project) as conversation:
+            conversation.send_message("What does tea cost?")
+            assert conversation.run().answer == "3 dollars."
+    assert [request["model"] for request in endpoint.requests] == ["first", "second"]
+    assert "tea: 3 dollars" in endpoint.requests[1]["messages"][-1]["content"]
+
+
+def test_messages_of_many_threads_are_all_in_the_log_in_the_order_of_each_thread(project: Path) -> None:
+    with serve_model() as (llm, _), Conversation(default_agent(llm), project) as conversation:
+
+        def send(thread: int) -> None:
+            for number in range(50):
+                conversation.send_message(f"{thread} {number}")
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(send, range(8)))
+        entries = conversation.events
+    assert [entry.seq for entry in entries] == list(range(1 + 8 * 50))
+    assert isinstance(entries[0].event, SystemPrompt)
+    texts = [entry.event.text.split() for entry in entries if isinstance(entry.event, Message)]
+    for thread in range(8):
+        assert [number for name, number in texts if name == str(thread)] == [str(n) for n in range(50)]
+
+
+def test_only_the_log_changes_during_a_run(project: Path) -> None:
+    dumps: list[str] = []
+    with serve_model(LOOK, FIX, DONE) as (llm, _):
+        agent = default_agent(llm)
+        before = agent.model_dump_json(context={"expose_secrets": True})
+
+        def dump(entry: Entry) -> None:
+            dumps.append(agent.model_dump_json(context={"expose_secrets": True}))
+
+        with Conversation(agent, project, callbacks=[dump]) as conversation:
+            conversation.send_message("Make add() add.")
+            assert conversation.run().status == "finished"
+    assert len(dumps) == len(conversation.events) > 8
+    assert set(dumps) == {before}
+
+
+def test_two_conversations_of_one_agent_share_nothing(project: Path) -> None:
+    with serve_model(LOOK, DONE) as (llm, endpoint):
+        agent = default_agent(llm)
+        with Conversation(agent, project) as first:
+            first.send_message("Make add() add.")
+            assert first.run().cost
+        with Conversation(agent, project) as second:
+            assert (second.cost, second.state.steps) == (0, 0)
+            second.send_message("Greet me.")
+            assert second.run().steps == 2
+            assert 0 < second.cost < first.cost * 2
+    system, *others = endpoint.requests[2]["messages"]
+    assert system["role"] == "system" and "Make add() add." not in system["content"]
+    assert others == [{"role": "user", "content": "Greet me."}]
 
 
 class Grep(CustomAgent):

@@ -46,6 +46,7 @@ from patchwright.runtime.observations import (
     Tab,
     TextResult,
 )
+from tests.resolver.sample_runs import every_event
 
 PLOT = ImageData(media_type="image/png", data=b"\x89PNG")
 USAGE = ReplyUsage(model="scripted")
@@ -101,6 +102,24 @@ def test_a_run_reads_as_a_conversation() -> None:
         ),
         ToolMessage(tool_call_id="b", text="[2 of 2: view_file calc.py]\n1 def add"),
     )
+
+
+SENT = (SystemPrompt, Message, ModelReply, ToolResult, Condensation)
+INTERNAL = [event for kind, event in every_event().items() if kind not in SENT]
+
+
+@pytest.mark.parametrize("event", INTERNAL, ids=lambda event: str(event.kind))
+def test_an_internal_event_is_never_sent(event: Event) -> None:
+    run = (
+        SystemPrompt(text="You fix.", tools=()),
+        Message(text="Issue 7", source="initial_prompt"),
+        decided(("a", Think(thought="x"))),
+        tool_result("a"),
+    )
+    for place in range(len(run) + 1):
+        assert build_messages(trajectory(*run[:place], event, *run[place:])) == build_messages(
+            trajectory(*run)
+        )
 
 
 def test_results_keep_the_order_of_the_calls_and_precede_other_messages() -> None:

@@ -1,7 +1,6 @@
 """Each browser call in a real Chromium, checked by the events that the page received."""
 
 import inspect
-import itertools
 import time
 
 import pytest
@@ -142,7 +141,7 @@ async def test_noop_waits(web: Web) -> None:
         ),
         (
             "dblclick({button 'Plain'})",
-            ["mouseover plain", "focus plain", "click plain 0", "dblclick plain"],
+            ["mouseover plain", "focus plain", "click plain 0", "click plain 0", "dblclick plain"],
         ),
         ("hover({button 'Plain'})", ["mouseover plain"]),
         ("focus({button 'Plain'})", ["focus plain"]),
@@ -157,7 +156,12 @@ async def test_an_element_receives_the_events_of_a_call(web: Web, call: str, saw
     await web.open("controls.html")
     result = await web.do(call)
     # Chromium reports each line of a text again
-    assert [line for line, _ in itertools.groupby(result)] == saw
+    once = [
+        line
+        for n, line in enumerate(result)
+        if not (line.startswith("input") and result[n - 1 : n] == [line])
+    ]
+    assert once == saw
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import re
 import tarfile
 import tomllib
 from pathlib import Path
+from typing import cast
 
 import pytest
 from packaging.requirements import Requirement
@@ -11,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from patchwright.runtime import VERSION
 from patchwright.runtime.docker.build_context import (
+    DEPENDENCIES_LABEL,
     RUNTIME_PACKAGE,
     SANDBOX_UID,
     Bundle,
@@ -20,6 +22,9 @@ from patchwright.runtime.docker.build_context import (
     pack_files,
     split_reference,
 )
+from patchwright.runtime.docker.engine import Engine
+from patchwright.runtime.docker.engine_models import ImageInfo
+from patchwright.runtime.docker.runtime_layer import build_runtime_layer
 from patchwright.runtime.errors import ImageUnavailable
 from patchwright.runtime.features import ALL_FEATURES
 from patchwright.runtime.image_build import install_layer, make_browser, make_bundle
@@ -101,6 +106,55 @@ def test_other_code_has_the_same_dependencies_hash() -> None:
     other = RuntimeLayer(LAYER.base, LAYER.base_id, LAYER.bundle_tag, code=code)
     assert other.content_tag != LAYER.content_tag
     assert (other.dependencies_hash, other.readable_tag) == (LAYER.dependencies_hash, LAYER.readable_tag)
+
+
+class RecordingEngine:
+    """Has these images, by tag, and records each call."""
+
+    def __init__(self) -> None:
+        self.images: dict[str, ImageInfo] = {}
+        self.calls: list[tuple[str, ...]] = []
+        self.dockerfile = ""
+
+    async def find_image(self, name: str) -> ImageInfo | None:
+        self.calls.append(("find_image", name))
+        return self.images.get(name)
+
+    async def list_images(self, repository: str, label: str) -> list[ImageInfo]:
+        self.calls.append(("list_images", repository, label))
+        return []
+
+    async def build(
+        self, description: str, files: dict[str, bytes], tags: tuple[str, ...], log_dir: None
+    ) -> None:
+        self.calls.append(("build", *tags))
+        self.dockerfile = files["Dockerfile"].decode()
+        self.images |= dict.fromkeys(tags, ImageInfo("sha256:new", tags, {}, 0, 0))
+
+
+@pytest.mark.parametrize("found", ["nothing", "other dependencies", "other code", "the same content"])
+async def test_each_state_of_the_engine_leads_to_exactly_these_calls(found: str) -> None:
+    hashes = {"other dependencies": "x", "other code": LAYER.dependencies_hash}
+    engine = RecordingEngine()
+    if found in hashes:
+        labels = {DEPENDENCIES_LABEL: hashes[found]}
+        engine.images[LAYER.readable_tag] = ImageInfo("sha256:7", (LAYER.readable_tag,), labels, 0, 0)
+    elif found == "the same content":
+        engine.images[LAYER.content_tag] = ImageInfo("sha256:7", LAYER.tags, {}, 0, 0)
+    how = await build_runtime_layer(cast(Engine, engine), LAYER)
+    look, *others = engine.calls
+    assert look == ("find_image", LAYER.content_tag)
+    if found == "the same content":
+        assert (how, others) == ("reused", [])
+        return
+    assert others == [
+        ("find_image", LAYER.readable_tag),
+        ("build", LAYER.content_tag, LAYER.readable_tag),
+        ("find_image", LAYER.content_tag),
+        ("list_images", "patchwright-runtime", f"io.patchwright.base={LAYER.base}"),
+    ]
+    assert how == ("updated" if found == "other code" else "built")
+    assert engine.dockerfile.startswith("FROM sha256:7\n") == (found == "other code")
 
 
 def test_each_feature_is_copied_from_its_bundle_and_named_in_the_readable_tag() -> None:

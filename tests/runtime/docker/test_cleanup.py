@@ -142,6 +142,8 @@ async def test_the_reaper_removes_only_expired_containers(
             assert late not in kept
             assert {others, foreign} < kept
             assert len(kept) == 3
+            opened = client.containers.get(container_name(NAME))
+            assert time.time() < int(opened.labels[DEADLINE_LABEL])
             assert sandbox.root == "/workspace"
     finally:
         for each in (others, foreign):

@@ -202,6 +202,14 @@ async def test_the_hosts_secrets_are_nowhere_in_the_container(
 
 
 @pytest.mark.slow
+async def test_files_of_the_host_are_not_in_the_container(sandbox: Sandbox) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)  # Everybody could read it, also the user of the container.
+        (Path(directory) / "host-file.txt").write_text(CANARY)
+        assert await found_in(sandbox) == []
+
+
+@pytest.mark.slow
 async def test_a_planted_secret_is_found(sandbox: Sandbox) -> None:
     """Control of the case above."""
     await sh(sandbox, f"X={CANARY} sleep 60 & echo {CANARY} | base64 > ~/note; echo {CANARY[::-1]} > /tmp/f")

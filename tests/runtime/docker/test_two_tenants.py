@@ -12,12 +12,17 @@ from patchwright.runtime.observations import ShellResult
 from patchwright.runtime.sandbox import Sandbox
 
 pytestmark = pytest.mark.docker
-CANARY = "canary-of-the-neighbour-8c1f"
-PATTERN = "neighbour-8c1[f]"  # does not match itself, so that a search does not find its own process
-HUNT = (
-    f"(grep -rl '{PATTERN}' . /tmp /var/tmp /dev/shm $HOME 2>/dev/null;"
-    f" cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep '{PATTERN}') | wc -l"
-)
+CANARIES = ("canary-of-the-neighbor-8c1f", "canary-of-the-neighbor-d27a")
+
+
+def hunt(canary: str) -> str:
+    """Returns a command that prints the number of places where a container contains the canary."""
+    # The pattern does not match itself, so a search does not find its own process.
+    pattern = f"{canary[:-1]}[{canary[-1]}]"
+    return (
+        f"(grep -rl '{pattern}' . /tmp /var/tmp /dev/shm $HOME 2>/dev/null;"
+        f" cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep '{pattern}') | wc -l"
+    )
 
 
 async def sh(sandbox: Sandbox, command: str) -> str:
@@ -35,11 +40,13 @@ async def test_neither_of_two_jobs_reads_the_other_and_a_hog_kills_itself_alone(
         sandboxes.open(f"tenant-a-{os.getpid()}") as one,
         sandboxes.open(f"tenant-b-{os.getpid()}") as other,
     ):
-        for path in ("here.txt", f"{one.scratch}/there.txt"):
-            await one.act(CreateFile(path=path, content=CANARY))
-        await sh(one, f"export CANARY={CANARY}; cp here.txt ~/home.txt; sleep 60 & true")
-        assert int(await sh(one, HUNT)) >= 3
-        assert await sh(other, HUNT) == "0"
+        for sandbox, canary in zip((one, other), CANARIES, strict=True):
+            for path in ("here.txt", f"{sandbox.scratch}/there.txt"):
+                await sandbox.act(CreateFile(path=path, content=canary))
+            await sh(sandbox, f"export CANARY={canary}; cp here.txt ~/home.txt; sleep 60 & true")
+        places = [[int(await sh(sandbox, hunt(canary))) for canary in CANARIES] for sandbox in (one, other)]
+        assert places[0][0] >= 3 and places[1][1] >= 3
+        assert (places[0][1], places[1][0]) == (0, 0)
         hog, alive = await asyncio.gather(
             sh(one, "python3 -c 'bytearray(400 << 20)'; echo $?"),
             sh(other, "sleep 1; echo still here"),

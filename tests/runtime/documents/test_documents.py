@@ -231,6 +231,15 @@ def test_an_unsuitable_file_yields_a_message(
     (root / "wrong").write_text("It only says that it is one.")
     skill("wrong")
     assert f"[{skill.__name__}: the file cannot be read: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "skill", [skills.parse_pdf, skills.parse_docx, skills.parse_pptx, skills.parse_latex]
+)
+def test_an_absent_file_and_a_directory_yield_a_message(
+    skill: object, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(skill)
     skill("absent")
     assert f"[{skill.__name__}: absent does not exist" in capsys.readouterr().out
     skill(".")
