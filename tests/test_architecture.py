@@ -94,6 +94,7 @@ CATCH_ALL = {
     "bot/observe/archive.py": "a third-party file system can raise anything; an error costs one copy",
     "bot/job_runner.py": "the outermost frame of a job; it logs and raises again",
     "sdk/agent_loop.py": "a third-party agent can raise anything; an error ends its run",
+    "runtime/execution/executor.py": "a bug in an action costs one call; without a response, the sandbox is lost",
     "resolver/tools/entry_point_tools.py": "a third-party function can raise anything; an error costs one call",
 }
 """Files that may catch every exception, and why. Cleaning up and raising again is always allowed."""
