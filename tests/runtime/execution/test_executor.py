@@ -31,7 +31,7 @@ async def open_sandbox(directory: Path, *, remote: bool) -> AsyncIterator[Execut
             yield executor
             return
         async with SocketTransport.listen(socket) as transport:
-            key = (socket / KEY_FILE).read_text()  # noqa: ASYNC240  # a few bytes
+            key = (socket / KEY_FILE).read_text()  # a few bytes
             serving = asyncio.create_task(ActionServer(executor).dial(str(socket / SOCKET_NAME), key))
             await transport.get_connection(timeout=30)
             yield RemoteSandbox(transport, str(root), str(scratch))
@@ -55,4 +55,6 @@ async def test_an_action_with_a_bug_fails_alone_and_names_the_error(
     assert failure == ActionFailure(reason="io", message=message)
     assert isinstance(after, ShellResult) and after.exit_code == 0
     logged = [record for record in caplog.records if record.message == "action failed"]
-    assert [(record.levelno, record.__dict__["action"]) for record in logged] == [(logging.ERROR, "view_file")]
+    assert [(record.levelno, record.__dict__["action"]) for record in logged] == [
+        (logging.ERROR, "view_file")
+    ]
