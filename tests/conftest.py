@@ -1,15 +1,17 @@
 """What holds for every test: the same environment anywhere, and no silent skip where none is allowed."""
 
+import errno
 import functools
 import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import certifi
 import docker
@@ -198,6 +200,37 @@ def one_authority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     if not any(map(request.node.get_closest_marker, ("slow", "llm"))):
         monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
         monkeypatch.setattr(certifi, "where", lambda: str(AUTHORITY))
+
+
+def _is_on_this_machine(address: object) -> bool:
+    """True for a Unix socket, and for an address of this machine."""
+    if not isinstance(address, tuple):
+        return True
+    return address[0] == "localhost" or (
+        isinstance(address[0], str) and address[0].startswith(("127.", "::1", "0.0.0.0", "::ffff:127."))
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rejects connections of this process to other machines.
+
+    Slow tests, and those with a model or Docker, may contact other machines.
+    """
+    if ASKING or any(map(request.node.get_closest_marker, ("slow", "llm", "bench", "docker"))):
+        return
+
+    for name in ("connect", "connect_ex"):
+        original = getattr(socket.socket, name)
+
+        def guarded(self: socket.socket, address: Any, original: Any = original) -> Any:
+            if not _is_on_this_machine(address):
+                raise OSError(
+                    errno.ENETUNREACH, f"a test must not connect to {address[0]}: see tests/conftest.py"
+                )
+            return original(self, address)
+
+        monkeypatch.setattr(socket.socket, name, guarded)
 
 
 @pytest.fixture

@@ -196,6 +196,9 @@ def test_every_key_of_an_example_is_a_setting() -> None:
 def test_the_recommended_machine_has_room_for_the_default_number_of_jobs() -> None:
     page, fields = (ROOT / "docs/self-hosting.md").read_text(), Settings.model_fields
     (memory,) = map(int, re.findall(r"2 cores and (\d+) GB of memory", page))
+    assert (
+        f"You need Linux, 2 cores, and {memory} GB of memory for two runs" in (ROOT / "README.md").read_text()
+    )
     (jobs,) = map(int, re.findall(r"(\d+) runs at a time \(`max_concurrent_jobs`\)", page))
     most = {key: int(size) for size, key in re.findall(r"(\d+) GB at most \(`(\w+)`\)", page)}
     data = {"max_concurrent_jobs": jobs, **{key: size << 10 for key, size in most.items()}}

@@ -228,6 +228,22 @@ def test_everything_named_in_the_coverage_table_exists() -> None:
     assert missing == []
 
 
+# Merging
+
+MERGES = re.compile(r"""/merge["'?\s]|mergePullRequest|enablePullRequestAutoMerge|enqueuePullRequest""")
+"""The requests of GitHub's APIs that merge a pull request, now or later. `/merges` only updates a branch."""
+
+
+def test_no_code_merges_a_pull_request() -> None:
+    requests = (
+        'f"/repos/{repo}/pulls/{number}/merge"', "mutation { mergePullRequest(", "enablePullRequestAutoMerge"
+    )  # fmt: skip
+    assert all(map(MERGES.search, requests))
+    code = [path for name in ("bot", "resolver", "sdk", "runtime") for path in (ROOT / name).rglob("*.py")]
+    assert len(code) > 400
+    assert [str(path) for path in code if MERGES.search(path.read_text())] == []
+
+
 REQUIRED_BY = {
     "anyio": "mcp", "markupsafe": "jinja2", "pydantic_core": "pydantic", "redis": "arq",
     "referencing": "jsonschema", "zmq": "jupyter-client",
@@ -253,6 +269,31 @@ def test_every_imported_library_is_a_dependency() -> None:
         if declared.isdisjoint(map(canonicalize_name, installed.get(module, [module])))
     }
     assert missing == set()
+
+
+@pytest.mark.parametrize(
+    ("library", "directories"),
+    [
+        ("litellm", ("resolver",)),
+        ("pydantic", ("resolver", "bot")),
+        ("docker", ("runtime",)),
+        ("pytest", ("tests",)),
+    ],
+)
+def test_the_libraries_of_the_brief_are_imported_and_bounded(
+    library: str, directories: tuple[str, ...]
+) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [
+        *project["dependencies"],
+        *(line for lines in project["optional-dependencies"].values() for line in lines),
+    ]
+    bounds = [requirement.specifier for requirement in map(Requirement, lines) if requirement.name == library]
+    assert bounds and all("<" in str(bound) or "==" in str(bound) for bound in bounds)
+    for directory in directories:
+        files = (ROOT / path for path in tracked(directory) if path.endswith(".py"))
+        trees = (ast.parse(file.read_text()) for file in files)
+        assert any(name.partition(".")[0] == library for tree in trees for name, _ in imports(tree))
 
 
 def is_there(name: str) -> bool:

@@ -12,7 +12,12 @@ from patchwright.resolver import run_limits, stuck
 from patchwright.resolver.actions import SubagentResult
 from patchwright.resolver.browsing import challenges
 from patchwright.resolver.browsing.browser_options import build_action
-from patchwright.resolver.browsing.guessed_urls import find_only_url, iter_guessed_urls, list_guessed_urls
+from patchwright.resolver.browsing.guessed_urls import (
+    find_missing_url,
+    find_only_url,
+    iter_guessed_urls,
+    list_guessed_urls,
+)
 from patchwright.resolver.browsing.prompt import (
     MAX_ANSWER_LENGTH,
     build_prompt,
@@ -56,6 +61,7 @@ report is returned unchanged.
 MAX_REPLY_LENGTH = 100_000  # characters at the end of a reply that are searched for an action
 MAX_CODE_LENGTH = 20_000  # characters of one action
 MAX_THOUGHT_LENGTH = 20_000  # characters of a reply's text that are logged; prompts show less
+MAX_NOTE_LENGTH = 150  # characters of the line that says what was left out of a long answer
 
 INITIAL_SNAPSHOT = "initial-snapshot"
 """Placeholder for the call id of the snapshot taken before the model's first reply."""
@@ -131,6 +137,10 @@ def _empty_action(trajectory: Trajectory) -> UseBrowser:
 async def _execute_call(call: ToolCall, trajectory: Trajectory, sandbox: Sandbox) -> ToolResult:
     match call.action:
         case UseBrowser() as action:
+            if (url := find_missing_url(action.code, trajectory)) is not None:
+                problem = render_prompt("missing_url.md.j2", url=url)
+                refused = ActionFailure(reason="refused", message=problem)
+                return ToolResult(call_id=call.id, observation=refused)
             observation = await sandbox.act(action)
             return ToolResult(call_id=call.id, observation=_add_notes(observation, call.id, trajectory))
         case MalformedCall(problem=problem):
@@ -231,7 +241,7 @@ def build_result(run: RunId, trajectory: Trajectory) -> SubagentResult:
     def make_result(
         status: Literal["answered", "infeasible", "unfinished"], text: str, problem: str = ""
     ) -> SubagentResult:
-        text = clip(text, MAX_ANSWER_LENGTH)
+        text = clip(text, MAX_ANSWER_LENGTH - MAX_NOTE_LENGTH) if len(text) > MAX_ANSWER_LENGTH else text
         return SubagentResult(
             run=run, status=status, text=text, usage=usage, schema_error=problem, guessed_urls=guessed_urls
         )

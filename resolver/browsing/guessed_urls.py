@@ -24,6 +24,8 @@ _BARE_URL = re.compile(
     re.IGNORECASE,
 )
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})
+_NOT_FOUND = "the server responded with status 404"
+"""How the note of runtime/browser/call_executor.py begins."""
 
 UrlKey = tuple[str, str]
 """The host (with its port) and the path of a URL. URLs with the same key count as the same page."""
@@ -91,6 +93,31 @@ def iter_guessed_urls(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
 def list_guessed_urls(trajectory: Trajectory) -> tuple[str, ...]:
     """Returns the guessed URLs for the report. Long URLs are clipped."""
     return tuple(url[:MAX_URL_LENGTH] for _, url in iter_guessed_urls(trajectory))
+
+
+def find_missing_url(code: str, trajectory: Trajectory) -> str | None:
+    """Returns the first guessed URL in a call's code that does not exist: the server responded to it with status
+    404 earlier in this task. Returns None if the code opens no such URL.
+    """
+    opens_one_url = {
+        call.id
+        for reply in trajectory.replies()
+        for call in reply.calls
+        if isinstance(call.action, UseBrowser) and len(tuple(_find_navigations(call.action.code))) == 1
+    }
+    not_found = {
+        event.call_id
+        for event in trajectory
+        if isinstance(event, ToolResult)
+        and isinstance(event.observation, PageSnapshot)
+        and any(note.startswith(_NOT_FOUND) for note in event.observation.notes)
+    }
+    calls = opens_one_url & not_found  # With several URLs, the note does not say which one is missing.
+    missing = {
+        (_get_url_key(url), urlsplit(url).query) for id, url in iter_guessed_urls(trajectory) if id in calls
+    }
+    opened = _find_navigations(code) if missing else ()
+    return next((url for url in opened if (_get_url_key(url), urlsplit(url).query) in missing), None)
 
 
 def _get_page_keys(page: PageSnapshot) -> set[UrlKey]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from patchwright.runtime.kernel.kernel_manager import KernelManager
     from patchwright.runtime.line_process import LineProcess
     from patchwright.runtime.search.code_search import CodeSearch
+
+log = logging.getLogger(__name__)
 
 
 class Executor:
@@ -136,6 +139,10 @@ class Executor:
                 return error.failure
             except OSError as error:
                 return ActionFailure(reason="io", message=f"{action.kind} failed: {error}")
+            except Exception as error:  # a bug costs one call: no response would cost the whole sandbox
+                log.exception("action failed", extra={"action": action.kind})
+                problem = f"{action.kind} failed because of an error in the sandbox: {error!r}"
+                return ActionFailure(reason="io", message=problem)
 
     async def prepare(self) -> None:
         """Start the shell in advance, so that the first command does not have to wait for it."""

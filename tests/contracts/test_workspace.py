@@ -76,9 +76,11 @@ def test_a_workspace_tells_what_was_changed_since_it_was_opened(workspace: BaseW
     if type(workspace).__name__ == "RemoteWorkspace":
         workspace.execute_command("git add -A && git commit -qm uploaded")
     before = workspace.changed_files()
+    assert "new" not in before
     workspace.execute_command(
         "sed -i 's/a - b/a + b/' calc.py; mkdir __pycache__; touch __pycache__/x.pyc; touch new"
     )
+    assert "calc.py" in workspace.changed_files()
     assert set(workspace.changed_files()) - set(before) | {"calc.py"} == {"calc.py", "new"}
     assert b"+    return a + b" in workspace.diff()
     assert b"__pycache__" not in workspace.diff()
@@ -93,6 +95,8 @@ def test_the_same_conversation_runs_in_every_workspace(workspace: BaseWorkspace)
         ),
         Conversation(default_agent(llm), workspace) as conversation,
     ):
+        is_remote = type(workspace).__name__ == "RemoteWorkspace"
+        assert type(conversation).__name__ == ("RemoteConversation" if is_remote else "LocalConversation")
         conversation.send_message("Make add() add.")
         state = conversation.run()
         assert (state.status, state.answer, state.steps) == ("finished", "It adds now.", 2)

@@ -39,6 +39,14 @@ async def test_a_model_without_function_calling_fixes_the_issue(scenario: Scenar
     assert roles == ["system", *["user", "assistant"] * (len(TURNS) - 1), "user"]
 
 
+async def test_a_model_of_the_responses_api_fixes_the_issue(scenario: Scenario) -> None:
+    scenario.environment["PATCHWRIGHT_MODEL"] = "openai/responses/scripted"
+    await scenario.script_model(*TURNS)
+    outcome = await scenario.resolve()
+    assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
+    assert all("input" in request and "messages" not in request for request in scenario.endpoint.requests)
+
+
 async def test_a_fallback_model_completes_a_run_whose_model_fails(
     scenario: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:

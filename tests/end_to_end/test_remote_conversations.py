@@ -170,7 +170,8 @@ def test_mistakes_are_named_by_the_server(server: str) -> None:
     assert "unknown tool 'run_shel'" in post("/conversations", wrong)[1]
     with RemoteWorkspace(server, TOKEN) as workspace:
         body = {"id": "c", "workspace": workspace.id, "agent": agent}
-        assert httpx.post(f"{server}/conversations", json=body, headers=AUTHORIZED).status_code == 201
+        created = httpx.post(f"{server}/conversations", json=body, headers=AUTHORIZED)
+        assert (created.status_code, created.json()["id"]) == (201, "c")
         assert httpx.post(f"{server}/conversations", json=body, headers=AUTHORIZED).status_code == 200
         assert post("/conversations/c/run", None) == (409, "There is no message yet. Send one first.")
         other = httpx.post(f"{server}/workspaces", json={}, headers=AUTHORIZED).json()["id"]
@@ -178,6 +179,7 @@ def test_mistakes_are_named_by_the_server(server: str) -> None:
         httpx.post(f"{server}/conversations/c/messages", json={"text": "Hello."}, headers=AUTHORIZED)
         state = httpx.get(f"{server}/conversations/c", headers=AUTHORIZED).json()
         assert (state["detail"], state["workspace"]) == ("Call run.", workspace.id)
+        assert (state["id"], state["status"], state["steps"], state["cost"]) == ("c", "idle", 0, "0")
         listed = httpx.get(f"{server}/conversations", headers=AUTHORIZED).json()["conversations"]
         assert [(one["id"], one["status"]) for one in listed] == [("c", "idle")]
         assert httpx.delete(f"{server}/conversations/c", headers=AUTHORIZED).status_code == 204

@@ -62,6 +62,11 @@ def test_a_row_of_swe_bench_becomes_an_instance_without_hints() -> None:
     assert "minus sign" not in instance.model_dump_json()
 
 
+def test_a_row_of_swe_bench_verified_is_the_same_instance() -> None:
+    verified = {"difficulty": "<15 min fix", "environment_setup_commit": "b" * 40, "version": "3.0"}
+    assert read_row(ROW | verified, None) == read_row(ROW, None)
+
+
 def test_tests_may_be_a_list_as_in_parquet_files() -> None:
     assert read_row({**ROW, "FAIL_TO_PASS": ["a", "b"], "PASS_TO_PASS": None}, None).fail_to_pass == (
         "a",

@@ -32,6 +32,7 @@ async def test_the_reference_fix_resolves_an_instance_and_no_change_does_not(
     printed = json.loads(capsys.readouterr().out)
     assert code == 0
     assert (printed["instances"], printed["hints"], printed["attempts_per_instance"]) == (1, False, 1)
+    assert printed["temperature"] == "0, or the model's default if it accepts no temperature"
     assert {model["model"]: model["resolve_rate"] for model in printed["models"]} == {
         "gold": 1.0,
         "empty": 0.0,

@@ -7,7 +7,12 @@ import pytest
 
 from patchwright.evaluation.localization import recall
 from patchwright.evaluation.report import EvaluationReport, VerdictRow, build_report
-from patchwright.evaluation.report_files import describe_comparison, summarize_in_text, write_reports
+from patchwright.evaluation.report_files import (
+    describe_comparison,
+    summarize_as_json,
+    summarize_in_text,
+    write_reports,
+)
 from patchwright.evaluation.results import ResultDirectory
 from patchwright.resolver.secrets import Secrets
 from tests.evaluation.sample_results import PLAN, RIGHT, WRONG, make_attempt, make_attempts, make_controls
@@ -28,6 +33,18 @@ def test_a_report_counts_the_resolved_instances(report: EvaluationReport) -> Non
         ("django/django", 6, 10), ("pallets/flask", 3, 5), ("psf/requests", 3, 5),
     ]  # fmt: skip
     assert report.broken[0].instance == "matplotlib__matplotlib-9"
+
+
+def test_the_printed_object_has_the_mean_cost_and_steps_and_the_failures(
+    report: EvaluationReport, tmp_path: Path
+) -> None:
+    large = summarize_as_json(report, tmp_path)["models"][0]
+    attempts = make_attempts("large")
+    usd = sum(attempt.usage.usd for attempt in attempts) / 20
+    assert (large["mean_cost_usd"], large["mean_steps"]) == (round(float(usd), 6), 21.5)
+    assert large["failures"] == {
+        "wrong_place": 3, "misread_issue": 1, "broke_tests": 2, "gave_up": 1, "model": 1,
+    }  # fmt: skip
 
 
 def test_a_report_compares_our_verdict_with_the_hidden_tests(report: EvaluationReport) -> None:

@@ -1,5 +1,6 @@
 """Agents and models are frozen values that go to JSON and back."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -54,6 +55,11 @@ def test_an_agent_goes_to_json_and_comes_back_equal(agent: BaseAgent) -> None:
     assert type(agent).model_validate_json(agent.model_dump_json()) == agent
     assert BaseAgent.model_validate_json(agent.model_dump_json()) == agent
     assert agent != agent.model_copy(update={"max_steps": 99})
+
+
+def test_the_json_of_an_agent_has_only_the_names_of_its_tools() -> None:
+    agent = default_agent(MODEL).model_copy(update={"tools": ("run_shell", "finish")})
+    assert json.loads(agent.model_dump_json())["tools"] == ["run_shell", "finish"]
 
 
 def test_assigning_a_field_raises() -> None:

@@ -1,5 +1,7 @@
 """Actions are described in one line each."""
 
+import re
+
 import pytest
 from pydantic import TypeAdapter
 
@@ -66,6 +68,21 @@ def test_every_action_has_a_description() -> None:
     schema = TypeAdapter(Action).json_schema(by_alias=False)
     kinds = set(schema["discriminator"]["mapping"])
     assert kinds == {action.kind for action in SAMPLES} | {"finish", "report"}
+
+
+@pytest.mark.parametrize("action", SAMPLES, ids=lambda action: action.kind)
+def test_every_action_is_one_harmless_bullet_of_the_pull_request(action: Action) -> None:
+    hostile = "a` @octocat\n- **evil** [x](http://x.test) <b>"
+    changes = {name: hostile for name, value in action if value == LONG}
+    run = run_of(started(), *step("a", action.model_copy(update=changes), shell_result("")))
+    thread = Issue(
+        number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
+    )
+    body = render_pull_request_body(thread, Verdict(kind="fixed"), summarize_run(run))
+    lines = body[body.index("How the agent worked") :].splitlines()
+    (bullet,) = [line for line in lines if line.startswith("- **")]
+    assert re.fullmatch(r"- \*\*1\*\* `[^`]+`: exit code 0", bullet), bullet
+    assert "@octocat" not in bullet
 
 
 def test_the_first_step_in_a_new_sandbox_is_marked() -> None:

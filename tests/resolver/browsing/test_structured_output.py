@@ -203,6 +203,22 @@ async def test_a_guessed_url_is_noted_on_the_page_and_in_the_report(tmp_path: Pa
     assert "> http://localhost:8000/price-list\n" in render_observation(answer)
 
 
+async def test_a_guessed_url_that_does_not_exist_is_opened_once(tmp_path: Path) -> None:
+    gone = page("RootWebArea 'Not Found'", url="http://localhost:8000/price-list", title="Not Found")
+    gone = gone.model_copy(update={"notes": ("the server responded with status 404 Not Found",)})
+    steps = ("goto('http://localhost:8000/price-list')", "click('3')\ngoto('localhost:8000/price-list/#top')")
+    others = ("goto('http://localhost:8000/price-list?page=2')", "send_msg_to_user('$1')")
+    box = FakeBrowserSandbox(BLANK, gone, START, answers("$1"))
+    answer, model = await run_browse_task(tmp_path, box, *map(code_reply, (*steps, *others)))
+    assert isinstance(answer, SubagentResult) and answer.text == "$1"
+    assert [use.code for use in box.used] == ["", steps[0], *others]
+    assert (
+        "nothing was done: you made up the address localhost:8000/price-list/#top, and the server already "
+        "responded to it with status 404 in this task. Do not open it again: start at the site's front page "
+        "or its search" in model.requests[3][-1].text
+    )
+
+
 async def test_a_url_from_the_task_the_issue_or_a_page_is_not_guessed(tmp_path: Path) -> None:
     named = page(
         "RootWebArea 'Shop'\n\tStaticText 'See http://other.test/manual.'\n\t[3] link '', url='http://x.test/y'"

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from patchwright.resolver.pipeline.publish import QUESTION_ADVICE
 from patchwright.resolver.proof.condition_finder import find_conditions
 from patchwright.resolver.publishing import publishing_texts, reply_texts
 from patchwright.resolver.rendering.template_renderer import render_reply
+from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.tool_actions.control_actions import Finish
 from tests.resolver.pull_requests import job, pull
 
@@ -111,6 +113,11 @@ def render_all() -> dict[str, str]:
     author = User(id=1, login="reporter")
     issue = Issue(number=1, title=title, body="", author=author, trusted=False, open=True, url="")
     summary = demo_summary()
+    limits = RunConfigured(
+        version="1.2.3", models={}, steps=100, seconds=3600, usd=Decimal(2), settings={"max_tokens": 2_000_000},
+        repository={},
+    )  # fmt: skip
+    configured = summary.model_copy(update={"configuration": limits})
     verdict = demo_verdict()
     unproven = Verdict(
         kind="unproven", before=verdict.before, after=verdict.after,
@@ -136,7 +143,7 @@ def render_all() -> dict[str, str]:
     nothing = render_reply("nothing_changed.md.j2", summary=summary).strip()
     work = SalvagedWork(branch=f"{BRANCH}-after-10-steps", files=("durations/writing.py",))
     return {
-        "pull_request": body(issue, verdict, summary, context(ci=hold)),
+        "pull_request": body(issue, verdict, configured, context(ci=hold)),
         "pull_request_draft": body(
             issue, unproven, summary, context(open_points=("The suite was not run.",), ci=hold)
         ),

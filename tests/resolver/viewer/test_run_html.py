@@ -252,7 +252,8 @@ def test_the_cost_curve_includes_subagents_and_falls_back_to_tokens() -> None:
     assert curve is not None and curve.format_total(curve.totals[0]) == "1,050 tokens"
 
 
-def test_tool_calls_are_counted_with_percentages() -> None:
+def test_tool_calls_are_counted_with_percentages(whole: Markup) -> None:
+    assert "Calls Tool Calls Share plan 1 17 %" in whole.text
     assert count_tool_calls(full_run())[0] == ("plan", 1, 17)
     assert sum(count for _, count, _ in count_tool_calls(full_run())) == 6
 
