@@ -89,6 +89,7 @@ async def test_hidden_test_data_is_no_test_file(evaluation: EvaluationScenario) 
     assert (control.problem, control.fail_to_pass) == ("", ("tests/test_cases.py::test_all",))
 
 
+@pytest.mark.slow
 async def test_a_finished_attempt_is_not_made_again(evaluation: EvaluationScenario) -> None:
     evaluation.write_rows(evaluation.make_row(ADD), evaluation.make_row(HALF))
     await evaluation.evaluate("--model", "empty", "--limit", "1")
@@ -99,6 +100,7 @@ async def test_a_finished_attempt_is_not_made_again(evaluation: EvaluationScenar
     assert set(evaluation.read_results()[1]) == {f"{ADD.id}-empty-1", f"{HALF.id}-empty-1"}
 
 
+@pytest.mark.slow
 async def test_a_run_that_ended_before_its_result_was_stored_is_not_paid_again(
     evaluation: EvaluationScenario,
 ) -> None:
@@ -128,6 +130,7 @@ async def test_a_low_resolve_rate_gives_an_exit_code(evaluation: EvaluationScena
     assert await evaluation.evaluate("--model", "empty", "--min-resolved", "50") == 3
 
 
+@pytest.mark.slow
 async def test_a_report_leaves_out_instances_that_a_model_may_have_seen(
     evaluation: EvaluationScenario,
 ) -> None:
@@ -146,6 +149,7 @@ async def test_a_report_leaves_out_instances_that_a_model_may_have_seen(
         await evaluation.evaluate("--since", "March")
 
 
+@pytest.mark.slow
 async def test_two_evaluations_are_compared(evaluation: EvaluationScenario, tmp_path: Path) -> None:
     evaluation.write_rows(evaluation.make_row(ADD))
     await evaluation.evaluate("--model", "empty")

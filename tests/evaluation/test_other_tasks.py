@@ -107,6 +107,7 @@ async def test_a_javascript_issue_with_an_image_is_resolved(evaluation: Evaluati
     ("check", "is_resolved"),
     [("calc.add(2, 3) == 5", True), ("calc.add(2, 0) == 2", False), ("False", False)],
 )
+@pytest.mark.slow
 async def test_written_tests_must_fail_before_and_pass_after_the_reference_fix(
     check: str, is_resolved: bool, evaluation: EvaluationScenario
 ) -> None:
