@@ -179,14 +179,14 @@ def test_a_router_chooses_for_each_request_and_the_cost_is_counted_per_model(pro
 
 
 def test_one_agent_uses_a_tool_and_a_router_of_the_program(project: Path) -> None:
-    def look_up_price(product: str) -> str:
-        """Look up the price of a product."""
+    def find_price(product: str) -> str:
+        """Find the price of a product."""
         return f"{product}: 3 dollars"
 
-    call = RecordedCall(name="look_up_price", arguments={"product": "tea"})
+    call = RecordedCall(name="find_price", arguments={"product": "tea"})
     with serve_model(RecordedTurn("", calls=(call,)), RecordedTurn("3 dollars.")) as (llm, endpoint):
         llms = {name: llm.model_copy(update={"model": f"openai/{name}"}) for name in ("first", "second")}
-        agent = Agent(llm=FirstThenSecond(llms_for_routing=llms), tools=["run_shell", look_up_price])
+        agent = Agent(llm=FirstThenSecond(llms_for_routing=llms), tools=["run_shell", find_price])
         with Conversation(agent, project) as conversation:
             conversation.send_message("What does tea cost?")
             assert conversation.run().answer == "3 dollars."
