@@ -74,6 +74,7 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
         "Workers": "healthy",
         "Queue": "healthy",
         "Engine": "healthy",
+        "Model": "healthy",
         "GitHub": "healthy",
     }
     assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
