@@ -35,12 +35,14 @@ async def require_plain_environment(verdict: Verdict, suite: Suite, run_plain: R
         )
         if not tests:
             return verdict
-    known = tuple(filter(partial(_can_repeat, suite), verdict.before.results)) if verdict.before else ()
-    if not known and run.problem:  # Nothing shows that the environment can run tests.
-        return verdict
-    files = set(map(get_test_file, tests))
-    beside = tuple(test for test in known if get_test_file(test) in files)
-    if known and not await _works_at_base(verdict.before, suite, beside or known, run_plain):
+    before = verdict.before
+    known = tuple(filter(partial(_can_repeat, suite), before.results)) if before else ()
+    if before and known:
+        files = set(map(get_test_file, tests))
+        beside = tuple(test for test in known if get_test_file(test) in files)
+        if not await _works_at_base(before, suite, beside or known, run_plain):
+            return verdict
+    elif run.problem:  # Nothing shows that the environment can run tests.
         return verdict
     verb = "passes" if len(tests) == 1 else "pass"
     reason = f"With the patch, {list_tests(tests)} {verb} only if the code can tell that it is being tested."
@@ -48,15 +50,13 @@ async def require_plain_environment(verdict: Verdict, suite: Suite, run_plain: R
     return verdict.model_copy(update=update)
 
 
-async def _works_at_base(
-    before: TestRun | None, suite: Suite, known: tuple[str, ...], run_plain: RunPlain
-) -> bool:
+async def _works_at_base(before: TestRun, suite: Suite, known: tuple[str, ...], run_plain: RunPlain) -> bool:
     """Returns True if tests pass at the base commit, where no patch can deceive, in the plain environment as they do
     in the normal one.
     """
     known = known[:MAX_REPEATED]
     plain = _build_plain_suite(suite, known)
-    if plain is None or before is None:
+    if plain is None:
         return False
     run = await run_plain("plain-base", plain, False)
     return not run.problem and not any(
