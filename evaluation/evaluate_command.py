@@ -275,7 +275,8 @@ async def _open_dependencies(
     if not options.json:
         settings = await offer_local_sandbox(settings, composition_root.read_environment())
     async with composition_root.build_run_dependencies(settings, notify=print_stderr) as deps:
-        yield replace(deps, logs=FileLogStore(directory.runs), can_ask=False)
+        # The attempts take hours, so each checks the endpoint again.
+        yield replace(deps, logs=FileLogStore(directory.runs), can_ask=False, checks_endpoint=True)
 
 
 def _count_errors(report: EvaluationReport) -> int:

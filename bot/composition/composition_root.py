@@ -167,6 +167,7 @@ async def build_run_dependencies(
             get_repo_secrets=lambda repo: load_secret_sources(
                 settings.secrets_file, repo, read_environment(), settings.ca_bundle
             ),
+            checks_endpoint=not prepare_sandboxes,
             sandboxes=sandboxes,
             workspaces=WorkspaceFactory(settings.data / "cache", settings.ca_bundle),
             logs=FileLogStore(settings.data / "runs"),

@@ -116,7 +116,7 @@ async def attempt_patch(task: AgentTask) -> Attempt:
     suites = await find_suites(workspace.config_source, config)
     if attempt := await _find_complete_attempt(task, suites):
         return attempt
-    if log.trajectory.agent_stopped is None:
+    if deps.checks_endpoint and log.trajectory.agent_stopped is None:
         await check_endpoint(deps.settings)
     await effective_settings.record_settings(log, deps, config)
     sandboxes = await prepare_environment(task.job, workspace, config, suites, log, deps)

@@ -56,6 +56,8 @@ class RunDependencies:
     """The agents of installed packages, by name. Each function returns a model whose replies are the agent's steps."""
     transcription: Transcriber | None = None
     """Transcribes audio recordings. None if no model can transcribe."""
+    checks_endpoint: bool = True
+    """True if each job has to check the model's endpoint and key, because they were last checked long before it."""
     can_ask: bool = True
     """False if no person reads the run's questions. Calls that need approval are then refused."""
     ask_person: Callable[[ConfirmationRequest, Job], Awaitable[Message | None]] | None = None
