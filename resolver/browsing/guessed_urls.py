@@ -17,10 +17,11 @@ from patchwright.runtime.observations import ActionFailure, PageSnapshot
 MAX_URLS = 300  # maximum number of URLs that are collected from a run
 MAX_URL_LENGTH = 500  # characters of one URL
 
-_FULL_URL = re.compile(r"https?://[^\s<>\"'`(){}|\\^\]\[]+", re.IGNORECASE)
+URL_CHARACTER = r"[^\s<>\"'`(){}|\\^\]\[]"
+_FULL_URL = re.compile(f"https?://{URL_CHARACTER}+", re.IGNORECASE)
 # Tasks also contain URLs as people write them: `example.com/docs`, `localhost:8000`.
 _BARE_URL = re.compile(
-    r"(?<![\w@./-])(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+)(?::\d+)?(?:/[^\s<>\"'`(){}|\\^\]\[]*)?",
+    r"(?<![\w@./-])(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+)(?::\d+)?" f"(?:/{URL_CHARACTER}*)?",
     re.IGNORECASE,
 )
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})

@@ -7,6 +7,7 @@ and HEAD. What is linked by people without write access changes nothing.
 import re
 from urllib.parse import urlsplit
 
+from patchwright.resolver.browsing.guessed_urls import URL_CHARACTER
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.text.untrusted import strip_hidden
 from patchwright.runtime.actions import BrowseLinks, SandboxAction, UseBrowser
@@ -16,7 +17,7 @@ from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
 MAX_HOSTS = 20  # hosts per thread; further hosts are ignored
 
-_LINK = re.compile(r"https?://[^\s<>\"'`(){}|\\^\]\[]{1,2000}", re.IGNORECASE)
+_LINK = re.compile(rf"https?://{URL_CHARACTER}{{1,2000}}", re.IGNORECASE)
 
 
 def find_linked_hosts(trajectory: Trajectory) -> tuple[str, ...]:
