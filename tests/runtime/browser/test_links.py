@@ -15,7 +15,7 @@ from patchwright.runtime.observations import PageSnapshot
 from tests.runtime.linked_site import LINKED, LinkedSite, html, linked_site
 from tests.runtime.web_fixture import ALL_CALLS, SNAPSHOT, Web
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 SENDING = """<title>Sends</title><p id=said>waiting</p><script>
 fetch('/a', {method: 'POST', body: 'secret'}).then(() => 'sent', () => 'blocked')
