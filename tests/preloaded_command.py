@@ -47,7 +47,11 @@ def preloaded_command() -> tuple[str, ...]:
             )
             assert server.stdout is not None and server.stdout.readline() == b"ready\n"
         _LEASES.append(_connect(str(address)))
-    return (sys.executable, "-I", "-S", __file__, "--run", str(address))
+    return _forward_to(str(address))
+
+
+def _forward_to(address: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", __file__, "--run", address)
 
 
 _LEASES: list[socket.socket] = []
@@ -76,7 +80,10 @@ def _run(address: str, arguments: list[str]) -> int:
 
 def _serve(address: str) -> list[str] | None:
     """Forks a process for each request. Returns the arguments of the command in such a process, and None here."""
+    from patchwright.bot.cli import server_commands
+
     defaults = _preload()
+    server_commands.PATCHWRIGHT = _forward_to(address)  # its child processes are forked here, too
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(64)

@@ -7,6 +7,9 @@ from patchwright.bot.cli.options import JSON_ERROR_HELP, add_settings_options
 from patchwright.bot.terminal.exit_codes import INTERRUPTED
 from patchwright.bot.terminal.help_screens import Subparsers, add_command
 
+PATCHWRIGHT = (sys.executable, "-P", "-m", "patchwright")
+"""The start of the command lines of the server's child processes."""
+
 
 def add_serve(commands: Subparsers) -> None:
     """Adds `serve` to the command line."""
@@ -46,17 +49,16 @@ async def serve(options: argparse.Namespace) -> int:
     from patchwright.resolver.errors import SettingsError
 
     settings = load_server_settings(options)
-    patchwright = (sys.executable, "-P", "-m", "patchwright")
     command, images = list[str](), list[str]()
     if not options.no_worker:
         exclusive = ["--exclusive"] if settings.redis_url is None else []
-        command = [*patchwright, "work", *settings_arguments(options), *exclusive]
-        images = [*patchwright, "prepare", *settings_arguments(options, "config", "sandbox", "image")]
+        command = [*PATCHWRIGHT, "work", *settings_arguments(options), *exclusive]
+        images = [*PATCHWRIGHT, "prepare", *settings_arguments(options, "config", "sandbox", "image")]
     elif settings.redis_url is None:
         raise SettingsError(
             "REDIS_URL is not set. With --no-worker, set it to the Redis that the workers use."
         )
-    probe = [*patchwright, "probe", "--json", *settings_arguments(options, "config")]
+    probe = [*PATCHWRIGHT, "probe", "--json", *settings_arguments(options, "config")]
     serving = composition_root.start_server(
         settings, lambda: load_server_settings(options), command, probe, images, options.host, options.port
     )
