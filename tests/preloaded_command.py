@@ -1,6 +1,6 @@
 """Runs `patchwright ARGUMENTS` in a process that has already imported its modules.
 
-Importing them takes a second of CPU time per process, and five seconds with litellm. So all processes of one test run
+Importing them takes two seconds of CPU time per process, and five seconds with litellm. So all processes of one test run
 share a server: it imports the modules once and forks itself for each command. `preloaded_command` returns the start of
 a command line for `subprocess`. Its process has the arguments, environment, directory, files, signals and exit code of
 the real command, but no terminal, and its id is not the id of the process that does the work.
@@ -14,6 +14,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import socket
@@ -112,14 +113,22 @@ def _serve(address: str) -> list[str] | None:
 
 
 def _preload() -> dict[str, str]:
-    """Imports the modules of all commands. Returns the environment variables that this sets, unless they are set."""
+    """Imports all modules and compiles all templates. Returns the environment variables that this sets, unless they
+    are set.
+    """
     import asyncio
 
+    import patchwright
+    from patchwright import templates
     from patchwright.resolver.llm.litellm import preload_litellm
+    from patchwright.resolver.rendering.jinja_templates import get_environment
 
     before = dict(os.environ)
-    for module in ("cli.command_runner", "cli.settings_loading", "composition.composition_root"):
-        importlib.import_module(f"patchwright.bot.{module}")
+    for module in pkgutil.walk_packages(patchwright.__path__, "patchwright."):
+        if not module.name.endswith(".__main__"):
+            importlib.import_module(module.name)
+    for template in (texts := Path(templates.__path__[0])).rglob("*.j2"):
+        get_environment().get_template(template.relative_to(texts).as_posix())
     asyncio.run(preload_litellm())
     gc.freeze()
     return {name: value for name, value in os.environ.items() if name not in before}
