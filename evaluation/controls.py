@@ -14,6 +14,8 @@ class ControlResult(FrozenModel):
     instance: str
     problem: str = ""
     """Why the instance is broken, and left out of the score; empty if it can be used."""
+    image: str = ""
+    """The instance's own Docker image, if it was used."""
     fail_to_pass: tuple[str, ...] = ()
     pass_to_pass: tuple[str, ...] = ()
     gold_resolved: bool = False

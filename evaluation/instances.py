@@ -32,6 +32,8 @@ class Instance(FrozenModel):
     """Tests that the fix must make pass. If both lists are empty, the reference fix determines them."""
     pass_to_pass: tuple[str, ...] = ()
     """Tests that must still pass."""
+    image: str = ""
+    """Docker image with the instance's environment; empty if there is none. It is used if it can be pulled."""
     test_command: str = ""
     """Command that runs the tests from the root directory; empty if it is to be detected."""
     issue_number: int | None = None

@@ -13,6 +13,7 @@ from patchwright.evaluation.checkouts import check_out
 from patchwright.evaluation.controls import ControlResult, check_instance
 from patchwright.evaluation.hidden_tests import HiddenTests
 from patchwright.evaluation.instances import Instance
+from patchwright.evaluation.official_images import use_official_image
 from patchwright.evaluation.results import AttemptResult, ResultDirectory
 from patchwright.resolver.errors import ModelAccessDenied, ResolverError, SettingsError
 from patchwright.resolver.run.dependencies import RunDependencies
@@ -85,19 +86,27 @@ class Evaluation:
             self.observer.on_control(control)
             return
         self.observer.on_start(instance)
-        deps = self.deps
         try:
+            official = await use_official_image(instance, self.deps)
+            deps = official or self.deps
             async with (
-                check_out(instance, self.directory.checkouts, deps.workspaces) as checkout,
+                check_out(
+                    instance,
+                    self.directory.checkouts,
+                    deps.workspaces,
+                    has_official_image=official is not None,
+                ) as checkout,
                 deps.workspaces.local(checkout) as workspace,
             ):
                 tests = await HiddenTests.prepare(instance, checkout, workspace, deps)
                 if control is None:
                     control = await check_instance(tests)
+                    if official:
+                        control = control.model_copy(update={"image": instance.image})
                     self.directory.write_control(control)
                 self.observer.on_control(control)
                 if not control.problem:
-                    await self._make_attempts(open_tasks, tests, control, checkout)
+                    await self._make_attempts(open_tasks, tests, control, checkout, deps)
         except (ModelAccessDenied, SettingsError):
             raise
         except (ResolverError, SandboxError) as exc:
@@ -107,7 +116,12 @@ class Evaluation:
             )
 
     async def _make_attempts(
-        self, tasks: list[AttemptTask], tests: HiddenTests, control: ControlResult, checkout: Path
+        self,
+        tasks: list[AttemptTask],
+        tests: HiddenTests,
+        control: ControlResult,
+        checkout: Path,
+        deps: RunDependencies,
     ) -> None:
         limit = Decimal(self.deps.settings.max_usd)
         for task in tasks:
@@ -116,7 +130,7 @@ class Evaluation:
                 continue
             before = read_usage(task.run, self.deps).usd
             try:
-                result = await make_attempt(task, tests, control, checkout, self.deps)
+                result = await make_attempt(task, tests, control, checkout, deps)
             except (ModelAccessDenied, SettingsError):
                 raise
             except (ResolverError, SandboxError) as exc:

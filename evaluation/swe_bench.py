@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from patchwright.evaluation.instances import Instance
+from patchwright.evaluation.official_images import get_official_image
 from patchwright.resolver.errors import UsageError
 
 REQUIRED = ("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch")
@@ -35,10 +36,20 @@ def read_row(row: Mapping[str, Any], repositories: Path | None) -> Instance:
         test_patch=str(row["test_patch"]),
         fail_to_pass=_read_tests(row.get("FAIL_TO_PASS")),
         pass_to_pass=_read_tests(row.get("PASS_TO_PASS")),
+        image=_find_image(row),
         test_command=str(row.get("test_command") or ""),
         images=_list_images(row),
         created_at=_read_date(row.get("created_at")),
     )
+
+
+def _find_image(row: Mapping[str, Any]) -> str:
+    """Returns the image of the instance. Other data sets in this format name theirs; only SWE-bench's own rows have an
+    `environment_setup_commit`. No other name is asked for at a registry, because it may be confidential.
+    """
+    if named := row.get("image_name") or row.get("docker_image"):
+        return str(named)
+    return get_official_image(str(row["instance_id"])) if row.get("environment_setup_commit") else ""
 
 
 def _find_repository(repo: str, repositories: Path | None) -> str:

@@ -1,9 +1,10 @@
 """Runs `patchwright ARGUMENTS` in a process that has already imported its modules.
 
-Importing them takes two seconds of CPU time per process, and five seconds with litellm. So all processes of one test run
-share a server: it imports the modules once and forks itself for each command. `preloaded_command` returns the start of
-a command line for `subprocess`. Its process has the arguments, environment, directory, files, signals and exit code of
-the real command, but no terminal, and its id is not the id of the process that does the work.
+Importing them takes two seconds of CPU time per process, and five seconds with litellm. So all processes of one test
+run share a server: it imports the modules once and forks itself for each command. A server that a test starts has its
+child processes forked there, too. `preloaded_command` returns the start of a command line for `subprocess`. Its process
+has the arguments, environment, directory, files, signals and exit code of the real command, but no terminal, and its id
+is not the id of the process that does the work.
 """
 
 import atexit
