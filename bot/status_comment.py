@@ -177,20 +177,6 @@ async def report_failure(
     return await salvage_run(job, reason, deps, forge, is_permanent=log_persists)
 
 
-async def replace_stopped_comment(forge: Forge, job: Job, resumed_by: str | None, url: str) -> None:
-    """Links the result at `url` in the comment of the job that resumed this run before and was stopped. Otherwise, that
-    comment, which is the newest one, would still offer to continue the run.
-    """
-    if resumed_by is None or resumed_by == job.id or not url:
-        return
-    try:
-        if resumed_by in (await forge.get_thread(job)).reported_runs:
-            text = render_reply("continued.md.j2", url=url)
-            await forge.upsert_comment(job.repo, job.number, resumed_by, text)
-    except ForgeError as exc:
-        log.warning("stopped comment not replaced", extra={"job": job.id, "error": str(exc)})
-
-
 def failure_text(error: Exception) -> str:
     """Returns the text of the comment that explains why a run ended early."""
     text = str(error)

@@ -169,10 +169,10 @@ async def _resolve_on_forge(
     from patchwright.bot.commands.server_logs import share_with_server
     from patchwright.bot.errors import WriteAccessMissing
     from patchwright.bot.github.write_check import with_write_check
-    from patchwright.bot.status_comment import null_reporter, replace_stopped_comment
+    from patchwright.bot.status_comment import null_reporter
     from patchwright.resolver.forge import DryRunForge, MaskingForge
     from patchwright.resolver.pipeline.resolve import resolve_job
-    from patchwright.resolver.pipeline.resumption import record_operator_resume
+    from patchwright.resolver.pipeline.resumption import record_operator_resume, replace_stopped_comment
 
     check_models(settings, composition_root.read_environment())
     composition_root.check_github_credentials(settings)

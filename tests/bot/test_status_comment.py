@@ -22,7 +22,6 @@ from patchwright.bot.status_comment import (
     comment_reporter,
     failure_text,
     fault_text,
-    replace_stopped_comment,
     report_failure,
 )
 from patchwright.bot.write_limiter import LocalWriteLimiter
@@ -39,6 +38,7 @@ from patchwright.resolver.errors import (
     SettingsError,
     WorkspaceError,
 )
+from patchwright.resolver.pipeline.resumption import replace_stopped_comment
 from patchwright.resolver.run_log import FileLogStore, RunLog
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.actions import RunShell
@@ -296,5 +296,5 @@ async def test_the_comment_of_a_stopped_job_links_the_result_of_the_command_line
     texts = [one.body.partition("\n")[2].strip() for one in scenario.repo.comments(scenario.issue.number)]
     assert texts == [
         stopped,
-        f"This run was stopped, and then continued on the command line. Here is [its result]({url}).",
+        f"This run was stopped, and then continued. Here is [its result]({url}).",
     ]
