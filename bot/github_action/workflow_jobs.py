@@ -4,6 +4,7 @@ publish job.
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -148,7 +149,7 @@ async def _run_job(
             )
         workflow_job: WorkflowJob
         if publish_directory is not None:
-            deps = build_publish_deps(settings, secrets, logs)
+            deps = replace(build_publish_deps(settings, secrets, logs), continues_answers=False)
             workflow_job = PublishJob(forge, deps, logs, publish_directory)
         else:
             workflow_job = single = SingleJob(forge, github, settings, secrets, notify, stack)

@@ -109,7 +109,7 @@ async def publish_follow_up(
     Each step first checks whether it was already done. Publishing can therefore be repeated after a crash.
     """
     job, log, deps, forge = run.job, run.log, run.deps, run.forge
-    rejected = await report_without_patch(job, attempt.agent_stopped, log.trajectory, forge)
+    rejected = await report_without_patch(run, attempt.agent_stopped)
     if rejected is not None:
         return rejected
     content = await check_patch(
