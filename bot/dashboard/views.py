@@ -17,6 +17,7 @@ from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary
 from patchwright.resolver.activity.failure import FAILURE_LABELS
 from patchwright.resolver.cost import round_usd
+from patchwright.resolver.descriptions import label_verdict
 from patchwright.resolver.rendering import filters, jinja_templates
 from patchwright.resolver.text.untrusted import escape_invisible
 
@@ -71,6 +72,7 @@ def render_run_list(
         components=components,
         states=STATES,
         verdicts=VERDICTS,
+        label_verdict=label_verdict,
         page_links=_page_links(run_list),
         format_dollars=_format_dollars,
     )

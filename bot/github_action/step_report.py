@@ -14,6 +14,7 @@ from typing import assert_never
 from patchwright.bot.github_action.operator_messages import escape_markdown
 from patchwright.resolver.activity.summary import Summary, summarize_run
 from patchwright.resolver.cost import MinimumCost
+from patchwright.resolver.descriptions import label_verdict
 from patchwright.resolver.domain import (
     InputRequired,
     Job,
@@ -94,7 +95,9 @@ class JobReport:
 
     def report_prepared(self) -> None:
         verdict = None if self._job.request.verb in VERBS_WITHOUT_VERDICT else self.trajectory.verdict
-        rows = {"Verdict": verdict.kind, "Reason": format_sentence(verdict.reason)} if verdict else NO_VALUES
+        rows = (
+            {"Verdict": _label(verdict), "Reason": format_sentence(verdict.reason)} if verdict else NO_VALUES
+        )
         self.report("prepared", rows, verdict=verdict)
 
     def report(
@@ -133,16 +136,20 @@ def _run_text(verdict: Verdict | None, summary: Summary, rows: Mapping[str, str]
 def _outcome_rows(outcome: Outcome) -> dict[str, str]:
     match outcome:
         case Published(url=url, draft=draft, verdict=verdict):
-            rows = {"Pull request": f"{url}{' (draft)' if draft else ''}", "Verdict": verdict.kind}
+            rows = {"Pull request": f"{url}{' (draft)' if draft else ''}", "Verdict": _label(verdict)}
             return rows | {"Reason": format_sentence(verdict.reason)}
         case Reported(url=url, reason=reason, verdict=verdict):
-            return {"Comment": url, "Verdict": verdict.kind, "Reason": format_sentence(reason)}
+            return {"Comment": url, "Verdict": _label(verdict), "Reason": format_sentence(reason)}
         case InputRequired(url=url, question=question):
             return {"Question": escape_markdown(question), "Comment": url}
         case Rejected(explanation=explanation):
             return {"Reason": format_sentence(explanation)}
         case _:
             assert_never(outcome)
+
+
+def _label(verdict: Verdict) -> str:
+    return label_verdict(verdict.kind, documentation_only=verdict.documentation_only)
 
 
 def format_sentence(text: str) -> str:
