@@ -324,10 +324,11 @@ def _build_facts(trajectory: Trajectory) -> list[tuple[str, str]]:
         ("Tokens", f"{usage.prompt_tokens:,} read{cached}, {usage.completion_tokens:,} written"),
     ]
     if started := trajectory.run_started:
+        branch = getattr(started.thread, "head_branch", started.base_branch)  # only of a pull request
         facts += [
             ("Model", started.model),
             ("Sandbox", f"{started.sandbox}, network {started.network}"),
-            ("Base", f"{started.base_sha[:12]} on {started.base_branch}"),
+            ("Base", f"{started.base_sha[:12]} on {branch}"),
             ("Requested by", started.job.requester.login if started.job.requester else "the operator"),
         ]
     elif subagent_started := trajectory.subagent_started:
