@@ -93,6 +93,8 @@ class RunControls:
     """The person may approve or reject the call that waits."""
     may_write: bool
     """The person may write to the agent."""
+    thread_url: str
+    """URL of the issue or pull request. GitHub redirects from the URL of an issue to a pull request."""
     mention: str
     """The name with which people mention the bot in comments."""
     nonce: str
