@@ -160,7 +160,7 @@ async def report_failure(
     True if the log of the run stays on this machine. `workflow_url` is the URL of the workflow run that
     contains the job. It is used only if `deps` is None.
     """
-    reason = failure_text(error)
+    reason = failure_text(error, in_workflow=not log_persists)
     if deps is None:
         # Somebody may start a workflow run again that already had a result. The comment with the result stays.
         is_repeated = workflow_url is not None and job.id in (await forge.get_thread(job)).reported_runs
@@ -177,19 +177,20 @@ async def report_failure(
     return await salvage_run(job, reason, deps, forge, is_permanent=log_persists)
 
 
-def failure_text(error: Exception) -> str:
+def failure_text(error: Exception, *, in_workflow: bool = False) -> str:
     """Returns the text of the comment that explains why a run ended early."""
     text = str(error)
     if isinstance(error, JobCanceled):
         return text
-    return f"{text if text.endswith(('?', '!')) else text.rstrip('.') + '.'} {fault_text(error)}"
+    return f"{text if text.endswith(('?', '!')) else text.rstrip('.') + '.'} {fault_text(error, in_workflow=in_workflow)}"
 
 
-def fault_text(error: Exception) -> str:
+def fault_text(error: Exception, *, in_workflow: bool = False) -> str:
     """Returns a sentence that names the cause of a failure, and says whether a retry may help."""
     return render_reply(
         "failure_reason.md.j2",
         failure_kind=classify_error(error),
         is_retryable=is_retryable(error),
+        in_workflow=in_workflow,
         is_connection_failure=isinstance(error, ModelUnreachable | ModelConnectionFailed),
     ).strip()

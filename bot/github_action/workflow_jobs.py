@@ -302,7 +302,8 @@ class ResolveJob:
 
     async def report_failure(self, job: Job, error: Exception) -> str | None:
         stop: artifact.StopKind = "operator_error" if isinstance(error, OPERATOR_ERRORS) else "error"
-        self._save_artifact(job, failure_text(error), "canceled" if isinstance(error, JobCanceled) else stop)
+        problem = failure_text(error, in_workflow=True)
+        self._save_artifact(job, problem, "canceled" if isinstance(error, JobCanceled) else stop)
         return None
 
     @contextlib.contextmanager

@@ -126,7 +126,7 @@ async def test_the_second_job_posts_why_the_first_one_failed(workflow: Workflow)
     assert (first.code, first.outputs["outcome"]) == (2, "error"), first.output
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (2, "error"), second.output
-    assert "The model provider rejected the request." in workflow.scenario.comments[0]
+    assert "rejects the API key" in workflow.scenario.comments[0]
 
 
 @pytest.mark.slow

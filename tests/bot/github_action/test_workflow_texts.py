@@ -23,6 +23,7 @@ from patchwright.resolver.events import (
     ToolCall,
     Trajectory,
 )
+from patchwright.resolver.llm.provider_errors import rejected_key
 from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.plan_texts import render_explanation, render_plan
 from patchwright.resolver.run_events import RunConfigured
@@ -323,3 +324,11 @@ async def test_the_summary_of_a_command_says_where_the_reply_is(tmp_path: Path) 
     assert await step.run(PUBLISHED, handle_command=handle_command) == 0
     text = step.summary.read_text()
     assert "| Command | go |" in text and "| Reply in | https://github.com/acme/sample/issues/7 |" in text
+
+
+async def test_a_rejected_key_is_the_secret_that_the_input_passes(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    await step.run(rejected_key("vendor/model", 401))
+    assert step.failures == [
+        "The provider of vendor/model rejects the API key (401): check the secret that the input `model-api-key` passes."
+    ]
